@@ -1,0 +1,3 @@
+//! The `fxtrec` binary.
+
+fn main() {}

@@ -1,0 +1,22 @@
+//! Units and identities that must not be mistaken for each other.
+
+/// A CPU's number as the kernel counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Cpu(pub u32);
+
+/// A thread id as the initial pid namespace sees it; 0 is the idle task of whichever CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tid(pub u32);
+
+/// A process id (thread group id) as the initial pid namespace sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Pid(pub u32);
+
+/// A point in time or a length of time in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Nanos(pub u64);
+
+impl Tid {
+    /// The idle task, which every CPU has and which all share this id.
+    pub const IDLE: Tid = Tid(0);
+}
