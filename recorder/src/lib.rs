@@ -1,11 +1,16 @@
 //! fxtrec records what the Linux scheduler does straight into the Fuchsia
 //! trace format.
 //!
-//! Arrows between the modules point one way: `cli` describes the command
-//! line, `commands` carry it out with the help of `capture` (kernel samples
-//! to typed events in time order), `encode` (events to FXT records) and
-//! `sink` (saved buffers to a file or pipe). Everything that touches Linux
-//! directly, and all `unsafe`, is in `kernel`.
+//! Arrows between the modules point one way: [`cli`] describes the command
+//! line, [`commands`] carry it out with the help of [`capture`] (kernel samples
+//! to typed events in time order), [`encode`] (events to FXT records) and
+//! [`sink`] (saved buffers to a file or pipe). Everything that touches Linux
+//! directly, and all `unsafe`, is in [`kernel`].
 
+pub mod capture;
+pub mod cli;
+pub mod commands;
+pub mod encode;
 pub mod kernel;
+pub mod sink;
 pub mod units;

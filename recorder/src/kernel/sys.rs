@@ -1,0 +1,139 @@
+//! The seam between the recorder and the kernel.
+//!
+//! Every system call that can be refused because of who runs the recorder, or
+//! where, goes through [`Sys`]. [`Linux`] makes the real calls; tests give
+//! another implementation that records the arguments and answers with the
+//! errors a kernel would, so that messages and fallbacks can be tested on any
+//! machine.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings::perf_event_attr;
+
+/// The system calls that a machine may refuse.
+pub trait Sys: Debug {
+    /// Reads a whole file of procfs, sysfs or tracefs.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Mounts tracefs on an existing directory.
+    fn mount_tracefs(&self, at: &Path) -> io::Result<()>;
+
+    /// Opens a perf event that counts on `cpu` for every process (`pid` -1), close-on-exec.
+    fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd>;
+
+    /// Maps `len` bytes of a perf event's ring, readable and writable, shared.
+    fn perf_mmap(&self, event: BorrowedFd<'_>, len: usize) -> io::Result<Mapping>;
+
+    /// `PERF_EVENT_IOC_SET_OUTPUT`: lets `event` write into the ring of `ring`.
+    fn perf_set_output(&self, event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// `PERF_EVENT_IOC_ENABLE`.
+    fn perf_enable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// `PERF_EVENT_IOC_DISABLE`.
+    fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
+}
+
+/// A shared memory mapping that ends with its owner.
+#[derive(Debug)]
+pub struct Mapping {
+    base: std::ptr::NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    /// Maps `len` bytes: of `fd` when there is one, else zeroed memory of no file.
+    ///
+    /// # Errors
+    /// What mmap(2) returns.
+    pub fn new(fd: Option<BorrowedFd<'_>>, len: usize) -> io::Result<Mapping> {
+        let (flags, raw) = match fd {
+            Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
+            None => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1),
+        };
+        // SAFETY: the kernel chooses the address, so no memory in use is replaced.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, raw, 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = std::ptr::NonNull::new(base.cast())
+            .ok_or_else(|| io::Error::other("mmap gave the null address"))?;
+        Ok(Mapping { base, len })
+    }
+
+    /// The first byte; valid for [`Mapping::len`] bytes as long as the mapping lives.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Length in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "mmap refuses empty mappings")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: base and len are what mmap returned, and nothing borrows from a value being dropped.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+// SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
+unsafe impl Send for Mapping {}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linux;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+impl Sys for Linux {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn mount_tracefs(&self, at: &Path) -> io::Result<()> {
+        let name = Some("tracefs");
+        nix::mount::mount(name, at, name, nix::mount::MsFlags::empty(), None::<&str>)
+            .map_err(io::Error::from)
+    }
+
+    fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
+        let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = libc::c_ulong::from(perf::bindings::PERF_FLAG_FD_CLOEXEC);
+        // SAFETY: attr is a live perf_event_attr whose size field says how long it is.
+        let fd = check(unsafe { perf::perf_event_open(attr, -1, cpu, -1, flags) })?;
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    fn perf_mmap(&self, event: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
+        Mapping::new(Some(event), len)
+    }
+
+    fn perf_set_output(&self, event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: both descriptors are open for the time of the call.
+        check(unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), ring.as_raw_fd() as _) })
+            .map(drop)
+    }
+
+    fn perf_enable(&self, event: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: the descriptor is open for the time of the call.
+        check(unsafe { perf::ioctls::ENABLE(event.as_raw_fd(), 0) }).map(drop)
+    }
+
+    fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: the descriptor is open for the time of the call.
+        check(unsafe { perf::ioctls::DISABLE(event.as_raw_fd(), 0) }).map(drop)
+    }
+}
