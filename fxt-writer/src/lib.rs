@@ -4,3 +4,5 @@
 //! typed records into 64-bit words, and the trace engine, which gives many
 //! threads room for such records in one buffer and hands full parts of it to
 //! whoever saves them.
+
+pub mod layout;

@@ -1,0 +1,55 @@
+//! Large BLOB record (type 15, large type 0): bulk data beyond 32 KB.
+
+word! {
+    /// Header word.
+    HEADER {
+        /// Record type (15).
+        TYPE [0 .. 3]
+        /// Record size in words.
+        SIZE [4 .. 35]
+        /// Large record type (0).
+        LARGE_TYPE [36 .. 39]
+        /// Blob format type.
+        FORMAT [40 .. 43]
+    }
+}
+
+/// Blob format: in band, with metadata.
+pub const WITH_METADATA: u64 = 0;
+/// Blob format: in band, without metadata.
+pub const WITHOUT_METADATA: u64 = 1;
+
+/// The word after the header where the blob has metadata. Then come: the
+/// category and the name when they are inline; the timestamp; the process and
+/// thread koids when the thread is inline; the arguments; the payload size in
+/// bytes; the payload, padded to whole words.
+pub mod with_metadata {
+    word! {
+        /// Format header word.
+        FORMAT_HEADER {
+            /// Category (string ref).
+            CATEGORY [0 .. 15]
+            /// Name (string ref).
+            NAME [16 .. 31]
+            /// Number of arguments.
+            ARG_COUNT [32 .. 35]
+            /// Thread (thread ref).
+            THREAD [36 .. 43]
+        }
+    }
+}
+
+/// The word after the header where the blob has no metadata. Then come: the
+/// category and the name when they are inline; the payload size in bytes; the
+/// payload, padded to whole words.
+pub mod without_metadata {
+    word! {
+        /// Format header word.
+        FORMAT_HEADER {
+            /// Category (string ref).
+            CATEGORY [0 .. 15]
+            /// Name (string ref).
+            NAME [16 .. 31]
+        }
+    }
+}
