@@ -1,7 +1,11 @@
 //! Everything that touches Linux: perf events and their rings, tracefs,
 //! in here, and nothing in here imports from the modules above it.
 
+pub mod cpus;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod format;
 pub mod prev_state;
 pub mod print_fmt;
 pub mod sys;
+pub mod tracefs;
