@@ -1,0 +1,337 @@
+//! Who is running when a recording begins: processes, threads and their names from `/proc`.
+//!
+//! [`Snapshot::take`] walks `/proc` with the procfs crate, whose directory
+//! handles keep a process that vanishes, and whose number is used again, from
+//! being mistaken for another. The files themselves are read as bytes: a
+//! thread's name may hold anything, and need not be UTF-8. Whatever vanishes
+//! on the way is left out; that is no error, since its exit is among the
+//! events.
+//!
+//! All numbers are those of the pid namespace that `/proc` was mounted for.
+//! [`super::namespaces`] tells which one that is, and [`Thread::ids`] holds the
+//! numbers that the same thread has further in.
+
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use procfs::process::{Process as Directory, Task};
+use procfs::{FromRead, ProcResult};
+use rustc_hash::{FxHashMap, FxHashSet};
+use thiserror::Error;
+
+/// The kernel cuts the name of a thread to this many bytes.
+const COMM_CUT: usize = 15;
+
+/// `/proc` cannot be walked.
+#[derive(Debug, Error)]
+#[error("cannot read the list of processes ({0}): fxtrec needs /proc to be mounted")]
+pub struct ProcfsError(#[from] procfs::ProcError);
+
+/// The processes of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// In the order of `/proc`, which is by number.
+    pub processes: Vec<Process>,
+}
+
+/// A process, which has at least one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id (tgid).
+    pub pid: u32,
+    /// The id of its parent; 0 when it has none, or none in this namespace.
+    pub parent: u32,
+    /// What to call it: see [`display_name`]. May be empty.
+    pub name: Vec<u8>,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its id.
+    pub tid: u32,
+    /// Its name: up to 15 bytes, more for kernel threads, and possibly none.
+    pub comm: Vec<u8>,
+    /// Its ids from the namespace of `/proc` inwards; the first is [`Thread::tid`].
+    pub ids: Vec<u32>,
+}
+
+impl Snapshot {
+    /// Walks `/proc`.
+    ///
+    /// # Errors
+    /// [`ProcfsError`] when `/proc` itself cannot be listed.
+    pub fn take() -> Result<Snapshot, ProcfsError> {
+        let all = procfs::process::all_processes()?;
+        Ok(Snapshot { processes: all.filter_map(|found| read_process(&found.ok()?)).collect() })
+    }
+
+    /// `root` and every process that descends from it, by today's parents.
+    ///
+    /// A process whose parent has ended belongs to whoever adopted it, and is not found.
+    pub fn descendants(&self, root: u32) -> FxHashSet<u32> {
+        let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for process in &self.processes {
+            children.entry(process.parent).or_default().push(process.pid);
+        }
+        let mut found = FxHashSet::default();
+        let mut waiting = vec![root];
+        while let Some(pid) = waiting.pop() {
+            if found.insert(pid) {
+                waiting.extend(children.get(&pid).into_iter().flatten());
+            }
+        }
+        found
+    }
+}
+
+/// What to call the process `pid` now; `None` when there is none any more.
+///
+/// For use at an exec, when the name has just changed.
+pub fn process_name(pid: u32) -> Option<Vec<u8>> {
+    let directory = Path::new("/proc").join(pid.to_string());
+    let comm = comm_of(&std::fs::read(directory.join("comm")).ok()?);
+    Some(display_name(comm, || {
+        let arguments = std::fs::read(directory.join("cmdline")).unwrap_or_default();
+        let exe = std::fs::read_link(directory.join("exe")).unwrap_or_default();
+        (arguments, exe.into_os_string().into_vec())
+    }))
+}
+
+/// The name of a process whose main thread is called `comm`.
+///
+/// The kernel cuts a thread's name to 15 bytes. Where it may have done so, the whole name is
+/// taken from the beginning of the command line (an interpreter and its options may stand before
+/// the script) or from the executable, whichever has a basename that `comm` is the beginning of.
+/// `command_line` gives the content of `cmdline` and the path of the executable, and is asked
+/// only when needed.
+pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<u8>)) -> Vec<u8> {
+    if comm.len() != COMM_CUT {
+        return comm;
+    }
+    let (arguments, exe) = command_line();
+    let candidates = arguments.split(|byte| *byte == 0).take(3).chain([exe.as_slice()]);
+    let mut basenames = candidates.filter_map(|path| path.rsplit(|byte| *byte == b'/').next());
+    match basenames.find(|name| name.len() > COMM_CUT && name.starts_with(&comm)) {
+        Some(name) => name.to_vec(),
+        None => comm,
+    }
+}
+
+fn read_process(directory: &Directory) -> Option<Process> {
+    let pid = u32::try_from(directory.pid()).ok()?;
+    let status = Status::parse(&raw(directory.read("status"))?);
+    let threads: Vec<Thread> =
+        directory.tasks().ok()?.filter_map(|task| read_thread(&task.ok()?, &status)).collect();
+    let main = threads.iter().find(|thread| thread.tid == pid).or(threads.first())?;
+    let name = display_name(main.comm.clone(), || {
+        let arguments = raw(directory.read("cmdline")).unwrap_or_default();
+        // Read here and not by the crate, which knows an executable that was deleted as an error.
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        (arguments, exe.as_os_str().as_bytes().to_vec())
+    });
+    Some(Process { pid, parent: status.parent, name, threads })
+}
+
+fn read_thread(task: &Task, process: &Status) -> Option<Thread> {
+    let tid = u32::try_from(task.tid).ok()?;
+    let comm = comm_of(&raw(task.read("comm"))?);
+    // The threads of a process share its pid namespace, so most need no second file.
+    let ids = if process.ids.len() > 1 {
+        Status::parse(&raw(task.read("status"))?).ids
+    } else {
+        Vec::new()
+    };
+    Some(Thread { tid, comm, ids: if ids.is_empty() { vec![tid] } else { ids } })
+}
+
+/// The name in a `comm` file.
+///
+/// A kernel worker's file also says what the worker does at the moment; that passes, and is cut.
+fn comm_of(file: &[u8]) -> Vec<u8> {
+    let comm = file.strip_suffix(b"\n").unwrap_or(file);
+    if comm.starts_with(b"kworker/") {
+        let place = comm.iter().position(|byte| *byte == b':').unwrap_or(comm.len());
+        let work = comm[place..].iter().position(|byte| matches!(byte, b'-' | b'+'));
+        return comm[..work.map_or(comm.len(), |at| place + at)].to_vec();
+    }
+    comm.to_vec()
+}
+
+/// What is needed of a `status` file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    /// `PPid`.
+    pub(super) parent: u32,
+    /// `NSpid`, outermost visible namespace first; empty on kernels before 4.1.
+    pub(super) ids: Vec<u32>,
+}
+
+impl Status {
+    /// Reads a `status` file; what is missing or damaged stays empty.
+    pub(super) fn parse(file: &[u8]) -> Status {
+        let number = |word: &str| word.parse().ok();
+        Status {
+            parent: field(file, "PPid").and_then(|value| number(&value)).unwrap_or(0),
+            ids: field(file, "NSpid")
+                .and_then(|value| value.split_whitespace().map(number).collect())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The value of the line `name:` of a `status` file.
+///
+/// A process chooses the content of the `Name` line, but cannot break it: the kernel escapes
+/// line ends.
+pub(super) fn field(file: &[u8], name: &str) -> Option<String> {
+    file.split(|byte| *byte == b'\n').find_map(|line| {
+        let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;
+        Some(String::from_utf8_lossy(value).trim().to_owned())
+    })
+}
+
+/// The bytes of a file of `/proc`, through the procfs crate's handles.
+struct Raw(Vec<u8>);
+
+impl FromRead for Raw {
+    fn from_read<R: Read>(mut reader: R) -> ProcResult<Raw> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        Ok(Raw(bytes))
+    }
+}
+
+fn raw(file: ProcResult<Raw>) -> Option<Vec<u8>> {
+    file.ok().map(|Raw(bytes)| bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn named(comm: &str, arguments: &str, exe: &str) -> String {
+        let name = display_name(comm.into(), || (arguments.into(), exe.into()));
+        String::from_utf8(name).expect("the test's names are text")
+    }
+
+    /// A child that waits until its input ends.
+    fn waiting_child(program: &Path) -> Child {
+        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs")
+    }
+
+    #[test]
+    fn a_name_that_was_cut_is_completed_from_the_command_line() {
+        assert_eq!(
+            named("chromium-browse", "/opt/chromium-browser\0-x\0", "/usr/bin/x"),
+            "chromium-browser"
+        );
+        assert_eq!(
+            named("a-long-script-n", "/bin/sh\0-e\0./a-long-script-name\0", "/bin/dash"),
+            "a-long-script-name"
+        );
+        assert_eq!(
+            named("a-long-daemon-n", "worker 3\0", "/sbin/a-long-daemon-name"),
+            "a-long-daemon-name"
+        );
+    }
+
+    #[test]
+    fn a_name_that_was_not_cut_or_was_chosen_stays() {
+        assert_eq!(named("bash", "bash-with-a-longer-name\0", "/bin/bash"), "bash");
+        assert_eq!(named("renamed-by-prctl", "/bin/app\0", "/bin/app"), "renamed-by-prctl");
+        assert_eq!(named("fifteen-letters", "/bin/fifteen-letters\0", ""), "fifteen-letters");
+        assert_eq!(named("", "/bin/app\0", "/bin/app"), "");
+    }
+
+    #[test]
+    fn a_kernel_worker_is_called_by_its_place_and_not_by_its_work() {
+        let cut = |comm: &str| String::from_utf8(comm_of(comm.as_bytes())).expect("text");
+        assert_eq!(cut("kworker/0:1H-kblockd\n"), "kworker/0:1H");
+        assert_eq!(cut("kworker/u8:2+flush-254:0\n"), "kworker/u8:2");
+        assert_eq!(cut("kworker/R-netns\n"), "kworker/R-netns");
+        assert_eq!(cut("jbd2/vda-8\n"), "jbd2/vda-8");
+    }
+
+    #[test]
+    fn names_keep_line_ends_and_bytes_that_are_no_text() {
+        assert_eq!(comm_of(b"a\nb\xff\n"), b"a\nb\xff");
+        assert_eq!(comm_of(b"\n"), b"");
+    }
+
+    #[test]
+    fn a_status_file_gives_the_ids_of_all_namespaces() {
+        let status = Status::parse(b"Name:\t\xff\xfe\nPid:\t40\nPPid:\t7\nNSpid:\t40\t3\t1\n");
+        assert_eq!(status, Status { parent: 7, ids: vec![40, 3, 1] });
+    }
+
+    #[test]
+    fn damaged_or_old_status_files_leave_gaps_and_do_not_fail() {
+        assert_eq!(Status::parse(b""), Status::default());
+        assert_eq!(Status::parse(b"PPid:\tx\nNSpid:\t1 -2\n\xff\xff"), Status::default());
+    }
+
+    #[test]
+    fn descendants_are_found_over_several_generations_and_around_loops() {
+        let process = |pid, parent| Process { pid, parent, name: vec![], threads: vec![] };
+        let processes = vec![process(9, 5), process(5, 1), process(6, 1), process(12, 9)];
+        let snapshot = Snapshot { processes };
+        assert_eq!(snapshot.descendants(5), FxHashSet::from_iter([5, 9, 12]));
+        let looped = Snapshot { processes: vec![process(1, 2), process(2, 1)] };
+        assert_eq!(looped.descendants(1), FxHashSet::from_iter([1, 2]));
+    }
+
+    #[test]
+    fn every_thread_of_this_process_is_in_the_snapshot_under_its_own_name() {
+        let (told, tid) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let name = c"odd\xffname";
+            // SAFETY: PR_SET_NAME reads a string that ends in a null byte; the literal does.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            told.send(nix::unistd::gettid()).expect("the test listens");
+            let _ = wait.recv();
+        });
+        let tid = tid.recv().expect("the thread tells").as_raw().cast_unsigned();
+        let snapshot = Snapshot::take().expect("/proc is there");
+        drop(go);
+        thread.join().expect("the thread ends well");
+
+        let own = std::process::id();
+        let process = snapshot.processes.iter().find(|p| p.pid == own).expect("this process");
+        assert_eq!(process.parent, std::os::unix::process::parent_id());
+        let thread = process.threads.iter().find(|t| t.tid == tid).expect("the thread");
+        assert_eq!(thread.comm, b"odd\xffname");
+        assert_eq!(thread.ids.first(), Some(&tid));
+    }
+
+    #[test]
+    fn a_running_program_with_a_long_name_has_its_whole_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("a-name-longer-than-the-cut");
+        std::fs::copy("/bin/cat", &program).expect("cat is copied");
+        let mut child = waiting_child(&program);
+        let snapshot = Snapshot::take().expect("/proc is there");
+        let single = process_name(child.id());
+        drop(child.stdin.take());
+        child.wait().expect("cat ends");
+
+        let process = snapshot.processes.iter().find(|p| p.pid == child.id()).expect("the child");
+        assert_eq!(process.name, b"a-name-longer-than-the-cut");
+        assert_eq!(single.as_deref(), Some(b"a-name-longer-than-the-cut".as_slice()));
+        assert!(snapshot.descendants(std::process::id()).contains(&child.id()));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_no_name() {
+        let mut child = waiting_child(Path::new("/bin/true"));
+        child.wait().expect("it ends");
+        assert_eq!(process_name(child.id()), None);
+    }
+}
