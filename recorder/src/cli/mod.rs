@@ -1,1 +1,125 @@
 //! The command line: clap's types and their help, and nothing that acts.
+//!
+//! Types in here check what can be checked by looking at the text alone. What
+//! an argument means on this machine (who `@sudo` is, whether stdout is a
+//! terminal) is decided by the command that carries it out, for recording in
+//! [`crate::commands::plan`].
+//!
+//! `fxtrec COMMAND` and `fxtrec record COMMAND` are the same. A first word that
+//! names a subcommand is that subcommand; behind `--`, behind an option, or
+//! with a slash in it, it is a program:
+//!
+//! ```text
+//! fxtrec doctor            the subcommand
+//! fxtrec -- doctor         a program called doctor, found by PATH
+//! fxtrec ./doctor          a program in this directory
+//! fxtrec -o t.fxt doctor   a program called doctor
+//! ```
+
+mod record;
+mod values;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use record::{Mode, Progress, RecordArgs, Scope};
+pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
+
+/// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.
+pub const EXIT_FAILURE: u8 = 125;
+
+/// First words that belong to fxtrec whether or not this version has such a
+/// subcommand, so that a later one does not change what a command line means.
+const RESERVED: [&str; 12] = [
+    "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
+    "daemon", "ctl",
+];
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo fxtrec -- make -j8            record the machine while make runs, to make.fxt
+  sudo fxtrec -u @sudo ./app         the same, but run ./app as yourself
+  sudo fxtrec -a -d 10s              record the machine for ten seconds, to system.fxt
+  sudo fxtrec -p 1234 -o app.fxt.zst record one process until Ctrl-C, compressed
+  fxtrec doctor                      say what this machine allows, and what to change
+
+Open the trace at https://ui.perfetto.dev (the file stays on this machine).
+
+Exit status: that of COMMAND (128+n when signal n ended it), 125 when fxtrec itself
+fails, 126 when COMMAND cannot be run, 127 when it cannot be found.";
+
+/// Everything a command line of fxtrec can say.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fxtrec",
+    version,
+    about = "Records the Linux scheduler into a trace for Perfetto and Fuchsia's tools",
+    long_about = "Records what the Linux scheduler does, while a command runs or for a length of \
+                  time, straight into the Fuchsia trace format (FXT). Perfetto and Fuchsia's own \
+                  tools open the file.",
+    after_help = EXAMPLES,
+    override_usage = "fxtrec [OPTIONS] [--] COMMAND [ARGS...]\n       \
+                      fxtrec [OPTIONS] -a [-d TIME]\n       \
+                      fxtrec SUBCOMMAND ...",
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    subcommand_value_name = "SUBCOMMAND",
+    subcommand_help_heading = "Subcommands"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    record: RecordArgs,
+}
+
+/// What fxtrec is asked to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record the scheduler; the same as without the word `record`
+    #[command(after_help = EXAMPLES, arg_required_else_help = true)]
+    Record(RecordArgs),
+}
+
+impl Cli {
+    /// Parses a whole command line, the program's own name first.
+    ///
+    /// # Errors
+    /// A [`clap::Error`], which also stands for `--help` and `--version`: print
+    /// it with its `print` and exit with [`exit_code`].
+    pub fn parse_line<I, T>(line: I) -> Result<Command, clap::Error>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<OsString>,
+    {
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        refuse_reserved_word(line.get(1))?;
+        let cli = Cli::try_parse_from(line)?;
+        Ok(cli.command.unwrap_or(Command::Record(cli.record)))
+    }
+}
+
+/// The exit status for a command line that did not parse: 0 when help or the
+/// version was asked for, else [`EXIT_FAILURE`].
+pub fn exit_code(error: &clap::Error) -> u8 {
+    if error.use_stderr() { EXIT_FAILURE } else { 0 }
+}
+
+fn refuse_reserved_word(first: Option<&OsString>) -> Result<(), clap::Error> {
+    let Some(word) = first.and_then(|word| word.to_str()) else { return Ok(()) };
+    let mut command = Cli::command();
+    if !RESERVED.contains(&word) || command.find_subcommand(word).is_some() {
+        return Ok(());
+    }
+    let text = format!(
+        "'{word}' is kept for a subcommand that this version does not have; \
+         to record a program of that name: fxtrec -- {word}"
+    );
+    Err(command.error(ErrorKind::InvalidSubcommand, text))
+}
+
+#[cfg(test)]
+mod tests;

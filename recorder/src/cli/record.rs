@@ -1,0 +1,137 @@
+//! The options of a recording.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+
+use super::values::{ByteSize, TimeSpan, UserSpec};
+
+const WHAT: &str = "What to record";
+const OUTPUT: &str = "Output";
+const BUFFERS: &str = "Memory";
+const DISPLAY: &str = "Display";
+
+/// Process ids stay below the kernel's PID_MAX_LIMIT, 2^22.
+const PID_MAX: u64 = 4_194_304;
+
+/// The arguments of `fxtrec` and of `fxtrec record`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RecordArgs {
+    /// The program to run and record, with its arguments; options of fxtrec go before it
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+
+    /// Record the whole machine until -d has passed or Ctrl-C
+    #[arg(short, long, help_heading = WHAT)]
+    pub all: bool,
+
+    /// Record these processes, until they end, -d has passed or Ctrl-C
+    ///
+    /// With a COMMAND, the processes are recorded while it runs; COMMAND itself is then in the
+    /// trace only with `--scope app`.
+    #[arg(
+        short,
+        long = "pid",
+        value_name = "PID,..",
+        value_delimiter = ',',
+        value_parser = RangedU64ValueParser::<u32>::new().range(1..=PID_MAX),
+        help_heading = WHAT
+    )]
+    pub pids: Vec<u32>,
+
+    /// Stop recording after this long, for example 10s, 1.5s, 250ms, 2min
+    ///
+    /// A plain number means seconds. A COMMAND that is still running is not ended: fxtrec closes
+    /// the trace and waits for it.
+    #[arg(short, long, value_name = "TIME", help_heading = WHAT)]
+    pub duration: Option<TimeSpan>,
+
+    /// Whose switches to write: every thread's, or those of COMMAND and its descendants
+    ///
+    /// [default: all; with -p, the processes named there]
+    #[arg(long, value_name = "SCOPE", help_heading = WHAT)]
+    pub scope: Option<Scope>,
+
+    /// Record sched_waking as well, which names the waker of every wake-up
+    ///
+    /// A wake-up that another CPU completes in an interrupt has no known waker otherwise. Costs
+    /// about as much again as wake-ups themselves.
+    #[arg(long, help_heading = WHAT)]
+    pub waking: bool,
+
+    /// Run COMMAND as this user: a name, a uid, or @sudo for whoever called sudo
+    #[arg(short, long, value_name = "USER", help_heading = WHAT)]
+    pub user: Option<UserSpec>,
+
+    /// The file to write, `-` for a pipe; .gz and .zst endings compress
+    ///
+    /// Without it the file is COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt
+    /// for -p. A file that is there already is kept with .old added to its name. With `-`, the
+    /// standard output of COMMAND goes to standard error, since the trace has standard output.
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    pub output: Option<PathBuf>,
+
+    /// What to do when the trace buffer is full: write it out and go on, or stop recording
+    #[arg(long, value_name = "MODE", default_value = "streaming", help_heading = OUTPUT)]
+    pub mode: Mode,
+
+    /// Kernel ring of each CPU, rounded up to a power of two, for example 512k, 8M
+    ///
+    /// It takes up bursts while the output is slow. A full ring loses events, which the trace and
+    /// the summary then say.
+    #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
+    pub ring_size: Option<ByteSize>,
+
+    /// Trace buffer between the recorder and the output, for example 4M
+    #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
+    pub buffer_size: Option<ByteSize>,
+
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]
+    pub quiet: bool,
+
+    /// Say more about what is going on; twice for even more
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = DISPLAY)]
+    pub verbose: u8,
+
+    /// Do not print the summary at the end
+    #[arg(long, help_heading = DISPLAY)]
+    pub no_summary: bool,
+
+    /// When to show the live line on standard error
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = DISPLAY)]
+    pub progress: Progress,
+}
+
+/// Whose switches are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    /// COMMAND, its threads and its descendants
+    App,
+    /// Every thread of the machine
+    All,
+}
+
+/// What happens when the trace buffer is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Write full parts out while recording goes on
+    #[default]
+    Streaming,
+    /// Keep the first events that fit, write them at the end
+    Oneshot,
+}
+
+/// When the live line is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Progress {
+    /// When standard error is a terminal
+    #[default]
+    Auto,
+    /// Even when it is not
+    Always,
+    /// Not at all
+    Never,
+}

@@ -1,0 +1,120 @@
+use super::*;
+
+fn record(line: &[&str]) -> RecordArgs {
+    match parse(line).unwrap_or_else(|error| panic!("{line:?}: {error}")) {
+        Command::Record(args) => args,
+        #[allow(unreachable_patterns, reason = "other subcommands are added to the enum")]
+        other => panic!("{line:?} is {other:?}"),
+    }
+}
+
+fn parse(line: &[&str]) -> Result<Command, clap::Error> {
+    Cli::parse_line(std::iter::once(&"fxtrec").chain(line))
+}
+
+fn refused(line: &[&str]) -> String {
+    let error = parse(line).expect_err("should be refused");
+    assert_eq!(exit_code(&error), EXIT_FAILURE, "{line:?}");
+    error.to_string()
+}
+
+#[test]
+fn the_command_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn everything_behind_the_first_word_of_command_belongs_to_command() {
+    let line = ["-o", "t.fxt", "ls", "-a", "-o", "other", "--help", "--", "-d"];
+    let args = record(&line);
+    assert_eq!(args.command, ["ls", "-a", "-o", "other", "--help", "--", "-d"]);
+    assert_eq!(args.output.as_deref(), Some(std::path::Path::new("t.fxt")));
+    assert!(!args.all);
+}
+
+#[test]
+fn the_word_record_changes_nothing() {
+    let plain = record(&["--waking", "ls", "-l"]);
+    let spelled_out = record(&["record", "--waking", "ls", "-l"]);
+    assert_eq!(plain.command, spelled_out.command);
+    assert!(plain.waking && spelled_out.waking);
+}
+
+#[test]
+fn behind_two_dashes_any_word_is_a_program() {
+    for word in RESERVED {
+        assert_eq!(record(&["--", word, "-x"]).command, [word, "-x"]);
+        assert_eq!(record(&["record", "--", word]).command, [word]);
+        assert_eq!(record(&["record", word]).command, [word]);
+        assert_eq!(record(&["-q", word]).command, [word]);
+    }
+    assert_eq!(record(&["./doctor"]).command, ["./doctor"]);
+    assert_eq!(record(&["help"]).command, ["help"]);
+    assert_eq!(record(&["--", "-strange"]).command, ["-strange"]);
+}
+
+#[test]
+fn a_reserved_word_never_becomes_a_program_by_itself() {
+    let known = Cli::command();
+    for word in RESERVED.iter().filter(|word| known.find_subcommand(word).is_none()) {
+        let text = refused(&[word]);
+        assert!(text.contains(&format!("fxtrec -- {word}")), "{text}");
+    }
+}
+
+#[test]
+fn every_subcommand_is_among_the_reserved_words() {
+    for subcommand in Cli::command().get_subcommands() {
+        assert!(RESERVED.contains(&subcommand.get_name()), "{}", subcommand.get_name());
+    }
+}
+
+#[test]
+fn an_unknown_option_before_command_is_refused() {
+    assert!(refused(&["--bogus", "ls"]).contains("--bogus"));
+}
+
+#[test]
+fn pids_come_as_a_list() {
+    assert_eq!(record(&["-p", "12,34", "-p", "56"]).pids, [12, 34, 56]);
+    for bad in ["0", "12,", "-5", "4194305", "init"] {
+        refused(&["-p", bad]);
+    }
+}
+
+#[test]
+fn a_bad_value_is_quoted_with_its_option() {
+    let text = refused(&["-a", "-d", "10parsecs"]);
+    assert!(text.contains("10parsecs") && text.contains("--duration"), "{text}");
+    let text = refused(&["--ring-size", "0", "ls"]);
+    assert!(text.contains("--ring-size") && text.contains("more than zero"), "{text}");
+}
+
+#[test]
+fn quiet_and_verbose_exclude_each_other() {
+    refused(&["-q", "-v", "ls"]);
+    assert_eq!(record(&["-vv", "ls"]).verbose, 2);
+}
+
+#[test]
+fn no_arguments_print_help_to_stderr_as_a_failure() {
+    for line in [&[][..], &["record"]] {
+        let error = parse(line).expect_err("help is an error for clap");
+        assert!(error.use_stderr());
+        assert_eq!(exit_code(&error), EXIT_FAILURE);
+        assert!(error.to_string().contains("COMMAND"));
+    }
+}
+
+#[test]
+fn help_that_was_asked_for_is_a_success_with_groups_and_examples() {
+    for option in ["-h", "--help"] {
+        let error = parse(&[option]).expect_err("help is an error for clap");
+        assert_eq!(exit_code(&error), 0);
+        let text = error.to_string();
+        for part in ["What to record:", "Output:", "Memory:", "Display:", "Examples:", "-d 10s"] {
+            assert!(text.contains(part), "{option} lacks {part}:\n{text}");
+        }
+    }
+    assert_eq!(exit_code(&parse(&["--version"]).expect_err("so is the version")), 0);
+}
