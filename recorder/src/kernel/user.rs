@@ -1,0 +1,191 @@
+//! Users: whom to run COMMAND as, and whom the output belongs to.
+//!
+//! fxtrec is usually started through sudo. COMMAND can be run as the user who
+//! called it, and files that fxtrec creates are given to that user, who could
+//! otherwise not delete them without sudo.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use nix::unistd::{Gid, Uid, User, fchown, geteuid, getgrouplist};
+
+/// A user of this system, with everything that a process of that user needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// All groups, the primary one among them.
+    pub groups: Vec<u32>,
+    /// Home directory.
+    pub home: PathBuf,
+    /// Login shell.
+    pub shell: PathBuf,
+}
+
+/// Why a user could not be found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UserError {
+    /// No such login name.
+    #[error("there is no user called '{0}' on this system")]
+    NoSuchName(String),
+    /// No such user id.
+    #[error("there is no user with uid {0} on this system")]
+    NoSuchUid(u32),
+    /// `@sudo` without sudo.
+    #[error("@sudo: fxtrec was not started through sudo (SUDO_UID is not set)")]
+    NoSudo,
+    /// The user database could not be read.
+    #[error("cannot look up user '{who}': {source}")]
+    Lookup {
+        /// The name or number that was looked for.
+        who: String,
+        /// What the lookup returned.
+        source: io::Error,
+    },
+}
+
+impl Account {
+    /// Finds a user by login name.
+    ///
+    /// # Errors
+    /// When there is none, or the user database cannot be read.
+    pub fn by_name(name: &str) -> Result<Account, UserError> {
+        let user = User::from_name(name).map_err(|errno| lookup_error(name, errno))?;
+        complete(user.ok_or_else(|| UserError::NoSuchName(name.to_owned()))?)
+    }
+
+    /// Finds a user by number.
+    ///
+    /// # Errors
+    /// When there is none, or the user database cannot be read.
+    pub fn by_uid(uid: u32) -> Result<Account, UserError> {
+        let user = User::from_uid(Uid::from_raw(uid))
+            .map_err(|errno| lookup_error(&uid.to_string(), errno))?;
+        complete(user.ok_or(UserError::NoSuchUid(uid))?)
+    }
+
+    /// Finds the user who called sudo.
+    ///
+    /// # Errors
+    /// When fxtrec was not started through sudo, or that user is not in the user database.
+    pub fn sudo_caller() -> Result<Account, UserError> {
+        let uid = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+        Account::by_uid(uid.ok_or(UserError::NoSudo)?)
+    }
+
+    /// The variables that tell a process who it runs as.
+    pub fn environment(&self) -> [(&'static str, OsString); 4] {
+        [
+            ("HOME", self.home.clone().into()),
+            ("USER", self.name.clone().into()),
+            ("LOGNAME", self.name.clone().into()),
+            ("SHELL", self.shell.clone().into()),
+        ]
+    }
+}
+
+fn complete(user: User) -> Result<Account, UserError> {
+    let name =
+        CString::new(user.name.as_str()).map_err(|_| UserError::NoSuchName(user.name.clone()))?;
+    let groups = getgrouplist(&name, user.gid).map_err(|errno| lookup_error(&user.name, errno))?;
+    Ok(Account {
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
+        groups: groups.into_iter().map(Gid::as_raw).collect(),
+        home: user.dir,
+        shell: user.shell,
+        name: user.name,
+    })
+}
+
+fn lookup_error(who: &str, errno: nix::Error) -> UserError {
+    UserError::Lookup { who: who.to_owned(), source: errno.into() }
+}
+
+/// The user id and group id that a file belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// Whoever called sudo, when fxtrec runs as root because of it.
+    pub fn sudo_caller() -> Option<Owner> {
+        if !geteuid().is_root() {
+            return None;
+        }
+        Owner::from_sudo_variables(
+            std::env::var_os("SUDO_UID").as_deref(),
+            std::env::var_os("SUDO_GID").as_deref(),
+        )
+    }
+
+    /// What sudo's variables say; `None` unless both are numbers.
+    fn from_sudo_variables(uid: Option<&OsStr>, gid: Option<&OsStr>) -> Option<Owner> {
+        let number = |text: Option<&OsStr>| text?.to_str()?.parse().ok();
+        Some(Owner { uid: number(uid)?, gid: number(gid)? })
+    }
+
+    /// Makes an open file belong to this owner.
+    ///
+    /// # Errors
+    /// What fchown(2) returns; EPERM unless root.
+    pub fn take(self, file: &impl AsFd) -> io::Result<()> {
+        fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
+            .map_err(io::Error::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_by_name_and_by_number() {
+        let by_name = Account::by_name("root").unwrap();
+        assert_eq!(by_name, Account::by_uid(0).unwrap());
+        assert_eq!((by_name.uid, by_name.gid), (0, 0));
+        assert!(by_name.groups.contains(&0));
+        let environment = by_name.environment();
+        assert!(environment.contains(&("USER", OsString::from("root"))));
+        assert!(environment.iter().any(|(key, value)| *key == "HOME" && !value.is_empty()));
+    }
+
+    #[test]
+    fn users_that_do_not_exist_are_named_in_the_error() {
+        let error = Account::by_name("no such user").unwrap_err();
+        assert_eq!(error.to_string(), "there is no user called 'no such user' on this system");
+        let error = Account::by_uid(4_000_000_000).unwrap_err();
+        assert_eq!(error.to_string(), "there is no user with uid 4000000000 on this system");
+        assert!(Account::by_name("nul\0inside").is_err());
+    }
+
+    #[test]
+    fn the_sudo_caller_needs_both_variables_as_numbers() {
+        let of = |uid: Option<&str>, gid: Option<&str>| {
+            Owner::from_sudo_variables(uid.map(OsStr::new), gid.map(OsStr::new))
+        };
+        assert_eq!(of(Some("1000"), Some("100")), Some(Owner { uid: 1000, gid: 100 }));
+        assert_eq!(of(None, Some("100")), None);
+        assert_eq!(of(Some("1000"), None), None);
+        assert_eq!(of(Some("me"), Some("100")), None);
+        assert_eq!(of(Some("-1"), Some("100")), None);
+    }
+
+    #[test]
+    fn a_file_can_be_given_to_its_present_owner() {
+        let file = tempfile::tempfile().unwrap();
+        let me = Owner { uid: geteuid().as_raw(), gid: nix::unistd::getegid().as_raw() };
+        me.take(&file).unwrap();
+    }
+}
