@@ -1,1 +1,3 @@
 //! What each subcommand does.
+
+pub mod plan;

@@ -1,0 +1,292 @@
+//! From arguments to a plan: what a recording is going to do, with nothing
+//! left open and every contradiction refused.
+//!
+//! Making a plan looks at the system (the user database, what standard output
+//! is) and changes nothing.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::{ByteSize, Mode, Progress, RecordArgs, Scope, UserSpec};
+use crate::kernel::child::Launch;
+use crate::kernel::terminal::stdout_is_terminal;
+use crate::kernel::user::{Account, UserError};
+use crate::units::Pid;
+
+/// Kernel ring of each CPU when `--ring-size` does not say otherwise, in bytes.
+pub const DEFAULT_RING_BYTES: usize = 4 * 1024 * 1024;
+
+/// Trace buffer when `--buffer-size` does not say otherwise, in bytes.
+pub const DEFAULT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
+
+/// The smallest trace buffer that has room for any record in each of its parts, in bytes.
+pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
+
+/// A ring or buffer beyond this is taken for a mistake, in bytes.
+const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024 * 1024;
+
+/// What a recording is going to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program to run, if one is.
+    pub launch: Option<Launch>,
+    /// Whose switches are written.
+    pub scope: Filter,
+    /// How long to record; `None` until COMMAND or the processes end, or until Ctrl-C.
+    pub duration: Option<Duration>,
+    /// Whether `sched_waking` is recorded as well.
+    pub waking: bool,
+    /// Where the trace goes.
+    pub output: Output,
+    /// What happens when the trace buffer is full.
+    pub mode: Mode,
+    /// Kernel ring of each CPU, in bytes: a power of two.
+    pub ring_bytes: usize,
+    /// Trace buffer, in bytes: a multiple of 4096.
+    pub buffer_bytes: usize,
+    /// What is printed besides the trace.
+    pub display: Display,
+}
+
+/// Whose switches are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Every thread's.
+    Machine,
+    /// Those of some processes, and of what they start.
+    Processes {
+        /// Whether COMMAND is one of them.
+        command: bool,
+        /// Those that run already.
+        pids: Vec<Pid>,
+    },
+}
+
+/// Where the trace goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The file or pipe.
+    pub target: Target,
+    /// Whether it is compressed.
+    pub compression: Compression,
+}
+
+/// A file or a pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// A path; what is there may also be a fifo or a device.
+    Path(PathBuf),
+}
+
+/// How the bytes of the trace are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Plain FXT.
+    None,
+    /// A gzip stream.
+    Gzip,
+    /// A zstd stream.
+    Zstd,
+}
+
+/// What is printed besides the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Display {
+    /// When the live line is shown.
+    pub progress: Progress,
+    /// Whether the summary is printed at the end.
+    pub summary: bool,
+    /// Print nothing but errors.
+    pub quiet: bool,
+    /// How often `-v` was given.
+    pub verbose: u8,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Neither COMMAND nor `-a` nor `-p`.
+    #[error("nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process")]
+    NothingToRecord,
+    /// `-a` with `-p` or with `--scope app`.
+    #[error("-a records the whole machine, {0} only a part of it: leave one of them out")]
+    AllAndPart(&'static str),
+    /// `--scope app` without COMMAND.
+    #[error("--scope app means COMMAND and its descendants, and there is no COMMAND")]
+    ScopeWithoutCommand,
+    /// `--scope all` with `-p`.
+    #[error("-p records some processes, --scope all the whole machine: leave one of them out")]
+    PidsAndAll,
+    /// `-u` without COMMAND.
+    #[error("-u says whom to run COMMAND as, and there is no COMMAND")]
+    UserWithoutCommand,
+    /// The user of `-u` is not known.
+    #[error(transparent)]
+    User(#[from] UserError),
+    /// A trace on a terminal.
+    #[error(
+        "-o - writes the trace, which is binary, to standard output, and that is a terminal: pipe it, or name a file"
+    )]
+    TraceToTerminal,
+    /// A compression that fxtrec does not have.
+    #[error("{}: fxtrec compresses to .gz and .zst, not to .{ending}", .path.display())]
+    UnknownCompression {
+        /// The output as it was given.
+        path: PathBuf,
+        /// Its ending.
+        ending: String,
+    },
+    /// More memory than can be meant.
+    #[error("{option}: {bytes} bytes is more than fxtrec takes (64G)")]
+    TooMuchMemory {
+        /// The option.
+        option: &'static str,
+        /// What it asked for.
+        bytes: u64,
+    },
+}
+
+impl Plan {
+    /// Makes the plan for these arguments.
+    ///
+    /// # Errors
+    /// When the arguments contradict each other, or ask for a user that does not exist or for an
+    /// output that cannot be meant.
+    pub fn new(args: RecordArgs) -> Result<Plan, PlanError> {
+        Plan::with_stdout(args, stdout_is_terminal())
+    }
+
+    fn with_stdout(args: RecordArgs, stdout_is_terminal: bool) -> Result<Plan, PlanError> {
+        let scope = scope(&args)?;
+        let output = output(&args)?;
+        if output.target == Target::Stdout && stdout_is_terminal {
+            return Err(PlanError::TraceToTerminal);
+        }
+        let ring_bytes = memory("--ring-size", args.ring_size, DEFAULT_RING_BYTES)?;
+        let buffer_bytes = memory("--buffer-size", args.buffer_size, DEFAULT_BUFFER_BYTES)?;
+        let launch = launch(args.command, args.user, output.target == Target::Stdout)?;
+        Ok(Plan {
+            launch,
+            scope,
+            duration: args.duration.map(|span| span.duration()),
+            waking: args.waking,
+            output,
+            mode: args.mode,
+            ring_bytes: ring_bytes.max(page_bytes()).next_power_of_two(),
+            buffer_bytes: buffer_bytes.max(MIN_BUFFER_BYTES).next_multiple_of(4096),
+            display: Display {
+                progress: args.progress,
+                summary: !args.no_summary && !args.quiet,
+                quiet: args.quiet,
+                verbose: args.verbose,
+            },
+        })
+    }
+}
+
+fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
+    let command = !args.command.is_empty();
+    if !command && !args.all && args.pids.is_empty() {
+        return Err(PlanError::NothingToRecord);
+    }
+    if args.all && !args.pids.is_empty() {
+        return Err(PlanError::AllAndPart("-p"));
+    }
+    let pids: Vec<Pid> = args.pids.iter().copied().map(Pid).collect();
+    match args.scope {
+        Some(Scope::App) if args.all => Err(PlanError::AllAndPart("--scope app")),
+        Some(Scope::App) if !command => Err(PlanError::ScopeWithoutCommand),
+        Some(Scope::App) => Ok(Filter::Processes { command: true, pids }),
+        Some(Scope::All) if !pids.is_empty() => Err(PlanError::PidsAndAll),
+        None if !pids.is_empty() => Ok(Filter::Processes { command: false, pids }),
+        Some(Scope::All) | None => Ok(Filter::Machine),
+    }
+}
+
+fn launch(
+    command: Vec<std::ffi::OsString>,
+    user: Option<UserSpec>,
+    trace_on_stdout: bool,
+) -> Result<Option<Launch>, PlanError> {
+    let mut words = command.into_iter();
+    let Some(program) = words.next() else {
+        return if user.is_some() { Err(PlanError::UserWithoutCommand) } else { Ok(None) };
+    };
+    let user = user.map(|spec| account(&spec)).transpose()?;
+    Ok(Some(Launch { program, args: words.collect(), user, stdout_to_stderr: trace_on_stdout }))
+}
+
+fn account(spec: &UserSpec) -> Result<Account, UserError> {
+    match spec {
+        UserSpec::Name(name) => Account::by_name(name),
+        UserSpec::Uid(uid) => Account::by_uid(*uid),
+        UserSpec::SudoCaller => Account::sudo_caller(),
+    }
+}
+
+fn output(args: &RecordArgs) -> Result<Output, PlanError> {
+    let path = match &args.output {
+        Some(path) if path == Path::new("-") => {
+            return Ok(Output { target: Target::Stdout, compression: Compression::None });
+        }
+        Some(path) => path.clone(),
+        None => default_output(args),
+    };
+    let compression = compression(&path)?;
+    Ok(Output { target: Target::Path(path), compression })
+}
+
+/// The file to write when `-o` does not say: in the current directory, named after what is recorded.
+fn default_output(args: &RecordArgs) -> PathBuf {
+    let mut name = match (args.command.first(), args.pids.first()) {
+        (Some(program), _) => {
+            Path::new(program).file_name().unwrap_or(OsStr::new("command")).to_owned()
+        }
+        (None, Some(pid)) => format!("pid-{pid}").into(),
+        (None, None) => "system".into(),
+    };
+    name.push(".fxt");
+    name.into()
+}
+
+/// The ending says how the file is packed. Any other is plain FXT, whatever the file is called,
+/// except those that promise a compression fxtrec does not have.
+fn compression(path: &Path) -> Result<Compression, PlanError> {
+    let ending = path.extension().and_then(OsStr::to_str).unwrap_or("").to_ascii_lowercase();
+    match ending.as_str() {
+        "gz" => Ok(Compression::Gzip),
+        "zst" => Ok(Compression::Zstd),
+        "bz2" | "xz" | "lzma" | "lz4" | "br" | "zip" | "7z" | "z" | "zstd" | "gzip" => {
+            Err(PlanError::UnknownCompression { path: path.to_owned(), ending })
+        }
+        _ => Ok(Compression::None),
+    }
+}
+
+fn memory(
+    option: &'static str,
+    asked: Option<ByteSize>,
+    default: usize,
+) -> Result<usize, PlanError> {
+    let Some(bytes) = asked.map(ByteSize::bytes) else { return Ok(default) };
+    let too_much = PlanError::TooMuchMemory { option, bytes };
+    if bytes > MAX_MEMORY_BYTES {
+        return Err(too_much);
+    }
+    usize::try_from(bytes).map_err(|_| too_much)
+}
+
+fn page_bytes() -> usize {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
+        .ok()
+        .flatten()
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests;

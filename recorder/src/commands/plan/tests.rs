@@ -1,0 +1,142 @@
+use super::*;
+use crate::cli::{Cli, Command};
+
+fn plan_with_stdout(line: &str, stdout_is_terminal: bool) -> Result<Plan, PlanError> {
+    let words = std::iter::once("fxtrec").chain(line.split_whitespace());
+    match Cli::parse_line(words).unwrap_or_else(|error| panic!("{line}: {error}")) {
+        Command::Record(args) => Plan::with_stdout(args, stdout_is_terminal),
+        #[allow(unreachable_patterns, reason = "other subcommands are added to the enum")]
+        other => panic!("{line} is {other:?}"),
+    }
+}
+
+fn plan(line: &str) -> Plan {
+    plan_with_stdout(line, false).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn refused(line: &str) -> String {
+    plan_with_stdout(line, false).expect_err("must be refused").to_string()
+}
+
+fn path(line: &str) -> PathBuf {
+    match plan(line).output.target {
+        Target::Path(path) => path,
+        Target::Stdout => panic!("{line} writes to stdout"),
+    }
+}
+
+#[test]
+fn the_file_is_named_after_what_is_recorded() {
+    assert_eq!(path("ls -l"), Path::new("ls.fxt"));
+    assert_eq!(path("-- ./target/app.bin"), Path::new("app.bin.fxt"));
+    assert_eq!(path("-- /"), Path::new("command.fxt"));
+    assert_eq!(path("-a"), Path::new("system.fxt"));
+    assert_eq!(path("-a ls"), Path::new("ls.fxt"));
+    assert_eq!(path("-p 12,13"), Path::new("pid-12.fxt"));
+    assert_eq!(path("-p 12 ls"), Path::new("ls.fxt"));
+    assert_eq!(path("-o dir/x.fxt ls"), Path::new("dir/x.fxt"));
+}
+
+#[test]
+fn the_ending_chooses_the_compression() {
+    for (file, compression) in [
+        ("t.fxt", Compression::None),
+        ("t.fxt.gz", Compression::Gzip),
+        ("t.GZ", Compression::Gzip),
+        ("t.fxt.zst", Compression::Zstd),
+        ("t", Compression::None),
+        (".gz", Compression::None),
+        ("t.trace", Compression::None),
+        ("/dev/null", Compression::None),
+    ] {
+        assert_eq!(plan(&format!("-a -o {file}")).output.compression, compression, "{file}");
+    }
+    assert_eq!(
+        refused("-a -o t.fxt.xz"),
+        "t.fxt.xz: fxtrec compresses to .gz and .zst, not to .xz"
+    );
+}
+
+#[test]
+fn a_trace_never_goes_to_a_terminal() {
+    let error = plan_with_stdout("-o - ls", true).expect_err("must be refused");
+    assert!(matches!(error, PlanError::TraceToTerminal));
+    assert_eq!(plan("-o - ls").output.target, Target::Stdout);
+    assert!(plan_with_stdout("-o ./- ls", true).is_ok());
+}
+
+#[test]
+fn the_commands_output_gives_way_only_to_a_trace_on_stdout() {
+    assert!(plan("-o - ls").launch.unwrap().stdout_to_stderr);
+    assert!(!plan("-o t.fxt ls").launch.unwrap().stdout_to_stderr);
+}
+
+#[test]
+fn what_is_recorded_follows_from_command_pids_and_scope() {
+    let pids = |list: &[u32]| list.iter().copied().map(Pid).collect::<Vec<_>>();
+    for (line, expected) in [
+        ("ls", Filter::Machine),
+        ("-a", Filter::Machine),
+        ("-a ls", Filter::Machine),
+        ("--scope all ls", Filter::Machine),
+        ("--scope app ls", Filter::Processes { command: true, pids: vec![] }),
+        ("-p 1,2", Filter::Processes { command: false, pids: pids(&[1, 2]) }),
+        ("-p 1 ls", Filter::Processes { command: false, pids: pids(&[1]) }),
+        ("-p 1 --scope app ls", Filter::Processes { command: true, pids: pids(&[1]) }),
+    ] {
+        assert_eq!(plan(line).scope, expected, "{line}");
+    }
+}
+
+#[test]
+fn contradictions_are_refused_in_words_that_name_the_options() {
+    for (line, parts) in [
+        ("-d 10s", &["COMMAND", "-a", "-p"][..]),
+        ("-a -p 1", &["-a", "-p"]),
+        ("-a --scope app ls", &["-a", "--scope app"]),
+        ("-a --scope app", &["-a", "--scope app"]),
+        ("-p 1 --scope app", &["--scope app", "COMMAND"]),
+        ("-p 1 --scope all", &["-p", "--scope all"]),
+        ("-a -u root", &["-u", "COMMAND"]),
+        ("-u no-such-user ls", &["no-such-user"]),
+        ("--ring-size 65G ls", &["--ring-size", "64G"]),
+    ] {
+        let text = refused(line);
+        for part in parts {
+            assert!(text.contains(part), "{line}: {text}");
+        }
+    }
+}
+
+#[test]
+fn sizes_become_what_the_kernel_and_the_engine_accept() {
+    let plan_of = |sizes: &str| {
+        let plan = plan(&format!("{sizes} ls"));
+        (plan.ring_bytes, plan.buffer_bytes)
+    };
+    assert_eq!(plan_of(""), (DEFAULT_RING_BYTES, DEFAULT_BUFFER_BYTES));
+    assert_eq!(plan_of("--ring-size 1 --buffer-size 1"), (page_bytes(), MIN_BUFFER_BYTES));
+    assert_eq!(plan_of("--ring-size 5M --buffer-size 1000001"), (8 * 1024 * 1024, 1_003_520));
+}
+
+#[test]
+fn defaults_stay_below_32_megabytes_on_two_cpus() {
+    const { assert!(2 * DEFAULT_RING_BYTES + DEFAULT_BUFFER_BYTES < 32_000_000) };
+    const { assert!(DEFAULT_RING_BYTES.is_power_of_two()) };
+}
+
+#[test]
+fn the_command_is_taken_over_word_by_word() {
+    let launch = plan("-u root -- env -i printenv").launch.unwrap();
+    assert_eq!(launch.program, "env");
+    assert_eq!(launch.args, ["-i", "printenv"]);
+    assert_eq!(launch.user.unwrap().uid, 0);
+    assert!(plan("-a").launch.is_none());
+}
+
+#[test]
+fn quiet_implies_no_summary() {
+    assert!(plan("ls").display.summary);
+    assert!(!plan("-q ls").display.summary);
+    assert!(!plan("--no-summary ls").display.summary);
+}
