@@ -4,5 +4,42 @@
 //! typed records into 64-bit words, and the trace engine, which gives many
 //! threads room for such records in one buffer and hands full parts of it to
 //! whoever saves them.
+//!
+//! A trace in memory, with the explicit records of [`record`]:
+//!
+//! ```
+//! use fxt_writer::record::{Event, EventKind, Initialization, Magic, ProviderInfo, Record};
+//! use fxt_writer::{Koid, ProviderId, Text, ThreadName, Ticks};
+//!
+//! let mut trace: Vec<u8> = Vec::new();
+//! Magic.write(&mut trace)?;
+//! ProviderInfo { id: ProviderId(1), name: "example" }.write(&mut trace)?;
+//! Initialization { ticks_per_second: 1_000_000_000 }.write(&mut trace)?;
+//! Event {
+//!     kind: EventKind::Instant,
+//!     time: Ticks(42),
+//!     thread: ThreadName::Inline { process: Koid(1), thread: Koid(2) },
+//!     category: Text::Inline("example"),
+//!     name: Text::Inline("hello"),
+//!     args: &[],
+//! }
+//! .write(&mut trace)?;
+//! assert_eq!(trace.len() % 8, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod layout;
+pub mod packet;
+pub mod record;
+pub mod space;
+pub mod text;
+
+mod arg;
+mod error;
+mod ids;
+
+pub use arg::{Arg, Value};
+pub use error::{EncodeError, WriteError};
+pub use ids::{Koid, ProviderId, StringRef, ThreadName, ThreadRef, Ticks};
+pub use space::{Slot, Space};
+pub use text::Text;

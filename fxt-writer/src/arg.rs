@@ -1,0 +1,168 @@
+//! Arguments: typed key and value pairs at the end of a record.
+
+use crate::error::EncodeError;
+use crate::ids::Koid;
+use crate::layout::{argument, limits};
+use crate::space::Slot;
+use crate::text::Text;
+
+/// One argument of a record ("Arguments").
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arg<'a> {
+    /// Its name.
+    pub name: Text<'a>,
+    /// Its value, which decides the argument type.
+    pub value: Value<'a>,
+}
+
+/// The value of an argument ("Argument types").
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// No value; the name is all there is to say.
+    Null,
+    /// A 32-bit signed integer.
+    Int32(i32),
+    /// A 32-bit unsigned integer.
+    Uint32(u32),
+    /// A 64-bit signed integer; prefer [`Value::int`], which picks the short
+    /// form where the value fits, as the format asks.
+    Int64(i64),
+    /// A 64-bit unsigned integer; prefer [`Value::uint`].
+    Uint64(u64),
+    /// A double-precision floating point number.
+    Double(f64),
+    /// A string.
+    Str(Text<'a>),
+    /// A pointer, which a userspace object record may describe.
+    Pointer(u64),
+    /// A kernel object id, which a kernel object record may describe.
+    Koid(Koid),
+    /// A boolean.
+    Bool(bool),
+}
+
+impl Value<'_> {
+    /// A signed integer in the shortest form that holds it.
+    #[must_use]
+    pub fn int(value: i64) -> Self {
+        i32::try_from(value).map_or(Self::Int64(value), Self::Int32)
+    }
+
+    /// An unsigned integer in the shortest form that holds it.
+    #[must_use]
+    pub fn uint(value: u64) -> Self {
+        u32::try_from(value).map_or(Self::Uint64(value), Self::Uint32)
+    }
+}
+
+impl<'a> Arg<'a> {
+    /// An argument of that name and value.
+    #[must_use]
+    pub const fn new(name: Text<'a>, value: Value<'a>) -> Self {
+        Self { name, value }
+    }
+
+    /// Words that the argument takes.
+    #[inline]
+    pub(crate) fn words(&self) -> Result<usize, EncodeError> {
+        let value = match self.value {
+            Value::Null | Value::Int32(_) | Value::Uint32(_) | Value::Bool(_) => 0,
+            Value::Int64(_)
+            | Value::Uint64(_)
+            | Value::Double(_)
+            | Value::Pointer(_)
+            | Value::Koid(_) => 1,
+            Value::Str(text) => text.inline_words()?,
+        };
+        let words = 1 + self.name.inline_words()? + value;
+        // In a large record an argument could outgrow its own 12-bit size.
+        if words > limits::MAX_RECORD_WORDS {
+            return Err(EncodeError::RecordTooLarge { words, max: limits::MAX_RECORD_WORDS });
+        }
+        Ok(words)
+    }
+
+    /// Writes the argument. Its words have been counted, so no string is too
+    /// long any more.
+    #[inline]
+    pub(crate) fn put(&self, slot: &mut impl Slot) {
+        let (data, own_word) = match self.value {
+            Value::Null => (argument::TYPE.put(argument::NULL), None),
+            Value::Int32(value) => {
+                let bits = u64::from(value.cast_unsigned());
+                (argument::TYPE.put(argument::INT32) | argument::int32::VALUE.put(bits), None)
+            }
+            Value::Uint32(value) => {
+                let bits = u64::from(value);
+                (argument::TYPE.put(argument::UINT32) | argument::uint32::VALUE.put(bits), None)
+            }
+            Value::Int64(value) => {
+                (argument::TYPE.put(argument::INT64), Some(value.cast_unsigned()))
+            }
+            Value::Uint64(value) => (argument::TYPE.put(argument::UINT64), Some(value)),
+            Value::Double(value) => (argument::TYPE.put(argument::DOUBLE), Some(value.to_bits())),
+            Value::Str(text) => {
+                let text_ref = argument::string::VALUE.put(text.encoded());
+                (argument::TYPE.put(argument::STRING) | text_ref, None)
+            }
+            Value::Pointer(value) => (argument::TYPE.put(argument::POINTER), Some(value)),
+            Value::Koid(Koid(value)) => (argument::TYPE.put(argument::KOID), Some(value)),
+            Value::Bool(value) => {
+                let bit = argument::boolean::VALUE.put(u64::from(value));
+                (argument::TYPE.put(argument::BOOL) | bit, None)
+            }
+        };
+        // A counted argument fits its record, so its size fits the field.
+        let words = self.words().unwrap_or(1) as u64;
+        slot.put(
+            data | argument::SIZE.put(words & argument::SIZE.max())
+                | argument::NAME.put(self.name.encoded()),
+        );
+        self.name.put(slot);
+        if let Some(word) = own_word {
+            slot.put(word);
+        }
+        if let Value::Str(text) = self.value {
+            text.put(slot);
+        }
+    }
+}
+
+/// Words that all arguments of a record take.
+///
+/// # Errors
+///
+/// When there are more than 15, or one holds a bad string.
+#[inline]
+pub(crate) fn words(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
+    if args.len() > limits::MAX_ARGS {
+        return Err(EncodeError::TooManyArgs { count: args.len() });
+    }
+    let mut sum = 0;
+    for arg in args {
+        sum += arg.words()?;
+    }
+    Ok(sum)
+}
+
+/// Writes all arguments of a record.
+#[inline]
+pub(crate) fn put(args: &[Arg<'_>], slot: &mut impl Slot) {
+    for arg in args {
+        arg.put(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_take_the_short_form_where_they_fit() {
+        assert_eq!(Value::int(i64::from(i32::MIN)), Value::Int32(i32::MIN));
+        assert_eq!(Value::int(i64::from(i32::MIN) - 1), Value::Int64(i64::from(i32::MIN) - 1));
+        assert_eq!(Value::uint(u64::from(u32::MAX)), Value::Uint32(u32::MAX));
+        assert_eq!(Value::uint(u64::from(u32::MAX) + 1), Value::Uint64(1 << 32));
+    }
+}

@@ -1,0 +1,97 @@
+//! What can be wrong with a record.
+
+use crate::layout::limits;
+
+/// A record that the format cannot express. Nothing of it has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A string is longer than the format allows; cut it with
+    /// [`text::clean`](crate::text::clean).
+    #[error(
+        "a string of {bytes} bytes is longer than the {} bytes the format allows; cut it",
+        limits::MAX_STRING_BYTES
+    )]
+    StringTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A string holds a NUL, at which many readers would end it; cut it with
+    /// [`text::clean`](crate::text::clean).
+    #[error("a string holds a NUL at byte {at}; readers would end it there, so cut it")]
+    NulInString {
+        /// Offset of the first NUL in bytes.
+        at: usize,
+    },
+    /// A provider's name is longer than its 8-bit length field can say.
+    #[error(
+        "a provider name of {bytes} bytes is longer than the {} bytes the format allows",
+        limits::MAX_PROVIDER_NAME_BYTES
+    )]
+    ProviderNameTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A log message is longer than its 15-bit length field can say.
+    #[error(
+        "a log message of {bytes} bytes is longer than the {} bytes the format allows; split it",
+        limits::MAX_LOG_MESSAGE_BYTES
+    )]
+    LogMessageTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A blob's payload does not fit; split it into several blob records of the
+    /// same name, or write a large blob.
+    #[error("a blob payload of {bytes} bytes does not fit a record; split it or use a large blob")]
+    BlobTooLarge {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A record has more arguments than its 4-bit count can say.
+    #[error("{count} arguments are more than the {} a record can carry", limits::MAX_ARGS)]
+    TooManyArgs {
+        /// How many there are.
+        count: usize,
+    },
+    /// A record is larger than its size field can say.
+    #[error("a record of {words} words is larger than the {max} words its size field can say")]
+    RecordTooLarge {
+        /// Its size in words.
+        words: usize,
+        /// The most there may be.
+        max: usize,
+    },
+    /// A string index is outside 0x0001 to 0x7fff.
+    #[error("string index {index} is outside 1 to {}", limits::MAX_STRING_INDEX)]
+    StringIndex {
+        /// The index.
+        index: u16,
+    },
+    /// Thread index 0 stands for inline threads and cannot be registered.
+    #[error("thread index 0 stands for inline threads; use 1 to {}", limits::MAX_THREAD_INDEX)]
+    ThreadIndex,
+    /// A provider event id is wider than 4 bits.
+    #[error("provider event id {id} is above 15")]
+    ProviderEvent {
+        /// The id.
+        id: u8,
+    },
+    /// A legacy context switch cannot say that the outgoing thread is running.
+    #[error("the outgoing thread of a legacy context switch cannot be in state running")]
+    LegacyRunning,
+    /// Ticks per second of 0 would leave readers without a time.
+    #[error("a trace clock cannot have 0 ticks per second")]
+    ZeroTicksPerSecond,
+}
+
+/// Why a record was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError<Full> {
+    /// The format cannot express the record.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// There is no room for the record.
+    #[error("no room for the record: {0}")]
+    Full(Full),
+}

@@ -1,0 +1,62 @@
+//! A space that forgets: for measuring what encoding alone costs.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+
+use super::{Slot, Space};
+
+/// Takes every record and keeps only counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlackHole {
+    records: u64,
+    words: u64,
+}
+
+impl BlackHole {
+    /// Records that were finished.
+    #[must_use]
+    pub const fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Words of the records that were finished.
+    #[must_use]
+    pub const fn words(&self) -> u64 {
+        self.words
+    }
+}
+
+impl Space for BlackHole {
+    type Full = Infallible;
+    type Slot<'a> = BlackHoleSlot<'a>;
+
+    #[inline]
+    fn reserve(&mut self, words: usize) -> Result<BlackHoleSlot<'_>, Infallible> {
+        Ok(BlackHoleSlot { hole: self, reserved: words, put: 1 })
+    }
+}
+
+/// Room for a record that nobody will see.
+#[derive(Debug)]
+pub struct BlackHoleSlot<'a> {
+    hole: &'a mut BlackHole,
+    reserved: usize,
+    put: usize,
+}
+
+impl Slot for BlackHoleSlot<'_> {
+    #[inline]
+    fn put(&mut self, word: u64) {
+        black_box(word);
+        self.put += 1;
+    }
+
+    #[inline]
+    fn finish(self, header: u64) {
+        black_box(header);
+        if self.put == self.reserved {
+            self.hole.records += 1;
+            self.hole.words += self.reserved as u64;
+        }
+    }
+}

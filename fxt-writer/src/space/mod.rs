@@ -1,0 +1,72 @@
+//! Where records go: something that has room for a whole record, or has not.
+//!
+//! A record asks its [`Space`] once for all the words it needs, writes them into
+//! the [`Slot`] it gets, and hands over the header word last. So there is one
+//! capacity check per record, no record is ever cut in half, and whoever reads a
+//! shared space concurrently sees a record's header only when the rest is there.
+//!
+//! Spaces here: `Vec<u64>` and `Vec<u8>` in memory, [`Output`] over anything that
+//! implements [`std::io::Write`], and [`BlackHole`] for measurements. The lanes
+//! of the [engine](crate::engine) are spaces too.
+
+mod black_hole;
+mod memory;
+mod output;
+
+pub use black_hole::{BlackHole, BlackHoleSlot};
+pub use memory::{BytesSlot, WordsSlot};
+pub use output::{Output, OutputSlot};
+
+use crate::layout::limits::WORD_BYTES;
+
+/// Something that can take whole records.
+pub trait Space {
+    /// Why there is no room.
+    type Full;
+    /// Room for one record.
+    type Slot<'a>: Slot
+    where
+        Self: 'a;
+
+    /// Room for a record of `words` words, its header included.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room; nothing has been written then.
+    fn reserve(&mut self, words: usize) -> Result<Self::Slot<'_>, Self::Full>;
+}
+
+/// Room for one record, filled from its second word on.
+///
+/// A slot takes exactly as many words as were reserved. Further ones are
+/// ignored, and a record that is finished short or long is withdrawn as if the
+/// slot had been dropped: a space never holds a record that does not have the
+/// size its header says.
+pub trait Slot: Sized {
+    /// Appends one word after the header.
+    fn put(&mut self, word: u64);
+
+    /// Makes the record final by its header word.
+    fn finish(self, header: u64);
+
+    /// Appends bytes, padded with zeros to whole words.
+    #[inline]
+    fn put_stream(&mut self, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
+        for chunk in whole {
+            self.put(u64::from_ne_bytes(*chunk));
+        }
+        if !rest.is_empty() {
+            let mut last = [0; WORD_BYTES];
+            last[..rest.len()].copy_from_slice(rest);
+            self.put(u64::from_ne_bytes(last));
+        }
+    }
+}
+
+/// Words that a stream of `bytes` bytes takes with its padding.
+#[must_use]
+#[inline]
+pub const fn stream_words(bytes: usize) -> usize {
+    bytes.div_ceil(WORD_BYTES)
+}
