@@ -1,1 +1,10 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
+//!
+//! A source reads bytes that the kernel left ([`perf_source`]), [`decode`] makes
+//! them [`event`]s, and [`order`] puts those of all CPUs into one sequence.
+
+pub mod cursor;
+pub mod decode;
+pub mod event;
+pub mod order;
+pub mod perf_source;

@@ -86,4 +86,8 @@ impl Sys for Fake {
     fn perf_disable(&self, _event: BorrowedFd<'_>) -> io::Result<()> {
         Ok(())
     }
+
+    fn perf_read(&self, _event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
+        Ok((0, Some(0)))
+    }
 }

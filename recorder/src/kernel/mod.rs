@@ -6,14 +6,19 @@
 pub(crate) mod fake;
 
 pub mod child;
+pub mod clock;
 pub mod cpus;
 pub mod format;
+pub mod idle_probe;
 pub mod namespaces;
+pub mod perf;
 pub mod prev_state;
 pub mod print_fmt;
 pub mod procfs;
+pub mod ring;
 pub mod signals;
 pub mod sys;
 pub mod terminal;
 pub mod tracefs;
 pub mod user;
+pub mod waker;

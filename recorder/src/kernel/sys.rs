@@ -36,6 +36,9 @@ pub trait Sys: Debug {
 
     /// `PERF_EVENT_IOC_DISABLE`.
     fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Reads the event's count and, where it was opened with `PERF_FORMAT_LOST`, how many samples found no room.
+    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)>;
 }
 
 /// A shared memory mapping that ends with its owner.
@@ -135,5 +138,19 @@ impl Sys for Linux {
     fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: the descriptor is open for the time of the call.
         check(unsafe { perf::ioctls::DISABLE(event.as_raw_fd(), 0) }).map(drop)
+    }
+
+    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
+        let mut words = [0u64; 2];
+        // SAFETY: the buffer is writable for the length given, and any bytes make valid integers.
+        let got = unsafe {
+            libc::read(event.as_raw_fd(), words.as_mut_ptr().cast(), size_of_val(&words))
+        };
+        match got {
+            16 => Ok((words[0], Some(words[1]))),
+            8 => Ok((words[0], None)),
+            0.. => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }

@@ -1,0 +1,376 @@
+//! Events from perf rings, one per CPU.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::decode::{self, SchedLayout};
+use super::event::{Event, Kind};
+use super::order::{Lane, Merger};
+use crate::kernel::cpus::{self, CpusError};
+use crate::kernel::perf::{CpuEvents, KernelCount, OpenError, Options};
+use crate::kernel::sys::Sys;
+use crate::kernel::waker::Waker;
+use crate::kernel::{clock, idle_probe};
+use crate::units::{Cpu, Nanos, Tid};
+
+/// How often it is looked whether CPUs came or went.
+const HOTPLUG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why a perf source could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The list of CPUs cannot be read.
+    #[error(transparent)]
+    Cpus(#[from] CpusError),
+    /// The events of a CPU cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+#[derive(Debug)]
+struct Source {
+    events: CpuEvents,
+    lane: Lane,
+}
+
+/// The perf events of all online CPUs, and the merger of what they report.
+#[derive(Debug)]
+pub struct PerfSource {
+    sys: Box<dyn Sys + Send>,
+    layout: SchedLayout,
+    options: Options,
+    min_ring_bytes: usize,
+    sources: Vec<Source>,
+    merger: Merger,
+    /// Counts of CPUs that went offline.
+    past_counts: Vec<KernelCount>,
+    undecoded: u64,
+    garbled: u64,
+    hotplug_checked: Instant,
+}
+
+/// Figures of a source that no event carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// What the kernel itself counted, in the order of the layout's tracepoints.
+    pub kernel_counts: Vec<KernelCount>,
+    /// Samples that could not be decoded.
+    pub undecoded: u64,
+    /// Times that a ring held something that is no record.
+    pub garbled: u64,
+    /// Events that arrived behind the horizon and were given a later time.
+    pub late: u64,
+    /// By how much the worst of them was moved.
+    pub most_late: Nanos,
+}
+
+impl PerfSource {
+    /// Opens the events of every online CPU, disabled.
+    ///
+    /// # Errors
+    /// [`SourceError`], at the first call that the kernel refuses.
+    pub fn open(
+        sys: Box<dyn Sys + Send>,
+        layout: SchedLayout,
+        options: Options,
+        min_ring_bytes: usize,
+    ) -> Result<PerfSource, SourceError> {
+        let mut source = PerfSource {
+            past_counts: vec![KernelCount::default(); options.tracepoints.len()],
+            sys,
+            layout,
+            options,
+            min_ring_bytes,
+            sources: Vec::new(),
+            merger: Merger::new(),
+            undecoded: 0,
+            garbled: 0,
+            hotplug_checked: Instant::now(),
+        };
+        for cpu in cpus::online(&*source.sys)? {
+            match source.add(cpu) {
+                // It was online a moment ago; when it comes back, it is opened then.
+                Err(OpenError::Offline(_)) => {}
+                result => result?,
+            }
+        }
+        Ok(source)
+    }
+
+    fn add(&mut self, cpu: Cpu) -> Result<(), OpenError> {
+        let events = CpuEvents::open(&*self.sys, cpu, &self.options, self.min_ring_bytes)?;
+        let lane = self.merger.lane(cpu);
+        self.sources.push(Source { events, lane });
+        Ok(())
+    }
+
+    /// Starts all events.
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`].
+    pub fn enable(&self) -> Result<(), OpenError> {
+        self.sources.iter().try_for_each(|source| source.events.enable(&*self.sys))
+    }
+
+    /// The CPUs that are recorded now.
+    pub fn cpus(&self) -> Vec<Cpu> {
+        self.sources.iter().map(|source| source.events.cpu()).collect()
+    }
+
+    /// Bytes of the smallest ring that the kernel granted.
+    pub fn ring_bytes(&self) -> usize {
+        self.sources.iter().map(|source| source.events.ring.size()).min().unwrap_or(0)
+    }
+
+    /// Looks for CPUs whose idle task the kernel does not report, and lets it write switch records for these.
+    ///
+    /// To be called once the events run. Returns those CPUs.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the switch records cannot be had.
+    pub fn watch_idle(&mut self) -> Result<Vec<Cpu>, OpenError> {
+        idle_probe::nap_on_each(&self.cpus());
+        let mut blind = Vec::new();
+        for source in &mut self.sources {
+            source.events.ring.refresh();
+            let mut watch = IdleWatch::default();
+            while let Some(record) = source.events.ring.next_record() {
+                if let Some(found) =
+                    decode::decode(&self.layout, record, self.options.namespace_ids)
+                {
+                    watch.see(&found.event);
+                }
+            }
+            source.events.ring.rewind();
+            if watch.is_blind() {
+                source.events.add_switch_records(&*self.sys, &self.options)?;
+                blind.push(source.events.cpu());
+            }
+        }
+        Ok(blind)
+    }
+
+    /// Lets the kernel write switch records for `cpu`, whose idle task turned out not to be reported.
+    ///
+    /// # Errors
+    /// [`OpenError`]; recording goes on without them.
+    pub fn add_switch_records(&mut self, cpu: Cpu) -> Result<(), OpenError> {
+        let found = self.sources.iter_mut().find(|source| source.events.cpu() == cpu);
+        found.map_or(Ok(()), |source| source.events.add_switch_records(&*self.sys, &self.options))
+    }
+
+    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more.
+    ///
+    /// `take` says whether to go on; after it said no, the rest waits for the next round.
+    pub fn round(&mut self, mut take: impl FnMut(Nanos, Cpu, &Event) -> bool) {
+        loop {
+            let now = clock::now();
+            let full = self.read_rings();
+            let mut go_on = true;
+            self.merger.emit(self.merger.horizon(now), |time, cpu, event| {
+                go_on = take(time, cpu, event);
+                go_on
+            });
+            if !full || !go_on {
+                return;
+            }
+        }
+    }
+
+    /// Stops the events and hands out everything that is left.
+    pub fn finish(&mut self, mut take: impl FnMut(Nanos, Cpu, &Event) -> bool) {
+        for source in &self.sources {
+            source.events.disable(&*self.sys);
+        }
+        let mut go_on = true;
+        while self.read_rings() && go_on {
+            let horizon = self.merger.horizon(clock::now());
+            self.merger.emit(horizon, |time, cpu, event| {
+                go_on = take(time, cpu, event);
+                go_on
+            });
+        }
+        if go_on {
+            self.merger.emit(Nanos(u64::MAX), take);
+        }
+    }
+
+    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
+    fn read_rings(&mut self) -> bool {
+        let mut full = false;
+        for source in &mut self.sources {
+            let ring = &mut source.events.ring;
+            ring.refresh();
+            loop {
+                if self.merger.is_full(source.lane) {
+                    full = true;
+                    break;
+                }
+                let Some(record) = ring.next_record() else { break };
+                let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
+                match decode::decode(&self.layout, record, self.options.namespace_ids) {
+                    Some(found) => {
+                        if let Some(identity) = found.identity {
+                            self.merger.push(source.lane, identity);
+                        }
+                        self.merger.push(source.lane, found.event);
+                    }
+                    None if is_sample => self.undecoded += 1,
+                    None => {}
+                }
+            }
+            ring.release();
+        }
+        full
+    }
+
+    /// Waits until a ring wants to be read, `timeout` has passed or the waker says stop.
+    ///
+    /// # Errors
+    /// What poll(2) returns.
+    pub fn wait(&self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+        waker.wait(self.sources.iter().map(|source| source.events.poll_fd()), timeout)
+    }
+
+    /// Once a second: opens CPUs that came online and lets go of those that went.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    pub fn follow_hotplug(&mut self) -> Result<(), SourceError> {
+        if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
+            return Ok(());
+        }
+        self.hotplug_checked = Instant::now();
+        let online = cpus::online(&*self.sys)?;
+        self.read_rings();
+        let (stay, gone) = std::mem::take(&mut self.sources)
+            .into_iter()
+            .partition(|source| online.contains(&source.events.cpu()));
+        self.sources = stay;
+        for source in gone {
+            self.retire(&source);
+        }
+        let known = self.cpus();
+        for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
+            match self.add(cpu) {
+                Err(OpenError::Offline(_)) => continue,
+                result => result?,
+            }
+            if let Some(source) = self.sources.last() {
+                source.events.enable(&*self.sys)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self, source: &Source) {
+        self.garbled += source.events.ring.garbled();
+        let counts = source.events.kernel_counts(&*self.sys);
+        self.past_counts = add_counts(&self.past_counts, &counts);
+    }
+
+    /// The figures so far.
+    pub fn stats(&self) -> SourceStats {
+        let mut kernel_counts = self.past_counts.clone();
+        let mut garbled = self.garbled;
+        for source in &self.sources {
+            kernel_counts = add_counts(&kernel_counts, &source.events.kernel_counts(&*self.sys));
+            garbled += source.events.ring.garbled();
+        }
+        let (late, most_late) = self.merger.late();
+        SourceStats { kernel_counts, undecoded: self.undecoded, garbled, late, most_late }
+    }
+}
+
+fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
+    let add = |(a, b): (&KernelCount, &KernelCount)| KernelCount {
+        fired: a.fired + b.fired,
+        lost: match (a.lost, b.lost) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        },
+    };
+    a.iter().zip(b).map(add).collect()
+}
+
+/// Tells from a CPU's first events whether its idle task is reported.
+///
+/// ```text
+///   A -> idle ... idle -> B     reported
+///   A -> idle ...    B -> C     not reported: B must have come in from idle
+/// ```
+#[derive(Debug, Default)]
+struct IdleWatch {
+    idle: bool,
+    seen: bool,
+    missed: bool,
+}
+
+impl IdleWatch {
+    fn see(&mut self, event: &Event) {
+        let current = match event.kind {
+            Kind::Switch(switch) => switch.prev,
+            Kind::Wake(wake) => wake.current,
+            Kind::Lost { .. } => {
+                self.idle = false;
+                return;
+            }
+            _ => return,
+        };
+        match current {
+            Tid::IDLE => self.seen = true,
+            _ if self.idle => self.missed = true,
+            _ => {}
+        }
+        self.idle = matches!(event.kind, Kind::Switch(switch) if switch.next == Tid::IDLE);
+    }
+
+    fn is_blind(&self) -> bool {
+        self.missed && !self.seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::{Comm, Switch};
+    use super::*;
+    use crate::kernel::prev_state::PrevState;
+
+    fn switch(prev: u32, next: u32) -> Event {
+        let comm = Comm::default();
+        let kind = Kind::Switch(Switch {
+            prev: Tid(prev),
+            next: Tid(next),
+            prev_prio: 120,
+            next_prio: 120,
+            state: PrevState { letter: 'S', preempted: false },
+            prev_comm: comm,
+            next_comm: comm,
+        });
+        Event { time: Nanos(0), kind }
+    }
+
+    fn is_blind(events: &[Event]) -> bool {
+        let mut watch = IdleWatch::default();
+        events.iter().for_each(|event| watch.see(event));
+        watch.is_blind()
+    }
+
+    #[test]
+    fn a_cpu_that_leaves_idle_unseen_is_blind() {
+        assert!(is_blind(&[switch(1, 0), switch(2, 0), switch(2, 3)]));
+    }
+
+    #[test]
+    fn a_cpu_that_leaves_idle_seen_is_not() {
+        assert!(!is_blind(&[switch(1, 0), switch(0, 2), switch(2, 0)]));
+    }
+
+    #[test]
+    fn a_cpu_that_was_never_idle_or_lost_events_tells_nothing() {
+        assert!(!is_blind(&[switch(1, 2), switch(2, 1)]));
+        let lost = Event { time: Nanos(0), kind: Kind::Lost { count: 1 } };
+        assert!(!is_blind(&[switch(1, 0), lost, switch(2, 1)]));
+    }
+}

@@ -1,0 +1,451 @@
+//! Opening the perf events of one CPU, all of which write into one ring.
+//!
+//! ```text
+//!   dummy software event   FORK, COMM, EXIT  --+
+//!   sched:sched_switch     SAMPLE            --+--> the dummy's ring, one per CPU
+//!   sched:sched_wakeup     SAMPLE            --+
+//!   switch-record event    SWITCH_CPU_WIDE   --+    (only where the idle task is not reported)
+//! ```
+//!
+//! Every field of a sample costs time in the scheduler's own path, so a sample
+//! carries only its time and the tracepoint's bytes: the ring says which CPU it
+//! was, and the tracepoint's `common_pid` says which thread. Inside a pid
+//! namespace the thread's ids of that namespace are added, since the kernel
+//! reports forks and names with those.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use perf_event_open_sys::bindings as b;
+
+use super::ring::{BadRing, Ring};
+use super::sys::{Mapping, Sys};
+use crate::units::Cpu;
+
+/// `PERF_FORMAT_LOST`, kernel 6.0 and later.
+const FORMAT_LOST: u64 = 1 << 4;
+
+/// What to open on each CPU.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a CPU's ring; a power of two and a multiple of the page size.
+    pub ring_bytes: usize,
+    /// The reader is woken each time this many bytes have been added.
+    pub wake_bytes: u32,
+    /// Ids of the tracepoints, as their `format` files give them.
+    pub tracepoints: Vec<u64>,
+    /// Whether records carry the process and thread ids of the reader's pid namespace.
+    pub namespace_ids: bool,
+}
+
+/// The call that the kernel refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// perf_event_open(2) of the dummy event that carries forks, exits and names.
+    OpenDummy,
+    /// perf_event_open(2) of the tracepoint with this id.
+    OpenTracepoint(u64),
+    /// perf_event_open(2) of the event that reports each switch without a tracepoint.
+    OpenSwitchRecords,
+    /// mmap(2) of a ring with this many data bytes.
+    MapRing(usize),
+    /// `PERF_EVENT_IOC_SET_OUTPUT`.
+    SetOutput,
+    /// `PERF_EVENT_IOC_ENABLE`.
+    Enable,
+}
+
+/// Why the events of a CPU could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The kernel refused a call.
+    #[error("{call:?} on CPU {}: {error}", .cpu.0)]
+    Refused {
+        /// The call.
+        call: Call,
+        /// Where.
+        cpu: Cpu,
+        /// What came back.
+        error: io::Error,
+    },
+    /// The CPU is not online.
+    #[error("CPU {} is not online", .0.0)]
+    Offline(Cpu),
+    /// What was mapped is no ring.
+    #[error(transparent)]
+    BadRing(#[from] BadRing),
+}
+
+/// What the kernel itself counted for one tracepoint on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCount {
+    /// How often the event fired.
+    pub fired: u64,
+    /// How many of its samples found no room, where the kernel counts that (6.0 and later).
+    pub lost: Option<u64>,
+}
+
+/// The open events of one CPU and their ring. Dropping it closes them.
+#[derive(Debug)]
+pub struct CpuEvents {
+    cpu: Cpu,
+    dummy: OwnedFd,
+    tracepoints: Vec<OwnedFd>,
+    switch_records: Option<OwnedFd>,
+    /// The ring that all of them write to.
+    pub ring: Ring,
+}
+
+fn base_attr(options: &Options) -> b::perf_event_attr {
+    let mut attr =
+        b::perf_event_attr { size: size_of::<b::perf_event_attr>() as u32, ..Default::default() };
+    attr.sample_type = u64::from(b::PERF_SAMPLE_TIME);
+    if options.namespace_ids {
+        attr.sample_type |= u64::from(b::PERF_SAMPLE_TID);
+    }
+    attr.set_disabled(1);
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = options.wake_bytes;
+    attr
+}
+
+fn dummy_attr(options: &Options) -> b::perf_event_attr {
+    let mut attr = base_attr(options);
+    attr.type_ = b::PERF_TYPE_SOFTWARE;
+    attr.config = u64::from(b::PERF_COUNT_SW_DUMMY);
+    attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
+    attr.set_task(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr
+}
+
+fn tracepoint_attr(options: &Options, id: u64) -> b::perf_event_attr {
+    let mut attr = base_attr(options);
+    attr.type_ = b::PERF_TYPE_TRACEPOINT;
+    attr.config = id;
+    attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr.read_format = FORMAT_LOST;
+    attr
+}
+
+fn switch_record_attr(options: &Options) -> b::perf_event_attr {
+    let mut attr = base_attr(options);
+    attr.type_ = b::PERF_TYPE_SOFTWARE;
+    attr.config = u64::from(b::PERF_COUNT_SW_DUMMY);
+    // A switch record names only the other thread of the switch; who came in is in the sample's own ids.
+    attr.sample_type |= u64::from(b::PERF_SAMPLE_TID);
+    attr.set_context_switch(1);
+    attr
+}
+
+impl CpuEvents {
+    /// Opens all events of `cpu`, disabled.
+    ///
+    /// When the kernel refuses the ring's memory, halves of it are tried down to `min_ring_bytes`.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing stays open then.
+    pub fn open(
+        sys: &dyn Sys,
+        cpu: Cpu,
+        options: &Options,
+        min_ring_bytes: usize,
+    ) -> Result<CpuEvents, OpenError> {
+        let dummy = open_event(sys, cpu, dummy_attr(options), Call::OpenDummy)?;
+        let ring =
+            Ring::new(map_ring(sys, cpu, dummy.as_fd(), options.ring_bytes, min_ring_bytes)?)?;
+        let mut events =
+            CpuEvents { cpu, dummy, tracepoints: Vec::new(), switch_records: None, ring };
+        for &id in &options.tracepoints {
+            let event = open_tracepoint(sys, cpu, options, id)?;
+            events.redirect(sys, event.as_fd())?;
+            events.tracepoints.push(event);
+        }
+        Ok(events)
+    }
+
+    /// Lets the kernel write a record at each switch-in, beside the tracepoint's; off by default since it costs as
+    /// much again. Has no effect when it is on already.
+    ///
+    /// # Errors
+    /// [`OpenError`]; what was open stays open.
+    pub fn add_switch_records(
+        &mut self,
+        sys: &dyn Sys,
+        options: &Options,
+    ) -> Result<(), OpenError> {
+        if self.switch_records.is_none() {
+            let call = Call::OpenSwitchRecords;
+            let event = open_event(sys, self.cpu, switch_record_attr(options), call)?;
+            self.redirect(sys, event.as_fd())?;
+            self.enable_one(sys, event.as_fd())?;
+            self.switch_records = Some(event);
+        }
+        Ok(())
+    }
+
+    fn redirect(&self, sys: &dyn Sys, event: BorrowedFd<'_>) -> Result<(), OpenError> {
+        sys.perf_set_output(event, self.dummy.as_fd()).map_err(|error| OpenError::Refused {
+            call: Call::SetOutput,
+            cpu: self.cpu,
+            error,
+        })
+    }
+
+    fn enable_one(&self, sys: &dyn Sys, event: BorrowedFd<'_>) -> Result<(), OpenError> {
+        sys.perf_enable(event).map_err(|error| OpenError::Refused {
+            call: Call::Enable,
+            cpu: self.cpu,
+            error,
+        })
+    }
+
+    /// Starts all events, forks and names first, so that no sample comes from a thread whose fork was missed.
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`].
+    pub fn enable(&self, sys: &dyn Sys) -> Result<(), OpenError> {
+        self.enable_one(sys, self.dummy.as_fd())?;
+        self.tracepoints.iter().try_for_each(|event| self.enable_one(sys, event.as_fd()))
+    }
+
+    /// Stops all events; what is in the ring stays readable. A CPU that went offline has stopped by itself.
+    pub fn disable(&self, sys: &dyn Sys) {
+        for event in self.tracepoints.iter().chain(&self.switch_records).chain([&self.dummy]) {
+            // An event that cannot be stopped is closed soon after; there is nothing better to do about it.
+            let _ = sys.perf_disable(event.as_fd());
+        }
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    /// The descriptor that poll(2) reports readable when the ring wants to be read, and hung up when the CPU is gone.
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.dummy.as_fd()
+    }
+
+    /// The kernel's own counts, in the order of [`Options::tracepoints`]; zero where it will not tell.
+    pub fn kernel_counts(&self, sys: &dyn Sys) -> Vec<KernelCount> {
+        let count = |event: &OwnedFd| match sys.perf_read(event.as_fd()) {
+            Ok((fired, lost)) => KernelCount { fired, lost },
+            Err(_) => KernelCount::default(),
+        };
+        self.tracepoints.iter().map(count).collect()
+    }
+}
+
+fn open_event(
+    sys: &dyn Sys,
+    cpu: Cpu,
+    mut attr: b::perf_event_attr,
+    call: Call,
+) -> Result<OwnedFd, OpenError> {
+    sys.perf_event_open(&mut attr, cpu.0).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => OpenError::Offline(cpu),
+        _ => OpenError::Refused { call, cpu, error },
+    })
+}
+
+fn open_tracepoint(
+    sys: &dyn Sys,
+    cpu: Cpu,
+    options: &Options,
+    id: u64,
+) -> Result<OwnedFd, OpenError> {
+    let attr = tracepoint_attr(options, id);
+    match open_event(sys, cpu, attr, Call::OpenTracepoint(id)) {
+        // Kernels before 6.0 do not know the lost count.
+        Err(OpenError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let attr = b::perf_event_attr { read_format: 0, ..attr };
+            open_event(sys, cpu, attr, Call::OpenTracepoint(id))
+        }
+        result => result,
+    }
+}
+
+fn map_ring(
+    sys: &dyn Sys,
+    cpu: Cpu,
+    event: BorrowedFd<'_>,
+    bytes: usize,
+    min_bytes: usize,
+) -> Result<Mapping, OpenError> {
+    let mut wanted = bytes;
+    loop {
+        match sys.perf_mmap(event, wanted + page_size()) {
+            Ok(mapping) => return Ok(mapping),
+            Err(error) if is_out_of_memory(&error) && wanted / 2 >= min_bytes => wanted /= 2,
+            Err(error) => {
+                return Err(OpenError::Refused { call: Call::MapRing(wanted), cpu, error });
+            }
+        }
+    }
+}
+
+/// EPERM is what a process over its locked-memory allowance gets.
+fn is_out_of_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
+}
+
+/// Bytes of a memory page.
+pub fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Answers as a kernel that refuses what it is told to refuse, and notes every call.
+    #[derive(Debug, Default)]
+    struct Fake {
+        calls: RefCell<Vec<String>>,
+        attrs: RefCell<Vec<b::perf_event_attr>>,
+        refuse_read_format: bool,
+        open_errno: Option<i32>,
+        largest_map: Option<usize>,
+    }
+
+    impl Sys for Fake {
+        fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+        fn mount_tracefs(&self, _: &Path) -> io::Result<()> {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+        fn perf_event_open(&self, attr: &mut b::perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
+            self.calls.borrow_mut().push(format!("open {} {} cpu {cpu}", attr.type_, attr.config));
+            self.attrs.borrow_mut().push(*attr);
+            if let Some(errno) = self.open_errno {
+                return Err(io::Error::from_raw_os_error(errno));
+            }
+            if self.refuse_read_format && attr.read_format != 0 {
+                return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            }
+            std::fs::File::open("/dev/null").map(OwnedFd::from)
+        }
+        fn perf_mmap(&self, _: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
+            self.calls.borrow_mut().push(format!("mmap {len}"));
+            if self.largest_map.is_some_and(|largest| len > largest) {
+                return Err(io::Error::from_raw_os_error(libc::EPERM));
+            }
+            let mapping = Mapping::new(None, len)?;
+            let page = mapping.base().cast::<b::perf_event_mmap_page>();
+            // SAFETY: the mapping is zeroed, writable and larger than the structure.
+            unsafe {
+                (*page).data_offset = page_size() as u64;
+                (*page).data_size = (len - page_size()) as u64;
+            }
+            Ok(mapping)
+        }
+        fn perf_set_output(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<()> {
+            self.calls.borrow_mut().push("set_output".into());
+            Ok(())
+        }
+        fn perf_enable(&self, _: BorrowedFd<'_>) -> io::Result<()> {
+            Ok(())
+        }
+        fn perf_disable(&self, _: BorrowedFd<'_>) -> io::Result<()> {
+            Ok(())
+        }
+        fn perf_read(&self, _: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
+            Ok((0, None))
+        }
+    }
+
+    fn options() -> Options {
+        Options {
+            ring_bytes: 1 << 20,
+            wake_bytes: 1 << 16,
+            tracepoints: vec![11, 12],
+            namespace_ids: false,
+        }
+    }
+
+    #[test]
+    fn the_dummy_owns_the_ring_and_every_tracepoint_writes_into_it() {
+        let fake = Fake::default();
+        CpuEvents::open(&fake, Cpu(3), &options(), 1 << 20).expect("nothing is refused");
+        let map = format!("mmap {}", (1 << 20) + page_size());
+        let expected = [
+            "open 1 9 cpu 3",
+            &map,
+            "open 2 11 cpu 3",
+            "set_output",
+            "open 2 12 cpu 3",
+            "set_output",
+        ];
+        assert_eq!(*fake.calls.borrow(), expected);
+    }
+
+    #[test]
+    fn samples_carry_time_and_raw_bytes_and_nothing_else() {
+        let fake = Fake::default();
+        CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect("nothing is refused");
+        for attr in fake.attrs.borrow().iter() {
+            assert_eq!(attr.sample_type, u64::from(b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_RAW));
+            assert_eq!((attr.use_clockid(), attr.clockid), (1, libc::CLOCK_MONOTONIC));
+            assert_eq!((attr.watermark(), attr.disabled(), attr.sample_id_all()), (1, 1, 1));
+        }
+        let dummy = fake.attrs.borrow()[0];
+        assert_eq!((dummy.comm(), dummy.comm_exec(), dummy.task(), dummy.mmap()), (1, 1, 1, 0));
+    }
+
+    #[test]
+    fn a_kernel_without_lost_counts_is_asked_again_without_them() {
+        let fake = Fake { refuse_read_format: true, ..Fake::default() };
+        let events = CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect("second try");
+        assert_eq!(events.kernel_counts(&fake), [KernelCount::default(); 2]);
+        assert_eq!(fake.attrs.borrow().iter().filter(|attr| attr.type_ == 2).count(), 4);
+    }
+
+    #[test]
+    fn a_ring_over_the_memory_allowance_is_halved_down_to_the_least_wanted() {
+        let fake = Fake { largest_map: Some((1 << 18) + page_size()), ..Fake::default() };
+        let events =
+            CpuEvents::open(&fake, Cpu(0), &options(), 1 << 17).expect("a smaller ring fits");
+        assert_eq!(events.ring.size(), 1 << 18);
+        let error =
+            CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect_err("no halving wanted");
+        assert!(
+            matches!(error, OpenError::Refused { call: Call::MapRing(bytes), .. } if bytes == 1 << 20),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn an_offline_cpu_is_told_from_a_refusal() {
+        let fake = Fake { open_errno: Some(libc::ENODEV), ..Fake::default() };
+        let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("offline");
+        assert!(matches!(error, OpenError::Offline(Cpu(7))));
+        let fake = Fake { open_errno: Some(libc::EACCES), ..Fake::default() };
+        let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("refused");
+        assert!(matches!(error, OpenError::Refused { call: Call::OpenDummy, cpu: Cpu(7), .. }));
+    }
+
+    #[test]
+    fn switch_records_bring_the_ids_that_name_who_came_in() {
+        let fake = Fake::default();
+        let mut events = CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect("opens");
+        events.add_switch_records(&fake, &options()).expect("opens");
+        events.add_switch_records(&fake, &options()).expect("the second time is free");
+        let attrs = fake.attrs.borrow();
+        assert_eq!(attrs.len(), 4);
+        assert_eq!(attrs[3].context_switch(), 1);
+        assert_eq!(attrs[3].sample_type, u64::from(b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME));
+    }
+}

@@ -1,0 +1,85 @@
+//! Waiting for rings to fill, and being woken from elsewhere.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// Wakes whoever waits with it, and says that it is time to stop.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    event: EventFd,
+    stopped: AtomicBool,
+}
+
+impl Waker {
+    /// A waker that nobody has stopped.
+    ///
+    /// # Errors
+    /// What eventfd(2) returns.
+    pub fn new() -> io::Result<Waker> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Waker(Arc::new(Inner { event, stopped: AtomicBool::new(false) })))
+    }
+
+    /// Says stop, now and to every later wait.
+    pub fn stop(&self) {
+        self.0.stopped.store(true, Ordering::Release);
+        // The counter can only be too full to be added to; then whoever waits is awake already.
+        let _ = self.0.event.write(1);
+    }
+
+    /// Whether [`Waker::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::Acquire)
+    }
+
+    /// The descriptor that becomes readable on [`Waker::stop`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.event.as_fd()
+    }
+
+    /// Waits until one of `fds` is readable, [`Waker::stop`] is called or `timeout` has passed.
+    ///
+    /// # Errors
+    /// What poll(2) returns, except that being interrupted by a signal is no error.
+    pub fn wait<'a>(
+        &'a self,
+        fds: impl Iterator<Item = BorrowedFd<'a>>,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let waiting = std::iter::once(self.fd()).chain(fds);
+        let mut polled: Vec<PollFd<'_>> =
+            waiting.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        match poll(&mut polled, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopping_ends_a_wait_that_would_never_end() {
+        let waker = Waker::new().expect("an eventfd");
+        let other = waker.clone();
+        let waiting = std::thread::spawn(move || {
+            while !other.is_stopped() {
+                other.wait(std::iter::empty(), Duration::from_secs(3600)).expect("poll");
+            }
+        });
+        waker.stop();
+        waiting.join().expect("the waiting thread ends");
+    }
+}
