@@ -10,13 +10,14 @@ use perf_event_open_sys::bindings::perf_event_attr;
 
 use super::sys::{Mapping, Sys};
 
-/// Files and refusals by name. A file that nobody gave is not there; perf events open and do nothing.
+/// Files and refusals by name. A file that nobody gave is not there; a call that nobody refused works.
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     files: RefCell<HashMap<PathBuf, Result<Vec<u8>, i32>>>,
-    behind_mount: Option<(PathBuf, Vec<u8>)>,
+    behind_mount: Option<PathBuf>,
     mount_errno: Option<i32>,
     mounts: RefCell<Vec<PathBuf>>,
+    calls: HashMap<&'static str, i32>,
 }
 
 impl Fake {
@@ -32,9 +33,9 @@ impl Fake {
         self
     }
 
-    /// Lets a file appear once tracefs is mounted.
-    pub(crate) fn mount_shows(mut self, path: &str, content: &str) -> Fake {
-        self.behind_mount = Some((path.into(), content.as_bytes().to_vec()));
+    /// Lets a directory appear once tracefs is mounted.
+    pub(crate) fn mount_shows(mut self, path: &str) -> Fake {
+        self.behind_mount = Some(path.into());
         self
     }
 
@@ -44,9 +45,19 @@ impl Fake {
         self
     }
 
+    /// Lets the method `call` of [`Sys`] fail with `errno`.
+    pub(crate) fn fail(mut self, call: &'static str, errno: i32) -> Fake {
+        self.calls.insert(call, errno);
+        self
+    }
+
     /// Where tracefs was mounted.
     pub(crate) fn mounts(&self) -> Vec<PathBuf> {
         self.mounts.borrow().clone()
+    }
+
+    fn answer(&self, call: &str) -> io::Result<()> {
+        self.calls.get(call).map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(*errno)))
     }
 }
 
@@ -61,30 +72,32 @@ impl Sys for Fake {
 
     fn mount_tracefs(&self, at: &Path) -> io::Result<()> {
         self.mounts.borrow_mut().push(at.to_owned());
-        if let Some((path, content)) = &self.behind_mount {
-            self.files.borrow_mut().insert(path.clone(), Ok(content.clone()));
+        if let Some(path) = &self.behind_mount {
+            self.files.borrow_mut().insert(path.clone(), Err(libc::EISDIR));
         }
         self.mount_errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
     fn perf_event_open(&self, _attr: &mut perf_event_attr, _cpu: u32) -> io::Result<OwnedFd> {
+        self.answer("perf_event_open")?;
         Ok(std::fs::File::open("/dev/null")?.into())
     }
 
     fn perf_mmap(&self, _event: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
+        self.answer("perf_mmap")?;
         Mapping::new(None, len)
     }
 
     fn perf_set_output(&self, _event: BorrowedFd<'_>, _ring: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(())
+        self.answer("perf_set_output")
     }
 
     fn perf_enable(&self, _event: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(())
+        self.answer("perf_enable")
     }
 
     fn perf_disable(&self, _event: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(())
+        self.answer("perf_disable")
     }
 
     fn perf_read(&self, _event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {

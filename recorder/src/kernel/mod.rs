@@ -5,9 +5,11 @@
 #[cfg(test)]
 pub(crate) mod fake;
 
+pub mod caps;
 pub mod child;
 pub mod clock;
 pub mod cpus;
+pub mod facts;
 pub mod format;
 pub mod idle_probe;
 pub mod namespaces;
@@ -15,6 +17,7 @@ pub mod perf;
 pub mod prev_state;
 pub mod print_fmt;
 pub mod procfs;
+pub mod refusal;
 pub mod ring;
 pub mod signals;
 pub mod sys;

@@ -18,8 +18,11 @@ const STANDARD: &str = "/sys/kernel/tracing";
 /// Where debugfs shows tracefs; older machines have only this one.
 const UNDER_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 
-/// A file that every tracefs has, whatever the kernel's configuration.
-const PROBE: &str = "README";
+/// The directory that every tracefs has.
+///
+/// Reading it as a file tells all: there is none, it may not be opened, or it is a directory. A
+/// file inside would not do, since a locked-down kernel closes most of them but not the formats.
+const EVENTS: &str = "events";
 
 /// A tracefs that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,13 +115,15 @@ impl Tracefs {
     pub fn find_mounted(sys: &dyn Sys) -> Result<Option<Tracefs>, TracefsError> {
         let mut refused = None;
         for path in candidates(sys) {
-            let probe = path.join(PROBE);
+            let probe = path.join(EVENTS);
             match sys.read(&probe) {
-                Ok(_) => return Ok(Some(Tracefs { path })),
+                Err(source) if source.kind() == io::ErrorKind::IsADirectory => {
+                    return Ok(Some(Tracefs { path }));
+                }
                 Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
                     refused.get_or_insert(TracefsError::Refused { path: probe, source });
                 }
-                Err(_) => {}
+                _ => {}
             }
         }
         refused.map_or(Ok(None), Err)
@@ -143,7 +148,7 @@ impl Tracefs {
         group: &str,
         name: &str,
     ) -> Result<Format, TracefsError> {
-        let path = self.path.join("events").join(group).join(name).join("format");
+        let path = self.path.join(EVENTS).join(group).join(name).join("format");
         let text = match sys.read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(source) => {
@@ -190,13 +195,12 @@ mod tests {
     const SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/format";
 
     fn mounted_at(path: &str) -> Fake {
-        Fake::default().file(&format!("{path}/README"), "mini-HOWTO")
+        Fake::default().refuse(&format!("{path}/events"), libc::EISDIR)
     }
 
     #[test]
     fn the_standard_place_is_taken_before_the_one_under_debugfs() {
-        let both =
-            mounted_at(STANDARD).file("/sys/kernel/debug/tracing/README", "tracing mini-HOWTO");
+        let both = mounted_at(STANDARD).refuse("/sys/kernel/debug/tracing/events", libc::EISDIR);
         assert_eq!(Tracefs::find(&both).expect("mounted").path(), Path::new(STANDARD));
         let old = mounted_at(UNDER_DEBUGFS);
         assert_eq!(Tracefs::find(&old).expect("mounted").path(), Path::new(UNDER_DEBUGFS));
@@ -212,14 +216,14 @@ mod tests {
 
     #[test]
     fn a_tracefs_that_is_mounted_nowhere_is_mounted_at_its_standard_place() {
-        let sys = Fake::default().mount_shows(&format!("{STANDARD}/README"), "mini-HOWTO");
+        let sys = Fake::default().mount_shows(&format!("{STANDARD}/events"));
         assert_eq!(Tracefs::find(&sys).expect("mounted now").path(), Path::new(STANDARD));
         assert_eq!(sys.mounts(), [Path::new(STANDARD)]);
     }
 
     #[test]
     fn a_closed_tracefs_is_not_mounted_over_but_reported() {
-        let sys = Fake::default().refuse(&format!("{STANDARD}/README"), libc::EACCES);
+        let sys = Fake::default().refuse(&format!("{STANDARD}/events"), libc::EACCES);
         let error = Tracefs::find(&sys).expect_err("closed");
         assert!(matches!(error, TracefsError::Refused { .. }), "{error:?}");
         assert!(error.to_string().contains("sudo"), "{error}");

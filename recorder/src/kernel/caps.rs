@@ -1,0 +1,145 @@
+//! Which capabilities the recorder has, of those that decide what it may do.
+
+use std::fmt;
+
+use super::procfs::field;
+
+/// A capability that opens something the recorder needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// Reads what others may not, such as tracefs.
+    DacReadSearch,
+    /// Locks memory beyond the limits: larger rings.
+    IpcLock,
+    /// Looks into other users' processes.
+    SysPtrace,
+    /// Mounts tracefs; before Linux 5.8 also stands for `Perfmon` and `Bpf`, and still includes both.
+    SysAdmin,
+    /// Raises limits.
+    SysResource,
+    /// Opens performance events of the whole machine (since Linux 5.8).
+    Perfmon,
+    /// Loads BPF programs (since Linux 5.8).
+    Bpf,
+}
+
+impl Capability {
+    /// All that are known here, in the order of their numbers.
+    pub const ALL: [Capability; 7] = [
+        Capability::DacReadSearch,
+        Capability::IpcLock,
+        Capability::SysPtrace,
+        Capability::SysAdmin,
+        Capability::SysResource,
+        Capability::Perfmon,
+        Capability::Bpf,
+    ];
+
+    /// The number that Linux gave it.
+    fn number(self) -> u32 {
+        match self {
+            Capability::DacReadSearch => 2,
+            Capability::IpcLock => 14,
+            Capability::SysPtrace => 19,
+            Capability::SysAdmin => 21,
+            Capability::SysResource => 24,
+            Capability::Perfmon => 38,
+            Capability::Bpf => 39,
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Capability::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Capability::IpcLock => "CAP_IPC_LOCK",
+            Capability::SysPtrace => "CAP_SYS_PTRACE",
+            Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::SysResource => "CAP_SYS_RESOURCE",
+            Capability::Perfmon => "CAP_PERFMON",
+            Capability::Bpf => "CAP_BPF",
+        })
+    }
+}
+
+/// A process's sets of capabilities. They hold in its own user namespace only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    effective: u64,
+    permitted: u64,
+}
+
+impl Capabilities {
+    /// Reads the sets from a `status` file of `/proc`; a set that is missing counts as empty.
+    pub fn parse(status: &[u8]) -> Capabilities {
+        let set = |name| {
+            field(status, name).and_then(|value| u64::from_str_radix(&value, 16).ok()).unwrap_or(0)
+        };
+        Capabilities { effective: set("CapEff"), permitted: set("CapPrm") }
+    }
+
+    /// A set of exactly these, for tests and for thought experiments.
+    pub fn of(capabilities: &[Capability]) -> Capabilities {
+        let set = capabilities.iter().fold(0, |set, c| set | 1_u64.rotate_left(c.number()));
+        Capabilities { effective: set, permitted: set }
+    }
+
+    /// Whether `capability` is in force.
+    pub fn has(self, capability: Capability) -> bool {
+        self.effective & 1_u64.rotate_left(capability.number()) != 0
+    }
+
+    /// Whether `capability` could be put in force by the process itself.
+    pub fn permits(self, capability: Capability) -> bool {
+        self.permitted & 1_u64.rotate_left(capability.number()) != 0
+    }
+
+    /// Whether performance events of the whole machine are open: `CAP_PERFMON` or `CAP_SYS_ADMIN`.
+    pub fn perfmon(self) -> bool {
+        self.has(Capability::Perfmon) || self.has(Capability::SysAdmin)
+    }
+
+    /// Whether BPF programs may be loaded: `CAP_BPF` or `CAP_SYS_ADMIN`.
+    pub fn bpf(self) -> bool {
+        self.has(Capability::Bpf) || self.has(Capability::SysAdmin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sets_of_a_status_file_are_told_apart() {
+        let status = b"Name:\tx\nCapInh:\tffffffffffffffff\nCapPrm:\t000000c000004004\nCapEff:\t0000004000000004\n";
+        let sets = Capabilities::parse(status);
+        assert!(sets.has(Capability::Perfmon) && sets.has(Capability::DacReadSearch));
+        assert!(!sets.has(Capability::Bpf) && sets.permits(Capability::Bpf));
+        assert!(!sets.has(Capability::IpcLock) && sets.permits(Capability::IpcLock));
+        assert!(!sets.has(Capability::SysAdmin) && !sets.permits(Capability::SysAdmin));
+    }
+
+    #[test]
+    fn the_administrators_capability_includes_the_newer_ones() {
+        let sets = Capabilities::of(&[Capability::SysAdmin]);
+        assert!(sets.perfmon() && sets.bpf());
+        assert!(!sets.has(Capability::Perfmon));
+    }
+
+    #[test]
+    fn a_file_without_sets_gives_nothing() {
+        for status in [b"".as_slice(), b"CapEff:\tzz\n"] {
+            let sets = Capabilities::parse(status);
+            assert!(Capability::ALL.into_iter().all(|c| !sets.has(c) && !sets.permits(c)));
+        }
+    }
+
+    #[test]
+    fn each_capability_has_its_own_bit() {
+        for one in Capability::ALL {
+            let sets = Capabilities::of(&[one]);
+            assert!(Capability::ALL.into_iter().all(|c| sets.has(c) == (c == one)), "{one}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Why the kernel refused a call, and the least that makes it accept.
+//!
+//! The same errno has several causes, and the kernel does not say which. They
+//! can be told apart by what else is known: [`Facts`]. The rules below follow
+//! the order in which the kernel asks:
+//!
+//! ```text
+//! perf_event_open   seccomp filter       EPERM or ENOSYS, whatever the rights
+//!                   kernel events        EACCES unless CAP_PERFMON or paranoid < 2
+//!                   tracepoint contents  EPERM  unless CAP_PERFMON or paranoid < 0
+//!                   whole CPU            EACCES unless CAP_PERFMON or paranoid < 1
+//! mmap of a ring    locked memory        EPERM  unless CAP_IPC_LOCK or paranoid < 0
+//! ```
+//!
+//! Capabilities count in the initial user namespace only.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use thiserror::Error;
+
+use super::facts::{Facts, Limit};
+use super::tracefs::TracefsError;
+use crate::units::Cpu;
+
+/// A call that the kernel refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call<'a> {
+    /// perf_event_open(2) for one CPU.
+    OpenEvent {
+        /// The event, such as `sched:sched_switch`.
+        event: &'a str,
+        /// The CPU.
+        cpu: Cpu,
+    },
+    /// mmap(2) of a perf event's ring.
+    MapRing {
+        /// The CPU whose ring it is.
+        cpu: Cpu,
+        /// The length of one ring.
+        bytes: usize,
+        /// How many rings are mapped in all.
+        rings: usize,
+    },
+    /// `PERF_EVENT_IOC_SET_OUTPUT`.
+    ShareRing {
+        /// The CPU whose ring it is.
+        cpu: Cpu,
+    },
+    /// `PERF_EVENT_IOC_ENABLE`.
+    Enable {
+        /// The CPU.
+        cpu: Cpu,
+    },
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::OpenEvent { event, cpu: Cpu(cpu) } => {
+                write!(f, "perf_event_open of {event} on CPU {cpu}")
+            }
+            Call::MapRing { cpu: Cpu(cpu), bytes, .. } => {
+                write!(f, "mmap of a ring of {} KiB for CPU {cpu}", bytes / 1024)
+            }
+            Call::ShareRing { cpu: Cpu(cpu) } => {
+                write!(f, "ioctl PERF_EVENT_IOC_SET_OUTPUT on CPU {cpu}")
+            }
+            Call::Enable { cpu: Cpu(cpu) } => {
+                write!(f, "ioctl PERF_EVENT_IOC_ENABLE on CPU {cpu}")
+            }
+        }
+    }
+}
+
+/// A refused call, explained. Shown as two or three lines: what, why, what to do.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{call}\n{cause}\n{remedy}")]
+pub struct Refusal {
+    /// Which call failed, and how.
+    pub call: String,
+    /// Why, as far as it can be known.
+    pub cause: String,
+    /// The smallest thing that helps.
+    pub remedy: String,
+}
+
+/// Explains why `call` failed with `err`.
+pub fn explain(call: Call<'_>, err: &io::Error, facts: &Facts) -> Refusal {
+    let (cause, remedy) = match (call, err.raw_os_error()) {
+        (Call::MapRing { bytes, rings, .. }, Some(libc::EPERM)) => ring_limit(bytes, rings, facts),
+        (Call::OpenEvent { .. }, Some(libc::EACCES | libc::EPERM)) => not_allowed(err, facts),
+        (_, Some(errno)) => by_errno(call, errno, facts),
+        (_, None) => ("The call never reached the kernel.".into(), DOCTOR.into()),
+    };
+    Refusal { call: format!("{call} failed: {}.", described(err)), cause, remedy }
+}
+
+/// Explains why tracefs cannot be used.
+pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
+    let (call, cause, remedy) = match error {
+        TracefsError::Refused { path, source } => (
+            format!("Reading {} failed: {}.", path.display(), described(source)),
+            format!("tracefs is open to root only, and {}.", whoami(facts)),
+            remedy(facts),
+        ),
+        TracefsError::NotMounted { source } => (
+            format!("tracefs is not mounted; mounting it failed: {}.", described(source)),
+            format!("Mounting needs CAP_SYS_ADMIN, and {}.", whoami(facts)),
+            "Run fxtrec with sudo, or once: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+                .to_owned(),
+        ),
+        TracefsError::Absent { source } => (
+            format!("tracefs cannot be mounted: {}.", described(source)),
+            "The kernel is built without tracepoints (CONFIG_TRACING), or this container has no \
+             /sys of its own."
+                .to_owned(),
+            "Run fxtrec on the host, or with another kernel.".to_owned(),
+        ),
+        other => (
+            format!("The description of a tracepoint is not usable: {other}."),
+            "fxtrec locates every field by it and does not guess.".to_owned(),
+            DOCTOR.to_owned(),
+        ),
+    };
+    Refusal { call, cause, remedy }
+}
+
+const DOCTOR: &str = "`fxtrec doctor` shows what else this machine allows.";
+
+/// What an ordinary user's copy of fxtrec needs, to be pasted into a shell.
+pub fn setcap_line(facts: &Facts) -> String {
+    let perfmon = if facts.knows_perfmon { "cap_perfmon" } else { "cap_sys_admin" };
+    format!(
+        "sudo setcap {perfmon},cap_dac_read_search,cap_ipc_lock+ep {}",
+        shell_word(&facts.binary)
+    )
+}
+
+/// The smallest thing that gives the recorder the right to trace the machine.
+pub fn remedy(facts: &Facts) -> String {
+    if !facts.namespaces.initial_user {
+        "Run fxtrec outside of the user namespace: on the host, not in a rootless container."
+            .to_owned()
+    } else if facts.user == 0 {
+        format!(
+            "Give the container {}: with docker or podman, run it with --cap-add={}.",
+            perfmon_name(facts),
+            perfmon_name(facts).trim_start_matches("CAP_")
+        )
+    } else {
+        format!("Run it with sudo, or once: {}", setcap_line(facts))
+    }
+}
+
+/// Who the recorder is, as the kernel sees it: the middle of a sentence.
+fn whoami(facts: &Facts) -> String {
+    if !facts.namespaces.initial_user {
+        "fxtrec runs in a user namespace, where even root has no rights over the machine".to_owned()
+    } else if facts.user == 0 {
+        format!("this root lacks {}", perfmon_name(facts))
+    } else {
+        format!("user {} lacks {}", facts.user, perfmon_name(facts))
+    }
+}
+
+fn perfmon_name(facts: &Facts) -> &'static str {
+    if facts.knows_perfmon { "CAP_PERFMON" } else { "CAP_SYS_ADMIN" }
+}
+
+/// EACCES and EPERM of perf_event_open.
+fn not_allowed(err: &io::Error, facts: &Facts) -> (String, String) {
+    let unexpected = facts.may_trace()
+        || (err.raw_os_error() == Some(libc::EPERM) && facts.paranoid.is_some_and(|p| p >= 2));
+    if unexpected && facts.seccomp {
+        return (
+            "A seccomp filter of the container refuses this system call.".to_owned(),
+            "Allow perf_event_open: with docker or podman, run with --cap-add=PERFMON, or \
+             --security-opt seccomp=unconfined."
+                .to_owned(),
+        );
+    }
+    if facts.may_trace() {
+        return (
+            format!(
+                "{} is there, so a security module (SELinux, AppArmor) decides.",
+                perfmon_name(facts)
+            ),
+            "Look for the denial with: sudo dmesg | grep -iE 'denied|avc'".to_owned(),
+        );
+    }
+    let paranoid = match facts.paranoid {
+        Some(level) => format!("kernel.perf_event_paranoid is {level}"),
+        None => "kernel.perf_event_paranoid cannot be read".to_owned(),
+    };
+    (format!("{paranoid}, and {}.", whoami(facts)), remedy(facts))
+}
+
+/// EPERM of mmap: too much locked memory.
+fn ring_limit(bytes: usize, rings: usize, facts: &Facts) -> (String, String) {
+    let wanted = bytes.saturating_mul(rings) / 1024;
+    let free = facts.mlock_kib.map_or("?".to_owned(), |kib| kib.to_string());
+    let own = match facts.memlock {
+        Limit::At(bytes) => format!("{} KiB", bytes / 1024),
+        Limit::Unlimited => "no limit".to_owned(),
+        Limit::Unknown => "an unknown amount".to_owned(),
+    };
+    (
+        format!(
+            "{rings} rings need {wanted} KiB; a user without CAP_IPC_LOCK has {free} KiB per CPU \
+             (kernel.perf_event_mlock_kb) and {own} of locked memory (ulimit -l), which other \
+             recorders share."
+        ),
+        format!(
+            "Use a smaller --ring-size or sudo, or: sudo sysctl kernel.perf_event_mlock_kb={}",
+            bytes / 1024 + 64
+        ),
+    )
+}
+
+/// What needs no other facts.
+fn by_errno(call: Call<'_>, errno: i32, facts: &Facts) -> (String, String) {
+    let (cause, remedy) = match errno {
+        libc::EMFILE => {
+            let limit = match facts.open_files {
+                Limit::At(files) => format!(" of {files}"),
+                Limit::Unlimited | Limit::Unknown => String::new(),
+            };
+            return (
+                format!("fxtrec holds several files per CPU and reached its limit{limit}."),
+                "Raise it in this shell with `ulimit -n 65536`, then try again.".to_owned(),
+            );
+        }
+        libc::ENFILE => (
+            "The machine has as many files open as it may.",
+            "Raise the limit: sudo sysctl fs.file-max=1000000",
+        ),
+        libc::ENOSYS if facts.paranoid.is_some() => (
+            "The kernel has performance events, so a seccomp filter hides the call.",
+            "Allow perf_event_open in the container, or run fxtrec on the host.",
+        ),
+        libc::ENOSYS => (
+            "The kernel is built without performance events (CONFIG_PERF_EVENTS).",
+            "Only another kernel helps.",
+        ),
+        libc::ENOMEM => {
+            ("The kernel has no memory left for it.", "Use a smaller --ring-size, or free memory.")
+        }
+        libc::ENOSPC => (
+            "The kernel has no room for another event of this kind.",
+            "Stop other recorders (perf, bpftrace, debuggers), then try again.",
+        ),
+        libc::EBUSY => (
+            "Another program has reserved the event.",
+            "Stop other recorders (perf, bpftrace, debuggers), then try again.",
+        ),
+        libc::ENODEV | libc::ENXIO => ("The CPU went offline meanwhile.", "Try again."),
+        libc::ENOENT | libc::EOPNOTSUPP => ("This kernel does not have the event.", DOCTOR),
+        libc::EINVAL | libc::E2BIG => match call {
+            Call::MapRing { .. } => (
+                "The kernel takes rings of a power of two of pages only.",
+                "Give --ring-size as a power of two, such as 1M.",
+            ),
+            _ => ("This kernel is older than what fxtrec asks for (Linux 4.9).", DOCTOR),
+        },
+        _ => ("fxtrec knows of no reason for that.", DOCTOR),
+    };
+    (cause.to_owned(), remedy.to_owned())
+}
+
+/// An error with its symbolic name: `Permission denied (EACCES)`.
+fn described(err: &io::Error) -> String {
+    match err.raw_os_error().map(nix::errno::Errno::from_raw) {
+        Some(errno) => format!("{} ({errno:?})", errno.desc()),
+        None => err.to_string(),
+    }
+}
+
+/// A path as one word of a shell's line.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::kernel::caps::{Capabilities, Capability};
+    use crate::kernel::facts::tests::ordinary_user;
+    use crate::kernel::fake::Fake;
+    use crate::kernel::sys::Sys;
+    use crate::kernel::tracefs::Tracefs;
+
+    const OPEN: Call<'_> = Call::OpenEvent { event: "sched:sched_switch", cpu: Cpu(1) };
+
+    fn refused(errno: i32, facts: &Facts) -> Refusal {
+        let sys = Fake::default().fail("perf_event_open", errno);
+        let error = sys.perf_event_open(&mut Default::default(), 1).expect_err("told to fail");
+        explain(OPEN, &error, facts)
+    }
+
+    fn root() -> Facts {
+        let capabilities = Capabilities::of(&[Capability::SysAdmin, Capability::Perfmon]);
+        Facts { user: 0, capabilities, ..ordinary_user() }
+    }
+
+    #[test]
+    fn an_ordinary_user_is_told_the_call_the_paranoid_level_and_both_remedies() {
+        assert_eq!(
+            refused(libc::EACCES, &ordinary_user()).to_string(),
+            "perf_event_open of sched:sched_switch on CPU 1 failed: Permission denied (EACCES).\n\
+             kernel.perf_event_paranoid is 2, and user 1000 lacks CAP_PERFMON.\n\
+             Run it with sudo, or once: sudo setcap \
+             cap_perfmon,cap_dac_read_search,cap_ipc_lock+ep /opt/fxtrec"
+        );
+    }
+
+    #[test]
+    fn before_linux_5_8_the_administrators_capability_is_named() {
+        let refusal = refused(libc::EACCES, &Facts { knows_perfmon: false, ..ordinary_user() });
+        assert!(refusal.cause.contains("CAP_SYS_ADMIN"), "{refusal}");
+        assert!(refusal.remedy.contains("setcap cap_sys_admin,"), "{refusal}");
+    }
+
+    #[test]
+    fn the_root_of_a_user_namespace_is_sent_out_of_it() {
+        let mut facts = root();
+        facts.namespaces.initial_user = false;
+        let refusal = refused(libc::EACCES, &facts);
+        assert!(refusal.cause.contains("user namespace"), "{refusal}");
+        assert!(!refusal.remedy.contains("sudo"), "{refusal}");
+    }
+
+    #[test]
+    fn the_root_of_a_container_without_the_capability_is_told_to_add_it() {
+        let refusal =
+            refused(libc::EACCES, &Facts { capabilities: Capabilities::default(), ..root() });
+        assert!(refusal.cause.contains("this root lacks CAP_PERFMON"), "{refusal}");
+        assert!(refusal.remedy.contains("--cap-add=PERFMON"), "{refusal}");
+    }
+
+    #[test]
+    fn a_seccomp_filter_is_told_from_a_missing_capability() {
+        let filtered = refused(libc::EPERM, &Facts { seccomp: true, ..root() });
+        assert!(filtered.cause.contains("seccomp"), "{filtered}");
+        let odd_errno = refused(libc::EPERM, &Facts { seccomp: true, ..ordinary_user() });
+        assert!(odd_errno.cause.contains("seccomp"), "the kernel itself says EACCES: {odd_errno}");
+        let rights = refused(libc::EACCES, &Facts { seccomp: true, ..ordinary_user() });
+        assert!(rights.cause.contains("CAP_PERFMON"), "{rights}");
+        let hidden = refused(libc::ENOSYS, &root());
+        assert!(hidden.cause.contains("seccomp"), "{hidden}");
+        let missing = refused(libc::ENOSYS, &Facts { paranoid: None, ..root() });
+        assert!(missing.cause.contains("CONFIG_PERF_EVENTS"), "{missing}");
+    }
+
+    #[test]
+    fn a_refusal_in_spite_of_all_rights_points_to_the_security_modules() {
+        let refusal = refused(libc::EACCES, &root());
+        assert!(refusal.cause.contains("SELinux"), "{refusal}");
+    }
+
+    #[test]
+    fn rings_beyond_the_limit_are_counted_up_and_a_sufficient_sysctl_is_given() {
+        let call = Call::MapRing { cpu: Cpu(0), bytes: (1 << 20) + 4096, rings: 2 };
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        let refusal = explain(call, &error, &ordinary_user());
+        assert!(refusal.cause.starts_with("2 rings need 2056 KiB"), "{refusal}");
+        assert!(refusal.cause.contains("516 KiB per CPU"), "{refusal}");
+        assert!(refusal.remedy.contains("perf_event_mlock_kb=1092"), "{refusal}");
+    }
+
+    #[test]
+    fn a_full_table_of_files_names_its_limit() {
+        let refusal = refused(libc::EMFILE, &ordinary_user());
+        assert!(refusal.cause.contains("limit of 1024"), "{refusal}");
+        assert!(refusal.remedy.contains("ulimit -n"), "{refusal}");
+    }
+
+    #[test]
+    fn every_errno_of_every_call_gets_exactly_three_lines() {
+        let calls = [
+            OPEN,
+            Call::MapRing { cpu: Cpu(0), bytes: 4096, rings: 1 },
+            Call::ShareRing { cpu: Cpu(0) },
+            Call::Enable { cpu: Cpu(0) },
+        ];
+        for call in calls {
+            for errno in 1..134 {
+                for facts in [root(), ordinary_user()] {
+                    let error = io::Error::from_raw_os_error(errno);
+                    let text = explain(call, &error, &facts).to_string();
+                    assert_eq!(text.lines().count(), 3, "{text}");
+                    assert!(text.lines().all(|line| line.len() > 9), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_tracefs_and_a_refused_mount_get_different_remedies() {
+        let explained = |sys: &Fake| {
+            let error = Tracefs::find(sys).expect_err("told to fail");
+            explain_tracefs(&error, &ordinary_user())
+        };
+        let closed = explained(&Fake::default().refuse("/sys/kernel/tracing/events", libc::EACCES));
+        assert!(closed.remedy.contains("setcap"), "{closed}");
+        let unmounted = explained(&Fake::default().mount_fails(libc::EPERM));
+        assert!(unmounted.remedy.contains("mount -t tracefs"), "{unmounted}");
+        let absent = explained(&Fake::default().mount_fails(libc::ENODEV));
+        assert!(absent.cause.contains("CONFIG_TRACING"), "{absent}");
+    }
+
+    #[test]
+    fn a_path_with_spaces_is_one_word_in_the_line_to_paste() {
+        let facts = Facts { binary: PathBuf::from("/my tools/it's/fxtrec"), ..ordinary_user() };
+        assert!(setcap_line(&facts).ends_with(r"'/my tools/it'\''s/fxtrec'"));
+    }
+}
