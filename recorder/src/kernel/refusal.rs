@@ -14,65 +14,15 @@
 //!
 //! Capabilities count in the initial user namespace only.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 
 use thiserror::Error;
 
 use super::facts::{Facts, Limit};
+use super::perf::{Call, OpenError};
 use super::tracefs::TracefsError;
 use crate::units::Cpu;
-
-/// A call that the kernel refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call<'a> {
-    /// perf_event_open(2) for one CPU.
-    OpenEvent {
-        /// The event, such as `sched:sched_switch`.
-        event: &'a str,
-        /// The CPU.
-        cpu: Cpu,
-    },
-    /// mmap(2) of a perf event's ring.
-    MapRing {
-        /// The CPU whose ring it is.
-        cpu: Cpu,
-        /// The length of one ring.
-        bytes: usize,
-        /// How many rings are mapped in all.
-        rings: usize,
-    },
-    /// `PERF_EVENT_IOC_SET_OUTPUT`.
-    ShareRing {
-        /// The CPU whose ring it is.
-        cpu: Cpu,
-    },
-    /// `PERF_EVENT_IOC_ENABLE`.
-    Enable {
-        /// The CPU.
-        cpu: Cpu,
-    },
-}
-
-impl fmt::Display for Call<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Call::OpenEvent { event, cpu: Cpu(cpu) } => {
-                write!(f, "perf_event_open of {event} on CPU {cpu}")
-            }
-            Call::MapRing { cpu: Cpu(cpu), bytes, .. } => {
-                write!(f, "mmap of a ring of {} KiB for CPU {cpu}", bytes / 1024)
-            }
-            Call::ShareRing { cpu: Cpu(cpu) } => {
-                write!(f, "ioctl PERF_EVENT_IOC_SET_OUTPUT on CPU {cpu}")
-            }
-            Call::Enable { cpu: Cpu(cpu) } => {
-                write!(f, "ioctl PERF_EVENT_IOC_ENABLE on CPU {cpu}")
-            }
-        }
-    }
-}
 
 /// A refused call, explained. Shown as two or three lines: what, why, what to do.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -86,15 +36,49 @@ pub struct Refusal {
     pub remedy: String,
 }
 
-/// Explains why `call` failed with `err`.
-pub fn explain(call: Call<'_>, err: &io::Error, facts: &Facts) -> Refusal {
+/// Explains why the events of a CPU could not be opened. `rings` is how many rings are wanted in all.
+pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
+    match error {
+        OpenError::Refused { call, cpu, error } => explain(*call, *cpu, error, rings, facts),
+        OpenError::Offline(Cpu(cpu)) => Refusal {
+            call: format!("The events of CPU {cpu} cannot be opened."),
+            cause: "The CPU went offline meanwhile.".to_owned(),
+            remedy: "Try again.".to_owned(),
+        },
+        OpenError::BadRing(ring) => Refusal {
+            call: format!("The kernel gave a ring that cannot be used: {ring}."),
+            cause: "No kernel is known to do that.".to_owned(),
+            remedy: DOCTOR.to_owned(),
+        },
+    }
+}
+
+/// Explains why `call` on `cpu` failed with `err`.
+fn explain(call: Call, cpu: Cpu, err: &io::Error, rings: usize, facts: &Facts) -> Refusal {
+    use Call::{MapRing, OpenDummy, OpenSwitchRecords, OpenTracepoint};
     let (cause, remedy) = match (call, err.raw_os_error()) {
-        (Call::MapRing { bytes, rings, .. }, Some(libc::EPERM)) => ring_limit(bytes, rings, facts),
-        (Call::OpenEvent { .. }, Some(libc::EACCES | libc::EPERM)) => not_allowed(err, facts),
+        (MapRing(bytes), Some(libc::EPERM)) => ring_limit(bytes, rings, facts),
+        (OpenDummy | OpenTracepoint(_) | OpenSwitchRecords, Some(libc::EACCES | libc::EPERM)) => {
+            not_allowed(err, facts)
+        }
         (_, Some(errno)) => by_errno(call, errno, facts),
         (_, None) => ("The call never reached the kernel.".into(), DOCTOR.into()),
     };
-    Refusal { call: format!("{call} failed: {}.", described(err)), cause, remedy }
+    let Cpu(cpu) = cpu;
+    let call = format!("{} on CPU {cpu} failed: {}.", name(call), described(err));
+    Refusal { call, cause, remedy }
+}
+
+/// The system call, and what for.
+fn name(call: Call) -> String {
+    match call {
+        Call::OpenDummy => "perf_event_open (forks and names)".to_owned(),
+        Call::OpenTracepoint(id) => format!("perf_event_open (tracepoint {id})"),
+        Call::OpenSwitchRecords => "perf_event_open (context switches)".to_owned(),
+        Call::MapRing(bytes) => format!("mmap of a ring of {} KiB", bytes / 1024),
+        Call::SetOutput => "ioctl PERF_EVENT_IOC_SET_OUTPUT".to_owned(),
+        Call::Enable => "ioctl PERF_EVENT_IOC_ENABLE".to_owned(),
+    }
 }
 
 /// Explains why tracefs cannot be used.
@@ -220,7 +204,7 @@ fn ring_limit(bytes: usize, rings: usize, facts: &Facts) -> (String, String) {
 }
 
 /// What needs no other facts.
-fn by_errno(call: Call<'_>, errno: i32, facts: &Facts) -> (String, String) {
+fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
     let (cause, remedy) = match errno {
         libc::EMFILE => {
             let limit = match facts.open_files {
@@ -258,7 +242,7 @@ fn by_errno(call: Call<'_>, errno: i32, facts: &Facts) -> (String, String) {
         libc::ENODEV | libc::ENXIO => ("The CPU went offline meanwhile.", "Try again."),
         libc::ENOENT | libc::EOPNOTSUPP => ("This kernel does not have the event.", DOCTOR),
         libc::EINVAL | libc::E2BIG => match call {
-            Call::MapRing { .. } => (
+            Call::MapRing(_) => (
                 "The kernel takes rings of a power of two of pages only.",
                 "Give --ring-size as a power of two, such as 1M.",
             ),
@@ -292,15 +276,20 @@ mod tests {
     use crate::kernel::caps::{Capabilities, Capability};
     use crate::kernel::facts::tests::ordinary_user;
     use crate::kernel::fake::Fake;
-    use crate::kernel::sys::Sys;
+    use crate::kernel::perf::{CpuEvents, Options};
     use crate::kernel::tracefs::Tracefs;
 
-    const OPEN: Call<'_> = Call::OpenEvent { event: "sched:sched_switch", cpu: Cpu(1) };
-
+    /// What is said when the kernel answers each perf_event_open with `errno`.
     fn refused(errno: i32, facts: &Facts) -> Refusal {
+        let options = Options {
+            ring_bytes: 1 << 20,
+            wake_bytes: 1 << 16,
+            tracepoints: vec![11],
+            namespace_ids: false,
+        };
         let sys = Fake::default().fail("perf_event_open", errno);
-        let error = sys.perf_event_open(&mut Default::default(), 1).expect_err("told to fail");
-        explain(OPEN, &error, facts)
+        let error = CpuEvents::open(&sys, Cpu(1), &options, 1 << 20).expect_err("told to fail");
+        explain_open(&error, 2, facts)
     }
 
     fn root() -> Facts {
@@ -312,7 +301,7 @@ mod tests {
     fn an_ordinary_user_is_told_the_call_the_paranoid_level_and_both_remedies() {
         assert_eq!(
             refused(libc::EACCES, &ordinary_user()).to_string(),
-            "perf_event_open of sched:sched_switch on CPU 1 failed: Permission denied (EACCES).\n\
+            "perf_event_open (forks and names) on CPU 1 failed: Permission denied (EACCES).\n\
              kernel.perf_event_paranoid is 2, and user 1000 lacks CAP_PERFMON.\n\
              Run it with sudo, or once: sudo setcap \
              cap_perfmon,cap_dac_read_search,cap_ipc_lock+ep /opt/fxtrec"
@@ -365,9 +354,10 @@ mod tests {
 
     #[test]
     fn rings_beyond_the_limit_are_counted_up_and_a_sufficient_sysctl_is_given() {
-        let call = Call::MapRing { cpu: Cpu(0), bytes: (1 << 20) + 4096, rings: 2 };
         let error = io::Error::from_raw_os_error(libc::EPERM);
-        let refusal = explain(call, &error, &ordinary_user());
+        let call = Call::MapRing((1 << 20) + 4096);
+        let refusal =
+            explain_open(&OpenError::Refused { call, cpu: Cpu(0), error }, 2, &ordinary_user());
         assert!(refusal.cause.starts_with("2 rings need 2056 KiB"), "{refusal}");
         assert!(refusal.cause.contains("516 KiB per CPU"), "{refusal}");
         assert!(refusal.remedy.contains("perf_event_mlock_kb=1092"), "{refusal}");
@@ -383,16 +373,19 @@ mod tests {
     #[test]
     fn every_errno_of_every_call_gets_exactly_three_lines() {
         let calls = [
-            OPEN,
-            Call::MapRing { cpu: Cpu(0), bytes: 4096, rings: 1 },
-            Call::ShareRing { cpu: Cpu(0) },
-            Call::Enable { cpu: Cpu(0) },
+            Call::OpenDummy,
+            Call::OpenTracepoint(7),
+            Call::OpenSwitchRecords,
+            Call::MapRing(4096),
+            Call::SetOutput,
+            Call::Enable,
         ];
         for call in calls {
             for errno in 1..134 {
                 for facts in [root(), ordinary_user()] {
                     let error = io::Error::from_raw_os_error(errno);
-                    let text = explain(call, &error, &facts).to_string();
+                    let refused = OpenError::Refused { call, cpu: Cpu(0), error };
+                    let text = explain_open(&refused, 2, &facts).to_string();
                     assert_eq!(text.lines().count(), 3, "{text}");
                     assert!(text.lines().all(|line| line.len() > 9), "{text}");
                 }
