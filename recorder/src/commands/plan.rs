@@ -12,6 +12,7 @@ use crate::cli::{ByteSize, Mode, Progress, RecordArgs, Scope, UserSpec};
 use crate::kernel::child::Launch;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
+use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
 
 /// Kernel ring of each CPU when `--ring-size` does not say otherwise, in bytes.
@@ -61,35 +62,6 @@ pub enum Filter {
         /// Those that run already.
         pids: Vec<Pid>,
     },
-}
-
-/// Where the trace goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
-    /// The file or pipe.
-    pub target: Target,
-    /// Whether it is compressed.
-    pub compression: Compression,
-}
-
-/// A file or a pipe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Standard output.
-    Stdout,
-    /// A path; what is there may also be a fifo or a device.
-    Path(PathBuf),
-}
-
-/// How the bytes of the trace are packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Plain FXT.
-    None,
-    /// A gzip stream.
-    Gzip,
-    /// A zstd stream.
-    Zstd,
 }
 
 /// What is printed besides the trace.

@@ -1,1 +1,105 @@
 //! Where the bytes of a trace go: a file, a pipe, a compressor in front of either.
+//!
+//! The drain thread gives a [`Sink`] one saved buffer after the other, each of
+//! whole FXT records. The sink's promise is that what it has taken can be read
+//! whatever happens next:
+//!
+//! - fxtrec is killed: a plain file ends in whole records (at worst in one that
+//!   was cut off, which readers tolerate), a compressed one can be unpacked up
+//!   to the last [`Sink::flush_point`].
+//! - The disk is full: the file is cut back to its last whole record, or the
+//!   last flush point, and the error says how much was saved. A sink that failed
+//!   refuses everything after that without another system call, so that the
+//!   recorder need not stop.
+//! - The reader of a pipe goes away: that is an error of its own kind, and no
+//!   reason for a message.
+//!
+//! ```text
+//! saved buffer --+-> Plain ----------------------+-> Medium: a file that can be cut back,
+//!                +-> Compressed --> gzip / zstd -+           or a pipe or device that cannot
+//!                +-> Memory, BlackHole
+//! ```
+
+mod codec;
+mod compressed;
+mod create;
+mod error;
+mod medium;
+mod memory;
+mod plain;
+mod records;
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+pub use create::{Opened, open};
+pub use error::{OsError, SinkError};
+pub use memory::{BlackHole, Memory};
+
+/// Takes a trace in pieces.
+pub trait Sink: Send + Debug {
+    /// Takes a piece of the trace: whole records, each a multiple of 8 bytes.
+    ///
+    /// # Errors
+    /// When it cannot be written, in full or in part; [`Sink::totals`] then says what was saved.
+    /// From then on [`SinkError::AlreadyFailed`].
+    fn write(&mut self, records: &[u8]) -> Result<(), SinkError>;
+
+    /// Makes everything taken so far readable for others, even if nothing follows. Nothing to do
+    /// where nothing is held back; compressors end a block here, so they want it at most a few
+    /// times a second.
+    ///
+    /// # Errors
+    /// As for [`Sink::write`].
+    fn flush_point(&mut self) -> Result<(), SinkError>;
+
+    /// How much was taken and written so far.
+    fn totals(&self) -> Totals;
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// When the end cannot be written, and the first error again if there was one before.
+    fn finish(self: Box<Self>) -> Result<Totals, SinkError>;
+}
+
+/// How much a sink has taken and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes of records that can be read from the output.
+    pub record_bytes: u64,
+    /// Bytes of the output itself, fewer when it is compressed.
+    pub output_bytes: u64,
+}
+
+/// Where a trace goes, and how it is packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The file or pipe.
+    pub target: Target,
+    /// Whether it is compressed.
+    pub compression: Compression,
+}
+
+/// A file or a pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// A path; what is there may also be a fifo or a device.
+    Path(PathBuf),
+}
+
+/// How the bytes of a trace are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Plain FXT.
+    None,
+    /// One gzip member.
+    Gzip,
+    /// One zstd frame.
+    Zstd,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Why a trace could not be written.
+
+use std::fmt;
+use std::io;
+
+/// An error number of the system, which unlike [`io::Error`] can be kept and told twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OsError(pub i32);
+
+impl OsError {
+    /// The error number, or EIO where the error has none.
+    pub fn of(error: &io::Error) -> OsError {
+        OsError(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl fmt::Display for OsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The standard library adds "(os error N)", which helps nobody.
+        f.write_str(nix::errno::Errno::from_raw(self.0).desc())
+    }
+}
+
+impl std::error::Error for OsError {}
+
+/// Why a trace could not be written. `name` is the output as the user gave it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// The output could not be created or opened.
+    #[error("cannot write {name}: {source}{}", advice(*source))]
+    Create {
+        /// The output.
+        name: String,
+        /// What the system call returned.
+        source: OsError,
+    },
+    /// The file that was there before could not be kept.
+    #[error("cannot keep the earlier {name} as {name}.old: {source}")]
+    KeepOld {
+        /// The output.
+        name: String,
+        /// What rename(2) returned.
+        source: OsError,
+    },
+    /// A fifo that nobody has opened for reading.
+    #[error("nobody reads the pipe {name}: start the reader first")]
+    NoReader {
+        /// The output.
+        name: String,
+    },
+    /// A write failed. What was written before can be read.
+    #[error(
+        "writing {name}: {source}; {saved} bytes of trace were saved and can be read, \
+         the rest is lost"
+    )]
+    Write {
+        /// The output.
+        name: String,
+        /// What write(2) returned.
+        source: OsError,
+        /// Bytes of whole records in the output.
+        saved: u64,
+    },
+    /// Whoever read the pipe has gone: nobody wants the rest, and there is nothing to report.
+    #[error("the reader of {name} has gone")]
+    ReaderGone {
+        /// The output.
+        name: String,
+    },
+    /// An earlier write failed, and was reported then.
+    #[error("the output failed before")]
+    AlreadyFailed,
+}
+
+fn advice(source: OsError) -> &'static str {
+    match source.0 {
+        libc::ENOENT => " (make the directory first)",
+        libc::EACCES | libc::EROFS | libc::EPERM => " (choose another place with -o)",
+        libc::EISDIR => " (name a file in it with -o)",
+        _ => "",
+    }
+}
+
+impl SinkError {
+    /// What a write that failed with `source` means for the trace.
+    pub(super) fn write(name: &str, source: OsError, saved: u64) -> SinkError {
+        let name = name.to_owned();
+        match source.0 {
+            libc::EPIPE => SinkError::ReaderGone { name },
+            _ => SinkError::Write { name, source, saved },
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Sinks for tests and benchmarks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Sink, SinkError, Totals};
+
+/// Keeps the trace in memory. Clones share it, so that it can be looked at when the sink is gone.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Memory {
+    /// A copy of everything written so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Sink for Memory {
+    fn write(&mut self, records: &[u8]) -> Result<(), SinkError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(records);
+        Ok(())
+    }
+
+    fn flush_point(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn totals(&self) -> Totals {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        Totals { record_bytes: bytes, output_bytes: bytes }
+    }
+
+    fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
+        Ok(self.totals())
+    }
+}
+
+/// Counts the trace and forgets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlackHole {
+    bytes: u64,
+}
+
+impl Sink for BlackHole {
+    fn write(&mut self, records: &[u8]) -> Result<(), SinkError> {
+        self.bytes += records.len() as u64;
+        Ok(())
+    }
+
+    fn flush_point(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { record_bytes: self.bytes, output_bytes: 0 }
+    }
+
+    fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
+        Ok(self.totals())
+    }
+}

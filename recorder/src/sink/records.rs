@@ -1,0 +1,69 @@
+//! Where one FXT record ends and the next begins.
+
+use fxt_writer::layout::{header, large_header, record_type};
+
+const WORD_BYTES: usize = 8;
+
+/// How many of the first `limit` bytes are whole records. `bytes` begins with a record.
+pub(super) fn whole_records(bytes: &[u8], limit: usize) -> usize {
+    let limit = limit.min(bytes.len());
+    let mut end = 0;
+    while let Some(size) = record_bytes(&bytes[end..limit]) {
+        match end.checked_add(size) {
+            Some(next) if next <= limit => end = next,
+            _ => break,
+        }
+    }
+    end
+}
+
+/// The size of the record that begins here, in bytes; `None` when that cannot be known.
+fn record_bytes(bytes: &[u8]) -> Option<usize> {
+    let word = u64::from_le_bytes(*bytes.first_chunk()?);
+    let words = match header::TYPE.get(word) {
+        record_type::LARGE => large_header::SIZE.get(word),
+        _ => header::SIZE.get(word),
+    };
+    if words == 0 {
+        return None;
+    }
+    usize::try_from(words).ok()?.checked_mul(WORD_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(type_: u64, words: u64) -> Vec<u8> {
+        let first = match type_ {
+            record_type::LARGE => large_header::TYPE.put(type_) | large_header::SIZE.put(words),
+            _ => header::TYPE.put(type_) | header::SIZE.put(words),
+        };
+        let mut bytes = first.to_le_bytes().to_vec();
+        bytes.resize(words as usize * WORD_BYTES, 0xaa);
+        bytes
+    }
+
+    #[test]
+    fn the_end_is_that_of_the_last_record_that_fits() {
+        let bytes = [
+            record(record_type::STRING, 3),
+            record(record_type::SCHEDULING, 1),
+            record(record_type::LARGE, 5000),
+            record(record_type::EVENT, 4095),
+        ]
+        .concat();
+        let ends = [0, 24, 32, 32 + 40_000, 32 + 40_000 + 32_760];
+        for limit in 0..=bytes.len() + 1 {
+            let expected = ends.iter().rev().find(|end| **end <= limit).unwrap();
+            assert_eq!(whole_records(&bytes, limit), *expected, "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_no_size_ends_the_walk() {
+        let mut bytes = record(record_type::STRING, 2);
+        bytes.extend([0; 64]);
+        assert_eq!(whole_records(&bytes, bytes.len()), 16);
+    }
+}

@@ -1,0 +1,197 @@
+//! Real files, fifos and devices.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::super::*;
+use super::{records, unpack, unpack_what_is_there};
+use crate::kernel::user::Owner;
+
+fn output(path: &Path, compression: Compression) -> Output {
+    Output { target: Target::Path(path.to_owned()), compression }
+}
+
+const ALL: [(Compression, &str); 3] = [
+    (Compression::None, "t.fxt"),
+    (Compression::Gzip, "t.fxt.gz"),
+    (Compression::Zstd, "t.fxt.zst"),
+];
+
+#[test]
+fn every_format_gives_back_what_was_written() {
+    let dir = TempDir::new().unwrap();
+    let piece = records(5000);
+    for (compression, name) in ALL {
+        let path = dir.path().join(name);
+        let mut sink = open(&output(&path, compression), None).unwrap().sink;
+        sink.write(&piece).unwrap();
+        sink.flush_point().unwrap();
+        sink.write(&piece).unwrap();
+        let totals = sink.finish().unwrap();
+        let content = fs::read(&path).unwrap();
+        assert_eq!(unpack(compression, &content).unwrap(), piece.repeat(2), "{name}");
+        assert_eq!(totals.record_bytes, 2 * piece.len() as u64);
+        assert_eq!(totals.output_bytes, content.len() as u64);
+    }
+}
+
+#[test]
+fn an_empty_trace_is_a_valid_file_in_every_format() {
+    let dir = TempDir::new().unwrap();
+    for (compression, name) in ALL {
+        let path = dir.path().join(name);
+        open(&output(&path, compression), None).unwrap().sink.finish().unwrap();
+        assert!(unpack(compression, &fs::read(&path).unwrap()).unwrap().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn after_a_flush_point_everything_can_be_read_though_the_sink_is_never_finished() {
+    let dir = TempDir::new().unwrap();
+    let piece = records(300);
+    for (compression, name) in ALL {
+        let path = dir.path().join(name);
+        let mut sink = open(&output(&path, compression), None).unwrap().sink;
+        sink.write(&piece).unwrap();
+        sink.flush_point().unwrap();
+        // SIGKILL here: nothing of the sink's own runs any more.
+        std::mem::forget(sink);
+        assert_eq!(unpack_what_is_there(compression, &fs::read(&path).unwrap()), piece, "{name}");
+    }
+}
+
+#[test]
+fn an_earlier_file_is_kept_as_old_and_an_earlier_old_replaced() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("t.fxt");
+    let old = dir.path().join("t.fxt.old");
+    for (content, expected_old) in
+        [("first", None), ("second", Some("first")), ("", Some("second"))]
+    {
+        let opened = open(&output(&path, Compression::None), None).unwrap();
+        assert_eq!(opened.kept_old.as_deref(), expected_old.map(|_| old.as_path()));
+        assert_eq!(fs::read_to_string(&old).ok().as_deref(), expected_old);
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        fs::write(&path, content).unwrap();
+    }
+}
+
+#[test]
+fn a_symbolic_link_is_moved_aside_and_its_target_left_alone() {
+    let dir = TempDir::new().unwrap();
+    let (path, target) = (dir.path().join("t.fxt"), dir.path().join("precious"));
+    fs::write(&target, "precious").unwrap();
+    for target in [&target, &dir.path().join("dangling")] {
+        std::os::unix::fs::symlink(target, &path).unwrap();
+        let opened = open(&output(&path, Compression::None), None).unwrap();
+        assert!(opened.kept_old.is_some());
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        fs::remove_file(&path).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+    assert!(!dir.path().join("dangling").exists());
+}
+
+#[test]
+fn what_cannot_be_created_is_named_and_the_earlier_file_stays() {
+    let dir = TempDir::new().unwrap();
+    let refused =
+        |path: &Path| open(&output(path, Compression::None), None).unwrap_err().to_string();
+    let text = refused(&dir.path().join("missing/t.fxt"));
+    assert!(
+        text.contains("missing/t.fxt: No such file or directory (make the directory"),
+        "{text}"
+    );
+    let text = refused(dir.path());
+    assert!(text.contains("Is a directory"), "{text}");
+
+    let path = dir.path().join("t.fxt");
+    fs::write(&path, "earlier").unwrap();
+    fs::create_dir(dir.path().join("t.fxt.old")).unwrap();
+    let text = refused(&path);
+    assert!(text.contains("t.fxt.old"), "{text}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "earlier");
+}
+
+#[test]
+fn a_device_is_opened_as_it_is() {
+    let path = Path::new("/dev/full");
+    let opened = open(&output(path, Compression::None), None).unwrap();
+    assert_eq!(opened.kept_old, None);
+    let mut sink = opened.sink;
+    let error = sink.write(&records(3)).unwrap_err();
+    assert_eq!(
+        error,
+        SinkError::Write { name: "/dev/full".into(), source: OsError(libc::ENOSPC), saved: 0 }
+    );
+    assert!(!Path::new("/dev/full.old").exists());
+    let mut sink = open(&output(Path::new("/dev/null"), Compression::Zstd), None).unwrap().sink;
+    sink.write(&records(3)).unwrap();
+    sink.finish().unwrap();
+}
+
+#[test]
+fn a_fifo_without_a_reader_is_refused_and_one_whose_reader_leaves_ends_quietly() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let to = output(&path, Compression::None);
+    assert!(matches!(open(&to, None), Err(SinkError::NoReader { .. })));
+
+    let reading = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let mut start = vec![0; 1000];
+            fs::File::open(path).unwrap().read_exact(&mut start).unwrap();
+            start
+        }
+    });
+    let mut sink = loop {
+        match open(&to, None) {
+            Ok(opened) => break opened.sink,
+            Err(SinkError::NoReader { .. }) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    // More than a pipe holds, so that the sink has to wait for the reader, who then leaves.
+    let trace = records(100_000);
+    let name = path.display().to_string();
+    assert_eq!(sink.write(&trace), Err(SinkError::ReaderGone { name }));
+    assert_eq!(reading.join().unwrap(), trace[..1000]);
+    assert_eq!(sink.write(&trace), Err(SinkError::AlreadyFailed));
+}
+
+#[test]
+fn a_new_file_belongs_to_the_given_owner_and_a_refusal_is_told() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("t.fxt");
+    let owner = Owner { uid: 65_534, gid: 65_534 };
+    let opened = open(&output(&path, Compression::None), Some(owner)).unwrap();
+    let file = fs::metadata(&path).unwrap();
+    if nix::unistd::geteuid().is_root() {
+        assert!(opened.owner_error.is_none());
+        assert_eq!((file.uid(), file.gid()), (owner.uid, owner.gid));
+    } else {
+        assert_eq!(opened.owner_error.unwrap().raw_os_error(), Some(libc::EPERM));
+        assert_eq!(file.uid(), nix::unistd::geteuid().as_raw());
+    }
+}
+
+#[test]
+fn memory_keeps_the_trace_and_the_black_hole_counts_it() {
+    let memory = Memory::default();
+    let mut sink: Box<dyn Sink> = Box::new(memory.clone());
+    sink.write(&records(3)).unwrap();
+    sink.flush_point().unwrap();
+    let bytes = records(3).len() as u64;
+    assert_eq!(sink.finish(), Ok(Totals { record_bytes: bytes, output_bytes: bytes }));
+    assert_eq!(memory.bytes(), records(3));
+
+    let mut sink: Box<dyn Sink> = Box::new(BlackHole::default());
+    sink.write(&records(3)).unwrap();
+    assert_eq!(sink.finish(), Ok(Totals { record_bytes: bytes, output_bytes: 0 }));
+}
