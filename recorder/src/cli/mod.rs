@@ -80,7 +80,12 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Record the scheduler; the same as without the word `record`
-    #[command(after_help = EXAMPLES, arg_required_else_help = true)]
+    #[command(
+        override_usage = "fxtrec record [OPTIONS] [--] COMMAND [ARGS...]\n       \
+                          fxtrec record [OPTIONS] -a [-d TIME]",
+        after_help = EXAMPLES,
+        arg_required_else_help = true
+    )]
     Record(RecordArgs),
 }
 

@@ -56,8 +56,8 @@ pub struct RecordArgs {
 
     /// Record sched_waking as well, which names the waker of every wake-up
     ///
-    /// A wake-up that another CPU completes in an interrupt has no known waker otherwise. Costs
-    /// about as much again as wake-ups themselves.
+    /// A wake-up that another CPU completes in an interrupt has no known waker otherwise. Costs one
+    /// more event per wake-up.
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 

@@ -128,7 +128,7 @@ fn a_stream_that_cannot_be_cut_back_still_counts_whole_records_only() {
 
 /// Pieces of equal length and different content.
 fn pieces() -> Vec<Vec<u8>> {
-    let trace = records(160);
+    let trace = records(40);
     trace.chunks(trace.len() / 4).map(<[u8]>::to_vec).collect()
 }
 
