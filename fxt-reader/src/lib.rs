@@ -1,4 +1,59 @@
 //! Reads the Fuchsia trace format (FXT).
 //!
-//! The parser borrows from the bytes it is given, keeps string and thread
-//! tables for each provider, and goes on after damage.
+//! A [`Reader`] takes a file, a pipe or a slice, plain or inside gzip or zstd,
+//! and hands out its records one by one, resolved: names as `&str`, threads as
+//! koids, times in nanoseconds, arguments with their types. Everything is
+//! borrowed from the reader's buffer; nothing is allocated per record.
+//!
+//! Traces are often damaged, since what wrote them was killed. A last record that
+//! is not all there ends the trace and is [reported](Summary::truncated_tail). A
+//! damaged record is an [error](Damage) with its offset, type and reason, after
+//! which reading goes on with the next sound record.
+//!
+//! ```
+//! use fxt_reader::{Reader, Record};
+//!
+//! # fn main() -> Result<(), fxt_reader::Error> {
+//! // A magic number record; a context switch on CPU 1 at 1 us, 40 -> 41.
+//! let words = [
+//!     0x0016_5478_4604_0010_u64,
+//!     0x1000_0030_0010_0048, 1_000, 40, 41,
+//! ];
+//! let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+//!
+//! let mut reader = Reader::new(&bytes[..]);
+//! let mut switches = 0;
+//! while let Some(item) = reader.next()? {
+//!     if let Record::ContextSwitch(switch) = item.record {
+//!         assert_eq!((switch.cpu.0, switch.time.0), (1, 1_000));
+//!         assert_eq!((switch.outgoing.0, switch.incoming.0), (40, 41));
+//!         switches += 1;
+//!     }
+//! }
+//! assert_eq!(switches, 1);
+//! assert!(reader.summary().is_complete());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where every bit is, is taken from [`fxt_writer::layout`]; nothing else of that
+//! crate is used, so that the two can test each other.
+
+mod cursor;
+mod error;
+mod input;
+mod raw;
+mod reader;
+pub mod record;
+mod resync;
+mod summary;
+mod tables;
+mod types;
+
+pub use cursor::{ByteOrder, Oddities};
+pub use error::{Damage, Error, Reason};
+pub use raw::RawRecord;
+pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader};
+pub use record::{Kind, Record};
+pub use summary::{Container, Summary};
+pub use types::{Cpu, Koid, Nanos, ObjectType, ProviderId, RecordType, Thread, ThreadState};

@@ -1,0 +1,145 @@
+//! What can go wrong: the file cannot be read at all, or a record in it is
+//! damaged.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::summary::Container;
+use crate::types::RecordType;
+
+/// Why [`Reader::next`](crate::Reader::next) has no record to give.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Reading the input failed; the records before that point were handed out.
+    #[error("cannot read on after {offset} bytes of trace: {source}")]
+    Read {
+        /// Bytes of (decompressed) trace that had been read.
+        offset: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The compressed stream around the trace is damaged; the records before
+    /// that point were handed out.
+    #[error(
+        "the {container} stream is damaged after {offset} bytes of trace: {source}; \
+         nothing behind that point can be decompressed"
+    )]
+    Decompress {
+        /// The kind of stream.
+        container: Container,
+        /// Bytes of trace that had been decompressed.
+        offset: u64,
+        /// What the decompressor says.
+        source: io::Error,
+    },
+    /// The input is compressed in a way that this build of the crate cannot read.
+    #[error(
+        "the input is a {container} stream, and this build was made without it; \
+         decompress it first, or build with the feature \"{container}\""
+    )]
+    Unsupported {
+        /// The kind of stream.
+        container: Container,
+    },
+    /// The input is not a trace.
+    #[error(
+        "this is not a Fuchsia trace: it begins with the bytes {first:02x?}, where one begins with \
+         10 00 04 46 78 54 16 00 (or is a gzip or zstd stream of one)"
+    )]
+    NotFxt {
+        /// The first bytes of the input, at most 8.
+        first: Vec<u8>,
+    },
+    /// A record is damaged. The reader can go on: the next call skips it, or
+    /// looks for the next place where sound records begin.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+}
+
+impl Error {
+    /// The damage, when it is one after which the reader can go on.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        match self {
+            Self::Damaged(damage) => Some(*damage),
+            _ => None,
+        }
+    }
+}
+
+/// A record that cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("damaged {record_type} at byte {offset}: {reason}")]
+pub struct Damage {
+    /// Where the record begins, in bytes of (decompressed) trace.
+    pub offset: u64,
+    /// What its header says it is.
+    pub record_type: RecordType,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The trace does not begin with the magic number, but sound records follow.
+    #[error("the trace should begin with the magic number")]
+    NoMagic,
+    /// A magic number record whose number is another.
+    #[error("its number {0:#018x} is not the magic number")]
+    WrongMagic(u64),
+    /// A record of no words; nothing says where the next one begins.
+    #[error("its size is zero")]
+    ZeroSize,
+    /// A large record beyond the reader's limit.
+    #[error("its size of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// What the header says.
+        bytes: u64,
+        /// See [`Reader::max_record_bytes`](crate::Reader::max_record_bytes).
+        limit: u64,
+    },
+    /// The record claims to reach beyond the end of the trace, yet sound records
+    /// begin within it, so that the size is wrong rather than the end missing.
+    #[error("its size of {bytes} bytes reaches beyond the end of the trace")]
+    Overrun {
+        /// What the header says.
+        bytes: u64,
+    },
+    /// The record is of no known type or longer than its content, which is
+    /// allowed, but nothing sound follows it: its header is damaged.
+    #[error("its type or size is unusual and no sound record follows it")]
+    Unconfirmed,
+    /// The record ends before its content does.
+    #[error("it is too short for its content")]
+    TooShort,
+    /// An argument of no words.
+    #[error("an argument in it has size zero")]
+    ZeroSizeArgument,
+    /// A string that is not UTF-8. Of a string record the reader keeps what can
+    /// be read, with U+FFFD in place of the rest, for the records that refer to it.
+    #[error("a string in it is not UTF-8")]
+    NotUtf8,
+    /// A string ref to an index that no string record has set.
+    #[error("it refers to string {0}, which is not in the string table")]
+    UnknownString(u16),
+    /// A thread ref to an index that no thread record has set.
+    #[error("it refers to thread {0}, which is not in the thread table")]
+    UnknownThread(u8),
+    /// A timestamp that does not fit 64 bits when converted to nanoseconds.
+    #[error("its time of {0} ticks does not fit 64 bits of nanoseconds")]
+    TimeOverflow(u64),
+    /// An initialization record that says a second has no ticks.
+    #[error("it says that a second has no ticks")]
+    ZeroTicks,
+}

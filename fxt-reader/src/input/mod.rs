@@ -1,0 +1,97 @@
+//! Where trace bytes come from: a slice that is all there, or a stream that is
+//! read bit by bit into a buffer.
+//!
+//! The reader sees a window of bytes that begins at its position. It asks for
+//! the window to be at least so long, looks at it, and moves on:
+//!
+//! ```text
+//!   consumed    window()            not yet read
+//! |===========|-------------------|- - - - - - -
+//!             ^ position          ^ filled
+//! ```
+
+mod decompress;
+mod stream;
+
+use std::io::{self, Read};
+
+pub(crate) use decompress::{container_of, decompressor};
+use stream::Stream;
+
+/// The bytes of a trace and a position in them.
+pub(crate) enum Input<'i> {
+    Slice { bytes: &'i [u8], position: usize },
+    Stream { stream: Stream<'i>, consumed: u64 },
+}
+
+impl<'i> Input<'i> {
+    pub(crate) fn slice(bytes: &'i [u8]) -> Self {
+        Self::Slice { bytes, position: 0 }
+    }
+
+    pub(crate) fn stream(source: impl Read + 'i) -> Self {
+        Self::Stream { stream: Stream::new(Box::new(source)), consumed: 0 }
+    }
+
+    /// The bytes from the position on that are at hand.
+    #[inline]
+    pub(crate) fn window(&self) -> &[u8] {
+        match self {
+            Self::Slice { bytes, position } => bytes.get(*position..).unwrap_or_default(),
+            Self::Stream { stream, .. } => stream.window(),
+        }
+    }
+
+    /// Tries to have at least `length` bytes at hand; false when the input ends
+    /// before. Memory grows with the bytes that are really there, whatever
+    /// `length` is.
+    #[inline]
+    pub(crate) fn ensure(&mut self, length: usize) -> bool {
+        match self {
+            Self::Slice { bytes, position } => bytes.len() - *position >= length,
+            Self::Stream { stream, .. } => stream.window().len() >= length || stream.fill(length),
+        }
+    }
+
+    /// Moves the position on by `length` bytes that are at hand.
+    #[inline]
+    pub(crate) fn consume(&mut self, length: usize) {
+        match self {
+            Self::Slice { bytes, position } => *position = bytes.len().min(*position + length),
+            Self::Stream { stream, consumed } => {
+                *consumed += stream.consume(length) as u64;
+            }
+        }
+    }
+
+    /// The position, in bytes from the start.
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        match self {
+            Self::Slice { position, .. } => *position as u64,
+            Self::Stream { consumed, .. } => *consumed,
+        }
+    }
+
+    /// The error that ended the input early, once.
+    pub(crate) fn take_error(&mut self) -> Option<io::Error> {
+        match self {
+            Self::Slice { .. } => None,
+            Self::Stream { stream, .. } => stream.take_error(),
+        }
+    }
+
+    /// All of the input, from the position on, as something to read from.
+    pub(crate) fn into_read(self) -> Box<dyn Read + 'i> {
+        match self {
+            Self::Slice { bytes, position } => Box::new(bytes.get(position..).unwrap_or_default()),
+            Self::Stream { stream, .. } => stream.into_read(),
+        }
+    }
+}
+
+impl Default for Input<'_> {
+    fn default() -> Self {
+        Self::slice(&[])
+    }
+}

@@ -1,0 +1,451 @@
+//! The reader: frames records, keeps the providers' state, hands records out.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::mem;
+use std::path::Path;
+
+use fxt_writer::layout::limits::WORD_BYTES;
+use fxt_writer::layout::metadata::{
+    self, MAGIC_WORD, PROVIDER_INFO, PROVIDER_SECTION, provider_info,
+};
+use fxt_writer::layout::{header, large_blob, record_type};
+use rustc_hash::FxHashMap;
+
+use crate::cursor::{ByteOrder, Cursor, Oddities};
+use crate::error::{Damage, Error, Reason};
+use crate::input::{Input, container_of, decompressor};
+use crate::raw::{self, RawRecord};
+use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
+use crate::resync::{CHAIN, LOOKAHEAD, Probe, record_bytes};
+use crate::summary::{Container, Summary};
+use crate::tables::Tables;
+use crate::types::ProviderId;
+
+/// The largest record that a reader accepts unless told otherwise, in bytes.
+/// Only large records come anywhere near.
+pub const DEFAULT_MAX_RECORD_BYTES: usize = 256 << 20;
+
+/// How many byte positions are searched at a time for the end of a damage.
+const SEARCH_STEP: usize = 64 * 1024;
+
+/// Records in a row that confirm the size of a record with damaged content.
+const CONFIRMING: usize = 2;
+
+/// One record and where it stands, borrowed from the reader until its next call.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Item<'a> {
+    /// Where the record begins, in bytes of (decompressed) trace.
+    pub offset: u64,
+    /// The provider it is of; `None` before any has been introduced.
+    pub provider: Option<ProviderId>,
+    /// The record, resolved.
+    pub record: Record<'a>,
+    /// The record's words.
+    pub raw: RawRecord<'a>,
+    /// What about it is against the specification, without keeping it from
+    /// being read.
+    pub oddities: Oddities,
+}
+
+/// Reads a trace, record by record.
+///
+/// Compression, byte order and the tables that records refer to are taken care
+/// of. See the [crate documentation](crate) for an example.
+pub struct Reader<'i> {
+    input: Input<'i>,
+    order: ByteOrder,
+    providers: Vec<Provider>,
+    provider_by_id: FxHashMap<ProviderId, usize>,
+    /// An index in `providers`, always valid.
+    current: usize,
+    any_reference: Tables,
+    max_record_bytes: usize,
+    state: State,
+    summary: Summary,
+}
+
+#[derive(Debug, Default)]
+struct Provider {
+    id: Option<ProviderId>,
+    tables: Tables,
+}
+
+/// What the next call of [`Reader::next`] has to do first.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Find out what the input is.
+    Start,
+    /// Leave the record behind that was handed out, of this many bytes.
+    After(usize),
+    /// Get past a damaged record; of this many bytes, if its size made sense.
+    Damaged(Option<usize>),
+    /// Nothing.
+    Ended,
+}
+
+impl Reader<'static> {
+    /// Reads the file at `path`: a trace, or a gzip or zstd stream of one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`] when the file cannot be opened. What the file is shows
+    /// with the first record.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file =
+            File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
+        Ok(Self::new(file))
+    }
+}
+
+impl<'i> Reader<'i> {
+    /// Reads from `input`, in whatever pieces it yields, into a buffer.
+    pub fn new(input: impl Read + 'i) -> Self {
+        Self::with_input(Input::stream(input))
+    }
+
+    /// Reads from a slice (of memory, or of a file mapped into it) without
+    /// copying, unless it is compressed.
+    #[must_use]
+    pub fn from_slice(bytes: &'i [u8]) -> Self {
+        Self::with_input(Input::slice(bytes))
+    }
+
+    fn with_input(input: Input<'i>) -> Self {
+        Self {
+            input,
+            order: ByteOrder::default(),
+            providers: vec![Provider::default()],
+            provider_by_id: FxHashMap::default(),
+            current: 0,
+            any_reference: Tables::accepting_any_reference(),
+            max_record_bytes: DEFAULT_MAX_RECORD_BYTES,
+            state: State::Start,
+            summary: Summary::default(),
+        }
+    }
+
+    /// Treats records of more than `bytes` bytes as damaged; the default is
+    /// [`DEFAULT_MAX_RECORD_BYTES`]. This bounds the memory that a compressed
+    /// stream can make the reader use.
+    #[must_use]
+    pub fn max_record_bytes(mut self, bytes: usize) -> Self {
+        self.max_record_bytes = bytes;
+        self
+    }
+
+    /// What has been read so far; the final account once [`next`](Self::next)
+    /// has returned `None`.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    /// The next record; `None` at the end of the trace.
+    ///
+    /// A last record that is not all there ends the trace, as does a compressed
+    /// stream that stops in its middle; [`summary`](Self::summary) tells.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] for each damaged record: calling again goes on behind
+    /// it, or at the next place where sound records begin, and the summary
+    /// counts what was skipped. After any other error the trace is at its end.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record is lent from the reader's buffer, which Iterator has no way to say"
+    )]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
+        if let State::After(length) = self.state {
+            self.input.consume(length);
+        } else if !self.prepare()? {
+            return Ok(None);
+        }
+        let Some(length) = self.frame()? else {
+            self.end()?;
+            return Ok(None);
+        };
+        self.define(length);
+
+        let offset = self.input.offset();
+        let bytes = self.input.window().get(..length).unwrap_or_default();
+        let raw = RawRecord::new(bytes, self.order);
+        let provider = &self.providers[self.current];
+        let mut cursor = Cursor::new(bytes, self.order);
+        match Record::parse(&mut cursor, &provider.tables) {
+            Ok(record) => {
+                self.state = State::After(length);
+                self.summary.records += 1;
+                self.summary.record_bytes += length as u64;
+                self.summary.unknown_records += u64::from(matches!(record, Record::Unknown(_)));
+                self.summary.unknown_arguments += u64::from(cursor.oddities.unknown_arguments);
+                let oddities = cursor.oddities;
+                Ok(Some(Item { offset, provider: provider.id, record, raw, oddities }))
+            }
+            Err(reason) => {
+                self.state = State::Damaged(Some(length));
+                self.summary.damaged_regions += 1;
+                Err(Damage { offset, record_type: raw.record_type(), reason }.into())
+            }
+        }
+    }
+
+    /// Gets ready to frame a record in all but the usual case; false at the end.
+    #[cold]
+    fn prepare(&mut self) -> Result<bool, Error> {
+        match self.state {
+            State::Start => self.start()?,
+            State::Damaged(length) => self.recover(length),
+            State::After(length) => self.input.consume(length),
+            State::Ended => return Ok(false),
+        }
+        self.state = State::After(0);
+        Ok(true)
+    }
+
+    /// Finds out what the input is: its compression and its byte order.
+    fn start(&mut self) -> Result<(), Error> {
+        // Should anything be wrong here, there is nothing to go on with.
+        self.state = State::Ended;
+        self.input.ensure(WORD_BYTES);
+        let container = container_of(self.input.window());
+        if container != Container::Plain {
+            let compressed = mem::take(&mut self.input).into_read();
+            let plain = decompressor(container, compressed)
+                .ok_or(Error::Unsupported { container })?
+                .map_err(|source| Error::Decompress { container, offset: 0, source })?;
+            self.input = Input::stream(plain);
+            self.input.ensure(WORD_BYTES);
+        }
+        self.summary.container = container;
+
+        let first = self.input.window().get(..WORD_BYTES).unwrap_or(self.input.window());
+        if MAGIC_WORD.to_le_bytes().starts_with(first) {
+            self.summary.magic = first.len() == WORD_BYTES;
+            return Ok(());
+        }
+        if MAGIC_WORD.to_be_bytes().starts_with(first) {
+            self.summary.magic = first.len() == WORD_BYTES;
+            self.set_order(ByteOrder::Big);
+            return Ok(());
+        }
+        self.start_without_magic()
+    }
+
+    /// A trace may lack the magic number; it is a trace if it has sound records.
+    fn start_without_magic(&mut self) -> Result<(), Error> {
+        let to_end = !self.input.ensure(SEARCH_STEP + LOOKAHEAD);
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let probe = self.probe(order, to_end.then_some(1));
+            if probe.chain(self.input.window(), CHAIN) {
+                self.set_order(order);
+                return Ok(());
+            }
+        }
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let probe = self.probe(order, to_end.then_some(CONFIRMING));
+            if probe.find(self.input.window(), 1..SEARCH_STEP).is_some() {
+                self.set_order(order);
+                return Err(self.damage(Reason::NoMagic, None).into());
+            }
+        }
+        let window = self.input.window();
+        Err(Error::NotFxt { first: window.get(..WORD_BYTES).unwrap_or(window).to_vec() })
+    }
+
+    fn set_order(&mut self, order: ByteOrder) {
+        self.order = order;
+        self.summary.byte_order = order;
+    }
+
+    fn probe(&self, order: ByteOrder, enough_at_end: Option<usize>) -> Probe<'_> {
+        Probe { order, tables: &self.any_reference, enough_at_end }
+    }
+
+    /// The size of the record at the position, all of which is at hand then;
+    /// `None` when the input ends before.
+    #[inline]
+    fn frame(&mut self) -> Result<Option<usize>, Damage> {
+        if !self.input.ensure(WORD_BYTES) {
+            return Ok(None);
+        }
+        let bytes = record_bytes(self.header());
+        match usize::try_from(bytes) {
+            Ok(0) => Err(self.damage(Reason::ZeroSize, None)),
+            Ok(length) if length <= self.max_record_bytes => {
+                if self.input.ensure(length) {
+                    if Unknown::of(self.header()).is_some() && !self.is_likely(length) {
+                        return Err(self.damage(Reason::Unconfirmed, None));
+                    }
+                    Ok(Some(length))
+                } else if self.is_overrun() {
+                    Err(self.damage(Reason::Overrun { bytes }, None))
+                } else {
+                    Ok(None)
+                }
+            }
+            _ => {
+                let limit = self.max_record_bytes as u64;
+                Err(self.damage(Reason::TooLarge { bytes, limit }, None))
+            }
+        }
+    }
+
+    /// The header word at the position; a whole word is at hand.
+    #[inline]
+    fn header(&self) -> u64 {
+        self.input.window().first_chunk().map_or(0, |&word| self.order.word(word))
+    }
+
+    /// Notes that the record at the position is damaged.
+    #[cold]
+    fn damage(&mut self, reason: Reason, length: Option<usize>) -> Damage {
+        self.state = State::Damaged(length);
+        self.summary.damaged_regions += 1;
+        Damage { offset: self.input.offset(), record_type: raw::record_type(self.header()), reason }
+    }
+
+    /// Whether what stands behind a record of an unknown type makes it likely
+    /// that it is one, rather than damage.
+    #[cold]
+    fn is_likely(&mut self, length: usize) -> bool {
+        let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
+        let behind = self.input.window().get(length..).unwrap_or_default();
+        self.probe(self.order, to_end.then_some(1)).confirms(behind)
+    }
+
+    /// Whether a record that is longer than the rest of the input has a wrong
+    /// size, rather than a missing end: then sound records begin within it.
+    #[cold]
+    fn is_overrun(&self) -> bool {
+        let header_word = self.header();
+        let window = self.input.window();
+        if header::TYPE.get(header_word) == record_type::LARGE
+            && Unknown::of(header_word).is_none()
+            && header_word & large_blob::HEADER.reserved() == 0
+        {
+            // A payload may well be a trace itself.
+            return false;
+        }
+        self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
+    }
+
+    /// Goes to where sound records begin again.
+    #[cold]
+    fn recover(&mut self, length: Option<usize>) {
+        if let Some(length) = length
+            && self.is_confirmed(length)
+        {
+            self.skip_damage(length);
+            return;
+        }
+        let mut from = 1;
+        loop {
+            let more = self.input.ensure(SEARCH_STEP + LOOKAHEAD);
+            let window = self.input.window();
+            let until = if more { SEARCH_STEP } else { window.len() };
+            let probe = self.probe(self.order, (!more).then_some(1));
+            let found = probe.find(window, from..until);
+            self.skip_damage(found.unwrap_or(until));
+            if found.is_some() || !more {
+                return;
+            }
+            from = 0;
+        }
+    }
+
+    /// Whether the size of a damaged record is right: sound records, or the end
+    /// of the input, are behind it.
+    fn is_confirmed(&mut self, length: usize) -> bool {
+        let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
+        let behind = self.input.window().get(length..).unwrap_or_default();
+        behind.is_empty() || self.probe(self.order, to_end.then_some(1)).chain(behind, CONFIRMING)
+    }
+
+    fn skip_damage(&mut self, length: usize) {
+        self.input.consume(length);
+        self.summary.damaged_bytes += length as u64;
+    }
+
+    /// Takes note of a record that later ones depend on.
+    #[inline]
+    fn define(&mut self, length: usize) {
+        let header_word = self.header();
+        if header::TYPE.get(header_word) <= record_type::THREAD {
+            self.define_by(header_word, length);
+        }
+    }
+
+    fn define_by(&mut self, header_word: u64, length: usize) {
+        if header::TYPE.get(header_word) == record_type::METADATA {
+            if matches!(metadata::METADATA_TYPE.get(header_word), PROVIDER_INFO | PROVIDER_SECTION)
+            {
+                let id = provider_info::PROVIDER_ID.get(header_word);
+                self.switch_to(ProviderId(u32::try_from(id).unwrap_or(u32::MAX)));
+            }
+            return;
+        }
+        let bytes = self.input.window().get(..length).unwrap_or_default();
+        let mut cursor = Cursor::new(bytes.get(WORD_BYTES..).unwrap_or_default(), self.order);
+        let tables = &mut self.providers[self.current].tables;
+        // What is wrong with the record is found when it is read for its own sake.
+        match header::TYPE.get(header_word) {
+            record_type::INITIALIZATION => {
+                if let Ok(record) = Initialization::parse(header_word, &mut cursor) {
+                    tables.set_ticks_per_second(record.ticks_per_second);
+                }
+            }
+            record_type::STRING => {
+                if let Ok((index, bytes)) = StringRecord::parse_bytes(header_word, &mut cursor) {
+                    tables.set_string(index, &String::from_utf8_lossy(bytes));
+                }
+            }
+            _ => {
+                if let Ok(record) = ThreadRecord::parse(header_word, &mut cursor) {
+                    tables.set_thread(record.index, record.thread);
+                }
+            }
+        }
+    }
+
+    fn switch_to(&mut self, id: ProviderId) {
+        let providers = &mut self.providers;
+        self.current = *self.provider_by_id.entry(id).or_insert_with(|| {
+            providers.push(Provider { id: Some(id), tables: Tables::default() });
+            providers.len() - 1
+        });
+    }
+
+    /// The input is at its end, or failed.
+    #[cold]
+    fn end(&mut self) -> Result<(), Error> {
+        self.state = State::Ended;
+        let left = self.input.window().len();
+        self.summary.truncated_tail = left as u64;
+        let offset = self.input.offset() + left as u64;
+        let Some(source) = self.input.take_error() else { return Ok(()) };
+        let container = self.summary.container;
+        if container == Container::Plain || source.raw_os_error().is_some() {
+            return Err(Error::Read { offset, source });
+        }
+        if source.kind() == std::io::ErrorKind::UnexpectedEof {
+            self.summary.container_truncated = true;
+            return Ok(());
+        }
+        Err(Error::Decompress { container, offset, source })
+    }
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("offset", &self.input.offset())
+            .field("state", &self.state)
+            .field("summary", &self.summary)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! BLOB records, ordinary and large: bulk data that this format does not interpret.
+
+use fxt_writer::layout::{blob, large_blob};
+
+use super::argument::Args;
+use crate::cursor::Cursor;
+use crate::error::Reason;
+use crate::tables::Tables;
+use crate::types::{Nanos, Thread};
+
+/// A piece of bulk data; pieces of one name belong together ("BLOB record").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blob<'a> {
+    /// The name of the stream of data that this is a piece of.
+    pub name: &'a str,
+    /// How to understand the data.
+    pub blob_type: BlobType,
+    /// The data.
+    pub payload: &'a [u8],
+}
+
+/// How the data of a blob is to be understood ("Blob types").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BlobType {
+    /// Raw untyped data.
+    Data,
+    /// Last branch records of an Intel performance monitor.
+    LastBranch,
+    /// A piece of a Perfetto protobuf trace.
+    Perfetto,
+    /// A type that the format does not define.
+    Undefined(u8),
+}
+
+impl<'a> Blob<'a> {
+    pub(crate) fn parse(
+        header: u64,
+        cursor: &mut Cursor<'a>,
+        tables: &'a Tables,
+    ) -> Result<Self, Reason> {
+        cursor.inspect(header, blob::HEADER);
+        Ok(Self {
+            name: tables.string(blob::NAME.get(header), cursor)?,
+            blob_type: match blob::BLOB_TYPE.get(header) {
+                blob::DATA => BlobType::Data,
+                blob::LAST_BRANCH => BlobType::LastBranch,
+                blob::PERFETTO => BlobType::Perfetto,
+                other => BlobType::Undefined(u8::try_from(other).unwrap_or(u8::MAX)),
+            },
+            payload: cursor.stream(blob::PAYLOAD_SIZE.get(header))?,
+        })
+    }
+}
+
+/// Bulk data beyond what an ordinary record holds ("Large BLOB record").
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LargeBlob<'a> {
+    /// What it belongs to.
+    pub category: &'a str,
+    /// What it is called, enough to know what the data is.
+    pub name: &'a str,
+    /// When and where it was made, and more about it; absent in the format
+    /// without metadata.
+    pub metadata: Option<LargeBlobMetadata<'a>>,
+    /// The data.
+    pub payload: &'a [u8],
+}
+
+/// What a large blob may say about its data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LargeBlobMetadata<'a> {
+    /// When it was made.
+    pub time: Nanos,
+    /// The thread that made it.
+    pub thread: Thread,
+    /// More about it.
+    pub args: Args<'a>,
+}
+
+impl<'a> LargeBlob<'a> {
+    /// Reads a large blob of one of the two formats.
+    pub(crate) fn parse(
+        header: u64,
+        cursor: &mut Cursor<'a>,
+        tables: &'a Tables,
+    ) -> Result<Self, Reason> {
+        cursor.inspect(header, large_blob::HEADER);
+        let format_header = cursor.word()?;
+        let (category, name, metadata);
+        if large_blob::FORMAT.get(header) == large_blob::WITH_METADATA {
+            use large_blob::with_metadata as table;
+            cursor.inspect(format_header, table::FORMAT_HEADER);
+            category = tables.string(table::CATEGORY.get(format_header), cursor)?;
+            name = tables.string(table::NAME.get(format_header), cursor)?;
+            metadata = Some(LargeBlobMetadata {
+                time: tables.time(cursor.word()?)?,
+                thread: tables.thread(table::THREAD.get(format_header), cursor)?,
+                args: Args::parse(cursor, table::ARG_COUNT.get(format_header), tables)?,
+            });
+        } else {
+            use large_blob::without_metadata as table;
+            cursor.inspect(format_header, table::FORMAT_HEADER);
+            category = tables.string(table::CATEGORY.get(format_header), cursor)?;
+            name = tables.string(table::NAME.get(format_header), cursor)?;
+            metadata = None;
+        }
+        let size = cursor.word()?;
+        Ok(Self { category, name, metadata, payload: cursor.stream(size)? })
+    }
+}

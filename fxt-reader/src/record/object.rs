@@ -1,0 +1,74 @@
+//! Records that describe objects: what a koid or a pointer stands for.
+
+use fxt_writer::layout::{kernel_object, userspace_object};
+
+use super::argument::Args;
+use crate::cursor::Cursor;
+use crate::error::Reason;
+use crate::tables::Tables;
+use crate::types::{Koid, ObjectType};
+
+/// Describes what a koid refers to ("Kernel object record").
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KernelObject<'a> {
+    /// What kind of object it is.
+    pub object_type: ObjectType,
+    /// The object.
+    pub koid: Koid,
+    /// Its name.
+    pub name: &'a str,
+    /// More about it.
+    pub args: Args<'a>,
+}
+
+impl<'a> KernelObject<'a> {
+    pub(crate) fn parse(
+        header: u64,
+        cursor: &mut Cursor<'a>,
+        tables: &'a Tables,
+    ) -> Result<Self, Reason> {
+        cursor.inspect(header, kernel_object::HEADER);
+        Ok(Self {
+            object_type: ObjectType::from_field(kernel_object::OBJECT_TYPE.get(header)),
+            koid: Koid(cursor.word()?),
+            name: tables.string(kernel_object::NAME.get(header), cursor)?,
+            args: Args::parse(cursor, kernel_object::ARG_COUNT.get(header), tables)?,
+        })
+    }
+
+    /// The process that a thread belongs to, where the record says so.
+    #[must_use]
+    pub fn process(&self) -> Option<Koid> {
+        self.args.koid(kernel_object::PROCESS_ARG)
+    }
+}
+
+/// Describes what a pointer of a process refers to ("Userspace object record").
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UserspaceObject<'a> {
+    /// The process whose pointer it is.
+    pub process: Koid,
+    /// The pointer.
+    pub pointer: u64,
+    /// The object's name.
+    pub name: &'a str,
+    /// More about it.
+    pub args: Args<'a>,
+}
+
+impl<'a> UserspaceObject<'a> {
+    pub(crate) fn parse(
+        header: u64,
+        cursor: &mut Cursor<'a>,
+        tables: &'a Tables,
+    ) -> Result<Self, Reason> {
+        cursor.inspect(header, userspace_object::HEADER);
+        let pointer = cursor.word()?;
+        Ok(Self {
+            process: tables.process(userspace_object::PROCESS.get(header), cursor)?,
+            pointer,
+            name: tables.string(userspace_object::NAME.get(header), cursor)?,
+            args: Args::parse(cursor, userspace_object::ARG_COUNT.get(header), tables)?,
+        })
+    }
+}

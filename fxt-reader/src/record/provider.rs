@@ -1,0 +1,80 @@
+//! Metadata records: who contributed the records that follow, and the magic number.
+
+use std::str;
+
+use fxt_writer::layout::metadata::{provider_event, provider_info, provider_section};
+
+use crate::cursor::Cursor;
+use crate::error::Reason;
+use crate::types::ProviderId;
+
+/// Introduces a trace provider; what follows is of that provider
+/// ("Provider info metadata").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderInfo<'a> {
+    /// The number it goes by in this trace.
+    pub id: ProviderId,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl<'a> ProviderInfo<'a> {
+    pub(crate) fn parse(header: u64, cursor: &mut Cursor<'a>) -> Result<Self, Reason> {
+        cursor.inspect(header, provider_info::HEADER);
+        let name = cursor.stream(provider_info::NAME_LENGTH.get(header))?;
+        Ok(Self {
+            id: provider_id(provider_info::PROVIDER_ID.get(header)),
+            name: str::from_utf8(name).map_err(|_| Reason::NotUtf8)?,
+        })
+    }
+}
+
+/// What follows is of this provider ("Provider section metadata").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderSection {
+    /// The number of a provider that has been introduced before.
+    pub id: ProviderId,
+}
+
+impl ProviderSection {
+    pub(crate) fn parse(header: u64, cursor: &mut Cursor<'_>) -> Self {
+        cursor.inspect(header, provider_section::HEADER);
+        Self { id: provider_id(provider_section::PROVIDER_ID.get(header)) }
+    }
+}
+
+/// Something a provider reports ("Provider event metadata").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderEvent {
+    /// The provider.
+    pub id: ProviderId,
+    /// What it reports.
+    pub event: ProviderEventKind,
+}
+
+/// What a provider can report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProviderEventKind {
+    /// A buffer filled up, records were likely dropped.
+    BufferFilledUp,
+    /// An event that the format does not define.
+    Undefined(u8),
+}
+
+impl ProviderEvent {
+    pub(crate) fn parse(header: u64, cursor: &mut Cursor<'_>) -> Self {
+        cursor.inspect(header, provider_event::HEADER);
+        Self {
+            id: provider_id(provider_event::PROVIDER_ID.get(header)),
+            event: match provider_event::EVENT_ID.get(header) {
+                provider_event::BUFFER_FILLED_UP => ProviderEventKind::BufferFilledUp,
+                other => ProviderEventKind::Undefined(u8::try_from(other).unwrap_or(u8::MAX)),
+            },
+        }
+    }
+}
+
+pub(crate) fn provider_id(field: u64) -> ProviderId {
+    ProviderId(u32::try_from(field).unwrap_or(u32::MAX))
+}

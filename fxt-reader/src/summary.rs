@@ -1,0 +1,68 @@
+//! What a reader can say about a trace after having read it.
+
+use std::fmt;
+
+use crate::cursor::ByteOrder;
+
+/// What was around the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Container {
+    /// Nothing: the trace as it is.
+    #[default]
+    Plain,
+    /// A gzip stream, or several end to end.
+    Gzip,
+    /// A Zstandard stream of one or more frames.
+    Zstd,
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
+/// What has been read so far, and what could not be read.
+///
+/// All offsets and sizes count bytes of trace, after decompression.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// What was around the trace.
+    pub container: Container,
+    /// The byte order of the trace.
+    pub byte_order: ByteOrder,
+    /// Whether the trace begins with the magic number.
+    pub magic: bool,
+    /// Records handed out, unknown ones included.
+    pub records: u64,
+    /// Bytes of those records.
+    pub record_bytes: u64,
+    /// Of those, records of a type or subtype that this crate does not know.
+    pub unknown_records: u64,
+    /// Arguments of a type that this crate does not know.
+    pub unknown_arguments: u64,
+    /// Places where records were damaged.
+    pub damaged_regions: u64,
+    /// Bytes that were skipped there.
+    pub damaged_bytes: u64,
+    /// Bytes of a last record that is not all there, as a recorder leaves it
+    /// when it is killed. No error.
+    pub truncated_tail: u64,
+    /// Whether the compressed stream around the trace ends in its middle, as
+    /// a recorder leaves it when it is killed. No error.
+    pub container_truncated: bool,
+}
+
+impl Summary {
+    /// Whether every byte of the input was part of a whole, sound record.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.damaged_regions == 0 && self.truncated_tail == 0 && !self.container_truncated
+    }
+}
