@@ -16,6 +16,7 @@
 //! fxtrec -o t.fxt doctor   a program called doctor
 //! ```
 
+mod doctor;
 mod record;
 mod values;
 
@@ -24,6 +25,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use doctor::DoctorArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
 
@@ -87,6 +89,8 @@ pub enum Command {
         arg_required_else_help = true
     )]
     Record(RecordArgs),
+    /// Say what this machine allows, and what to change
+    Doctor(DoctorArgs),
 }
 
 impl Cli {

@@ -3,7 +3,6 @@ use super::*;
 fn record(line: &[&str]) -> RecordArgs {
     match parse(line).unwrap_or_else(|error| panic!("{line:?}: {error}")) {
         Command::Record(args) => args,
-        #[allow(unreachable_patterns, reason = "other subcommands are added to the enum")]
         other => panic!("{line:?} is {other:?}"),
     }
 }

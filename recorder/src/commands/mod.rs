@@ -1,3 +1,4 @@
 //! What each subcommand does.
 
+pub mod doctor;
 pub mod plan;

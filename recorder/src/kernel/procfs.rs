@@ -211,6 +211,7 @@ fn raw(file: ProcResult<Raw>) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::process::{Child, Command, Stdio};
     use std::sync::mpsc;
 
@@ -221,9 +222,20 @@ mod tests {
         String::from_utf8(name).expect("the test's names are text")
     }
 
-    /// A child that waits until its input ends.
-    fn waiting_child(program: &Path) -> Child {
-        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs")
+    /// A copy of cat that has answered once, so that its exec is over, and runs until its input ends.
+    fn running_cat(program: &Path) -> Child {
+        let pipes = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = pipes.expect("it runs");
+        let input = child.stdin.as_mut().expect("a pipe");
+        input.write_all(b"?").expect("cat reads");
+        let output = child.stdout.as_mut().expect("a pipe");
+        output.read_exact(&mut [0]).expect("cat answers");
+        child
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().expect("cat ends");
     }
 
     #[test]
@@ -316,22 +328,24 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("a-name-longer-than-the-cut");
         std::fs::copy("/bin/cat", &program).expect("cat is copied");
-        let mut child = waiting_child(&program);
+        let child = running_cat(&program);
         let snapshot = Snapshot::take().expect("/proc is there");
         let single = process_name(child.id());
-        drop(child.stdin.take());
-        child.wait().expect("cat ends");
+        let pid = child.id();
+        end(child);
 
-        let process = snapshot.processes.iter().find(|p| p.pid == child.id()).expect("the child");
+        let process = snapshot.processes.iter().find(|p| p.pid == pid).expect("the child");
         assert_eq!(process.name, b"a-name-longer-than-the-cut");
         assert_eq!(single.as_deref(), Some(b"a-name-longer-than-the-cut".as_slice()));
-        assert!(snapshot.descendants(std::process::id()).contains(&child.id()));
+        assert!(snapshot.descendants(std::process::id()).contains(&pid));
     }
 
     #[test]
     fn a_process_that_has_ended_has_no_name() {
-        let mut child = waiting_child(Path::new("/bin/true"));
-        child.wait().expect("it ends");
-        assert_eq!(process_name(child.id()), None);
+        let child = running_cat(Path::new("/bin/cat"));
+        let pid = child.id();
+        assert_eq!(process_name(pid).as_deref(), Some(b"cat".as_slice()));
+        end(child);
+        assert_eq!(process_name(pid), None);
     }
 }

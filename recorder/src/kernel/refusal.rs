@@ -86,12 +86,12 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
     let (call, cause, remedy) = match error {
         TracefsError::Refused { path, source } => (
             format!("Reading {} failed: {}.", path.display(), described(source)),
-            format!("tracefs is open to root only, and {}.", whoami(facts)),
+            format!("tracefs is open to root only, and {}.", whoami(facts, "CAP_DAC_READ_SEARCH")),
             remedy(facts),
         ),
         TracefsError::NotMounted { source } => (
             format!("tracefs is not mounted; mounting it failed: {}.", described(source)),
-            format!("Mounting needs CAP_SYS_ADMIN, and {}.", whoami(facts)),
+            format!("Mounting is for administrators, and {}.", whoami(facts, "CAP_SYS_ADMIN")),
             "Run fxtrec with sudo, or once: sudo mount -t tracefs tracefs /sys/kernel/tracing"
                 .to_owned(),
         ),
@@ -138,14 +138,14 @@ pub fn remedy(facts: &Facts) -> String {
     }
 }
 
-/// Who the recorder is, as the kernel sees it: the middle of a sentence.
-fn whoami(facts: &Facts) -> String {
+/// Why the recorder's user has not the right that `capability` gives: the middle of a sentence.
+fn whoami(facts: &Facts, capability: &str) -> String {
     if !facts.namespaces.initial_user {
-        "fxtrec runs in a user namespace, where even root has no rights over the machine".to_owned()
+        "a user namespace gives even its root no rights over the machine".to_owned()
     } else if facts.user == 0 {
-        format!("this root lacks {}", perfmon_name(facts))
+        format!("this root lacks {capability}")
     } else {
-        format!("user {} lacks {}", facts.user, perfmon_name(facts))
+        format!("user {} lacks {capability}", facts.user)
     }
 }
 
@@ -178,7 +178,7 @@ fn not_allowed(err: &io::Error, facts: &Facts) -> (String, String) {
         Some(level) => format!("kernel.perf_event_paranoid is {level}"),
         None => "kernel.perf_event_paranoid cannot be read".to_owned(),
     };
-    (format!("{paranoid}, and {}.", whoami(facts)), remedy(facts))
+    (format!("{paranoid}, and {}.", whoami(facts, perfmon_name(facts))), remedy(facts))
 }
 
 /// EPERM of mmap: too much locked memory.

@@ -1,0 +1,214 @@
+//! What was found, a line for each thing that matters.
+
+use crate::commands::plan::DEFAULT_RING_BYTES;
+use crate::kernel::caps::Capability;
+use crate::kernel::facts::{Facts, Lockdown};
+use crate::kernel::namespaces::ProcView;
+use crate::kernel::refusal::Refusal;
+use crate::units::Cpu;
+
+use super::examine::Examination;
+use super::{Check, Status};
+
+/// Every check, those that decide first.
+pub(super) fn checks(examination: &Examination) -> Vec<Check> {
+    let facts = &examination.facts;
+    vec![
+        tracefs(examination),
+        tracepoints(examination),
+        events(examination),
+        idle_task(examination),
+        capabilities(facts),
+        paranoid(facts),
+        ring_memory(examination),
+        lockdown(facts),
+        seccomp(facts),
+        user_namespace(facts),
+        pid_namespace(facts),
+        uprobes(examination),
+        btf(examination),
+    ]
+}
+
+fn refused(refusal: &Refusal) -> String {
+    format!("{}\n{}", refusal.call, refusal.cause)
+}
+
+fn tracefs(examination: &Examination) -> Check {
+    match &examination.tracefs {
+        Ok(path) => Check::new(Status::Ok, "tracefs", format!("at {path}")),
+        Err(refusal) => Check::new(Status::Fail, "tracefs", refused(refusal)),
+    }
+}
+
+fn tracepoints(examination: &Examination) -> Check {
+    let (status, text) = match &examination.tracepoints {
+        Some(Ok(())) => (
+            Status::Ok,
+            "sched_switch, sched_wakeup and sched_wakeup_new are there and understood".to_owned(),
+        ),
+        Some(Err(error)) => (Status::Fail, error.clone()),
+        None => (Status::Fail, "not known without tracefs".to_owned()),
+    };
+    Check::new(status, "tracepoints", text)
+}
+
+fn events(examination: &Examination) -> Check {
+    let name = "perf events";
+    match &examination.events {
+        Ok(opened) if opened.tracepoints => {
+            let text = format!("opened, mapped and started on {} CPUs", opened.cpus);
+            Check::new(Status::Ok, name, text)
+        }
+        Ok(_) => {
+            let text = "forks and names can be had; the tracepoints could not be tried";
+            Check::new(Status::Warn, name, text)
+        }
+        Err(refusal) => Check::new(Status::Fail, name, refused(refusal)),
+    }
+}
+
+fn idle_task(examination: &Examination) -> Check {
+    let name = "idle task";
+    let opened = match &examination.events {
+        Ok(opened) if opened.tracepoints => opened,
+        _ => return Check::new(Status::Warn, name, "could not be tried"),
+    };
+    let cpus: Vec<String> = opened.blind.iter().map(|Cpu(cpu)| cpu.to_string()).collect();
+    if cpus.is_empty() {
+        return Check::new(Status::Ok, name, "reported on every CPU that was seen idle");
+    }
+    let text = format!(
+        "not reported on CPU {}, as on some virtual machines\n\
+         fxtrec then asks for a second record of each switch there, at more cost",
+        cpus.join(", ")
+    );
+    Check::new(Status::Warn, name, text)
+}
+
+fn capabilities(facts: &Facts) -> Check {
+    let names: Vec<String> = Capability::ALL
+        .into_iter()
+        .filter(|capability| facts.capabilities.has(*capability))
+        .map(|capability| capability.to_string())
+        .collect();
+    let status = if facts.may_trace() { Status::Ok } else { Status::Warn };
+    let text = match (names.is_empty(), facts.namespaces.initial_user) {
+        (true, _) => "none of those that matter here".to_owned(),
+        (false, true) => names.join(" "),
+        (false, false) => {
+            format!("{}\nbut only inside of this user namespace", names.join(" "))
+        }
+    };
+    Check::new(status, "capabilities", text)
+}
+
+fn paranoid(facts: &Facts) -> Check {
+    let name = "paranoid level";
+    let Some(level) = facts.paranoid else {
+        let text = "no kernel.perf_event_paranoid: is the kernel built without perf events?";
+        return Check::new(Status::Fail, name, text);
+    };
+    let setting = format!("kernel.perf_event_paranoid is {level}");
+    if level < 0 {
+        Check::new(Status::Ok, name, format!("{setting}: everybody may open tracepoints"))
+    } else if facts.may_trace() {
+        Check::new(Status::Ok, name, format!("{setting}, which the capabilities override"))
+    } else {
+        Check::new(Status::Warn, name, format!("{setting}: only with CAP_PERFMON"))
+    }
+}
+
+fn ring_memory(examination: &Examination) -> Check {
+    let name = "ring memory";
+    let kib = |bytes: usize| bytes / 1024;
+    let budget = |cpus| match examination.facts.ring_budget(cpus) {
+        Some(bytes) => format!("at most {} KiB may be locked in all", bytes / 1024),
+        None => "no limit applies".to_owned(),
+    };
+    match &examination.events {
+        Ok(opened) if opened.ring_bytes < DEFAULT_RING_BYTES => {
+            let text = format!(
+                "rings of {} KiB were granted instead of {} KiB: bursts may be lost\n{}",
+                kib(opened.ring_bytes),
+                kib(DEFAULT_RING_BYTES),
+                budget(opened.cpus)
+            );
+            Check::new(Status::Warn, name, text)
+        }
+        Ok(opened) => {
+            let text = format!("{} KiB per CPU; {}", kib(opened.ring_bytes), budget(opened.cpus));
+            Check::new(Status::Ok, name, text)
+        }
+        Err(_) => Check::new(Status::Warn, name, "could not be tried"),
+    }
+}
+
+fn lockdown(facts: &Facts) -> Check {
+    let (status, text) = match facts.lockdown {
+        Lockdown::Off => (Status::Ok, "off"),
+        Lockdown::Integrity => (Status::Ok, "integrity, which leaves tracing open"),
+        Lockdown::Confidentiality => {
+            (Status::Warn, "confidentiality: the kernel may close parts of tracing, even to root")
+        }
+    };
+    Check::new(status, "lockdown", text)
+}
+
+fn seccomp(facts: &Facts) -> Check {
+    if facts.seccomp {
+        let text = "a filter is in force, as in most containers; it may hide perf_event_open";
+        Check::new(Status::Warn, "seccomp", text)
+    } else {
+        Check::new(Status::Ok, "seccomp", "no filter")
+    }
+}
+
+fn user_namespace(facts: &Facts) -> Check {
+    let name = "user namespace";
+    if facts.namespaces.initial_user {
+        Check::new(Status::Ok, name, "the initial one")
+    } else {
+        let text = "not the initial one: root in here has no rights over the machine";
+        Check::new(Status::Warn, name, text)
+    }
+}
+
+fn pid_namespace(facts: &Facts) -> Check {
+    let name = "pid namespace";
+    let (status, text) = match (facts.namespaces.initial_pid, facts.namespaces.proc_view) {
+        (_, ProcView::Foreign) => {
+            (Status::Warn, "/proc does not show this process: mount /proc of this namespace")
+        }
+        (true, _) => (Status::Ok, "the initial one"),
+        (false, ProcView::Initial) => {
+            (Status::Warn, "not the initial one; /proc is the host's, so all threads have names")
+        }
+        (false, _) => (
+            Status::Warn,
+            "not the initial one: threads outside have only the short names that the\n\
+             scheduler reports, and the trace has the host's thread ids",
+        ),
+    };
+    Check::new(status, name, text)
+}
+
+fn uprobes(examination: &Examination) -> Check {
+    let (status, text) = match (examination.uprobes, examination.facts.may_trace()) {
+        (true, true) => (Status::Ok, "the kernel has them"),
+        (true, false) => (Status::Warn, "the kernel has them, but only for CAP_PERFMON"),
+        (false, _) => (Status::Warn, "this kernel has none (CONFIG_UPROBE_EVENTS)"),
+    };
+    Check::new(status, "uprobes", text)
+}
+
+fn btf(examination: &Examination) -> Check {
+    let facts = &examination.facts;
+    let may_load = facts.namespaces.initial_user && facts.capabilities.bpf();
+    let (status, text) = match (examination.btf, may_load) {
+        (true, true) => (Status::Ok, "the kernel describes its types, and CAP_BPF is there"),
+        (true, false) => (Status::Warn, "the kernel describes its types; BPF needs CAP_BPF"),
+        (false, _) => (Status::Warn, "no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"),
+    };
+    Check::new(status, "BTF", text)
+}

@@ -1,0 +1,87 @@
+//! `fxtrec doctor`: what this machine allows, and what to change.
+//!
+//! The machine is examined once ([`examine`]): the decisive part is to open
+//! and map the very events that a recording uses. From the findings follow
+//! lines to read ([`checks`]) and one verdict per use ([`verdict`]).
+
+mod checks;
+mod examine;
+mod verdict;
+
+use std::io::{self, Write};
+
+use crate::cli::DoctorArgs;
+use crate::kernel::sys::Linux;
+
+/// The width of the column with the checks' names.
+const CHECK_WIDTH: usize = 16;
+
+/// The width of the column with what one would type.
+const USAGE_WIDTH: usize = 20;
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// As it should be.
+    Ok,
+    /// Recording works, with something to know.
+    Warn,
+    /// Recording does not work.
+    Fail,
+}
+
+/// One line of the answer, or a few.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Check {
+    status: Status,
+    name: &'static str,
+    /// What was found. Line ends are kept.
+    text: String,
+}
+
+impl Check {
+    fn new(status: Status, name: &'static str, text: impl Into<String>) -> Check {
+        Check { status, name, text: text.into() }
+    }
+}
+
+/// Examines the machine and prints what was found to `out`.
+///
+/// True when the main uses work: recording a command, the machine, and a process.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn run(_args: DoctorArgs, out: &mut dyn Write) -> io::Result<bool> {
+    let examination = examine::examine(&Linux);
+    writeln!(out, "{}\n", examination.headline)?;
+    for check in checks::checks(&examination) {
+        let status = match check.status {
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "FAIL",
+        };
+        row(out, status, (check.name, CHECK_WIDTH), &check.text)?;
+    }
+    writeln!(out, "\nWhat this machine allows:")?;
+    let verdicts = verdict::verdicts(&examination);
+    for verdict in &verdicts {
+        let answer = if verdict.works { "yes" } else { "NO" };
+        row(out, answer, (verdict.usage, USAGE_WIDTH), &verdict.text)?;
+    }
+    if let Some(remedy) = verdict::remedy(&examination) {
+        writeln!(out, "\nWhat to do: {remedy}")?;
+    }
+    Ok(verdicts.iter().all(|verdict| verdict.works))
+}
+
+/// Writes a row; further lines of `text` begin below its first.
+fn row(
+    out: &mut dyn Write,
+    status: &str,
+    (name, width): (&str, usize),
+    text: &str,
+) -> io::Result<()> {
+    let head = format!("{status:<6}{name:<width$}");
+    let next = format!("\n{:1$}", "", head.len());
+    writeln!(out, "{head}{}", text.lines().collect::<Vec<_>>().join(&next))
+}

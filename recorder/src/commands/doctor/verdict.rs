@@ -1,0 +1,187 @@
+//! From findings to verdicts: which uses of fxtrec work here.
+
+use super::examine::Examination;
+use crate::commands::plan::DEFAULT_RING_BYTES;
+
+/// Whether one use works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// What one would type.
+    pub(super) usage: &'static str,
+    /// Whether it works.
+    pub(super) works: bool,
+    /// What it is good for, or why it does not work.
+    pub(super) text: String,
+}
+
+/// The verdict per use.
+pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
+    let obstacle = obstacle(examination);
+    let verdict = |usage, good: &str| Verdict {
+        usage,
+        works: obstacle.is_none(),
+        text: obstacle.map_or(good.to_owned(), |obstacle| format!("because of: {obstacle}")),
+    };
+    let ids = if examination.facts.namespaces.initial_pid {
+        "record a process that runs already"
+    } else {
+        "record a process that runs already, by its id in this pid namespace"
+    };
+    vec![
+        verdict("fxtrec -- COMMAND", "record the machine while COMMAND runs"),
+        verdict("fxtrec -a", "record the machine"),
+        verdict("fxtrec -p PID", ids),
+        verdict("latency in CI", latency(examination)),
+    ]
+}
+
+/// The one thing to change first, when something must be.
+pub(super) fn remedy(examination: &Examination) -> Option<String> {
+    match (&examination.tracefs, &examination.events) {
+        (Err(tracefs), Ok(_)) => Some(tracefs.remedy.clone()),
+        // Whoever may open the events can be told how to reach tracefs; the other way round helps less.
+        (_, Err(events)) => Some(events.remedy.clone()),
+        (Ok(_), Ok(_)) => match &examination.tracepoints {
+            Some(Err(error)) => Some(format!("report this kernel to fxtrec's authors: {error}")),
+            _ => None,
+        },
+    }
+}
+
+/// The first check without which nothing can be recorded.
+fn obstacle(examination: &Examination) -> Option<&'static str> {
+    if examination.tracefs.is_err() {
+        Some("tracefs")
+    } else if !matches!(examination.tracepoints, Some(Ok(()))) {
+        Some("tracepoints")
+    } else if examination.events.is_err() {
+        Some("perf events")
+    } else {
+        None
+    }
+}
+
+fn latency(examination: &Examination) -> &'static str {
+    match &examination.events {
+        Ok(opened) if opened.ring_bytes < DEFAULT_RING_BYTES => {
+            "wake-up latencies are exact as long as nothing is lost: mind the small rings"
+        }
+        Ok(opened) if !opened.blind.is_empty() => {
+            "wake-up latencies are exact; switches of CPUs without idle reports cost more to get"
+        }
+        _ => "wake-up latencies are exact",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::checks::checks;
+    use crate::commands::doctor::examine::Opened;
+    use crate::commands::doctor::{Check, Status};
+    use crate::kernel::caps::{Capabilities, Capability};
+    use crate::kernel::facts::tests::ordinary_user;
+    use crate::kernel::facts::{Facts, Lockdown};
+    use crate::kernel::namespaces::ProcView;
+    use crate::kernel::refusal::Refusal;
+    use crate::units::Cpu;
+
+    fn refusal(remedy: &str) -> Refusal {
+        Refusal { call: "a call".into(), cause: "a cause".into(), remedy: remedy.into() }
+    }
+
+    fn opened(ring_bytes: usize, blind: &[Cpu]) -> Opened {
+        Opened { cpus: 2, ring_bytes, tracepoints: true, blind: blind.to_vec() }
+    }
+
+    fn healthy() -> Examination {
+        let capabilities = Capabilities::of(&Capability::ALL);
+        Examination {
+            headline: String::new(),
+            facts: Facts { user: 0, capabilities, lockdown: Lockdown::Off, ..ordinary_user() },
+            tracefs: Ok("/sys/kernel/tracing".into()),
+            tracepoints: Some(Ok(())),
+            events: Ok(opened(DEFAULT_RING_BYTES, &[])),
+            uprobes: true,
+            btf: true,
+        }
+    }
+
+    fn named(examination: &Examination, name: &str) -> Check {
+        checks(examination).into_iter().find(|check| check.name == name).expect("a known check")
+    }
+
+    #[test]
+    fn on_a_healthy_machine_every_check_is_ok_and_every_use_works() {
+        let healthy = healthy();
+        for check in checks(&healthy) {
+            assert_eq!(check.status, Status::Ok, "{check:?}");
+        }
+        assert!(verdicts(&healthy).iter().all(|verdict| verdict.works));
+        assert_eq!(remedy(&healthy), None);
+    }
+
+    #[test]
+    fn each_obstacle_alone_stops_every_use_and_is_named() {
+        let closed = Examination { tracefs: Err(refusal("x")), tracepoints: None, ..healthy() };
+        let strange = Examination { tracepoints: Some(Err("odd".into())), ..healthy() };
+        let refused = Examination { events: Err(refusal("x")), ..healthy() };
+        for (examination, name) in
+            [(closed, "tracefs"), (strange, "tracepoints"), (refused, "perf events")]
+        {
+            for verdict in verdicts(&examination) {
+                assert!(!verdict.works, "{verdict:?}");
+                assert_eq!(verdict.text, format!("because of: {name}"));
+            }
+            assert_eq!(named(&examination, name).status, Status::Fail);
+            assert!(remedy(&examination).is_some(), "{name} needs a remedy");
+        }
+    }
+
+    #[test]
+    fn the_remedy_for_the_events_is_preferred_when_tracefs_is_closed_too() {
+        let user = Examination {
+            tracefs: Err(refusal("open tracefs")),
+            tracepoints: None,
+            events: Err(refusal("open the events")),
+            ..healthy()
+        };
+        assert_eq!(remedy(&user).as_deref(), Some("open the events"));
+        let tracefs_only = Examination { tracefs: Err(refusal("open tracefs")), ..healthy() };
+        assert_eq!(remedy(&tracefs_only).as_deref(), Some("open tracefs"));
+    }
+
+    #[test]
+    fn small_rings_and_blind_cpus_warn_but_stop_nothing() {
+        let small = Examination { events: Ok(opened(65536, &[Cpu(1), Cpu(3)])), ..healthy() };
+        assert_eq!(named(&small, "ring memory").status, Status::Warn);
+        let idle = named(&small, "idle task");
+        assert_eq!(idle.status, Status::Warn);
+        assert!(idle.text.contains("CPU 1, 3"), "{}", idle.text);
+        assert!(verdicts(&small).iter().all(|verdict| verdict.works));
+        assert!(verdicts(&small)[3].text.contains("small rings"));
+    }
+
+    #[test]
+    fn in_a_user_namespace_capabilities_are_shown_for_what_they_are() {
+        let mut inside = healthy();
+        inside.facts.namespaces.initial_user = false;
+        let capabilities = named(&inside, "capabilities");
+        assert_eq!(capabilities.status, Status::Warn);
+        assert!(capabilities.text.contains("only inside"), "{}", capabilities.text);
+        assert_eq!(named(&inside, "user namespace").status, Status::Warn);
+        assert_eq!(named(&inside, "paranoid level").status, Status::Warn);
+        assert_eq!(named(&inside, "BTF").status, Status::Warn);
+    }
+
+    #[test]
+    fn in_a_pid_namespace_it_is_said_whose_ids_count() {
+        let mut inside = healthy();
+        inside.facts.namespaces.initial_pid = false;
+        inside.facts.namespaces.proc_view = ProcView::Own;
+        assert!(named(&inside, "pid namespace").text.contains("host's thread ids"));
+        assert!(verdicts(&inside)[2].text.contains("in this pid namespace"));
+        inside.facts.namespaces.proc_view = ProcView::Foreign;
+        assert!(named(&inside, "pid namespace").text.contains("mount /proc"));
+    }
+}
