@@ -28,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod engine;
 pub mod layout;
 pub mod packet;
 pub mod record;

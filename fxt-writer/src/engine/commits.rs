@@ -1,0 +1,102 @@
+//! Counts what has been committed of one filling of a rolling buffer, and tells
+//! exactly one thread when that is all of it.
+//!
+//! One atomic word holds the words committed so far and, once the buffer is
+//! sealed, the end that they have to reach. Committing and sealing are single
+//! additions; whichever makes the two halves meet has completed the buffer.
+
+use super::sync::{AtomicU64, Ordering};
+use crate::layout::Field;
+
+/// Words committed, counted from where the filling began in the buffer.
+const COMMITTED: Field = Field::new(0, 31);
+/// The end of the sealed filling plus one; zero while it is open.
+const SEALED_END: Field = Field::new(32, 63);
+
+/// The count, on cache lines of its own: every commit writes it.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Commits(AtomicU64);
+
+impl Commits {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Begins a filling at word `start` of the buffer.
+    ///
+    /// Nobody adds to the count meanwhile: the filling before is complete, and
+    /// writers learn of the new one only afterwards, from the position word.
+    pub(super) fn open(&self, start: usize) {
+        // Relaxed: published by the release store of the position word.
+        self.0.store(COMMITTED.put(start as u64), Ordering::Relaxed);
+    }
+
+    /// Adds `words` committed words; true for the addition that completes.
+    #[inline]
+    pub(super) fn commit(&self, words: usize) -> bool {
+        // Release: whoever completes the filling sees this record's words.
+        // Acquire: if that is us, we see everybody else's.
+        let before = self.0.fetch_add(COMMITTED.put(words as u64), Ordering::AcqRel);
+        is_complete(before + COMMITTED.put(words as u64))
+    }
+
+    /// Says that the filling ends at word `end` of the buffer; true if all of it
+    /// is committed already.
+    pub(super) fn seal(&self, end: usize) -> bool {
+        let sealed = SEALED_END.put(end as u64 + 1);
+        // Acquire: if all is committed, we see it.
+        let before = self.0.fetch_add(sealed, Ordering::AcqRel);
+        is_complete(before + sealed)
+    }
+
+    /// Whether the filling is sealed and all of it committed.
+    pub(super) fn complete(&self) -> bool {
+        is_complete(self.0.load(Ordering::Acquire))
+    }
+}
+
+fn is_complete(count: u64) -> bool {
+    // Unsealed, the end is 0 and nothing counts to it: 0 - 1 wraps to a value
+    // that 32 bits never hold.
+    COMMITTED.get(count) == SEALED_END.get(count).wrapping_sub(1)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unsealed_filling_is_never_complete() {
+        let commits = Commits::new();
+        commits.open(0);
+        assert!(!commits.complete());
+        assert!(!commits.commit(5));
+        assert!(!commits.complete());
+    }
+
+    #[test]
+    fn the_last_commit_after_sealing_completes() {
+        let commits = Commits::new();
+        commits.open(10);
+        assert!(!commits.commit(5));
+        assert!(!commits.seal(18));
+        assert!(commits.commit(3));
+        assert!(commits.complete());
+    }
+
+    #[test]
+    fn sealing_what_is_all_committed_completes() {
+        let commits = Commits::new();
+        commits.open(0);
+        assert!(!commits.commit(5));
+        assert!(commits.seal(5));
+    }
+
+    #[test]
+    fn sealing_an_empty_filling_completes() {
+        let commits = Commits::new();
+        commits.open(7);
+        assert!(commits.seal(7));
+    }
+}

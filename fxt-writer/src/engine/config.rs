@@ -1,0 +1,170 @@
+//! What an engine is asked to be, and how its memory is divided for that.
+
+use std::time::Duration;
+
+use super::header::HEADER_WORDS;
+use super::position::MAX_ROLLING_WORDS;
+use crate::layout::limits::WORD_BYTES;
+
+/// What happens when a buffer is full ("Notes on buffering modes" of the source
+/// engine).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One large buffer; when it is full, further records are dropped.
+    Oneshot,
+    /// Two rolling buffers; when one is full, the older one is overwritten.
+    Circular,
+    /// Two rolling buffers; a full one is handed over to be saved.
+    Streaming,
+}
+
+impl Mode {
+    pub(super) const fn encoded(self) -> u64 {
+        match self {
+            Self::Oneshot => 0,
+            Self::Circular => 1,
+            Self::Streaming => 2,
+        }
+    }
+}
+
+/// What a writer does when there is no room and room may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// Drops the record and counts it. A writer never waits.
+    Drop,
+    /// Waits, parked, until there is room or the engine is stopped.
+    Block,
+    /// Waits as [`Block`](Self::Block) does, but at most this long; then drops
+    /// the record and counts it.
+    BlockFor(Duration),
+}
+
+/// What an engine is asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What happens when a buffer is full.
+    pub mode: Mode,
+    /// Memory in bytes, header included; 8 MiB by default. Below 64 KiB the
+    /// largest records do not fit. A part of 1/16, at most 1 MiB, is durable;
+    /// the rest is two rolling buffers (in oneshot mode, one).
+    pub bytes: usize,
+    /// What a writer does when there is no room.
+    pub on_full: OnFull,
+    /// How long a sealed buffer waits for a writer that has reserved room in it
+    /// and does not finish. Then the writer's record is given up and counted,
+    /// and its room is kept out of use until it finishes after all. 1 s by
+    /// default.
+    pub grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Streaming,
+            bytes: 8 << 20,
+            on_full: OnFull::Drop,
+            grace: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why an engine cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// There is no room for a header and buffers.
+    #[error("{bytes} bytes are too few for an engine; give it at least {MIN_BYTES}, better 64 KiB")]
+    TooSmall {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// Offsets in a buffer would not fit their field.
+    #[error("{bytes} bytes are too many for an engine; give it at most {MAX_BYTES}")]
+    TooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// External memory does not begin at a whole word.
+    #[error("the memory for an engine must be aligned to 8 bytes")]
+    Misaligned,
+}
+
+/// The least memory, in bytes: the header and a few words in every part.
+pub const MIN_BYTES: usize = 512;
+/// The most memory, in bytes.
+pub const MAX_BYTES: usize = MAX_ROLLING_WORDS * WORD_BYTES;
+
+/// The share of the memory that is durable, and its limit.
+const DURABLE_SHARE: usize = 16;
+const MAX_DURABLE_WORDS: usize = (1 << 20) / WORD_BYTES;
+
+/// How the memory is divided, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Division {
+    pub(super) total: usize,
+    /// Words of the durable part, which follows the header; none in oneshot mode.
+    pub(super) durable: usize,
+    /// Words of each rolling buffer; the first follows the durable part.
+    pub(super) rolling: usize,
+}
+
+impl Division {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let bytes = config.bytes;
+        if bytes < MIN_BYTES {
+            return Err(ConfigError::TooSmall { bytes });
+        }
+        if bytes > MAX_BYTES {
+            return Err(ConfigError::TooLarge { bytes });
+        }
+        let total = bytes / WORD_BYTES;
+        let available = total - HEADER_WORDS;
+        if config.mode == Mode::Oneshot {
+            return Ok(Self { total, durable: 0, rolling: available });
+        }
+        // An odd word goes to the durable part, so that the buffers are equal
+        // and all memory is used.
+        let share = (available / DURABLE_SHARE).min(MAX_DURABLE_WORDS);
+        let durable = share + (available - share) % 2;
+        Ok(Self { total, durable, rolling: (available - durable) / 2 })
+    }
+
+    pub(super) const fn durable_base(&self) -> usize {
+        HEADER_WORDS
+    }
+
+    pub(super) const fn rolling_base(&self, part: usize) -> usize {
+        HEADER_WORDS + self.durable + part * self.rolling
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_memory_is_used_at_any_size() {
+        for bytes in (MIN_BYTES..MIN_BYTES + 512).chain([1 << 20, 64 << 20, (64 << 20) + 8]) {
+            for mode in [Mode::Circular, Mode::Streaming] {
+                let config = Config { mode, bytes, ..Config::default() };
+                let division = Division::new(&config).expect("a size in range");
+                let used = HEADER_WORDS + division.durable + 2 * division.rolling;
+                assert_eq!(used, bytes / WORD_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        let config = |bytes| Config { bytes, ..Config::default() };
+        assert_eq!(
+            Division::new(&config(MIN_BYTES - 1)),
+            Err(ConfigError::TooSmall { bytes: MIN_BYTES - 1 })
+        );
+        assert_eq!(
+            Division::new(&config(MAX_BYTES + 1)),
+            Err(ConfigError::TooLarge { bytes: MAX_BYTES + 1 })
+        );
+    }
+}

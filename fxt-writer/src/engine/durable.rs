@@ -1,0 +1,191 @@
+//! The durable lane: records that must not be lost, since others refer to them.
+//!
+//! The durable part is a ring. A record is put together aside and copied into
+//! the ring, under the lock, when it is finished: such records are few, and this
+//! way no writer can leave a hole in the ring. Room for it is promised when it
+//! is reserved.
+//!
+//! When the ring is full in streaming mode, the current rolling buffer is handed
+//! over early, though it is not full: saving it saves the durable records before
+//! it, and their room is free again. In circular mode nothing is ever saved, so
+//! the record is refused and counted; a caller can then name things inline or in
+//! the rolling lane.
+
+use std::fmt;
+
+use super::Engine;
+use super::config::Mode;
+use super::reserve::{Full, Wait};
+use super::slot::RollingSlot;
+use super::sync::Ordering;
+use crate::layout::header;
+use crate::layout::limits::MAX_RECORD_WORDS;
+use crate::space::{Slot, Space};
+
+/// The lane for records that others refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct Durable<'e> {
+    engine: &'e Engine,
+}
+
+impl<'e> Durable<'e> {
+    pub(super) const fn new(engine: &'e Engine) -> Self {
+        Self { engine }
+    }
+}
+
+impl<'e> Space for Durable<'e> {
+    type Full = Full;
+    type Slot<'a>
+        = DurableSlot<'e>
+    where
+        Self: 'a;
+
+    fn reserve(&mut self, words: usize) -> Result<DurableSlot<'e>, Full> {
+        if self.engine.config.mode == Mode::Oneshot {
+            let slot = self.engine.reserve_rolling(words)?;
+            return Ok(DurableSlot { inner: Inner::Rolling(slot) });
+        }
+        let record = self.engine.promise_durable(words)?;
+        let staged = Staged { engine: self.engine, record, words, finished: false };
+        Ok(DurableSlot { inner: Inner::Staged(staged) })
+    }
+}
+
+/// Room for one record in the durable part. Dropping it unfinished gives the
+/// room back and counts the record as dropped.
+#[must_use = "dropping a slot unfinished drops the record"]
+#[derive(Debug)]
+pub struct DurableSlot<'e> {
+    inner: Inner<'e>,
+}
+
+#[derive(Debug)]
+enum Inner<'e> {
+    Staged(Staged<'e>),
+    /// Oneshot mode has one buffer for everything.
+    Rolling(RollingSlot<'e>),
+}
+
+impl Slot for DurableSlot<'_> {
+    fn put(&mut self, word: u64) {
+        match &mut self.inner {
+            Inner::Staged(staged) => staged.record.push(word),
+            Inner::Rolling(slot) => slot.put(word),
+        }
+    }
+
+    fn finish(self, word: u64) {
+        match self.inner {
+            Inner::Staged(staged) => staged.finish(word),
+            Inner::Rolling(slot) => slot.finish(word),
+        }
+    }
+}
+
+/// A record put together aside, with room promised for it.
+struct Staged<'e> {
+    engine: &'e Engine,
+    record: Vec<u64>,
+    words: usize,
+    finished: bool,
+}
+
+impl fmt::Debug for Staged<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staged").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+impl Staged<'_> {
+    fn finish(mut self, word: u64) {
+        self.record[0] = word;
+        self.finished =
+            self.record.len() == self.words && header::SIZE.get(word) == self.words as u64;
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        let record = std::mem::take(&mut self.record);
+        self.engine.settle_durable(record, self.words, self.finished);
+    }
+}
+
+impl Engine {
+    /// Promises room for `words` words in the ring, and lends space to put them
+    /// together in, with the header's word already there.
+    fn promise_durable(&self, words: usize) -> Result<Vec<u64>, Full> {
+        let capacity = self.division.durable;
+        if words == 0 || words > capacity.min(MAX_RECORD_WORDS) {
+            self.header_words().drop_records(1);
+            return Err(Full::TooLarge { words, max: capacity.min(MAX_RECORD_WORDS) });
+        }
+        let mut wait = Wait::new(self.config.on_full);
+        let mut state = self.lock();
+        loop {
+            if !state.running {
+                return Err(Full::Stopped);
+            }
+            if words <= state.durable.room(capacity) {
+                state.durable.promised += words;
+                let mut record = state.durable.scratch.pop().unwrap_or_default();
+                drop(state);
+                record.clear();
+                record.push(0);
+                return Ok(record);
+            }
+            if self.config.mode == Mode::Circular {
+                return Err(self.drop_one());
+            }
+            let position = self.position();
+            let unannounced = state.durable.end > state.durable.announced;
+            if unannounced && self.other_is_ready(&state, position) {
+                self.switch(&mut state, position);
+                // Give the packet to the saver before looking again.
+                drop(state);
+                state = self.lock();
+                if words <= state.durable.room(capacity) {
+                    continue;
+                }
+            }
+            state = self.wait_or_drop(state, &mut wait)?;
+        }
+    }
+
+    /// Copies a finished record into the ring, or takes the promise back.
+    fn settle_durable(&self, record: Vec<u64>, words: usize, finished: bool) {
+        let capacity = self.division.durable;
+        let mut state = self.lock();
+        state.durable.promised -= words;
+        if finished {
+            for (end, word) in (state.durable.end..).zip(&record) {
+                let cell = self.memory.cell(self.durable_word(end));
+                // Relaxed: published by the lock, and by the header's release
+                // store below.
+                cell.store(*word, Ordering::Relaxed);
+            }
+            state.durable.end += words as u64;
+            self.header_words().durable_data(state.durable.saved, state.durable.end);
+        } else {
+            self.header_words().drop_records(1);
+        }
+        debug_assert!(state.durable.end - state.durable.saved <= capacity as u64);
+        if state.durable.scratch.len() < MAX_SCRATCH {
+            state.durable.scratch.push(record);
+        }
+        // There is more to hand over, or room that was promised has come back.
+        self.wake(&state);
+    }
+
+    /// Where the word that is `count` words from the start is in the memory.
+    pub(super) fn durable_word(&self, count: u64) -> usize {
+        let within = count % self.division.durable as u64;
+        // Below the part's size, hence a usize.
+        self.division.durable_base() + within as usize
+    }
+}
+
+/// Staging space that is kept for reuse; more records than these at once
+/// allocate.
+const MAX_SCRATCH: usize = 8;

@@ -1,0 +1,98 @@
+//! The engine's lock, which sends a packet that came up under it once it is
+//! released: whoever gets the packet may call the engine at once.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use super::Engine;
+use super::state::State;
+use super::sync::{self, MutexGuard};
+use crate::packet::Packet;
+
+/// The locked state.
+pub(super) struct Guard<'a> {
+    engine: &'a Engine,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Engine {
+    pub(super) fn lock(&self) -> Guard<'_> {
+        Guard { engine: self, state: Some(sync::lock(&self.state)) }
+    }
+
+    /// Wakes all threads that wait for a change, if there are any: the system
+    /// call that waking is would else be made for every durable record.
+    pub(super) fn wake(&self, state: &State) {
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Sends a packet, and has it counted as sent even if the callback panics.
+    fn send(&self, packet: Packet) {
+        struct Sent<'a>(&'a Engine);
+        impl Drop for Sent<'_> {
+            fn drop(&mut self) {
+                let mut state = sync::lock(&self.0.state);
+                state.sending -= 1;
+                self.0.wake(&state);
+            }
+        }
+        let sent = Sent(self);
+        (self.notify)(packet);
+        drop(sent);
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// Waits until something changes, or `timeout` passes; the lock is given up
+    /// meanwhile. May return early.
+    pub(super) fn wait(mut self, timeout: Option<Duration>) -> Guard<'a> {
+        let engine = self.engine;
+        if self.outbox.is_some() {
+            // What is waited for may depend on this packet: send it first, then
+            // let the caller look again.
+            drop(self);
+            return engine.lock();
+        }
+        let state = self.state.take().map(|mut state| {
+            state.waiting += 1;
+            let mut state = sync::wait(&engine.changed, state, timeout);
+            state.waiting -= 1;
+            state
+        });
+        Guard { engine, state }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let packet = state.outbox.take();
+        state.sending += usize::from(packet.is_some());
+        drop(state);
+        if let Some(packet) = packet {
+            self.engine.send(packet);
+        }
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        match &self.state {
+            Some(state) => state,
+            None => unreachable!("the lock is held until wait() or drop() take it"),
+        }
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("the lock is held until wait() or drop() take it"),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The words at the start of the engine's memory that tell another process, or
+//! whoever finds the memory after a crash, what is where.
+//!
+//! ```text
+//! word  0  magic
+//!       1  version [0 .. 15], mode [16 .. 23], wrapped count [32 .. 63]
+//!       2  total size, bytes
+//!       3  durable part, bytes
+//!       4  one rolling buffer, bytes
+//!       5  durable data end, bytes since the start (monotonic)
+//!       6  rolling data end of buffer 0, bytes; zero while it is open or empty
+//!       7  rolling data end of buffer 1
+//!       8  records dropped
+//!       9  durable data saved, bytes since the start (monotonic)
+//!      10  rolling data start of buffer 0, bytes
+//!      11  rolling data start of buffer 1
+//!   12-15  zero
+//! ```
+//!
+//! Words 0 to 8 follow the trace engine this one is modelled on; 9 to 11 are
+//! additions, hence a version of its own.
+
+use super::config::Mode;
+use super::memory::Memory;
+use super::sync::Ordering;
+use crate::layout::Field;
+use crate::layout::limits::WORD_BYTES;
+
+/// The first word of the memory: the bytes "FxTrBuf1" in machine order.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"FxTrBuf1");
+/// Version of the header's layout.
+pub const VERSION: u16 = 1;
+/// Words in the header.
+pub const HEADER_WORDS: usize = 16;
+
+const VERSION_FIELD: Field = Field::new(0, 15);
+const MODE: Field = Field::new(16, 23);
+const WRAPPED: Field = Field::new(32, 63);
+
+const IDENTITY: usize = 1;
+const DURABLE_END: usize = 5;
+const ROLLING_END: [usize; 2] = [6, 7];
+const DROPPED: usize = 8;
+const DURABLE_SAVED: usize = 9;
+const ROLLING_START: [usize; 2] = [10, 11];
+
+/// What the header says, read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Version of the header's layout, [`VERSION`].
+    pub version: u16,
+    /// The buffering mode: 0 oneshot, 1 circular, 2 streaming.
+    pub mode: u8,
+    /// How many times writing went from one rolling buffer to the other.
+    pub wrapped_count: u32,
+    /// The whole memory, in bytes.
+    pub total_bytes: u64,
+    /// The durable part, in bytes.
+    pub durable_bytes: u64,
+    /// One rolling buffer, in bytes.
+    pub rolling_bytes: u64,
+    /// End of the durable data, in bytes since the start; modulo
+    /// `durable_bytes` it is a place in the durable part.
+    pub durable_end: u64,
+    /// How much of that has been saved, in bytes since the start.
+    pub durable_saved: u64,
+    /// Start of the data in each rolling buffer, in bytes.
+    pub rolling_start: [u64; 2],
+    /// End of the data in each rolling buffer, in bytes; zero while the buffer
+    /// is open or empty.
+    pub rolling_end: [u64; 2],
+    /// Records dropped.
+    pub dropped: u64,
+}
+
+impl Header {
+    /// The header at the start of an engine's memory, or `None` where there is
+    /// none of this version.
+    #[must_use]
+    pub fn read(words: &[u64; HEADER_WORDS]) -> Option<Self> {
+        let identity = words[IDENTITY];
+        let version = u16::try_from(VERSION_FIELD.get(identity)).ok()?;
+        if words[0] != MAGIC || version != VERSION {
+            return None;
+        }
+        Some(Self {
+            version,
+            mode: u8::try_from(MODE.get(identity)).ok()?,
+            wrapped_count: u32::try_from(WRAPPED.get(identity)).ok()?,
+            total_bytes: words[2],
+            durable_bytes: words[3],
+            rolling_bytes: words[4],
+            durable_end: words[DURABLE_END],
+            durable_saved: words[DURABLE_SAVED],
+            rolling_start: ROLLING_START.map(|index| words[index]),
+            rolling_end: ROLLING_END.map(|index| words[index]),
+            dropped: words[DROPPED],
+        })
+    }
+}
+
+/// Writes the engine's own header; all stores but the last are made under the
+/// engine's lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeaderWords<'a>(pub(super) &'a Memory);
+
+impl HeaderWords<'_> {
+    fn store(self, index: usize, value: u64) {
+        // Release: what the header speaks of is there before the header says so.
+        self.0.cell(index).store(value, Ordering::Release);
+    }
+
+    pub(super) fn describe(self, mode: Mode, total: usize, durable: usize, rolling: usize) {
+        self.store(2, bytes(total));
+        self.store(3, bytes(durable));
+        self.store(4, bytes(rolling));
+        self.wrapped(mode, 0);
+        self.store(0, MAGIC);
+    }
+
+    pub(super) fn wrapped(self, mode: Mode, count: u32) {
+        self.store(
+            IDENTITY,
+            VERSION_FIELD.put(u64::from(VERSION))
+                | MODE.put(mode.encoded())
+                | WRAPPED.put(u64::from(count)),
+        );
+    }
+
+    pub(super) fn rolling_data(self, part: usize, start: usize, end: usize) {
+        self.store(ROLLING_START[part], bytes(start));
+        self.store(ROLLING_END[part], bytes(end));
+    }
+
+    pub(super) fn durable_data(self, saved: u64, end: u64) {
+        self.store(DURABLE_SAVED, saved * WORD_BYTES as u64);
+        self.store(DURABLE_END, end * WORD_BYTES as u64);
+    }
+
+    /// Counts dropped records; called without the lock too.
+    pub(super) fn drop_records(self, count: u64) {
+        // Relaxed: a count, which orders nothing. Saturating, as a total that
+        // wraps to zero would hide a loss.
+        let cell = self.0.cell(DROPPED);
+        let mut dropped = cell.load(Ordering::Relaxed);
+        while let Err(now) = cell.compare_exchange_weak(
+            dropped,
+            dropped.saturating_add(count),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            dropped = now;
+        }
+    }
+
+    pub(super) fn dropped(self) -> u64 {
+        self.0.cell(DROPPED).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn snapshot(self) -> Option<Header> {
+        let words = std::array::from_fn(|index| self.0.cell(index).load(Ordering::Acquire));
+        Header::read(&words)
+    }
+}
+
+fn bytes(words: usize) -> u64 {
+    words as u64 * WORD_BYTES as u64
+}

@@ -1,0 +1,247 @@
+//! The trace engine: one span of memory in which many threads write records,
+//! and from which full parts are handed to whoever saves them.
+//!
+//! ```text
+//!  +--------+-----------------+------------------------+------------------------+
+//!  | header |  durable part   |    rolling buffer 0    |    rolling buffer 1    |
+//!  +--------+-----------------+------------------------+------------------------+
+//!            names, strings,    everything else; one of the two is written,
+//!            threads: a ring    the other is free or waits to be saved
+//! ```
+//!
+//! A writer reserves room for a whole record by one compare-and-swap on the
+//! position word (buffer switches counted, offset in the buffer), writes it, and
+//! commits it by one addition to the buffer's count. No lock is taken until a
+//! buffer is full. Then, under the lock, the position word moves to the other
+//! buffer, the full one is sealed, and the commit that makes it complete sends
+//! the request to save it: no buffer is handed over while a record in it is
+//! still being written.
+//!
+//! What is durable always precedes what is rolling in the output, and a record
+//! written to the durable lane before a rolling record that needs it is always
+//! saved before it. `docs/engine.md` in this crate tells the whole story.
+//!
+//! ```
+//! use std::sync::mpsc;
+//! use fxt_writer::engine::{Config, Engine};
+//! use fxt_writer::record::{Initialization, Record};
+//!
+//! let (packets, inbox) = mpsc::channel();
+//! let engine = Engine::new(Config::default(), move |packet| {
+//!     let _ = packets.send(packet);
+//! })?;
+//! Initialization { ticks_per_second: 1_000_000_000 }.write(&mut engine.durable())?;
+//!
+//! // Whoever saves takes packets from the inbox; here only the last one comes.
+//! let mut output: Vec<u8> = Vec::new();
+//! for packet in inbox.try_iter().chain(engine.finish()) {
+//!     let view = engine.view(packet)?;
+//!     view.slices().for_each(|bytes| output.extend_from_slice(bytes));
+//!     drop(view);
+//!     engine.saved(packet.buffer_saved())?;
+//! }
+//! assert_eq!(output.len(), 16);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod commits;
+mod config;
+mod durable;
+mod guard;
+mod handover;
+mod header;
+mod lifecycle;
+mod memory;
+mod position;
+mod reserve;
+mod slot;
+mod state;
+mod stragglers;
+mod sync;
+mod view;
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+pub use config::{Config, ConfigError, MAX_BYTES, MIN_BYTES, Mode, OnFull};
+pub use durable::{Durable, DurableSlot};
+pub use handover::SaveError;
+pub use header::{HEADER_WORDS, Header, MAGIC, VERSION};
+pub use reserve::{Full, Rolling};
+pub use slot::RollingSlot;
+pub use view::{View, ViewError};
+
+use commits::Commits;
+use config::Division;
+use header::HeaderWords;
+use memory::Memory;
+use position::Position;
+use state::{Phase, State};
+use sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
+
+use crate::layout::limits::WORD_BYTES;
+use crate::packet::Packet;
+
+/// How many counts there are: two in use, and one more for each buffer that was
+/// given up with a writer still in it, until the engine has no more.
+const COUNTERS: usize = 64;
+
+/// Words that writers read and write on every record, on cache lines of their
+/// own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Hot {
+    /// The [`Position`] of the next record.
+    position: AtomicU64,
+    /// End of the room in each rolling buffer, in words within it.
+    limit: [AtomicUsize; 2],
+    /// Which count each rolling buffer's filling uses.
+    counter: [AtomicUsize; 2],
+}
+
+/// The trace engine; see the [module](self).
+pub struct Engine {
+    memory: Memory,
+    division: Division,
+    config: Config,
+    hot: Hot,
+    commits: Box<[Commits]>,
+    state: Mutex<State>,
+    /// Woken when a buffer becomes free or complete, durable room comes back, a
+    /// packet has been sent, or the engine stops.
+    changed: Condvar,
+    notify: Box<dyn Fn(Packet) + Send + Sync>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("memory", &self.memory)
+            .field("division", &self.division)
+            .field("config", &self.config)
+            .field("hot", &self.hot)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine with memory of its own, taking records at once.
+    ///
+    /// In streaming mode `notify` is called with each request to save a buffer,
+    /// by the thread whose commit completed the buffer, with no lock held. It
+    /// should pass the packet on and return; it may not call
+    /// [`finish`](Self::finish).
+    ///
+    /// # Errors
+    ///
+    /// When the size is out of range.
+    pub fn new(
+        config: Config,
+        notify: impl Fn(Packet) + Send + Sync + 'static,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let division = Division::new(&config)?;
+        let memory = Memory::allocate(division.total);
+        Ok(Self::build(config, division, memory, Box::new(notify)))
+    }
+
+    /// An engine in memory that the caller brings, for instance a mapping shared
+    /// with another process; `config.bytes` is its length. The memory must be
+    /// zero. `keep` is dropped when the engine no longer needs it.
+    ///
+    /// # Safety
+    ///
+    /// The memory must be valid for reads and writes of `config.bytes` bytes
+    /// until `keep` is dropped, and nothing else in this process may access it
+    /// until then. Other processes may read it, and had better not write to it.
+    ///
+    /// # Errors
+    ///
+    /// When the size is out of range or the memory is not aligned to 8 bytes.
+    #[cfg(not(loom))]
+    pub unsafe fn with_memory(
+        config: Config,
+        memory: NonNull<u8>,
+        keep: impl Send + Sync + 'static,
+        notify: impl Fn(Packet) + Send + Sync + 'static,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let division = Division::new(&config)?;
+        let base = memory.cast::<u64>();
+        if !base.is_aligned() {
+            return Err(ConfigError::Misaligned);
+        }
+        // SAFETY: aligned as just checked; valid for `config.bytes` bytes, of which
+        // the division uses whole words only, by the caller's word.
+        let memory = unsafe { Memory::external(base, division.total, Box::new(keep)) };
+        Ok(Self::build(config, division, memory, Box::new(notify)))
+    }
+
+    fn build(
+        config: Config,
+        division: Division,
+        memory: Memory,
+        notify: Box<dyn Fn(Packet) + Send + Sync>,
+    ) -> Arc<Self> {
+        let mut state = State::new(COUNTERS);
+        state.parts[0].phase = Phase::Open;
+        let words = division.rolling;
+        HeaderWords(&memory).describe(config.mode, division.total, division.durable, words);
+        Arc::new(Self {
+            memory,
+            division,
+            config,
+            hot: Hot {
+                position: AtomicU64::new(Position::new(0, 0).0),
+                limit: [AtomicUsize::new(words), AtomicUsize::new(words)],
+                counter: [AtomicUsize::new(0), AtomicUsize::new(1)],
+            },
+            commits: (0..COUNTERS).map(|_| Commits::new()).collect(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            notify,
+        })
+    }
+
+    /// The lane for records that may be dropped; usable from many threads.
+    #[must_use]
+    pub fn rolling(&self) -> Rolling<'_> {
+        Rolling::new(self)
+    }
+
+    /// The lane for records that others refer to: strings, threads, names. What
+    /// is written here is in the output before every rolling record that is
+    /// written afterwards. In oneshot mode there is one buffer for both.
+    #[must_use]
+    pub fn durable(&self) -> Durable<'_> {
+        Durable::new(self)
+    }
+
+    /// Records dropped so far, by any writer and for any reason; saturating.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.header_words().dropped()
+    }
+
+    /// What the header in the engine's memory says.
+    #[must_use]
+    pub fn header(&self) -> Option<Header> {
+        self.header_words().snapshot()
+    }
+
+    /// Largest record that fits a rolling buffer, in words.
+    #[must_use]
+    pub fn max_record_words(&self) -> usize {
+        self.division.rolling.min(crate::layout::limits::MAX_RECORD_WORDS)
+    }
+
+    fn header_words(&self) -> HeaderWords<'_> {
+        HeaderWords(&self.memory)
+    }
+
+    fn position(&self) -> Position {
+        // Acquire: what was published with the position is seen with it.
+        Position(self.hot.position.load(Ordering::Acquire))
+    }
+}
+
+const _: () = assert!(HEADER_WORDS * WORD_BYTES == 128);

@@ -1,0 +1,190 @@
+//! The rolling lane: how a writer gets room for a record.
+
+use std::time::{Duration, Instant};
+
+use super::Engine;
+use super::config::{Mode, OnFull};
+use super::guard::Guard;
+use super::position::Position;
+use super::slot::RollingSlot;
+use super::sync::Ordering;
+use crate::layout::limits::MAX_RECORD_WORDS;
+use crate::space::Space;
+
+/// Why the engine has no room for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Full {
+    /// The buffers are full; the record was dropped and counted.
+    #[error("the trace buffer is full; save buffers faster, give it more memory, or block")]
+    Dropped,
+    /// The engine has been stopped and takes no records.
+    #[error("the trace engine has been stopped")]
+    Stopped,
+    /// No buffer is large enough for the record, even when empty; it was dropped
+    /// and counted.
+    #[error("a record of {words} words is larger than the {max} words that fit this buffer")]
+    TooLarge {
+        /// Size of the record in words.
+        words: usize,
+        /// The most that fits, in words.
+        max: usize,
+    },
+}
+
+/// The lane for records that may be dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Rolling<'e> {
+    engine: &'e Engine,
+}
+
+impl<'e> Rolling<'e> {
+    pub(super) const fn new(engine: &'e Engine) -> Self {
+        Self { engine }
+    }
+}
+
+impl<'e> Space for Rolling<'e> {
+    type Full = Full;
+    type Slot<'a>
+        = RollingSlot<'e>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn reserve(&mut self, words: usize) -> Result<RollingSlot<'e>, Full> {
+        self.engine.reserve_rolling(words)
+    }
+}
+
+impl Engine {
+    #[inline]
+    pub(super) fn reserve_rolling(&self, words: usize) -> Result<RollingSlot<'_>, Full> {
+        if words == 0 || words > MAX_RECORD_WORDS {
+            return Err(self.too_large(words));
+        }
+        match self.try_reserve(words) {
+            Ok(slot) => Ok(slot),
+            Err(_) => self.reserve_slow(words),
+        }
+    }
+
+    /// Room in the current buffer, or the position at which there was none.
+    ///
+    /// Limit and count are loaded before the swap, yet belong to the filling
+    /// whose position is swapped. They are stored before the position that opens
+    /// the filling is (release), which was loaded first here (acquire): so they
+    /// are of this filling or a later one. Later is impossible: they are stored
+    /// again only after the position has moved on, by a swap that acquires what
+    /// our swap releases, so that our loads happen before those stores.
+    #[inline]
+    fn try_reserve(&self, words: usize) -> Result<RollingSlot<'_>, Position> {
+        let mut position = self.position();
+        loop {
+            let part = position.part();
+            let limit = self.hot.limit[part].load(Ordering::Relaxed);
+            let counter = self.hot.counter[part].load(Ordering::Relaxed);
+            let at = position.open_offset();
+            if at + words > limit {
+                return Err(position);
+            }
+            match self.hot.position.compare_exchange_weak(
+                position.0,
+                position.advanced(words).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => {
+                    let start = self.division.rolling_base(part) + at;
+                    return Ok(RollingSlot::claim(self, start, words, counter));
+                }
+                Err(now) => position = Position(now),
+            }
+        }
+    }
+
+    /// The current buffer is full, or the engine is stopped: switch, wait or
+    /// drop.
+    #[cold]
+    #[inline(never)]
+    fn reserve_slow(&self, words: usize) -> Result<RollingSlot<'_>, Full> {
+        if words > self.division.rolling {
+            return Err(self.too_large(words));
+        }
+        let mut wait = Wait::new(self.config.on_full);
+        let mut state = self.lock();
+        loop {
+            if !state.running {
+                return Err(Full::Stopped);
+            }
+            let position = match self.try_reserve(words) {
+                Ok(slot) => return Ok(slot),
+                Err(position) => position,
+            };
+            let empty = position.offset() == state.parts[position.part()].start;
+            if self.config.mode == Mode::Oneshot || empty {
+                // Nothing will come free; or what is there is empty and yet too
+                // small, being fenced in by writers that were given up.
+                return Err(self.drop_one());
+            }
+            if self.other_is_ready(&state, position) {
+                self.switch(&mut state, position);
+                continue;
+            }
+            state = self.wait_or_drop(state, &mut wait)?;
+        }
+    }
+
+    /// Waits for room as the policy says, or counts a dropped record.
+    pub(super) fn wait_or_drop<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        wait: &mut Wait,
+    ) -> Result<Guard<'a>, Full> {
+        if self.expire_stragglers(&mut state) {
+            return Ok(state);
+        }
+        let Some(patience) = wait.patience() else {
+            return Err(self.drop_one());
+        };
+        let until_expiry = self.until_expiry(&state);
+        Ok(state.wait([patience, until_expiry].into_iter().flatten().min()))
+    }
+
+    pub(super) fn drop_one(&self) -> Full {
+        self.header_words().drop_records(1);
+        Full::Dropped
+    }
+
+    #[cold]
+    pub(super) fn too_large(&self, words: usize) -> Full {
+        self.header_words().drop_records(1);
+        Full::TooLarge { words, max: self.max_record_words() }
+    }
+}
+
+/// How long one writer has still to wait; the clock starts at the first wait.
+#[derive(Debug)]
+pub(super) struct Wait {
+    policy: OnFull,
+    deadline: Option<Instant>,
+}
+
+impl Wait {
+    pub(super) const fn new(policy: OnFull) -> Self {
+        Self { policy, deadline: None }
+    }
+
+    /// `None` to wait no longer, `Some(None)` to wait without limit.
+    fn patience(&mut self) -> Option<Option<Duration>> {
+        match self.policy {
+            OnFull::Drop => None,
+            OnFull::Block => Some(None),
+            OnFull::BlockFor(limit) => {
+                let now = Instant::now();
+                let deadline = *self.deadline.get_or_insert(now + limit);
+                (now < deadline).then(|| Some(deadline - now))
+            }
+        }
+    }
+}

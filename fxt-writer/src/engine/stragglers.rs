@@ -1,0 +1,159 @@
+//! Writers that reserve room and do not finish: slow, stopped or gone.
+//!
+//! A sealed buffer waits for them, but not for ever. When the grace period is
+//! over, their records are given up. The buffer is handed over without them, and
+//! since a writer may come to life again, the words it reserved are fenced off:
+//! no later filling uses them until it is through. That keeps every byte that is
+//! lent out free of writers, whatever a straggler does.
+//!
+//! ```text
+//!   sealed    [ record ][ claimed, 4 words ][ record ][ 0 0 0 ][ record ]
+//!   given up  [ data   ]      gap           [ data   ]   gap   [ data   ]
+//! ```
+//!
+//! Reservations are stepped over by their first words. A claimed one tells its
+//! size. Where the first word is still zero, the writer was caught between
+//! reserving and claiming, so it has stored nothing, and everything up to the
+//! next claim or record is the gap.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::Engine;
+use super::slot::is_claim;
+use super::state::{Fence, Phase, State};
+use super::sync::{Ordering, fence};
+use crate::layout::header;
+
+impl Engine {
+    /// Gives up all writers that have not finished in a sealed buffer, without
+    /// waiting for the grace period; their records count as dropped. For callers
+    /// who know that these writers are gone.
+    pub fn abandon_stragglers(&self) {
+        let mut state = self.lock();
+        self.settle(&mut state);
+        self.give_up(&mut state);
+    }
+
+    /// Gives up the writers of a buffer that has been sealed for longer than the
+    /// grace period; true if there were such.
+    pub(super) fn expire_stragglers(&self, state: &mut State) -> bool {
+        let expired = self.until_expiry(state) == Some(Duration::ZERO);
+        if expired {
+            self.settle(state);
+            self.give_up(state);
+        }
+        expired
+    }
+
+    /// How long a sealed buffer still waits for its writers, if one does.
+    pub(super) fn until_expiry(&self, state: &State) -> Option<Duration> {
+        // The model has no clock.
+        if cfg!(loom) {
+            return None;
+        }
+        let sealed_at = state.oldest_seal()?;
+        Some(self.config.grace.saturating_sub(sealed_at.elapsed()))
+    }
+
+    /// Takes note of counts that have become complete, whoever completed them.
+    pub(super) fn settle(&self, state: &mut State) {
+        for index in [0, 1] {
+            let part = &state.parts[index];
+            let complete = part.counter.is_some_and(|counter| self.commits[counter].complete());
+            if part.phase == Phase::Sealed && complete {
+                self.complete(state, index);
+            }
+        }
+        let lost = std::mem::take(&mut state.lost);
+        for counter in lost {
+            if self.commits[counter].complete() {
+                self.lift_fences(state, counter);
+                state.spare.push(counter);
+                self.wake(state);
+            } else {
+                state.lost.push(counter);
+            }
+        }
+    }
+
+    fn lift_fences(&self, state: &mut State, counter: usize) {
+        for index in [0, 1] {
+            let base = self.division.rolling_base(index);
+            state.parts[index].fences.retain(|fence| {
+                if fence.counter != counter {
+                    return true;
+                }
+                // SAFETY: within the part. Only the writers of this count had
+                // reservations here; the count being complete, they are through.
+                // No filling and no view has had these words since.
+                unsafe { self.memory.clear(base + fence.words.start..base + fence.words.end) };
+                false
+            });
+        }
+    }
+
+    fn give_up(&self, state: &mut State) {
+        for index in [0, 1] {
+            if state.parts[index].phase != Phase::Sealed {
+                continue;
+            }
+            let Some(counter) = state.parts[index].counter.take() else { continue };
+            let gaps = self.unfinished(index, state.parts[index].start..state.parts[index].end);
+            self.header_words().drop_records(gaps.len() as u64);
+            let part = &mut state.parts[index];
+            part.fences.extend(gaps.iter().map(|words| Fence { words: words.clone(), counter }));
+            part.gaps = gaps;
+            state.lost.push(counter);
+            self.complete(state, index);
+        }
+    }
+
+    /// The spans of a sealed filling that are reserved and not finished.
+    fn unfinished(&self, part: usize, filling: Range<usize>) -> Vec<Range<usize>> {
+        let base = self.division.rolling_base(part);
+        // Acquire: a finished record is seen whole.
+        let load = |at: usize| self.memory.cell(base + at).load(Ordering::Acquire);
+        let mut gaps = Vec::new();
+        let mut at = filling.start;
+        while at < filling.end {
+            let word = load(at);
+            let next = if word == 0 {
+                self.next_first_word(base, at..filling.end)
+            } else {
+                // Sizes are the engine's own; clamped, so that even scribbled
+                // memory does not lead astray.
+                let words = (header::SIZE.get(word) as usize).max(1);
+                (at + words).min(filling.end)
+            };
+            if next > at && (word == 0 || is_claim(word)) {
+                gaps.push(at..next);
+            }
+            at = next;
+        }
+        gaps
+    }
+
+    /// The first word of a reservation after the unclaimed one at `span.start`,
+    /// or `span.start` itself where it is claimed by now.
+    ///
+    /// The first word found that is not zero may belong to the middle of a
+    /// record whose claim was not visible a moment ago. A claim is stored before
+    /// the rest of its record with a fence between, so after the fence here it is
+    /// visible: when a second look finds the same word first, it is a first word.
+    fn next_first_word(&self, base: usize, span: Range<usize>) -> usize {
+        let first_nonzero = || {
+            let cell = |at: usize| self.memory.cell(base + at);
+            span.clone().find(|&at| cell(at).load(Ordering::Relaxed) != 0).unwrap_or(span.end)
+        };
+        let mut found = first_nonzero();
+        loop {
+            fence(Ordering::Acquire);
+            let again = first_nonzero();
+            if again == found {
+                return found;
+            }
+            found = again;
+        }
+    }
+}
