@@ -1,1 +1,4 @@
 //! Helpers that the end-to-end tests share.
+
+pub mod binary;
+pub mod root;
