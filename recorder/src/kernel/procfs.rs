@@ -213,6 +213,7 @@ fn raw(file: ProcResult<Raw>) -> Option<Vec<u8>> {
 mod tests {
     use std::io::Write;
     use std::process::{Child, Command, Stdio};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
 
     use super::*;
@@ -338,6 +339,29 @@ mod tests {
         assert_eq!(process.name, b"a-name-longer-than-the-cut");
         assert_eq!(single.as_deref(), Some(b"a-name-longer-than-the-cut".as_slice()));
         assert!(snapshot.descendants(std::process::id()).contains(&pid));
+    }
+
+    #[test]
+    fn threads_that_come_and_go_meanwhile_do_not_spoil_a_snapshot() {
+        let stop = AtomicBool::new(false);
+        let snapshots: Vec<Snapshot> = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::thread::spawn(|| {}).join().expect("it does nothing");
+                    }
+                });
+            }
+            let taken = (0..30).map(|_| Snapshot::take().expect("/proc is there")).collect();
+            stop.store(true, Ordering::Relaxed);
+            taken
+        });
+        let own = std::process::id();
+        for snapshot in snapshots {
+            let process = snapshot.processes.iter().find(|p| p.pid == own).expect("this process");
+            assert!(process.threads.iter().any(|thread| thread.tid == own), "its main thread");
+            assert!(snapshot.processes.iter().all(|p| !p.threads.is_empty()));
+        }
     }
 
     #[test]
