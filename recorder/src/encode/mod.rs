@@ -1,1 +1,18 @@
 //! From typed events to FXT records: koids, names, states, weights, and each CPU's chain of threads.
+//!
+//! [`encoder`] takes the events of all CPUs in order of time. What it needs to
+//! know about threads is kept by [`threads`]; which thread has which CPU by
+//! [`chain`]. Its records go into [`lanes`].
+
+pub mod chain;
+pub mod encoder;
+pub mod generations;
+pub mod ids;
+pub mod lanes;
+pub mod lookup;
+pub mod snapshot;
+pub mod state;
+pub mod stats;
+pub mod strings;
+pub mod threads;
+pub mod weight;

@@ -1,6 +1,6 @@
 //! Linux task states as FXT thread states.
 
-use fxt_writer::ThreadState;
+use fxt_writer::record::ThreadState;
 
 use crate::kernel::prev_state::PrevState;
 

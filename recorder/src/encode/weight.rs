@@ -11,6 +11,9 @@ pub const IDLE: i32 = i32::MIN;
 /// The weight of threads that always go before others: real-time and deadline.
 pub const REAL_TIME: i32 = i32::MAX;
 
+/// The weight of a thread that nobody has made nicer or less nice.
+pub const NICE_0: i32 = 1024;
+
 /// Kernel priority of nice -20; everything below is real-time or deadline.
 const FIRST_NICE_PRIO: i32 = 100;
 

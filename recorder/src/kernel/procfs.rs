@@ -101,6 +101,12 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     }))
 }
 
+/// The process that the thread `tid` belongs to; `None` when the thread is gone.
+pub fn process_of(tid: u32) -> Option<u32> {
+    let status = std::fs::read(Path::new("/proc").join(tid.to_string()).join("status")).ok()?;
+    field(&status, "Tgid")?.parse().ok()
+}
+
 /// The name of a process whose main thread is called `comm`.
 ///
 /// The kernel cuts a thread's name to 15 bytes. Where it may have done so, the whole name is

@@ -1,0 +1,453 @@
+//! From typed events, in order of time, to records.
+
+use fxt_writer::record::{
+    ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
+    ThreadState, Wakeup,
+};
+use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+
+use super::chain::{Chains, Occupant, View, view};
+use super::lanes::{Closed, Lanes};
+use super::state::{OutgoingState, outgoing_state};
+use super::stats::Stats;
+use super::strings;
+use super::threads::{IDLE, Naming, Run, Slot, Threads};
+use super::weight::{self, weight};
+use crate::capture::event::{Event, Kind, LocalId, Switch, Wake, WakeKind};
+use crate::units::{Cpu, Nanos, Tid};
+
+/// The provider id of fxtrec's own records.
+pub const PROVIDER: ProviderId = ProviderId(1);
+
+/// Turns events into records.
+#[derive(Debug)]
+pub struct Encoder<L> {
+    lanes: L,
+    threads: Threads,
+    chains: Chains,
+    /// Whether only some threads are wanted.
+    narrow: bool,
+    recorder: ThreadName,
+    stats: Stats,
+    blind: Vec<Cpu>,
+}
+
+/// One side of a switch, as it is written.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    koid: Koid,
+    weight: i32,
+}
+
+const IDLE_SIDE: Side = Side { koid: Koid(0), weight: weight::IDLE };
+
+fn ticks(time: Nanos) -> Ticks {
+    Ticks(time.0)
+}
+
+fn cpu_number(cpu: Cpu) -> u16 {
+    // The format has 16 bits for a CPU, and Linux at most 8192 of them.
+    u16::try_from(cpu.0).unwrap_or(u16::MAX)
+}
+
+impl<L: Lanes> Encoder<L> {
+    /// An encoder of the threads known so far; `narrow` says whether only those in scope are wanted.
+    ///
+    /// `recorder` is the thread that fxtrec's own events are put on.
+    pub fn new(lanes: L, threads: Threads, narrow: bool, recorder: ThreadName) -> Encoder<L> {
+        Encoder {
+            lanes,
+            threads,
+            chains: Chains::default(),
+            narrow,
+            recorder,
+            stats: Stats::default(),
+            blind: Vec::new(),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The known threads.
+    pub fn threads(&mut self) -> &mut Threads {
+        &mut self.threads
+    }
+
+    /// Where the records go.
+    pub fn lanes(&mut self) -> &mut L {
+        &mut self.lanes
+    }
+
+    /// The CPUs that left their idle task unseen since this was last asked.
+    pub fn take_blind(&mut self) -> Vec<Cpu> {
+        std::mem::take(&mut self.blind)
+    }
+
+    /// Writes what there is to write about one event. Times must not go back from call to call.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event) -> Result<(), Closed> {
+        match &event.kind {
+            Kind::Switch(switch) => self.switch(time, cpu, switch),
+            Kind::Wake(wake) => self.wake(time, cpu, wake),
+            Kind::Running { tid, .. } => self.running(time, cpu, *tid),
+            Kind::Fork { pid, tid, parent_pid, parent_tid } => {
+                self.stats.forks += 1;
+                self.threads.fork(event.time, (*pid, *tid), (*parent_pid, *parent_tid));
+                Ok(())
+            }
+            Kind::Exit { .. } => {
+                self.stats.exits += 1;
+                Ok(())
+            }
+            Kind::Comm { pid, tid, exec, comm } => {
+                self.stats.renames += 1;
+                self.threads.renamed(*pid, *tid, *comm, *exec);
+                Ok(())
+            }
+            Kind::Identity { tid, local_pid, local_tid } => {
+                self.threads.identify(*tid, *local_pid, *local_tid);
+                Ok(())
+            }
+            Kind::Lost { count } => self.lost(time, cpu, *count),
+        }
+    }
+
+    fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {
+        self.stats.switches += 1;
+        let outgoing = self.threads.get(switch.prev, Some(&switch.prev_comm));
+        self.has_cpu(time, cpu, outgoing)?;
+        let incoming = self.threads.get(switch.next, Some(&switch.next_comm));
+        let state = outgoing_state(switch.state);
+        let out = self.side(outgoing, switch.prev_prio);
+        let inn = self.side(incoming, switch.next_prio);
+
+        if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), state, false)? {
+            self.stats.switches_written += 1;
+        }
+        let chain = self.chains.of(cpu);
+        chain.current = Some(Occupant { slot: incoming, koid: inn.koid });
+        chain.gap = false;
+        self.threads.set_run(incoming, Run::Running);
+        match state.fxt {
+            ThreadState::Running => self.threads.set_run(outgoing, Run::Runnable),
+            ThreadState::Dying | ThreadState::Dead => self.threads.end(outgoing),
+            _ => self.threads.set_run(outgoing, Run::Blocked),
+        }
+        Ok(())
+    }
+
+    fn side(&mut self, slot: Slot, prio: i32) -> Side {
+        let thread = self.threads.thread_mut(slot);
+        thread.weight = weight(thread.tid, prio);
+        Side { koid: thread.koid, weight: thread.weight }
+    }
+
+    /// A side of an inferred switch; the thread may have ended since it was last seen.
+    fn inferred_side(&self, occupant: Occupant) -> Side {
+        let thread = self.threads.thread(occupant.slot);
+        let weight = if thread.koid == occupant.koid { thread.weight } else { weight::NICE_0 };
+        Side { koid: occupant.koid, weight }
+    }
+
+    /// Writes a switch as far as it is in scope; false when it is not.
+    fn write_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        (outgoing, out): (Slot, Side),
+        (incoming, inn): (Slot, Side),
+        state: OutgoingState,
+        inferred: bool,
+    ) -> Result<bool, Closed> {
+        let chain = self.chains.of(cpu);
+        let whole = View { outgoing: true, incoming: true };
+        let view = match self.narrow {
+            false => Some(whole),
+            true => view(
+                self.threads.thread(outgoing).in_scope,
+                self.threads.thread(incoming).in_scope,
+                chain.shown == Some(out.koid),
+            ),
+        };
+        let Some(view) = view else { return Ok(false) };
+        let (out, state) = match view.outgoing {
+            true => (out, state),
+            false => (IDLE_SIDE, OutgoingState { fxt: ThreadState::Running, detail: None }),
+        };
+        let inn = if view.incoming { inn } else { IDLE_SIDE };
+        let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
+        self.name(if view.outgoing { outgoing } else { IDLE })?;
+        self.name(if view.incoming { incoming } else { IDLE })?;
+        if let Some(koid) = shown {
+            // The thread came into scope while it had the CPU.
+            let unknown = OutgoingState { fxt: ThreadState::Running, detail: None };
+            let weight = if koid == IDLE_SIDE.koid { weight::IDLE } else { weight::NICE_0 };
+            self.stats.inferred_switches += 1;
+            self.put_switch(time, cpu, Side { koid, weight }, out, unknown, true)?;
+        }
+        self.put_switch(time, cpu, out, inn, state, inferred)?;
+        Ok(true)
+    }
+
+    fn put_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        out: Side,
+        inn: Side,
+        state: OutgoingState,
+        inferred: bool,
+    ) -> Result<(), Closed> {
+        let none = Arg::new(Text::EMPTY, Value::Null);
+        let mut args = [
+            Arg::new(strings::INCOMING_WEIGHT, Value::Int32(inn.weight)),
+            Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(out.weight)),
+            none,
+            none,
+        ];
+        let mut count = 2;
+        if let Some(detail) = state.detail {
+            args[count] = Arg::new(strings::PREV_STATE, Value::Str(strings::detail(detail)));
+            count += 1;
+        }
+        if inferred {
+            args[count] = Arg::new(strings::INFERRED, Value::Bool(true));
+            count += 1;
+        }
+        self.lanes.rolling(&ContextSwitch {
+            cpu: cpu_number(cpu),
+            time: ticks(time),
+            outgoing: out.koid,
+            incoming: inn.koid,
+            outgoing_state: state.fxt,
+            args: &args[..count],
+        })
+    }
+
+    /// An event names `slot` as the thread that has `cpu`. When it is not the one that came in last, the switch
+    /// between the two is missing, and is inferred to have been at the latest now.
+    #[inline]
+    fn has_cpu(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
+        let koid = self.threads.thread(slot).koid;
+        let chain = self.chains.of(cpu);
+        let now = Occupant { slot, koid };
+        match chain.current {
+            Some(current) if current.koid == koid => Ok(()),
+            Some(before) => self.infer(time, cpu, before, now),
+            None => {
+                chain.current = Some(now);
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn infer(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        before: Occupant,
+        now: Occupant,
+    ) -> Result<(), Closed> {
+        let gap = std::mem::take(&mut self.chains.of(cpu).gap);
+        self.chains.of(cpu).current = Some(now);
+        if before.slot == IDLE && !gap {
+            self.blind.push(cpu);
+        }
+        // The one that was in may have ended since, and its place may be another's.
+        let known = self.threads.thread(before.slot).koid == before.koid;
+        let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
+        let fxt = if takeover { ThreadState::Dead } else { ThreadState::Running };
+        let state = OutgoingState { fxt, detail: None };
+        let (out, inn) = (self.inferred_side(before), self.inferred_side(now));
+        let outgoing = if known { before.slot } else { IDLE };
+        if self.write_switch(time, cpu, (outgoing, out), (now.slot, inn), state, true)? {
+            self.stats.inferred_switches += 1;
+        }
+        self.threads.set_run(now.slot, Run::Running);
+        match (known, takeover) {
+            (true, true) => self.threads.end(before.slot),
+            (true, false) => self.threads.set_run(before.slot, Run::Unknown),
+            (false, _) => {}
+        }
+        Ok(())
+    }
+
+    fn running(&mut self, time: Nanos, cpu: Cpu, tid: LocalId) -> Result<(), Closed> {
+        match self.threads.tid_of(tid) {
+            Some(tid) => {
+                let slot = self.threads.get(tid, None);
+                self.has_cpu(time, cpu, slot)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn wake(&mut self, time: Nanos, cpu: Cpu, wake: &Wake) -> Result<(), Closed> {
+        let current = self.threads.get(wake.current, None);
+        self.has_cpu(time, cpu, current)?;
+        if wake.kind == WakeKind::Waking {
+            return self.waking(time, wake, current);
+        }
+        self.stats.wakeups += 1;
+        let slot = match wake.kind {
+            WakeKind::New => self.threads.woken_new(time, wake.tid, wake.current, &wake.comm),
+            _ => self.threads.get(wake.tid, Some(&wake.comm)),
+        };
+        if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
+            // Readers would end its slice here.
+            self.stats.spurious_wakeups += 1;
+            return Ok(());
+        }
+        self.threads.set_run(slot, Run::Runnable);
+        let thread = self.threads.thread_mut(slot);
+        let announced = thread.waker.take();
+        if self.narrow && !thread.in_scope {
+            return Ok(());
+        }
+        let koid = thread.koid;
+        let waker = match wake.from_task {
+            true => {
+                self.name(current)?;
+                Some(self.threads.thread(current).koid)
+            }
+            false => announced,
+        };
+        self.name(slot)?;
+        let args = [
+            Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio))),
+            Arg::new(strings::WAKER, Value::Koid(waker.unwrap_or_default())),
+        ];
+        self.stats.wakeups_written += 1;
+        self.lanes.rolling(&Wakeup {
+            cpu: cpu_number(wake.target),
+            time: ticks(time),
+            thread: koid,
+            args: if waker.is_some() { &args } else { &args[..1] },
+        })
+    }
+
+    /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
+    fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
+        self.stats.wakings += 1;
+        let slot = self.threads.get(wake.tid, Some(&wake.comm));
+        if self.narrow && !self.threads.thread(slot).in_scope {
+            return Ok(());
+        }
+        self.name(slot)?;
+        let mut thread = self.recorder;
+        if wake.from_task {
+            self.name(current)?;
+            let waker = self.threads.thread(current);
+            let (koid, process) = (waker.koid, waker.process);
+            thread =
+                ThreadName::Inline { process: self.threads.process_koid(process), thread: koid };
+            self.threads.thread_mut(slot).waker = Some(koid);
+        }
+        let koid = self.threads.thread(slot).koid;
+        self.lanes.rolling(&EventRecord {
+            kind: EventKind::Instant,
+            time: ticks(time),
+            thread,
+            category: strings::SCHED,
+            name: strings::WAKING,
+            args: &[
+                Arg::new(strings::THREAD, Value::Koid(koid)),
+                Arg::new(strings::CPU, Value::Uint32(wake.target.0)),
+            ],
+        })
+    }
+
+    fn lost(&mut self, time: Nanos, cpu: Cpu, count: u64) -> Result<(), Closed> {
+        self.stats.lost = self.stats.lost.saturating_add(count);
+        self.stats.losses += 1;
+        self.chains.of(cpu).gap = true;
+        self.threads.doubt();
+        self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
+        self.instant(
+            time,
+            strings::LOST,
+            &[
+                Arg::new(strings::COUNT, Value::uint(count)),
+                Arg::new(strings::CPU, Value::Uint32(cpu.0)),
+            ],
+        )
+    }
+
+    /// Writes one of fxtrec's own events.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn instant(&mut self, time: Nanos, name: Text<'_>, args: &[Arg<'_>]) -> Result<(), Closed> {
+        self.lanes.rolling(&own_event(time, self.recorder, name, args))
+    }
+
+    /// Lets the trace know the thread's present name, and its process's, before a record uses them.
+    #[inline]
+    fn name(&mut self, slot: Slot) -> Result<(), Closed> {
+        if self.threads.thread(slot).naming == Naming::Done {
+            return Ok(());
+        }
+        self.write_name(slot)
+    }
+
+    #[cold]
+    fn write_name(&mut self, slot: Slot) -> Result<(), Closed> {
+        let thread = self.threads.thread(slot);
+        let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);
+        let process_koid = self.threads.process_koid(home);
+        let process = self.threads.process_mut(home);
+        let naming = std::mem::replace(&mut process.naming, Naming::Done);
+        if naming != Naming::Done {
+            if process.name.is_empty() {
+                process.name = comm.as_bytes().to_vec();
+            }
+            self.stats.processes += u64::from(naming == Naming::Never);
+            self.lanes.durable(&KernelObject {
+                kind: ObjectType::Process,
+                koid: process_koid,
+                name: Text::Inline(&display_name(&process.name, tid)),
+                args: &[],
+            })?;
+        }
+        let thread = self.threads.thread_mut(slot);
+        self.stats.threads += u64::from(thread.naming == Naming::Never);
+        thread.naming = Naming::Done;
+        self.lanes.durable(&KernelObject {
+            kind: ObjectType::Thread,
+            koid,
+            name: Text::Inline(&display_name(comm.as_bytes(), tid)),
+            args: &[Arg::new(strings::PROCESS, Value::Koid(process_koid))],
+        })
+    }
+}
+
+/// One of fxtrec's own events.
+pub fn own_event<'a>(
+    time: Nanos,
+    recorder: ThreadName,
+    name: Text<'a>,
+    args: &'a [Arg<'a>],
+) -> EventRecord<'a> {
+    EventRecord {
+        kind: EventKind::Instant,
+        time: ticks(time),
+        thread: recorder,
+        category: strings::FXTREC,
+        name,
+        args,
+    }
+}
+
+/// A name that readers accept: text, and never empty.
+fn display_name(name: &[u8], tid: Tid) -> std::borrow::Cow<'_, str> {
+    match fxt_writer::text::clean(name) {
+        name if name.is_empty() => format!("[{}]", tid.0).into(),
+        name => name,
+    }
+}

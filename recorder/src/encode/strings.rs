@@ -1,0 +1,74 @@
+//! The strings that every trace of fxtrec refers to by index.
+//!
+//! They are registered once, at the head of the file, so a context switch names
+//! its arguments in two bytes each.
+
+use fxt_writer::record::{Record, StringRecord};
+use fxt_writer::{StringRef, Text, WriteError};
+
+use super::state::Detail;
+
+const fn text(index: u16) -> Text<'static> {
+    match StringRef::indexed(index) {
+        Ok(index) => Text::Indexed(index),
+        Err(_) => panic!("an index between 1 and 0x7fff"),
+    }
+}
+
+macro_rules! strings {
+    ($($name:ident = $index:literal, $content:literal;)*) => {
+        $(#[doc = concat!("`", $content, "`")]
+        pub const $name: Text<'static> = text($index);)*
+
+        const ALL: &[(u16, &str)] = &[$(($index, $content),)*];
+    };
+}
+
+strings! {
+    PROCESS = 1, "process";
+    INCOMING_WEIGHT = 2, "incoming_weight";
+    OUTGOING_WEIGHT = 3, "outgoing_weight";
+    WEIGHT = 4, "weight";
+    WAKER = 5, "waker";
+    PREV_STATE = 6, "prev_state";
+    INFERRED = 7, "inferred";
+    FXTREC = 8, "fxtrec";
+    LOST = 9, "lost";
+    COUNT = 10, "count";
+    CPU = 11, "cpu";
+    SCHED = 12, "sched";
+    WAKING = 13, "waking";
+    THREAD = 14, "thread";
+    TRACE_INFO = 15, "trace_info";
+    TRACE_STATS = 16, "trace_stats";
+}
+
+/// Where the texts of [`Detail`] begin.
+const FIRST_DETAIL: u16 = 17;
+
+const DETAILS: [Text<'static>; Detail::ALL.len()] = {
+    let mut texts = [Text::EMPTY; Detail::ALL.len()];
+    let mut at = 0;
+    while at < texts.len() {
+        texts[at] = text(FIRST_DETAIL + at as u16);
+        at += 1;
+    }
+    texts
+};
+
+/// The text of a `prev_state` argument.
+pub fn detail(detail: Detail) -> Text<'static> {
+    DETAILS[detail as usize]
+}
+
+/// Registers all of them.
+///
+/// # Errors
+/// None in memory, which is where the head of a trace is put together.
+pub fn write(out: &mut Vec<u8>) -> Result<(), WriteError<std::convert::Infallible>> {
+    let details = Detail::ALL.iter().map(|detail| (FIRST_DETAIL + *detail as u16, detail.text()));
+    for (index, content) in ALL.iter().copied().chain(details) {
+        StringRecord { index: StringRef::indexed(index)?, content }.write(out)?;
+    }
+    Ok(())
+}
