@@ -1,3 +1,35 @@
-//! The `fxtrec` binary.
+//! The `fxtrec` binary: what the library has to say is printed here, and the exit status chosen.
 
-fn main() {}
+use std::io::{Write, stderr, stdout};
+use std::process::ExitCode;
+
+use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE};
+use fxtrec::commands::{doctor, record};
+
+fn main() -> ExitCode {
+    let command = match Cli::parse_line(std::env::args_os()) {
+        Ok(command) => command,
+        Err(error) => {
+            // When even the help cannot be printed, the status still says what it was.
+            let _ = error.print();
+            return ExitCode::from(cli::exit_code(&error));
+        }
+    };
+    match command {
+        Command::Record(args) => match record::run(args, &mut stderr()) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => fail(&error, error.exit_code()),
+        },
+        Command::Doctor(args) => match doctor::run(args, &mut stdout().lock()) {
+            Ok(usable) => ExitCode::from(u8::from(!usable)),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(error) => fail(&error, EXIT_FAILURE),
+        },
+    }
+}
+
+fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
+    // Without standard error there is nobody to tell; the status remains.
+    let _ = writeln!(stderr(), "fxtrec: {error}");
+    ExitCode::from(code)
+}

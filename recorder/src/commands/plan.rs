@@ -15,8 +15,15 @@ use crate::kernel::user::{Account, UserError};
 use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
 
-/// Kernel ring of each CPU when `--ring-size` does not say otherwise, in bytes.
-pub const DEFAULT_RING_BYTES: usize = 4 * 1024 * 1024;
+/// Kernel ring of each CPU when `--ring-size` does not say otherwise, in bytes; see
+/// [`default_ring_bytes`] for machines with many CPUs.
+pub const DEFAULT_RING_BYTES: usize = 8 * 1024 * 1024;
+
+/// What the default rings of a large machine may take together, in bytes.
+const ALL_RINGS_BYTES: usize = 256 * 1024 * 1024;
+
+/// No default ring is smaller, in bytes.
+const LEAST_RING_BYTES: usize = 1024 * 1024;
 
 /// Trace buffer when `--buffer-size` does not say otherwise, in bytes.
 pub const DEFAULT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
@@ -42,8 +49,8 @@ pub struct Plan {
     pub output: Output,
     /// What happens when the trace buffer is full.
     pub mode: Mode,
-    /// Kernel ring of each CPU, in bytes: a power of two.
-    pub ring_bytes: usize,
+    /// Kernel ring of each CPU, in bytes: a power of two; `None` for [`default_ring_bytes`].
+    pub ring_bytes: Option<usize>,
     /// Trace buffer, in bytes: a multiple of 4096.
     pub buffer_bytes: usize,
     /// What is printed besides the trace.
@@ -123,6 +130,14 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// The processes that run already and are to be recorded.
+    pub fn pids(&self) -> &[Pid] {
+        match &self.scope {
+            Filter::Machine => &[],
+            Filter::Processes { pids, .. } => pids,
+        }
+    }
+
     /// Makes the plan for these arguments.
     ///
     /// # Errors
@@ -138,8 +153,9 @@ impl Plan {
         if output.target == Target::Stdout && stdout_is_terminal {
             return Err(PlanError::TraceToTerminal);
         }
-        let ring_bytes = memory("--ring-size", args.ring_size, DEFAULT_RING_BYTES)?;
-        let buffer_bytes = memory("--buffer-size", args.buffer_size, DEFAULT_BUFFER_BYTES)?;
+        let ring_bytes = memory("--ring-size", args.ring_size)?;
+        let buffer_bytes =
+            memory("--buffer-size", args.buffer_size)?.unwrap_or(DEFAULT_BUFFER_BYTES);
         let launch = launch(args.command, args.user, output.target == Target::Stdout)?;
         Ok(Plan {
             launch,
@@ -148,7 +164,7 @@ impl Plan {
             waking: args.waking,
             output,
             mode: args.mode,
-            ring_bytes: ring_bytes.max(page_bytes()).next_power_of_two(),
+            ring_bytes: ring_bytes.map(|bytes| bytes.max(page_bytes()).next_power_of_two()),
             buffer_bytes: buffer_bytes.max(MIN_BUFFER_BYTES).next_multiple_of(4096),
             display: Display {
                 progress: args.progress,
@@ -239,17 +255,22 @@ fn compression(path: &Path) -> Result<Compression, PlanError> {
     }
 }
 
-fn memory(
-    option: &'static str,
-    asked: Option<ByteSize>,
-    default: usize,
-) -> Result<usize, PlanError> {
-    let Some(bytes) = asked.map(ByteSize::bytes) else { return Ok(default) };
+/// Bytes of each CPU's ring when nobody asked for a size: [`DEFAULT_RING_BYTES`], and less, down to
+/// 1 MiB, where many CPUs would make that more than 256 MiB in all.
+pub fn default_ring_bytes(cpus: usize) -> usize {
+    let share = ALL_RINGS_BYTES / cpus.max(1);
+    let share = share.clamp(LEAST_RING_BYTES, DEFAULT_RING_BYTES);
+    // The kernel wants a power of two: the largest that is within the share.
+    1 << share.ilog2()
+}
+
+fn memory(option: &'static str, asked: Option<ByteSize>) -> Result<Option<usize>, PlanError> {
+    let Some(bytes) = asked.map(ByteSize::bytes) else { return Ok(None) };
     let too_much = PlanError::TooMuchMemory { option, bytes };
     if bytes > MAX_MEMORY_BYTES {
         return Err(too_much);
     }
-    usize::try_from(bytes).map_err(|_| too_much)
+    usize::try_from(bytes).map(Some).map_err(|_| too_much)
 }
 
 fn page_bytes() -> usize {

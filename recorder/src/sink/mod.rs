@@ -20,6 +20,8 @@
 //!                +-> Memory, BlackHole
 //! ```
 
+pub mod drain;
+
 mod codec;
 mod compressed;
 mod create;

@@ -114,15 +114,24 @@ fn sizes_become_what_the_kernel_and_the_engine_accept() {
         let plan = plan(&format!("{sizes} ls"));
         (plan.ring_bytes, plan.buffer_bytes)
     };
-    assert_eq!(plan_of(""), (DEFAULT_RING_BYTES, DEFAULT_BUFFER_BYTES));
-    assert_eq!(plan_of("--ring-size 1 --buffer-size 1"), (page_bytes(), MIN_BUFFER_BYTES));
-    assert_eq!(plan_of("--ring-size 5M --buffer-size 1000001"), (8 * 1024 * 1024, 1_003_520));
+    assert_eq!(plan_of(""), (None, DEFAULT_BUFFER_BYTES));
+    assert_eq!(plan_of("--ring-size 1 --buffer-size 1"), (Some(page_bytes()), MIN_BUFFER_BYTES));
+    assert_eq!(plan_of("--ring-size 5M --buffer-size 1000001"), (Some(8 * 1024 * 1024), 1_003_520));
 }
 
 #[test]
 fn defaults_stay_below_32_megabytes_on_two_cpus() {
     const { assert!(2 * DEFAULT_RING_BYTES + DEFAULT_BUFFER_BYTES < 32_000_000) };
     const { assert!(DEFAULT_RING_BYTES.is_power_of_two()) };
+}
+
+#[test]
+fn default_rings_share_what_a_large_machine_gives_them() {
+    assert_eq!(default_ring_bytes(2), DEFAULT_RING_BYTES);
+    assert_eq!(default_ring_bytes(32), DEFAULT_RING_BYTES);
+    assert_eq!(default_ring_bytes(200), 1024 * 1024);
+    assert_eq!(default_ring_bytes(100), 2 * 1024 * 1024);
+    assert_eq!(default_ring_bytes(4096), 1024 * 1024);
 }
 
 #[test]

@@ -29,6 +29,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::signals::Inherited;
@@ -285,6 +286,12 @@ pub fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
     // SAFETY: the call returned a new descriptor, close-on-exec, that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether the process behind a descriptor of [`open_pidfd`] has ended.
+pub fn has_ended(process: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

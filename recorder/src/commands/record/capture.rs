@@ -1,0 +1,144 @@
+//! The capture thread: rings to events, events to records, records into the engine.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use fxt_writer::engine::Engine;
+
+use super::lanes::EngineLanes;
+use crate::capture::perf_source::{PerfSource, SourceStats};
+use crate::encode::encoder::Encoder;
+use crate::encode::stats::Stats;
+use crate::kernel::clock;
+use crate::kernel::priority;
+use crate::kernel::waker::Waker;
+use crate::sink::drain::Request;
+use crate::units::Nanos;
+
+/// The rings are looked at this often at least.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A partly filled buffer is handed over this often.
+const FLUSH: Duration = Duration::from_millis(200);
+
+/// What the capture thread has done so far, for whoever shows progress.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    events: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Progress {
+    /// Switches and wake-ups so far.
+    pub(super) fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Samples lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn update(&self, stats: &Stats) {
+        self.events.store(stats.switches + stats.wakeups, Ordering::Relaxed);
+        self.lost.store(stats.lost, Ordering::Relaxed);
+    }
+}
+
+/// What a capture came to.
+#[derive(Debug)]
+pub(super) struct Captured {
+    pub(super) stats: Stats,
+    pub(super) source: SourceStats,
+    /// When the last event was handed to the encoder.
+    pub(super) ended: Nanos,
+    /// Whether the engine stopped taking records before the end.
+    pub(super) cut_short: bool,
+    /// What went wrong without ending the recording.
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the capture thread works with.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) source: PerfSource,
+    pub(super) encoder: Encoder<EngineLanes>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) drain: Sender<Request>,
+    pub(super) waker: Waker,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Capture {
+    /// Starts the thread; `ended` is called when it has nothing more to do, for whatever reason.
+    pub(super) fn spawn(
+        mut self,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<JoinHandle<Captured>> {
+        std::thread::Builder::new().name("fxtrec-capture".to_owned()).spawn(move || {
+            let captured = self.run();
+            ended();
+            captured
+        })
+    }
+
+    fn run(&mut self) -> Captured {
+        // On a machine with more work than CPUs, the rings must be emptied before they are full.
+        priority::raise();
+        let mut warnings = Vec::new();
+        let mut ended = clock::now();
+        let mut open = true;
+        let mut flushed = Instant::now();
+        while open && !self.waker.is_stopped() {
+            self.source.round(|time, cpu, event| {
+                ended = time;
+                open = self.encoder.event(time, cpu, event).is_ok();
+                open
+            });
+            self.progress.update(self.encoder.stats());
+            if flushed.elapsed() >= FLUSH {
+                flushed = Instant::now();
+                self.engine.flush();
+            }
+            self.adapt(&mut warnings);
+            if let Err(error) = self.source.wait(&self.waker, POLL) {
+                warnings.push(format!("waiting for events failed: {error}; the recording ended"));
+                break;
+            }
+        }
+        self.source.finish(|time, cpu, event| {
+            ended = time;
+            open = open && self.encoder.event(time, cpu, event).is_ok();
+            open
+        });
+        self.progress.update(self.encoder.stats());
+        for packet in self.engine.finish() {
+            // The drain only ends when it is told to, below.
+            let _ = self.drain.send(Request::Save(packet));
+        }
+        let _ = self.drain.send(Request::End);
+        Captured {
+            stats: *self.encoder.stats(),
+            source: self.source.stats(),
+            ended,
+            cut_short: !open,
+            warnings,
+        }
+    }
+
+    /// Follows what changes about the machine while it is recorded.
+    fn adapt(&mut self, warnings: &mut Vec<String>) {
+        for cpu in self.encoder.take_blind() {
+            if let Err(error) = self.source.add_switch_records(cpu) {
+                warnings.push(format!("CPU {}'s idle task is not reported: {error}", cpu.0));
+            }
+        }
+        if let Err(error) = self.source.follow_hotplug() {
+            warnings.push(format!("a CPU that came online is not recorded: {error}"));
+        }
+    }
+}

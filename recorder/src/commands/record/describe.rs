@@ -1,0 +1,127 @@
+//! What a trace says about itself: its head, and the counts at its end.
+
+use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
+
+use super::capture::Captured;
+use crate::encode::encoder::{PROVIDER, own_event};
+use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::strings;
+use crate::kernel::clock;
+use crate::kernel::machine::Machine;
+use crate::units::{Cpu, Nanos};
+
+/// The clock's ticks per second: they are nanoseconds.
+const TICKS_PER_SECOND: u64 = 1_000_000_000;
+
+/// A command line is cut to this many bytes.
+const COMMAND_LINE_BYTES: usize = 4096;
+
+/// The thread that fxtrec's own events are put on: its main thread.
+pub(super) fn recorder() -> ThreadName {
+    let koid = Koid(u64::from(std::process::id()));
+    ThreadName::Inline { process: koid, thread: koid }
+}
+
+/// What is known when a recording begins.
+#[derive(Debug)]
+pub(super) struct Beginning<'a> {
+    pub(super) time: Nanos,
+    pub(super) scope: &'a str,
+    pub(super) cpus: usize,
+    pub(super) ring_bytes: usize,
+    /// CPUs whose idle task the kernel does not report.
+    pub(super) blind: &'a [Cpu],
+    pub(super) initial_pid_namespace: bool,
+}
+
+impl std::fmt::Display for Beginning<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} CPUs, a ring of {} KiB on each", self.cpus, self.ring_bytes / 1024)?;
+        if !self.blind.is_empty() {
+            let blind: Vec<String> = self.blind.iter().map(|cpu| cpu.0.to_string()).collect();
+            let blind = blind.join(", ");
+            write!(
+                f,
+                "; the idle task of CPU {blind} is not reported, so switch records are on there"
+            )?;
+        }
+        if !self.initial_pid_namespace {
+            write!(f, "; inside a pid namespace")?;
+        }
+        Ok(())
+    }
+}
+
+fn string<'a>(name: &'a str, value: &'a str) -> Arg<'a> {
+    Arg::new(Text::Inline(name), Value::Str(Text::Inline(value)))
+}
+
+fn number(name: &str, value: u64) -> Arg<'_> {
+    Arg::new(Text::Inline(name), Value::uint(value))
+}
+
+/// The head of the trace: magic number, provider, clock, strings, and the event `trace_info`.
+pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
+    let mut head = Vec::new();
+    head.durable(&Magic)?;
+    head.durable(&ProviderInfo { id: PROVIDER, name: "fxtrec" })?;
+    head.durable(&ProviderSection { id: PROVIDER })?;
+    head.durable(&Initialization { ticks_per_second: TICKS_PER_SECOND })?;
+    strings::write(&mut head).map_err(|_| Closed)?;
+
+    let machine = Machine::current();
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command_line = words.join(" ");
+    let command_line = text::clean(command_line.as_bytes()).into_owned();
+    let end = (0..=COMMAND_LINE_BYTES.min(command_line.len()))
+        .rev()
+        .find(|end| command_line.is_char_boundary(*end));
+    let blind: Vec<String> = beginning.blind.iter().map(|cpu| cpu.0.to_string()).collect();
+    let blind = blind.join(",");
+    let namespace = if beginning.initial_pid_namespace { "initial" } else { "inner" };
+    let args = [
+        string("version", env!("CARGO_PKG_VERSION")),
+        string("command_line", &command_line[..end.unwrap_or(0)]),
+        string("host", &machine.host),
+        string("release", &machine.release),
+        string("machine", &machine.architecture),
+        number("cpus", beginning.cpus as u64),
+        string("clock", "CLOCK_MONOTONIC"),
+        number("wall_clock_offset_ns", clock::wall_clock_offset()),
+        string("scope", beginning.scope),
+        string("source", "perf"),
+        number("ring_bytes", beginning.ring_bytes as u64),
+        string("pid_namespace", namespace),
+        string("cpus_without_idle", &blind),
+    ];
+    head.rolling(&own_event(beginning.time, recorder(), strings::TRACE_INFO, &args))?;
+    Ok(head)
+}
+
+/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
+pub(super) fn tail(captured: &Captured, bytes: u64) -> Result<Vec<u8>, Closed> {
+    let stats = &captured.stats;
+    let fired = captured.source.kernel_counts.first().map_or(0, |count| count.fired);
+    let args = [
+        number("switches", stats.switches_written),
+        number("inferred_switches", stats.inferred_switches),
+        number("wakeups", stats.wakeups_written),
+        number("spurious_wakeups", stats.spurious_wakeups),
+        number("wakings", stats.wakings),
+        number("lost", stats.lost),
+        number("threads", stats.threads),
+        number("processes", stats.processes),
+        number("forks", stats.forks),
+        number("exits", stats.exits),
+        number("renames", stats.renames),
+        number("late_events", captured.source.late),
+        number("undecoded", captured.source.undecoded + captured.source.garbled),
+        number("kernel_switches", fired),
+        number("bytes", bytes),
+    ];
+    let mut tail = Vec::new();
+    tail.rolling(&own_event(captured.ended, recorder(), strings::TRACE_STATS, &args))?;
+    Ok(tail)
+}

@@ -1,0 +1,68 @@
+//! Why a recording failed, and the exit status for it.
+
+use std::io;
+
+use crate::capture::decode::LayoutError;
+use crate::cli::EXIT_FAILURE;
+use crate::commands::plan::PlanError;
+use crate::kernel::child::LaunchError;
+use crate::kernel::cpus::CpusError;
+use crate::kernel::procfs::ProcfsError;
+use crate::kernel::refusal::Refusal;
+use crate::sink::SinkError;
+
+/// Why a recording failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The arguments make no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The kernel refused what a recording needs.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The CPUs cannot be listed.
+    #[error(transparent)]
+    Cpus(#[from] CpusError),
+    /// The tracepoints are of no known shape.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The running processes cannot be listed.
+    #[error(transparent)]
+    Procfs(#[from] ProcfsError),
+    /// COMMAND could not be run.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A process that was to be recorded is not there.
+    #[error("there is no process {0} to record")]
+    NoProcess(u32),
+    /// The trace could not be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The buffer was asked to be of a size that cannot be.
+    #[error("--buffer-size: {0}")]
+    Buffer(#[from] fxt_writer::engine::ConfigError),
+    /// A system call that never fails did.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+}
+
+impl RecordError {
+    /// What [`RecordError::System`] wants to know beside the error.
+    pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
+        move |source| RecordError::System { doing, source }
+    }
+
+    /// The status to exit with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            RecordError::Launch(error) => error.exit_code(),
+            _ => EXIT_FAILURE,
+        }
+    }
+}

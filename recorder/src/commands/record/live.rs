@@ -1,0 +1,78 @@
+//! The live line: one line on the terminal that says how the recording goes.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use super::capture::Progress;
+use super::units::{bytes, count};
+use crate::cli;
+use crate::kernel::terminal::{Terminal, stdout_is_terminal};
+use crate::sink::drain::Written;
+
+/// How often the line is drawn anew.
+pub(super) const REDRAW: Duration = Duration::from_millis(250);
+
+/// The line and what it remembers from drawing to drawing.
+#[derive(Debug)]
+pub(super) struct Live {
+    begun: Instant,
+    drawn: Instant,
+    events: u64,
+    terminal: Terminal,
+    shown: bool,
+}
+
+impl Live {
+    /// The line, if it is to be shown.
+    ///
+    /// A COMMAND that has the terminal keeps it for itself: between its output and the line, both would suffer. So
+    /// with a COMMAND the line is drawn only when its standard output goes elsewhere, or when it is asked for.
+    pub(super) fn new(when: cli::Progress, with_command: bool) -> Option<Live> {
+        let terminal = Terminal::of_stderr();
+        let wanted = match when {
+            cli::Progress::Always => true,
+            cli::Progress::Never => false,
+            cli::Progress::Auto => terminal.can_redraw && !(with_command && stdout_is_terminal()),
+        };
+        let now = Instant::now();
+        wanted.then_some(Live { begun: now, drawn: now, events: 0, terminal, shown: false })
+    }
+
+    /// Draws the line.
+    pub(super) fn draw(
+        &mut self,
+        out: &mut dyn Write,
+        progress: &Progress,
+        written: &Written,
+    ) -> io::Result<()> {
+        let now = Instant::now();
+        let events = progress.events();
+        let since = now.duration_since(self.drawn).as_secs_f64().max(0.001);
+        let rate = (events - self.events) as f64 / since;
+        (self.drawn, self.events) = (now, events);
+        let line = format!(
+            "{:.1} s  {} events/s  {} written  {} lost",
+            now.duration_since(self.begun).as_secs_f64(),
+            count(rate as u64),
+            bytes(written.bytes()),
+            count(progress.lost()),
+        );
+        let line: String = line.chars().take(self.terminal.columns().saturating_sub(1)).collect();
+        self.shown = true;
+        if self.terminal.can_redraw {
+            write!(out, "\r\x1b[K{line}")?;
+        } else {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if std::mem::take(&mut self.shown) && self.terminal.can_redraw {
+            write!(out, "\r\x1b[K")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! `fxtrec record`: the recording, from the plan to the summary.
+//!
+//! ```text
+//!  main thread      setup ............ wait for COMMAND, signals, time .......... stop, summary
+//!  capture thread          rings -> events -> records -> engine ......................|
+//!  drain thread                                          engine -> sink ..............|
+//! ```
+//!
+//! Everything that can be refused is tried before COMMAND runs, in this order:
+//! perf events, COMMAND's process, the processes to record, the output. COMMAND's
+//! process is made when the events run already, and held before its first
+//! instruction until the other two threads run.
+
+mod capture;
+mod describe;
+mod error;
+mod lanes;
+mod live;
+mod pipeline;
+mod session;
+mod setup;
+mod summary;
+mod units;
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+pub use error::RecordError;
+
+use describe::Beginning;
+use pipeline::Pipeline;
+use session::{Session, say};
+
+use crate::capture::event::LocalId;
+use crate::cli::RecordArgs;
+use crate::commands::plan::{Filter, Plan};
+use crate::encode::ids::Ids;
+use crate::encode::lookup::ProcLookup;
+use crate::encode::snapshot;
+use crate::encode::threads::Threads;
+use crate::kernel::child::{self, Held};
+use crate::kernel::facts::Facts;
+use crate::kernel::procfs::Snapshot;
+use crate::kernel::signals::Signals;
+use crate::kernel::sys::Linux;
+use crate::kernel::user::Owner;
+use crate::kernel::waker::Waker;
+use crate::kernel::{clock, refusal};
+use crate::sink::{self, Opened};
+
+/// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
+///
+/// Must be called before the process has a second thread. What is to be said beside the trace goes to `err`.
+///
+/// # Errors
+/// [`RecordError`], which knows the status to exit with. A trace that was begun is finished as far as possible.
+pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
+    let plan = Plan::new(args)?;
+    let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
+    let facts = Facts::gather(&Linux);
+    let mut source = setup::open_source(&facts, &plan)?;
+    let cpus = source.cpus().len();
+    let time = clock::now();
+    let explain = |error| refusal::explain_open(&error, cpus, &facts);
+    source.enable().map_err(explain)?;
+    let blind = source.watch_idle().map_err(explain)?;
+    let inherited = signals.inherited();
+    let held = plan.launch.as_ref().map(|launch| Held::start(launch, &inherited)).transpose()?;
+    let watched = watch(&plan)?;
+    let threads = known_threads(&plan, &facts, held.as_ref().map(Held::pid))?;
+    let Opened { sink, kept_old, owner_error } = sink::open(&plan.output, Owner::sudo_caller())?;
+    let beginning = Beginning {
+        time,
+        scope: scope_name(&plan),
+        cpus,
+        ring_bytes: source.ring_bytes(),
+        blind: &blind,
+        initial_pid_namespace: facts.namespaces.initial_pid,
+    };
+    if plan.display.verbose > 0 {
+        say(err, &beginning);
+    }
+    let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
+    let pipeline = Pipeline::start(&plan, source, threads, sink, &beginning, &attention)?;
+    let child = match held.map(Held::release).transpose() {
+        Ok(child) => child,
+        Err(error) => {
+            pipeline.stop();
+            pipeline.finish()?;
+            pipeline::discard(&plan.output.target, kept_old.as_deref());
+            return Err(error.into());
+        }
+    };
+    if let Some(old) = kept_old.filter(|_| !plan.display.quiet) {
+        say(err, format_args!("the earlier file is now {}", old.display()));
+    }
+    if let Some(error) = owner_error {
+        say(err, format_args!("the output stays root's: {error}"));
+    }
+    Session::new(&plan, signals, attention, child, watched, err).run(pipeline, cpus)
+}
+
+/// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors.
+fn watch(plan: &Plan) -> Result<Vec<OwnedFd>, RecordError> {
+    let mut watched = Vec::new();
+    for pid in plan.pids() {
+        let number = i32::try_from(pid.0).unwrap_or(i32::MAX);
+        match child::open_pidfd(number) {
+            Ok(process) => watched.push(process),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
+                return Err(RecordError::NoProcess(pid.0));
+            }
+            // Without it the recording ends by Ctrl-C or -d.
+            Err(_) => {}
+        }
+    }
+    Ok(watched)
+}
+
+/// Everything that `/proc` knows, with what is to be recorded marked.
+fn known_threads(plan: &Plan, facts: &Facts, command: Option<u32>) -> Result<Threads, RecordError> {
+    let namespaces = &facts.namespaces;
+    let ids = if namespaces.initial_pid { Ids::Initial } else { Ids::inner() };
+    let mut threads = Threads::new(ids, Box::new(ProcLookup::new(namespaces)));
+    snapshot::load(&mut threads, &Snapshot::take()?, namespaces, clock::now());
+    if let Filter::Processes { command: with_command, pids } = &plan.scope {
+        let command = command.filter(|_| *with_command);
+        for pid in pids.iter().map(|pid| pid.0).chain(command) {
+            threads.include(LocalId(pid));
+        }
+    }
+    Ok(threads)
+}
+
+/// The scope in a word or two.
+fn scope_name(plan: &Plan) -> &'static str {
+    match &plan.scope {
+        Filter::Machine => "all",
+        Filter::Processes { command: true, pids } if pids.is_empty() => "app",
+        Filter::Processes { command: true, .. } => "app and processes",
+        Filter::Processes { command: false, .. } => "processes",
+    }
+}

@@ -1,0 +1,149 @@
+//! The two threads of a recording, from their start to the finished output.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use fxt_writer::engine::{Config, Engine, Mode, OnFull};
+
+use super::capture::{Capture, Captured, Progress};
+use super::describe::{self, Beginning};
+use super::error::RecordError;
+use super::lanes::EngineLanes;
+use crate::capture::perf_source::PerfSource;
+use crate::cli;
+use crate::commands::plan::{Filter, Plan};
+use crate::encode::encoder::Encoder;
+use crate::encode::threads::Threads;
+use crate::kernel::waker::Waker;
+use crate::sink::drain::{self, Drained, Request, Written};
+use crate::sink::{Sink, SinkError, Target, Totals};
+
+/// A recording that runs.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    pub(super) progress: Arc<Progress>,
+    pub(super) written: Arc<Written>,
+    begun: Instant,
+    capture: JoinHandle<Captured>,
+    drain: JoinHandle<Drained>,
+    stop: Waker,
+}
+
+/// What a recording came to.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) captured: Captured,
+    pub(super) totals: Totals,
+    pub(super) result: Result<(), SinkError>,
+    pub(super) duration: std::time::Duration,
+}
+
+fn mode(mode: cli::Mode) -> Mode {
+    match mode {
+        cli::Mode::Streaming => Mode::Streaming,
+        cli::Mode::Oneshot => Mode::Oneshot,
+    }
+}
+
+impl Pipeline {
+    /// Starts both threads. `attention` is stopped when one of them needs the main thread: the output failed, or there
+    /// is nothing more to record.
+    pub(super) fn start(
+        plan: &Plan,
+        source: PerfSource,
+        threads: Threads,
+        mut sink: Box<dyn Sink>,
+        beginning: &Beginning<'_>,
+        attention: &Waker,
+    ) -> Result<Pipeline, RecordError> {
+        let (to_drain, requests) = crossbeam_channel::unbounded();
+        let config = Config {
+            mode: mode(plan.mode),
+            bytes: plan.buffer_bytes,
+            on_full: OnFull::Block,
+            ..Config::default()
+        };
+        let from_engine = to_drain.clone();
+        let engine = Engine::new(config, move |packet| {
+            // The drain ends only after the engine has.
+            let _ = from_engine.send(Request::Save(packet));
+        })?;
+        // The head holds no name of fxtrec's making that could be refused.
+        let head = describe::head(beginning).unwrap_or_default();
+        let first = sink.write(&head);
+        let stop = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
+        let progress = Arc::new(Progress::default());
+        let written = Arc::new(Written::default());
+        let narrow = plan.scope != Filter::Machine;
+        let encoder =
+            Encoder::new(EngineLanes(engine.clone()), threads, narrow, describe::recorder());
+        let failed = attention.clone();
+        let drain =
+            drain::spawn(engine.clone(), requests, sink, written.clone(), move || failed.stop())
+                .map_err(RecordError::while_doing("start the drain thread"))?;
+        if first.is_err() {
+            // The sink says so again at its end.
+            attention.stop();
+        }
+        let capture = Capture {
+            source,
+            encoder,
+            engine,
+            drain: to_drain,
+            waker: stop.clone(),
+            progress: progress.clone(),
+        };
+        let ended = attention.clone();
+        let begun = Instant::now();
+        let capture = capture
+            .spawn(move || ended.stop())
+            .map_err(RecordError::while_doing("start the capture thread"))?;
+        Ok(Pipeline { progress, written, begun, capture, drain, stop })
+    }
+
+    /// Lets the capture thread stop the events, hand on what is left, and end.
+    pub(super) fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Whether both threads have ended, so that [`Pipeline::finish`] will not wait.
+    pub(super) fn is_done(&self) -> bool {
+        self.capture.is_finished() && self.drain.is_finished()
+    }
+
+    /// Waits for both threads, adds the counts to the trace and closes it.
+    pub(super) fn finish(self) -> Result<Finished, RecordError> {
+        let gone = |_| RecordError::System {
+            doing: "finish the trace",
+            source: std::io::Error::other("a thread of fxtrec panicked"),
+        };
+        let captured = self.capture.join().map_err(gone)?;
+        let duration = self.begun.elapsed();
+        let Drained { mut sink, mut result } = self.drain.join().map_err(gone)?;
+        let tail = describe::tail(&captured, sink.totals().record_bytes).unwrap_or_default();
+        let before = sink.totals();
+        let ended = sink.write(&tail).and_then(|()| sink.finish());
+        let totals = match ended {
+            Ok(totals) => totals,
+            Err(error) => {
+                result = result.and(Err(error));
+                before
+            }
+        };
+        Ok(Finished { captured, totals, result, duration })
+    }
+}
+
+/// Takes an output back that nothing was recorded into, and puts the earlier file in its place again.
+pub(super) fn discard(target: &Target, kept_old: Option<&Path>) {
+    let Target::Path(path) = target else { return };
+    let restored = match kept_old {
+        Some(old) => std::fs::rename(old, path),
+        None if path.is_file() => std::fs::remove_file(path),
+        None => Ok(()),
+    };
+    // What cannot be taken back stays: a trace of nothing is no reason for a second error.
+    drop::<std::io::Result<()>>(restored);
+}

@@ -1,0 +1,232 @@
+//! The main thread's part of a recording: start, wait, stop.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::error::RecordError;
+use super::live::{Live, REDRAW};
+use super::pipeline::{Finished, Pipeline};
+use super::summary::Summary;
+use crate::commands::plan::Plan;
+use crate::kernel::child::Child;
+use crate::kernel::signals::Signals;
+use crate::kernel::terminal::Terminal;
+use crate::kernel::waker::Waker;
+use crate::sink::SinkError;
+
+/// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
+const AFTERMATH: Duration = Duration::from_millis(5);
+
+/// What no descriptor tells is looked at this often.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Says something that is neither trace nor summary.
+pub(super) fn say(err: &mut dyn Write, text: impl Display) {
+    // When standard error is gone there is nobody to tell.
+    let _ = writeln!(err, "fxtrec: {text}");
+}
+
+/// A recording that runs, as the main thread sees it.
+pub(super) struct Session<'a> {
+    plan: &'a Plan,
+    signals: Signals,
+    /// Stopped by the other threads when they need the main thread.
+    attention: Waker,
+    child: Option<Child>,
+    /// The processes of `-p`, as descriptors that become readable when they end, where there are such.
+    watched: Vec<std::os::fd::OwnedFd>,
+    code: Option<u8>,
+    live: Option<Live>,
+    deadline: Option<Instant>,
+    /// How often a user asked for the end.
+    interrupts: u32,
+    err: &'a mut dyn Write,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        signals: Signals,
+        attention: Waker,
+        child: Option<Child>,
+        watched: Vec<std::os::fd::OwnedFd>,
+        err: &'a mut dyn Write,
+    ) -> Session<'a> {
+        Session {
+            plan,
+            signals,
+            attention,
+            child,
+            watched,
+            code: None,
+            live: Live::new(plan.display.progress, plan.launch.is_some()),
+            deadline: plan.duration.map(|duration| Instant::now() + duration),
+            interrupts: 0,
+            err,
+        }
+    }
+
+    /// Waits until the recording is to end, ends it, says what it came to, and waits for COMMAND. Returns the status
+    /// to exit with.
+    pub(super) fn run(mut self, pipeline: Pipeline, cpus: usize) -> Result<u8, RecordError> {
+        while !self.is_over()? {
+            self.wait(Some(&pipeline), self.timeout())?;
+        }
+        if self.code.is_some() {
+            std::thread::sleep(AFTERMATH);
+        }
+        pipeline.stop();
+        let asked = self.interrupts;
+        while !pipeline.is_done() {
+            self.wait(Some(&pipeline), LOOK)?;
+            if self.interrupts > asked {
+                self.clear_line();
+                say(
+                    self.err,
+                    "stopped before the trace was complete: what was written can be read",
+                );
+                // The threads wait for an output that takes nothing; they end with the process.
+                return self.wait_for_command();
+            }
+        }
+        self.clear_line();
+        let finished = pipeline.finish()?;
+        self.conclude(&finished, cpus);
+        let code = self.wait_for_command()?;
+        match finished.result {
+            Ok(()) | Err(SinkError::ReaderGone { .. }) => Ok(code),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the recording has nothing more to wait for.
+    fn is_over(&mut self) -> Result<bool, RecordError> {
+        if let Some(child) = &mut self.child
+            && self.code.is_none()
+        {
+            let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
+            self.code = ended.map(crate::kernel::child::Ended::exit_code);
+        }
+        // With a COMMAND, Ctrl-C is first of all its own affair.
+        let patience = if self.child.is_some() { 2 } else { 1 };
+        let watched_ended =
+            !self.plan.pids().is_empty() && self.child.is_none() && self.watched.is_empty();
+        Ok(self.code.is_some()
+            || self.attention.is_stopped()
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self.interrupts >= patience
+            || watched_ended)
+    }
+
+    fn timeout(&self) -> Duration {
+        let until_deadline =
+            self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let until_redraw = self.live.is_some().then_some(REDRAW);
+        // Without a pidfd SIGCHLD tells, and everything else has a descriptor.
+        let most = Duration::from_secs(3600);
+        until_deadline.into_iter().chain(until_redraw).fold(most, Duration::min)
+    }
+
+    /// Waits for something to happen, and deals with signals.
+    fn wait(&mut self, pipeline: Option<&Pipeline>, timeout: Duration) -> Result<(), RecordError> {
+        let mut fds = vec![self.signals.as_fd()];
+        fds.extend(self.watched.iter().map(AsFd::as_fd));
+        let waited = match self.attention.is_stopped() {
+            // It stays readable, and would end every wait at once.
+            true => Waker::new().and_then(|quiet| quiet.wait(fds.into_iter(), timeout.min(LOOK))),
+            false => self.attention.wait(fds.into_iter(), timeout),
+        };
+        waited.map_err(RecordError::while_doing("wait for signals"))?;
+        self.watched.retain(|process| !crate::kernel::child::has_ended(process));
+        while let Some(caught) =
+            self.signals.read().map_err(RecordError::while_doing("read a signal"))?
+        {
+            self.take(caught.signal, caught.from_user);
+        }
+        if let (Some(live), Some(pipeline)) = (&mut self.live, pipeline) {
+            // A terminal that is gone takes the line with it.
+            let _ = live.draw(self.err, &pipeline.progress, &pipeline.written);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, signal: Signal, from_user: bool) {
+        match signal {
+            Signal::SIGINT | Signal::SIGQUIT => {
+                self.interrupts += 1;
+                // From the terminal COMMAND has it already.
+                if from_user {
+                    self.pass_on(signal);
+                }
+            }
+            Signal::SIGTERM | Signal::SIGHUP => {
+                self.interrupts += 2;
+                if from_user || signal == Signal::SIGTERM {
+                    self.pass_on(signal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        if let Some(child) = &self.child
+            && let Err(error) = child.signal(signal)
+        {
+            say(self.err, format_args!("cannot pass {signal} on to COMMAND: {error}"));
+        }
+    }
+
+    fn clear_line(&mut self) {
+        if let Some(live) = &mut self.live {
+            let _ = live.clear(self.err);
+        }
+        self.live = None;
+    }
+
+    fn conclude(&mut self, finished: &Finished, cpus: usize) {
+        for warning in &finished.captured.warnings {
+            say(self.err, warning);
+        }
+        if finished.captured.cut_short && finished.result.is_ok() {
+            say(
+                self.err,
+                "the trace buffer is full: the recording ended there (--buffer-size, or --mode streaming)",
+            );
+        }
+        if self.plan.display.summary {
+            let summary = Summary {
+                captured: &finished.captured,
+                totals: finished.totals,
+                duration: finished.duration,
+                cpus,
+                target: &self.plan.output.target,
+                colour: Terminal::of_stderr().colour,
+            };
+            let _ = write!(self.err, "{summary}");
+        } else if finished.captured.stats.lost > 0 && !self.plan.display.quiet {
+            say(self.err, format_args!("{} events were lost", finished.captured.stats.lost));
+        }
+    }
+
+    /// Waits for COMMAND to end, if it has not, and passes signals on to it meanwhile.
+    fn wait_for_command(&mut self) -> Result<u8, RecordError> {
+        let asked = self.interrupts;
+        loop {
+            let Some(child) = &mut self.child else { return Ok(0) };
+            let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
+            if let Some(ended) = ended {
+                return Ok(ended.exit_code());
+            }
+            if self.interrupts > asked + 1 {
+                say(self.err, "COMMAND is still running; not waiting for it any longer");
+                return Ok(128 + Signal::SIGINT as u8);
+            }
+            self.wait(None, Duration::from_secs(3600))?;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What is said at the end of a recording.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use super::capture::Captured;
+use super::units::{bytes, count};
+use crate::sink::{Target, Totals};
+
+/// What is known when a recording has ended.
+#[derive(Debug)]
+pub(super) struct Summary<'a> {
+    pub(super) captured: &'a Captured,
+    pub(super) totals: Totals,
+    pub(super) duration: Duration,
+    pub(super) cpus: usize,
+    pub(super) target: &'a Target,
+    pub(super) colour: bool,
+}
+
+impl Summary<'_> {
+    fn loud(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn bytes_line(&self) -> String {
+        let stats = &self.captured.stats;
+        let events = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
+        let per_event = self.totals.output_bytes as f64 / events.max(1) as f64;
+        let packed = match self.totals.output_bytes == self.totals.record_bytes {
+            true => String::new(),
+            false => format!(", {} unpacked", bytes(self.totals.record_bytes)),
+        };
+        format!("{} ({per_event:.1} bytes per event{packed})", bytes(self.totals.output_bytes))
+    }
+}
+
+impl Display for Summary<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let stats = &self.captured.stats;
+        let seconds = self.duration.as_secs_f64();
+        writeln!(f, "fxtrec: recorded {seconds:.2} s on {} CPUs", self.cpus)?;
+        let switches = stats.switches_written;
+        let rate = count((switches as f64 / seconds.max(0.001)) as u64);
+        writeln!(f, "  switches   {} ({rate} per second)", count(switches))?;
+        if stats.inferred_switches > 0 {
+            let inferred = count(stats.inferred_switches);
+            writeln!(f, "  inferred   {inferred} switches that no tracepoint reported")?;
+        }
+        let spurious = count(stats.spurious_wakeups);
+        let wakeups = count(stats.wakeups_written);
+        writeln!(f, "  wake-ups   {wakeups} (and {spurious} of threads that were awake)")?;
+        let (threads, processes) = (count(stats.threads), count(stats.processes));
+        writeln!(f, "  threads    {threads} in {processes} processes")?;
+        writeln!(f, "  trace      {}", self.bytes_line())?;
+        match stats.lost {
+            0 => writeln!(f, "  lost       nothing")?,
+            lost => {
+                let text = format!(
+                    "{} EVENTS, in {} gaps: the rings were full. Try a larger --ring-size, or a faster output.",
+                    count(lost),
+                    count(stats.losses)
+                );
+                writeln!(f, "  lost       {}", self.loud(&text))?;
+            }
+        }
+        if self.captured.source.late > 0 {
+            let (late, most) = (count(self.captured.source.late), self.captured.source.most_late);
+            let most = most.0 as f64 / 1e6;
+            writeln!(f, "  late       {late} events are up to {most:.3} ms too late in the trace")?;
+        }
+        if let Target::Path(path) = self.target {
+            let path = path.display();
+            writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! The drain thread: what the engine hands over goes to the sink.
+//!
+//! ```text
+//!   engine --SAVE_BUFFER--> channel --> drain: durable part, rolling part --> sink
+//!      ^                                  |
+//!      +---------BUFFER_SAVED-------------+
+//! ```
+//!
+//! When the sink fails, buffers are still taken and given back, so that nobody
+//! waits for ever; what is in them is not saved.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use fxt_writer::engine::Engine;
+use fxt_writer::packet::Packet;
+
+use super::{Sink, SinkError};
+
+/// How often a compressor ends a block, so that what it holds can be read.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(400);
+
+/// What the drain thread is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    /// Save the buffer that this packet names.
+    Save(Packet),
+    /// Nothing more will come.
+    End,
+}
+
+/// Bytes that the drain has put into the output, for whoever shows progress.
+#[derive(Debug, Default)]
+pub struct Written(AtomicU64);
+
+impl Written {
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is left when the drain has ended.
+#[derive(Debug)]
+pub struct Drained {
+    /// The sink, to which an end may be added.
+    pub sink: Box<dyn Sink>,
+    /// The first error, if there was one.
+    pub result: Result<(), SinkError>,
+}
+
+/// Starts the drain thread. `failed` is called once, when the sink fails.
+///
+/// # Errors
+/// When no thread can be made.
+pub fn spawn(
+    engine: Arc<Engine>,
+    requests: Receiver<Request>,
+    sink: Box<dyn Sink>,
+    written: Arc<Written>,
+    failed: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<Drained>> {
+    std::thread::Builder::new().name("fxtrec-drain".to_owned()).spawn(move || {
+        let mut drain = Drain {
+            sink,
+            result: Ok(()),
+            failed: Some(failed),
+            flushed: Instant::now(),
+            unflushed: false,
+        };
+        loop {
+            let request = match drain.until_flush() {
+                Some(wait) => requests.recv_timeout(wait),
+                None => requests.recv().map_err(Into::into),
+            };
+            match request {
+                Ok(Request::Save(packet)) => drain.save(&engine, packet),
+                Ok(Request::End) => break,
+                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
+                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
+            }
+            drain.flush_when_due();
+            written.0.store(drain.sink.totals().output_bytes, Ordering::Relaxed);
+        }
+        Drained { sink: drain.sink, result: drain.result }
+    })
+}
+
+struct Drain<F> {
+    sink: Box<dyn Sink>,
+    result: Result<(), SinkError>,
+    failed: Option<F>,
+    flushed: Instant,
+    unflushed: bool,
+}
+
+impl<F: FnOnce()> Drain<F> {
+    fn save(&mut self, engine: &Engine, packet: Packet) {
+        if let Ok(view) = engine.view(packet) {
+            for slice in view.slices().filter(|slice| !slice.is_empty()) {
+                let written = self.sink.write(slice);
+                self.note(written);
+            }
+            self.unflushed = true;
+        }
+        // A request that the engine did not make is none of ours to answer; it made this one.
+        let answered = engine.saved(packet.buffer_saved());
+        debug_assert!(answered.is_ok(), "{answered:?}");
+    }
+
+    /// How long the compressor may still hold what it has.
+    fn until_flush(&self) -> Option<Duration> {
+        self.unflushed.then(|| FLUSH_INTERVAL.saturating_sub(self.flushed.elapsed()))
+    }
+
+    fn flush_when_due(&mut self) {
+        if self.unflushed && self.flushed.elapsed() >= FLUSH_INTERVAL {
+            self.unflushed = false;
+            self.flushed = Instant::now();
+            let flushed = self.sink.flush_point();
+            self.note(flushed);
+        }
+    }
+
+    fn note(&mut self, result: Result<(), SinkError>) {
+        if let Err(error) = result
+            && self.result.is_ok()
+        {
+            self.result = Err(error);
+            if let Some(failed) = self.failed.take() {
+                failed();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::engine::{Config, Mode, OnFull};
+    use fxt_writer::record::{Initialization, Record};
+
+    use super::super::{BlackHole, Memory, Totals};
+    use super::*;
+
+    fn engine(sender: crossbeam_channel::Sender<Request>) -> Arc<Engine> {
+        let config = Config {
+            mode: Mode::Streaming,
+            bytes: 4096,
+            on_full: OnFull::Block,
+            ..Config::default()
+        };
+        Engine::new(config, move |packet| {
+            let _ = sender.send(Request::Save(packet));
+        })
+        .expect("enough memory")
+    }
+
+    /// Writes many times what the engine holds, and ends.
+    fn fill(engine: &Engine, sender: &crossbeam_channel::Sender<Request>, records: u64) {
+        for ticks_per_second in 1..=records {
+            let record = Initialization { ticks_per_second };
+            record.write(&mut engine.rolling()).expect("a blocking engine takes it");
+        }
+        for packet in engine.finish() {
+            sender.send(Request::Save(packet)).expect("the drain runs");
+        }
+        sender.send(Request::End).expect("the drain runs");
+    }
+
+    #[test]
+    fn everything_written_reaches_the_sink_in_order() {
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let engine = engine(sender.clone());
+        let written = Arc::new(Written::default());
+        let memory = Memory::default();
+        let sink = Box::new(memory.clone());
+        let thread = spawn(engine.clone(), requests, sink, written.clone(), || {
+            panic!("memory does not fail")
+        })
+        .expect("a thread");
+        fill(&engine, &sender, 10_000);
+        let drained = thread.join().expect("the drain ends");
+        assert!(drained.result.is_ok());
+        let bytes = memory.bytes();
+        let seen: Vec<u64> = bytes
+            .chunks(16)
+            .map(|record| u64::from_ne_bytes(record[8..].try_into().expect("eight bytes")))
+            .collect();
+        assert_eq!(seen, (1..=10_000).collect::<Vec<u64>>());
+        assert_eq!(written.bytes(), 160_000);
+    }
+
+    /// Fails at every write.
+    #[derive(Debug)]
+    struct Broken(BlackHole);
+
+    impl Sink for Broken {
+        fn write(&mut self, _: &[u8]) -> Result<(), SinkError> {
+            Err(SinkError::AlreadyFailed)
+        }
+        fn flush_point(&mut self) -> Result<(), SinkError> {
+            Ok(())
+        }
+        fn totals(&self) -> Totals {
+            self.0.totals()
+        }
+        fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
+            Err(SinkError::AlreadyFailed)
+        }
+    }
+
+    #[test]
+    fn a_sink_that_fails_is_told_once_and_nobody_waits() {
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let engine = engine(sender.clone());
+        let (told, tellings) = crossbeam_channel::unbounded();
+        let sink = Box::new(Broken(BlackHole::default()));
+        let thread = spawn(engine.clone(), requests, sink, Arc::default(), move || {
+            told.send(()).expect("the test listens");
+        })
+        .expect("a thread");
+        fill(&engine, &sender, 10_000);
+        assert!(thread.join().expect("the drain ends").result.is_err());
+        assert_eq!(tellings.len(), 1);
+    }
+}
