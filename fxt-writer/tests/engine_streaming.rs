@@ -163,6 +163,54 @@ fn a_blocked_writer_goes_on_when_a_buffer_is_saved() {
     assert_eq!(numbers(&output), (0..10_000).map(|number| (0, number)).collect::<Vec<_>>());
 }
 
+#[test]
+fn a_batch_is_written_like_single_records() {
+    let (engine, saver) = Saver::start(small(OnFull::Block));
+    let mut batch = engine.rolling().batch();
+    for number in 0..1000 {
+        numbered(0, number).write(&mut batch).expect("room comes back");
+        if number % 7 == 0 {
+            batch.close();
+        }
+        if number % 11 == 0 {
+            batch.close();
+            numbered(1, number).write(&mut engine.rolling()).expect("room comes back");
+        }
+    }
+    drop(batch);
+    let output = saver.finish(&engine);
+    let expected = (0..1000).flat_map(|number| {
+        [(0, number), (1, number)].into_iter().take(if number % 11 == 0 { 2 } else { 1 })
+    });
+    assert_eq!(numbers(&output), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_batch_gives_back_what_it_does_not_use() {
+    let (engine, _inbox) = engine(Config { bytes: 64 << 10, ..small(OnFull::Drop) });
+    let mut batch = engine.rolling().batch();
+    numbered(0, 1).write(&mut batch).expect("an empty buffer");
+    drop(batch);
+    let mut output = Vec::new();
+    engine.finish().into_iter().for_each(|packet| save(&engine, packet, &mut output));
+    assert_eq!(output.len(), 3);
+}
+
+#[test]
+fn a_batch_that_was_overtaken_leaves_a_filler() {
+    let (engine, _inbox) = engine(Config { bytes: 64 << 10, ..small(OnFull::Drop) });
+    let mut batch = engine.rolling().batch();
+    numbered(0, 1).write(&mut batch).expect("an empty buffer");
+    numbered(1, 2).write(&mut engine.rolling()).expect("there is room");
+    drop(batch.reserve(3));
+    drop(batch);
+    let mut output = Vec::new();
+    engine.finish().into_iter().for_each(|packet| save(&engine, packet, &mut output));
+    assert_eq!(numbers(&output), [(0, 1), (1, 2)]);
+    assert_eq!(string_indices(&output), [0]);
+    assert_eq!(engine.dropped(), 1, "the slot of the batch that was not finished");
+}
+
 /// Fills both buffers of an engine that blocks, with nobody saving.
 fn full_engine() -> (Arc<Engine>, mpsc::Receiver<Packet>) {
     let (engine, inbox) = engine(small(OnFull::Block));

@@ -44,6 +44,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 mod commits;
 mod config;
 mod durable;
@@ -64,6 +65,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use batch::{Batch, BatchSlot};
 pub use config::{Config, ConfigError, MAX_BYTES, MIN_BYTES, Mode, OnFull};
 pub use durable::{Durable, DurableSlot};
 pub use handover::SaveError;

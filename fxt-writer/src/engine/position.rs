@@ -53,6 +53,12 @@ impl Position {
     pub(super) fn advanced(self, words: usize) -> Self {
         Self(self.0 + OFFSET.put(words as u64))
     }
+
+    /// The position before the last `words` words, which must not reach back
+    /// before the buffer's start.
+    pub(super) fn retreated(self, words: usize) -> Self {
+        Self(self.0 - OFFSET.put(words as u64))
+    }
 }
 
 /// The rolling buffer that is written at this wrapped count.

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::Engine;
+use super::batch::Batch;
 use super::config::{Mode, OnFull};
 use super::guard::Guard;
 use super::position::Position;
-use super::slot::RollingSlot;
+use super::slot::{Reservation, RollingSlot};
 use super::sync::Ordering;
 use crate::layout::limits::MAX_RECORD_WORDS;
 use crate::space::Space;
@@ -41,6 +42,12 @@ pub struct Rolling<'e> {
 impl<'e> Rolling<'e> {
     pub(super) const fn new(engine: &'e Engine) -> Self {
         Self { engine }
+    }
+
+    /// Room for a run of records of this thread, at a fraction of the cost; see
+    /// [`Batch`].
+    pub const fn batch(&self) -> Batch<'e> {
+        Batch::new(self.engine)
     }
 }
 
@@ -88,15 +95,17 @@ impl Engine {
             if at + words > limit {
                 return Err(position);
             }
+            let after = position.advanced(words);
             match self.hot.position.compare_exchange_weak(
                 position.0,
-                position.advanced(words).0,
+                after.0,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
                 Ok(_) => {
                     let start = self.division.rolling_base(part) + at;
-                    return Ok(RollingSlot::claim(self, start, words, counter));
+                    let reservation = Reservation { start, words, counter, after };
+                    return Ok(RollingSlot::claim(self, reservation));
                 }
                 Err(now) => position = Position(now),
             }

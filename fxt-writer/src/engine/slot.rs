@@ -9,6 +9,7 @@
 use std::fmt;
 
 use super::Engine;
+use super::position::Position;
 use super::sync::{Ordering, fence};
 use crate::layout::{Field, header, record_type, string};
 use crate::space::Slot;
@@ -44,6 +45,19 @@ pub struct RollingSlot<'e> {
     /// Words put so far, the header counted.
     at: usize,
     counter: usize,
+    /// The position right after the reservation.
+    after: Position,
+}
+
+/// A reservation without its slot: whoever takes it has to commit it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    /// First word in the engine's memory.
+    pub(super) start: usize,
+    pub(super) words: usize,
+    pub(super) counter: usize,
+    /// The position right after the reservation.
+    pub(super) after: Position,
 }
 
 impl fmt::Debug for RollingSlot<'_> {
@@ -60,8 +74,9 @@ impl<'e> RollingSlot<'e> {
     /// The slot for words `[start, start + words)`, which the caller has just
     /// reserved for itself within a rolling buffer.
     #[inline]
-    pub(super) fn claim(engine: &'e Engine, start: usize, words: usize, counter: usize) -> Self {
-        let slot = Self { engine, start, words, at: 1, counter };
+    pub(super) fn claim(engine: &'e Engine, reservation: Reservation) -> Self {
+        let Reservation { start, words, counter, after } = reservation;
+        let slot = Self { engine, start, words, at: 1, counter, after };
         slot.store(0, claim_word(words));
         // Whoever sees a word of the record sees the claim too; see
         // `stragglers`. Costs nothing on x86.
@@ -87,18 +102,27 @@ impl<'e> RollingSlot<'e> {
             self.store(index, 0);
         }
         self.engine.header_words().drop_records(1);
-        self.commit(filler_word(self.words));
+        self.engine.commit(self.start, self.words, filler_word(self.words), self.counter);
     }
 
+    /// Leaves the reservation to be committed by the caller.
     #[inline]
-    fn commit(&mut self, word: u64) {
-        // SAFETY: as in `store`; a reservation has at least one word.
-        let first = unsafe { self.engine.memory.cell_unchecked(self.start) };
-        // Release: whoever sees the header sees the record. The count below says
-        // the same to this process; this is for other ones.
-        first.store(word, Ordering::Release);
-        if self.engine.commits[self.counter].commit(self.words) {
-            self.engine.completed();
+    pub(super) fn into_reservation(self) -> Reservation {
+        let Self { start, words, counter, after, .. } = self;
+        std::mem::forget(self);
+        Reservation { start, words, counter, after }
+    }
+}
+
+impl Engine {
+    /// Commits the reservation of `words` words at `start` by its first word.
+    #[inline]
+    pub(super) fn commit(&self, start: usize, words: usize, first: u64, counter: usize) {
+        // Release: whoever sees the header sees the record. The count says the
+        // same to this process; this is for other ones.
+        self.memory.cell(start).store(first, Ordering::Release);
+        if self.commits[counter].commit(words) {
+            self.completed();
         }
     }
 }
@@ -113,10 +137,11 @@ impl Slot for RollingSlot<'_> {
     }
 
     #[inline(always)]
-    fn finish(mut self, word: u64) {
+    fn finish(self, word: u64) {
+        let engine = self.engine;
         if self.at == self.words && header::SIZE.get(word) == self.words as u64 {
-            self.commit(word);
-            std::mem::forget(self);
+            let Reservation { start, words, counter, .. } = self.into_reservation();
+            engine.commit(start, words, word, counter);
         }
     }
 }
