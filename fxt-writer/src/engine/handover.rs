@@ -137,6 +137,9 @@ impl Engine {
     /// where its filling starts; the position word is not moved yet.
     pub(super) fn open(&self, state: &mut State, next: u32) -> usize {
         let index = part_of(next);
+        // Soundness of every reservation rests on this.
+        let end = self.division.rolling_base(index) + self.division.rolling;
+        assert!(end <= self.division.total, "oneshot mode has no second buffer");
         if state.parts[index].phase == Phase::Complete {
             self.clear_part(state, index);
         }

@@ -1,4 +1,4 @@
-//! Stopping, and getting at what is left.
+//! Stopping, getting at what is left, and starting again.
 
 use super::Engine;
 use super::config::Mode;
@@ -7,6 +7,37 @@ use super::position::{Position, part_of};
 use super::state::{Phase, State};
 use super::sync::Ordering;
 use crate::packet::Packet;
+
+/// What becomes of the buffers' content when the engine starts again
+/// (`BufferDisposition` of the trace controller).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferDisposition {
+    /// Everything is discarded, durable data included.
+    ClearEntire,
+    /// The rolling buffers are discarded, durable data is kept: what has been
+    /// registered stays registered.
+    ClearNondurable,
+    /// Everything is kept, and writing goes on after it.
+    Retain,
+}
+
+/// Why the engine cannot start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It has not been stopped.
+    #[error("the trace engine is running; stop it first")]
+    Running,
+    /// A view is alive, or a buffer is just being given back.
+    #[error("the buffers are in use; drop all views and let saved() return, then start again")]
+    InUse,
+    /// A writer has not finished a record that it reserved before the stop.
+    #[error("a record reserved before the stop is not finished; call finish(), which waits for it")]
+    Unfinished,
+    /// Both buffers hold data that is to be kept.
+    #[error("both buffers wait to be saved; save one, or clear them")]
+    NoRoom,
+}
 
 impl Engine {
     /// Takes no more records. Writers that wait for room are woken and told so;
@@ -26,7 +57,7 @@ impl Engine {
     /// Stops, and makes requests for all that no request has been sent for, in
     /// the order in which to save it: at most one in streaming and oneshot mode,
     /// up to two in circular mode. They are to be treated like, and after, those
-    /// that were sent.
+    /// that were sent. A buffer that is viewed and not given back is retained.
     ///
     /// Waits for records that have been reserved to be finished, at most for the
     /// grace period.
@@ -41,20 +72,18 @@ impl Engine {
         }
         state = self.wait_until_final(state);
         let last = position.wrapped();
-        match self.config.mode {
-            Mode::Streaming => self.last_request(&mut state, last).into_iter().collect(),
-            Mode::Circular | Mode::Oneshot => {
-                let older = last.wrapping_sub(1);
-                let mut requests = Vec::new();
-                for wrapped in [older, last] {
-                    let part = &state.parts[part_of(wrapped)];
-                    if part.phase == Phase::Complete && part.wrapped == wrapped {
-                        requests.push(self.request(&mut state, wrapped));
-                    }
-                }
-                requests
+        if self.config.mode == Mode::Streaming {
+            return self.last_request(&mut state, last).into_iter().collect();
+        }
+        let mut requests = Vec::new();
+        for wrapped in [last.wrapping_sub(1), last] {
+            let part = &state.parts[part_of(wrapped)];
+            if part.phase == Phase::Complete && part.wrapped == wrapped {
+                requests.push(self.request(&mut state, wrapped));
             }
         }
+        state.first = requests.first().map(|request| request.data32);
+        requests
     }
 
     /// Waits until no buffer is sealed any more and every packet is with whoever
@@ -74,15 +103,101 @@ impl Engine {
 
     /// The request for the last filling, unless there is nothing to save.
     fn last_request(&self, state: &mut State, last: u32) -> Option<Packet> {
-        let index = part_of(last);
-        let part = &mut state.parts[index];
+        let part = &state.parts[part_of(last)];
         if part.phase != Phase::Complete || part.wrapped != last {
             return None;
         }
-        if part.end > part.start || state.durable.end > state.durable.announced {
-            return Some(self.request(state, last));
+        let data = part.end > part.start || state.durable.end > state.durable.announced;
+        data.then(|| self.request(state, last))
+    }
+
+    /// Takes records again after [`stop`](Self::stop) or
+    /// [`finish`](Self::finish). Data that has been saved is gone whatever the
+    /// disposition.
+    ///
+    /// # Errors
+    ///
+    /// When the engine is running, the buffers are in use, or there is no room
+    /// beside what is to be kept; the engine stays stopped then.
+    pub fn start(&self, disposition: BufferDisposition) -> Result<(), StartError> {
+        let mut state = self.lock();
+        self.settle(&mut state);
+        if state.running {
+            return Err(StartError::Running);
         }
-        part.phase = Phase::Free;
-        None
+        if state.views > 0 || state.parts.iter().any(|part| part.phase == Phase::Clearing) {
+            return Err(StartError::InUse);
+        }
+        if disposition == BufferDisposition::Retain && self.reopen(&mut state) {
+            state.running = true;
+            return Ok(());
+        }
+        self.seal_for_start(&mut state)?;
+        if disposition != BufferDisposition::Retain {
+            for index in [0, 1] {
+                if state.parts[index].phase == Phase::Complete {
+                    self.clear_part(&mut state, index);
+                    self.header_words().rolling_data(index, 0, 0);
+                }
+            }
+        }
+        if disposition == BufferDisposition::ClearEntire {
+            let durable = &mut state.durable;
+            (durable.saved, durable.announced) = (durable.end, durable.end);
+            self.header_words().durable_data(durable.saved, durable.end);
+        }
+        // Oneshot mode has no other buffer; two switches lead back to its one.
+        let switches = if self.config.mode == Mode::Oneshot { 2 } else { 1 };
+        let next = self.position().wrapped().wrapping_add(switches);
+        let part = part_of(next);
+        if state.parts[part].phase != Phase::Free || !state.usable(part, &self.division) {
+            return Err(StartError::NoRoom);
+        }
+        let start = self.open(&mut state, next);
+        self.move_position(Position::new(next, start));
+        self.header_words().wrapped(self.config.mode, next);
+        state.running = true;
+        Ok(())
+    }
+
+    /// Goes on where the engine stopped: in a buffer that was only stopped, or in
+    /// one that was finished, is whole, and that nobody has been asked to save.
+    fn reopen(&self, state: &mut State) -> bool {
+        let position = self.position();
+        let index = position.part();
+        let part = &mut state.parts[index];
+        let resume = match (part.phase, part.counter) {
+            (Phase::Open, Some(_)) => true,
+            // In streaming mode the request for it may be on its way.
+            (Phase::Complete, Some(counter))
+                if self.config.mode != Mode::Streaming && part.wrapped == position.wrapped() =>
+            {
+                part.phase = Phase::Open;
+                self.commits[counter].open(part.end);
+                self.header_words().rolling_data(index, part.start, 0);
+                true
+            }
+            _ => false,
+        };
+        if resume {
+            state.last = None;
+            self.move_position(Position::new(position.wrapped(), position.offset()));
+        }
+        resume
+    }
+
+    /// Seals a buffer that was stopped and not finished, so that a new one can be
+    /// opened.
+    fn seal_for_start(&self, state: &mut State) -> Result<(), StartError> {
+        let position = self.position();
+        if state.parts[position.part()].phase == Phase::Open {
+            state.last = Some(position.wrapped());
+            self.seal(state, position);
+        }
+        if state.parts.iter().any(|part| part.phase == Phase::Sealed) {
+            return Err(StartError::Unfinished);
+        }
+        state.last = None;
+        Ok(())
     }
 }

@@ -88,6 +88,7 @@ mod native {
         /// `index` must be less than the memory's words.
         #[inline(always)]
         pub(in super::super) unsafe fn cell_unchecked(&self, index: usize) -> &AtomicU64 {
+            debug_assert!(index < self.words);
             // SAFETY: the caller keeps `index` within the memory, which is valid and
             // aligned for the life of `self` (see `allocate` and `external`). Plain
             // accesses to the same word are excluded by the contracts of `bytes` and

@@ -101,8 +101,9 @@ impl<'e> RollingSlot<'e> {
         for index in 1..self.words {
             self.store(index, 0);
         }
-        self.engine.header_words().drop_records(1);
-        self.engine.commit(self.start, self.words, filler_word(self.words), self.counter);
+        let filler = filler_word(self.words);
+        self.engine.count_withdrawn(self.start, filler, self.counter);
+        self.engine.commit(self.start, self.words, filler, self.counter);
     }
 
     /// Leaves the reservation to be committed by the caller.

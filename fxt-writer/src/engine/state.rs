@@ -147,6 +147,8 @@ pub(super) struct State {
     /// The filling that [`finish`](super::Engine::finish) ended: its packet is
     /// returned there instead of being sent.
     pub(super) last: Option<u32>,
+    /// The oldest filling that it made a request for.
+    pub(super) first: Option<u32>,
     /// A packet to be sent when the lock is released.
     pub(super) outbox: Option<Packet>,
     /// Packets that are being sent.
@@ -168,6 +170,7 @@ impl State {
             lost: Vec::new(),
             running: true,
             last: None,
+            first: None,
             outbox: None,
             sending: 0,
             views: 0,

@@ -77,6 +77,17 @@ impl Engine {
         }
     }
 
+    /// Counts a record that its writer withdraws, unless it was counted when the
+    /// writer was given up. The filler's header is stored under the same lock, so
+    /// that from here on it is not taken for an unfinished record.
+    pub(super) fn count_withdrawn(&self, start: usize, filler: u64, counter: usize) {
+        let state = self.lock();
+        if !state.lost.contains(&counter) {
+            self.memory.cell(start).store(filler, Ordering::Release);
+            self.header_words().drop_records(1);
+        }
+    }
+
     fn lift_fences(&self, state: &mut State, counter: usize) {
         for index in [0, 1] {
             let base = self.division.rolling_base(index);

@@ -4,7 +4,7 @@ use super::Engine;
 use super::config::Mode;
 use super::handover::SaveError;
 use super::position::part_of;
-use super::state::{Phase, State};
+use super::state::State;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
@@ -58,12 +58,9 @@ impl Engine {
     /// The durable data to save before the packet's buffer: one span, or two
     /// where it runs over the ring's end.
     fn durable_spans(&self, state: &State, packet: Packet) -> Vec<std::ops::Range<usize>> {
-        let wrapped = packet.data32;
         // Where nothing is saved on the way, all of it goes before the oldest
         // buffer.
-        let older = &state.parts[part_of(wrapped.wrapping_sub(1))];
-        let follows = older.phase == Phase::Complete && older.wrapped == wrapped.wrapping_sub(1);
-        if self.config.mode != Mode::Streaming && follows {
+        if self.config.mode != Mode::Streaming && state.first != Some(packet.data32) {
             return Vec::new();
         }
         let end = packet.data64 / WORD_BYTES as u64;
