@@ -130,7 +130,7 @@ impl PerfSource {
     /// # Errors
     /// [`OpenError`] when the switch records cannot be had.
     pub fn watch_idle(&mut self) -> Result<Vec<Cpu>, OpenError> {
-        idle_probe::nap_on_each(&self.cpus());
+        idle_probe::nap_on_each(self.cpus());
         let mut blind = Vec::new();
         for source in &mut self.sources {
             source.events.ring.refresh();

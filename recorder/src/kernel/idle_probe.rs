@@ -5,30 +5,40 @@
 //! idle, so before COMMAND starts, a thread visits each CPU and sleeps there
 //! twice, shortly.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
+use super::priority;
 use crate::units::Cpu;
 
 const NAP: Duration = Duration::from_micros(100);
 
+/// A machine that is too busy to let the thread nap in this time is not idle anyway.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Lets a thread of its own sleep on each of the CPUs in turn; those it may not visit are left out.
-pub fn nap_on_each(cpus: &[Cpu]) {
-    std::thread::scope(|scope| {
-        let napper = std::thread::Builder::new().name("fxtrec-nap".to_owned());
-        let napped = napper.spawn_scoped(scope, || {
-            for cpu in cpus {
-                if go_to(*cpu) {
-                    std::thread::sleep(NAP);
-                    std::thread::sleep(NAP);
-                }
+///
+/// Returns when it has been everywhere, or when that takes too long.
+pub fn nap_on_each(cpus: Vec<Cpu>) {
+    let (done, napped) = mpsc::channel::<()>();
+    let napper = std::thread::Builder::new().name("fxtrec-nap".to_owned());
+    let spawned = napper.spawn(move || {
+        priority::raise();
+        for cpu in cpus {
+            if go_to(cpu) {
+                std::thread::sleep(NAP);
+                std::thread::sleep(NAP);
             }
-        });
-        // Without the thread nothing is learned about the CPUs, which is what happens on a busy machine too.
-        drop(napped);
+        }
+        drop(done);
     });
+    if spawned.is_ok() {
+        // Either way out of the wait is fine: the end of the thread, or of patience.
+        let _ = napped.recv_timeout(PATIENCE);
+    }
 }
 
 fn go_to(cpu: Cpu) -> bool {
