@@ -1,6 +1,5 @@
 //! What was found, a line for each thing that matters.
 
-use crate::commands::plan::DEFAULT_RING_BYTES;
 use crate::kernel::caps::Capability;
 use crate::kernel::facts::{Facts, Lockdown};
 use crate::kernel::namespaces::ProcView;
@@ -127,11 +126,11 @@ fn ring_memory(examination: &Examination) -> Check {
         None => "no limit applies".to_owned(),
     };
     match &examination.events {
-        Ok(opened) if opened.ring_bytes < DEFAULT_RING_BYTES => {
+        Ok(opened) if opened.has_small_rings() => {
             let text = format!(
                 "rings of {} KiB were granted instead of {} KiB: bursts may be lost\n{}",
                 kib(opened.ring_bytes),
-                kib(DEFAULT_RING_BYTES),
+                kib(opened.wanted_ring_bytes()),
                 budget(opened.cpus)
             );
             Check::new(Status::Warn, name, text)

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::capture::decode::{SchedFormats, SchedLayout};
-use crate::capture::perf_source::{PerfSource, SourceError};
-use crate::commands::plan::DEFAULT_RING_BYTES;
-use crate::kernel::cpus::{self, CpusError};
+use crate::capture::decode::SchedLayout;
+use crate::commands::plan::default_ring_bytes;
+use crate::commands::record::{RecordError, setup};
+use crate::kernel::cpus;
 use crate::kernel::facts::Facts;
 use crate::kernel::perf::{CpuEvents, OpenError, Options, page_size};
 use crate::kernel::refusal::{Refusal, explain_open, explain_tracefs};
-use crate::kernel::sys::{Linux, Sys};
-use crate::kernel::tracefs::{Tracefs, TracefsError};
+use crate::kernel::sys::Sys;
+use crate::kernel::tracefs::Tracefs;
 use crate::units::Cpu;
 
 /// What was found.
@@ -45,15 +45,27 @@ pub(super) struct Opened {
     pub(super) blind: Vec<Cpu>,
 }
 
+impl Opened {
+    /// Bytes of the rings that a recording asks for.
+    pub(super) fn wanted_ring_bytes(&self) -> usize {
+        default_ring_bytes(self.cpus)
+    }
+
+    /// Whether the kernel granted less than that.
+    pub(super) fn has_small_rings(&self) -> bool {
+        self.ring_bytes < self.wanted_ring_bytes()
+    }
+}
+
 /// Examines the machine. Mounts tracefs where it is missing and that is permitted, as a recording does.
 pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let facts = Facts::gather(sys);
     let tracefs = Tracefs::find(sys);
-    let layout = tracefs.as_ref().ok().map(|tracefs| layout(sys, tracefs));
-    let known = layout.as_ref().and_then(|layout| layout.as_ref().ok());
-    let events = match known {
-        Some(layout) => record(layout, &facts),
-        None => without_tracepoints(sys, &facts),
+    let layout = tracefs.as_ref().ok().map(|tracefs| setup::layout(sys, tracefs, false, &facts));
+    let (tracepoints, events) = match layout {
+        Some(Ok(layout)) => (Some(Ok(())), record(layout, &facts)),
+        Some(Err(error)) => (Some(Err(error.to_string())), without_tracepoints(sys, &facts)),
+        None => (None, without_tracepoints(sys, &facts)),
     };
     Examination {
         headline: headline(&facts),
@@ -61,7 +73,7 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
             Ok(tracefs) => Ok(tracefs.path().display().to_string()),
             Err(error) => Err(explain_tracefs(&error, &facts)),
         },
-        tracepoints: layout.map(|layout| layout.map(drop)),
+        tracepoints,
         events,
         uprobes: sys.read(Path::new("/sys/bus/event_source/devices/uprobe/type")).is_ok(),
         btf: sys.read(Path::new("/sys/kernel/btf/vmlinux")).is_ok(),
@@ -82,51 +94,29 @@ fn headline(facts: &Facts) -> String {
     format!("fxtrec {} on {kernel}, as user {}", env!("CARGO_PKG_VERSION"), facts.user)
 }
 
-fn layout(sys: &dyn Sys, tracefs: &Tracefs) -> Result<SchedLayout, String> {
-    let format = |name| tracefs.event_format(sys, "sched", name);
-    let formats = || -> Result<SchedFormats, TracefsError> {
-        Ok(SchedFormats {
-            switch: format("sched_switch")?,
-            wakeup: format("sched_wakeup")?,
-            wakeup_new: format("sched_wakeup_new")?,
-            waking: None,
-        })
-    };
-    let formats = formats().map_err(|error| error.to_string())?;
-    SchedLayout::new(&formats).map_err(|error| error.to_string())
-}
-
-fn options(layout: Option<&SchedLayout>, facts: &Facts) -> Options {
-    Options {
-        ring_bytes: DEFAULT_RING_BYTES,
-        wake_bytes: (DEFAULT_RING_BYTES / 4) as u32,
-        tracepoints: layout.map(SchedLayout::tracepoints).unwrap_or_default(),
-        namespace_ids: !facts.namespaces.initial_pid,
-    }
-}
-
-/// Opens and starts what a recording does, on every CPU at once since limits count the sum.
-fn record(layout: &SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
-    let options = options(Some(layout), facts);
-    let explain = |error| match error {
-        SourceError::Open(error) => explain_open(&error, online_or_one(), facts),
-        SourceError::Cpus(error) => unknown_cpus(&error),
-    };
-    let mut source =
-        PerfSource::open(Box::new(Linux), layout.clone(), options, page_size()).map_err(explain)?;
-    source.enable().map_err(|error| explain(error.into()))?;
+/// Opens and starts what a recording does.
+fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
+    let mut source = setup::open(layout, None, facts).map_err(refusal)?;
+    let cpus = source.cpus().len();
+    let explain = |error: OpenError| explain_open(&error, cpus, facts);
+    source.enable().map_err(explain)?;
     Ok(Opened {
-        cpus: source.cpus().len(),
+        cpus,
         ring_bytes: source.ring_bytes(),
         tracepoints: true,
-        blind: source.watch_idle().map_err(|error| explain(error.into()))?,
+        blind: source.watch_idle().map_err(explain)?,
     })
 }
 
 /// Opens what can be opened without knowing the tracepoints: the event for forks and names.
 fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> {
-    let options = options(None, facts);
-    let online = cpus::online(sys).map_err(|error| unknown_cpus(&error))?;
+    let online = cpus::online(sys).map_err(|error| refusal(error.into()))?;
+    let options = Options {
+        ring_bytes: default_ring_bytes(online.len()),
+        wake_bytes: 1,
+        tracepoints: Vec::new(),
+        namespace_ids: false,
+    };
     let mut opened = Vec::new();
     for cpu in &online {
         match CpuEvents::open(sys, *cpu, &options, page_size()) {
@@ -143,14 +133,13 @@ fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> 
     })
 }
 
-fn online_or_one() -> usize {
-    cpus::online(&Linux).map_or(1, |cpus| cpus.len())
-}
-
-fn unknown_cpus(error: &CpusError) -> Refusal {
-    Refusal {
-        call: "The CPUs cannot be listed.".to_owned(),
-        cause: error.to_string(),
-        remedy: "Mount /sys: sudo mount -t sysfs sysfs /sys".to_owned(),
+fn refusal(error: RecordError) -> Refusal {
+    match error {
+        RecordError::Refused(refusal) => refusal,
+        other => Refusal {
+            call: "The events cannot be opened.".to_owned(),
+            cause: other.to_string(),
+            remedy: "Run fxtrec where /sys and /proc are mounted.".to_owned(),
+        },
     }
 }

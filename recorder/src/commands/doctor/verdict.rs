@@ -1,7 +1,6 @@
 //! From findings to verdicts: which uses of fxtrec work here.
 
 use super::examine::Examination;
-use crate::commands::plan::DEFAULT_RING_BYTES;
 
 /// Whether one use works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ fn obstacle(examination: &Examination) -> Option<&'static str> {
 
 fn latency(examination: &Examination) -> &'static str {
     match &examination.events {
-        Ok(opened) if opened.ring_bytes < DEFAULT_RING_BYTES => {
+        Ok(opened) if opened.has_small_rings() => {
             "wake-up latencies are exact as long as nothing is lost: mind the small rings"
         }
         Ok(opened) if !opened.blind.is_empty() => {
@@ -79,6 +78,7 @@ mod tests {
     use crate::commands::doctor::checks::checks;
     use crate::commands::doctor::examine::Opened;
     use crate::commands::doctor::{Check, Status};
+    use crate::commands::plan::DEFAULT_RING_BYTES;
     use crate::kernel::caps::{Capabilities, Capability};
     use crate::kernel::facts::tests::ordinary_user;
     use crate::kernel::facts::{Facts, Lockdown};

@@ -18,7 +18,7 @@ mod lanes;
 mod live;
 mod pipeline;
 mod session;
-mod setup;
+pub(super) mod setup;
 mod summary;
 mod units;
 

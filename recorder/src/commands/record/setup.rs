@@ -23,25 +23,40 @@ const WAKE_BYTES: usize = 512 * 1024;
 /// Descriptors on each CPU: the tracepoints, the dummy event, and perhaps the one for switch records.
 const FILES_PER_CPU: u64 = 6;
 
-/// The formats of the tracepoints that the plan wants.
-fn formats(sys: &dyn Sys, facts: &Facts, plan: &Plan) -> Result<SchedFormats, RecordError> {
+/// Where everything lies in the samples of the tracepoints, `sched_waking` among them where it is `waking`.
+///
+/// # Errors
+/// [`RecordError::Refused`] or [`RecordError::Layout`].
+pub(in crate::commands) fn layout(
+    sys: &dyn Sys,
+    tracefs: &Tracefs,
+    waking: bool,
+    facts: &Facts,
+) -> Result<SchedLayout, RecordError> {
     let explain = |error| RecordError::Refused(refusal::explain_tracefs(&error, facts));
-    let tracefs = Tracefs::find(sys).map_err(explain)?;
     let format = |name| tracefs.event_format(sys, "sched", name).map_err(explain);
-    Ok(SchedFormats {
+    Ok(SchedLayout::new(&SchedFormats {
         switch: format("sched_switch")?,
         wakeup: format("sched_wakeup")?,
         wakeup_new: format("sched_wakeup_new")?,
-        waking: plan.waking.then(|| format("sched_waking")).transpose()?,
-    })
+        waking: waking.then(|| format("sched_waking")).transpose()?,
+    })?)
 }
 
-/// Opens everything that the plan wants recorded.
-pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
+/// Opens the events of every CPU, with rings of `ring_bytes` where a size was asked for.
+///
+/// Doctor opens them by this too, so that its verdict is about what a recording meets.
+///
+/// # Errors
+/// [`RecordError`], at the first call that the kernel refuses.
+pub(in crate::commands) fn open(
+    layout: SchedLayout,
+    wanted_ring_bytes: Option<usize>,
+    facts: &Facts,
+) -> Result<PerfSource, RecordError> {
     let sys = Linux;
-    let layout = SchedLayout::new(&formats(&sys, facts, plan)?)?;
     let cpus = cpus::online(&sys)?.len();
-    let ring_bytes = plan.ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
+    let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     limits::raise_open_files(FILES_PER_CPU * cpus as u64);
     let options = Options {
         ring_bytes,
@@ -50,9 +65,15 @@ pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<PerfSource, Reco
         namespace_ids: !facts.namespaces.initial_pid,
     };
     // A size that was asked for is taken at its word.
-    let least = if plan.ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
+    let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
     PerfSource::open(Box::new(sys), layout, options, least).map_err(|error| match error {
         SourceError::Cpus(error) => error.into(),
         SourceError::Open(error) => refusal::explain_open(&error, cpus, facts).into(),
     })
+}
+
+/// Opens everything that the plan wants recorded.
+pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
+    let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
+    open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, facts)
 }
