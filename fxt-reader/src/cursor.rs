@@ -8,6 +8,7 @@ use fxt_writer::layout::Word;
 use fxt_writer::layout::limits::WORD_BYTES;
 
 use crate::error::Reason;
+use crate::oddities::Oddities;
 
 /// The byte order of a trace's words; streams have none ("Atoms").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,35 +22,12 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(self, bytes: [u8; WORD_BYTES]) -> u64 {
         match self {
             Self::Little => u64::from_le_bytes(bytes),
             Self::Big => u64::from_be_bytes(bytes),
         }
-    }
-}
-
-/// What in a record is against the specification yet does not keep it from
-/// being read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Oddities {
-    /// A reserved bit is one.
-    pub reserved_bits: bool,
-    /// The padding of a stream is not zero.
-    pub padding: bool,
-    /// The record, or one of its arguments, is longer than its content. A later
-    /// version of the format may have put something there.
-    pub trailing_words: bool,
-    /// Arguments of a type that this crate does not know.
-    pub unknown_arguments: u8,
-}
-
-impl Oddities {
-    /// Whether there is nothing to remark.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self == Self::default()
     }
 }
 
@@ -61,7 +39,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
         Self { rest: bytes, order, oddities: Oddities::default() }
     }
@@ -81,7 +59,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next word.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(&mut self) -> Result<u64, Reason> {
         let (word, rest) = self.rest.split_first_chunk().ok_or(Reason::TooShort)?;
         self.rest = rest;
@@ -89,16 +67,16 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next word without moving on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&self) -> Result<u64, Reason> {
         let word = self.rest.first_chunk().ok_or(Reason::TooShort)?;
         Ok(self.order.word(*word))
     }
 
     /// Remarks when `word` has a bit set that `table` does not name.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inspect(&mut self, word: u64, table: Word) {
-        self.oddities.reserved_bits |= word & table.reserved() != 0;
+        self.oddities.note(Oddities::RESERVED_BITS, word & table.reserved() != 0);
     }
 
     /// The next `length` bytes, and past their padding.
@@ -107,13 +85,13 @@ impl<'a> Cursor<'a> {
         let padded = length.checked_next_multiple_of(WORD_BYTES).ok_or(Reason::TooShort)?;
         let (stream, rest) = self.rest.split_at_checked(padded).ok_or(Reason::TooShort)?;
         let (content, padding) = stream.split_at_checked(length).ok_or(Reason::TooShort)?;
-        self.oddities.padding |= padding.iter().any(|&byte| byte != 0);
+        self.oddities.note(Oddities::PADDING, padding.iter().any(|&byte| byte != 0));
         self.rest = rest;
         Ok(content)
     }
 
     /// A cursor over the next `words` words alone; this one moves past them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn part(&mut self, words: u64) -> Result<Cursor<'a>, Reason> {
         let bytes = usize::try_from(words)
             .ok()
@@ -126,13 +104,10 @@ impl<'a> Cursor<'a> {
 
     /// Takes over what a cursor made by [`part`](Self::part) remarked, and
     /// whether it was left with words unread.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish_part(&mut self, part: &Cursor<'_>) {
-        self.oddities.reserved_bits |= part.oddities.reserved_bits;
-        self.oddities.padding |= part.oddities.padding;
-        self.oddities.trailing_words |= part.oddities.trailing_words || !part.rest.is_empty();
-        self.oddities.unknown_arguments =
-            self.oddities.unknown_arguments.saturating_add(part.oddities.unknown_arguments);
+        self.oddities.add(part.oddities);
+        self.oddities.note(Oddities::TRAILING_WORDS, !part.rest.is_empty());
     }
 }
 
@@ -166,7 +141,7 @@ mod tests {
     fn padding_that_is_not_zero_is_remarked_and_the_content_still_read() {
         let mut cursor = Cursor::new(b"abc\0\0\0\0\x01", ByteOrder::Little);
         assert_eq!(cursor.stream(3), Ok(&b"abc"[..]));
-        assert!(cursor.oddities.padding);
+        assert!(cursor.oddities.padding());
     }
 
     #[test]
@@ -176,7 +151,7 @@ mod tests {
         let mut part = cursor.part(2).expect("two of three words");
         part.word().expect("the first of two words");
         cursor.finish_part(&part);
-        assert!(cursor.oddities.trailing_words);
+        assert!(cursor.oddities.trailing_words());
         assert_eq!(cursor.rest().len(), 8);
     }
 }

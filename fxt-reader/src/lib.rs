@@ -39,19 +39,23 @@
 //! Where every bit is, is taken from [`fxt_writer::layout`]; nothing else of that
 //! crate is used, so that the two can test each other.
 
+pub mod check;
 mod cursor;
 mod error;
 mod input;
+mod oddities;
 mod raw;
 mod reader;
 pub mod record;
 mod resync;
+mod strings;
 mod summary;
 mod tables;
 mod types;
 
-pub use cursor::{ByteOrder, Oddities};
+pub use cursor::ByteOrder;
 pub use error::{Damage, Error, Reason};
+pub use oddities::Oddities;
 pub use raw::RawRecord;
 pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader};
 pub use record::{Kind, Record};

@@ -13,9 +13,10 @@ use fxt_writer::layout::metadata::{
 use fxt_writer::layout::{header, large_blob, record_type};
 use rustc_hash::FxHashMap;
 
-use crate::cursor::{ByteOrder, Cursor, Oddities};
+use crate::cursor::{ByteOrder, Cursor};
 use crate::error::{Damage, Error, Reason};
 use crate::input::{Input, container_of, decompressor};
+use crate::oddities::Oddities;
 use crate::raw::{self, RawRecord};
 use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
 use crate::resync::{CHAIN, LOOKAHEAD, Probe, record_bytes};
@@ -182,7 +183,7 @@ impl<'i> Reader<'i> {
                 self.summary.records += 1;
                 self.summary.record_bytes += length as u64;
                 self.summary.unknown_records += u64::from(matches!(record, Record::Unknown(_)));
-                self.summary.unknown_arguments += u64::from(cursor.oddities.unknown_arguments);
+                self.summary.unknown_arguments += u64::from(cursor.oddities.unknown_arguments());
                 let oddities = cursor.oddities;
                 Ok(Some(Item { offset, provider: provider.id, record, raw, oddities }))
             }

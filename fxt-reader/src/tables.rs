@@ -9,17 +9,18 @@ use rustc_hash::FxHashMap;
 
 use crate::cursor::Cursor;
 use crate::error::Reason;
+use crate::strings::Strings;
 use crate::types::{Koid, Nanos, Thread};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The state of one provider ("Provider section metadata").
 ///
-/// The tables are hash maps rather than arrays: an archive may name as many
-/// providers as it has words, and each would cost an array of the full range.
+/// The tables grow with what is in them: an archive may name as many providers
+/// as it has words, and each would cost arrays of the full range.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    strings: FxHashMap<u16, Box<str>>,
+    strings: Strings,
     threads: FxHashMap<u8, Thread>,
     ticks_per_second: u64,
     /// Accept references that are in no table, for judging whether bytes have
@@ -30,7 +31,7 @@ pub(crate) struct Tables {
 impl Default for Tables {
     fn default() -> Self {
         Self {
-            strings: FxHashMap::default(),
+            strings: Strings::default(),
             threads: FxHashMap::default(),
             ticks_per_second: DEFAULT_TICKS_PER_SECOND,
             any_reference: false,
@@ -47,7 +48,7 @@ impl Tables {
     /// Index 0 is ignored, as the format asks of readers.
     pub(crate) fn set_string(&mut self, index: u16, value: &str) {
         if index != 0 {
-            self.strings.insert(index, value.into());
+            self.strings.set(index, value.into());
         }
     }
 
@@ -66,7 +67,7 @@ impl Tables {
 
     /// The string that the string ref `reference` means; when it is inline it
     /// is what `cursor` stands before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string<'a>(
         &'a self,
         reference: u64,
@@ -80,7 +81,7 @@ impl Tables {
             return Ok("");
         }
         let index = u16::try_from(value).unwrap_or(u16::MAX);
-        match self.strings.get(&index) {
+        match self.strings.get(index) {
             Some(string) => Ok(string),
             None if self.any_reference => Ok("?"),
             None => Err(Reason::UnknownString(index)),
@@ -115,7 +116,7 @@ impl Tables {
     }
 
     /// Ticks as nanoseconds, rounded down.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn time(&self, ticks: u64) -> Result<Nanos, Reason> {
         if self.ticks_per_second == NANOS_PER_SECOND {
             return Ok(Nanos(ticks));

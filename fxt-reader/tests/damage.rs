@@ -237,13 +237,13 @@ fn what_is_odd_is_remarked_and_still_read() {
         oddities.expect("it was read")
     };
     assert!(odd(|_| {}).is_empty());
-    assert!(odd(|record| record[7] |= 0x80).reserved_bits);
-    assert!(odd(|record| record[15] = 1).padding);
+    assert!(odd(|record| record[7] |= 0x80).reserved_bits());
+    assert!(odd(|record| record[15] = 1).padding());
     assert!(
         odd(|record| {
             record[0] = (record[0] & 0x0f) | 0x30;
             record.extend([0; 8]);
         })
-        .trailing_words
+        .trailing_words()
     );
 }

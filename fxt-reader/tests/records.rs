@@ -264,7 +264,7 @@ fn an_argument_of_an_unknown_type_is_skipped_by_its_size_and_counted() {
     while let Some(item) = reader.next().expect("sound") {
         if let Record::Event(event) = item.record {
             values.extend(event.args.iter().map(|arg| format!("{}={}", arg.name, arg.value)));
-            assert_eq!(item.oddities.unknown_arguments, 1);
+            assert_eq!(item.oddities.unknown_arguments(), 1);
         }
     }
     assert_eq!(values, ["hello=<argument type 11>", "hello=true"]);

@@ -6,6 +6,7 @@ use fxt_writer::layout::{Word, argument};
 
 use crate::cursor::{ByteOrder, Cursor};
 use crate::error::Reason;
+use crate::oddities::Oddities;
 use crate::tables::Tables;
 use crate::types::Koid;
 
@@ -80,7 +81,7 @@ pub struct Args<'a> {
 impl<'a> Args<'a> {
     /// Reads over `count` arguments, so that a malformed one is an error of the
     /// record rather than of whoever looks at it later.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parse(
         cursor: &mut Cursor<'a>,
         count: u64,
@@ -187,7 +188,7 @@ pub struct ArgsIter<'a> {
 impl<'a> Iterator for ArgsIter<'a> {
     type Item = Arg<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Arg<'a>> {
         self.left = self.left.checked_sub(1)?;
         // `Args::parse` has read these very bytes with these tables.
@@ -203,7 +204,7 @@ impl ExactSizeIterator for ArgsIter<'_> {}
 
 impl<'a> Arg<'a> {
     /// Reads the argument that `cursor` stands before.
-    #[inline]
+    #[inline(always)]
     fn parse(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
         let size = argument::SIZE.get(cursor.peek()?);
         if size == 0 {
@@ -219,11 +220,11 @@ impl<'a> Arg<'a> {
 }
 
 impl<'a> Value<'a> {
-    #[inline]
+    #[inline(always)]
     fn parse(header: u64, part: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
         let argument_type = argument::TYPE.get(header);
         let Some(table) = header_table(argument_type) else {
-            part.oddities.unknown_arguments = 1;
+            part.oddities.note(Oddities::UNKNOWN_ARGUMENT, true);
             // What follows the name is for whoever knows the type.
             part.skip_rest();
             return Ok(Self::Unknown { argument_type: low_byte(argument_type) });
@@ -247,7 +248,7 @@ impl<'a> Value<'a> {
 }
 
 /// The table of an argument's header word, for the types there are.
-#[inline]
+#[inline(always)]
 pub(crate) fn header_table(argument_type: u64) -> Option<Word> {
     Some(match argument_type {
         argument::NULL => argument::null::HEADER,

@@ -31,6 +31,7 @@ pub use schedule::{ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, Wakeup};
 
 use crate::cursor::Cursor;
 use crate::error::Reason;
+use crate::oddities::Oddities;
 use crate::tables::Tables;
 use crate::types::{Nanos, RecordType};
 
@@ -149,7 +150,7 @@ impl<'a> Record<'a> {
     }
 
     /// Reads the record that `cursor` holds, exactly as long as its header says.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parse(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
         let word = cursor.word()?;
         if let Some(unknown) = Unknown::of(word) {
@@ -180,7 +181,8 @@ impl<'a> Record<'a> {
             record_type::LOG => Self::Log(Log::parse(word, cursor, tables)?),
             _ => Self::LargeBlob(LargeBlob::parse(word, cursor, tables)?),
         };
-        cursor.oddities.trailing_words |= !cursor.rest().is_empty();
+        let trailing = !cursor.rest().is_empty();
+        cursor.oddities.note(Oddities::TRAILING_WORDS, trailing);
         Ok(record)
     }
 
@@ -200,7 +202,7 @@ impl<'a> Record<'a> {
 
 impl Unknown {
     /// What is unknown about the record with this header word, if anything is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(word: u64) -> Option<Self> {
         match header::TYPE.get(word) {
             record_type::SCHEDULING => match scheduling::SCHEDULING_TYPE.get(word) {

@@ -29,7 +29,7 @@ pub struct ContextSwitch<'a> {
 }
 
 impl<'a> ContextSwitch<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parse(
         header: u64,
         cursor: &mut Cursor<'a>,
@@ -73,7 +73,7 @@ pub struct Wakeup<'a> {
 }
 
 impl<'a> Wakeup<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parse(
         header: u64,
         cursor: &mut Cursor<'a>,

@@ -5,8 +5,8 @@
 use fxt_reader::{Error, Kind, Reader};
 use fxt_writer::layout::scheduling::context_switch;
 use fxt_writer::layout::{
-    argument, header, initialization, kernel_object, large_header, metadata, record_type, string,
-    string_ref, thread,
+    argument, header, initialization, kernel_object, large_header, log, metadata, record_type,
+    string, string_ref, thread,
 };
 
 pub const HELLO: u16 = 3;
@@ -114,6 +114,16 @@ impl Trace {
         self.push(
             thread::TYPE.put(record_type::THREAD) | thread::INDEX.put(index.into()),
             &[W(process), W(koid)],
+        )
+    }
+
+    /// A log record of thread 1 in the table.
+    pub fn log_line(&mut self, message: &str) -> &mut Self {
+        self.push(
+            log::TYPE.put(record_type::LOG)
+                | log::THREAD.put(1)
+                | log::LENGTH.put(message.len() as u64),
+            &[W(1), S(message)],
         )
     }
 

@@ -1,0 +1,117 @@
+//! What fxtrec promises of its traces: names, order, weights, chains.
+//!
+//! The chain of a CPU is the sequence of threads it runs. Each switch continues
+//! it: who goes out is who came in last.
+//!
+//! ```text
+//!   sound      0 -> 41    41 -> 42    42 -> 0
+//!   broken     0 -> 41    42 -> 0            the switch 41 -> 42 is missing
+//! ```
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Findings;
+use super::rule::Rule;
+use crate::reader::Item;
+use crate::record::{ContextSwitch, IDLE_WEIGHT, Record};
+use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId};
+
+/// The koid of the idle task, on every CPU.
+const IDLE: Koid = Koid(0);
+
+#[derive(Debug, Default)]
+pub(super) struct FxtrecChecks {
+    named: FxHashSet<Koid>,
+    tick_length_known: FxHashSet<Option<ProviderId>>,
+    /// The time of the last scheduling record.
+    last_time: Option<Nanos>,
+    /// Who came to each CPU last.
+    running: FxHashMap<Cpu, Koid>,
+}
+
+impl FxtrecChecks {
+    pub(super) fn item(&mut self, item: &Item<'_>, findings: &mut Findings) {
+        let mut add = |rule, detail| findings.add(item.offset, rule, detail);
+        if item.record.time().is_some() && !self.tick_length_known.contains(&item.provider) {
+            self.tick_length_known.insert(item.provider);
+            add(Rule::TickLength, "a time before the initialization record".into());
+        }
+        match item.record {
+            Record::Initialization(_) => {
+                self.tick_length_known.insert(item.provider);
+            }
+            Record::KernelObject(object) => {
+                if object.name.is_empty() {
+                    add(Rule::Named, format!("the name of koid {} is empty", object.koid));
+                }
+                if object.object_type == ObjectType::Thread && object.process().is_none() {
+                    add(Rule::Process, format!("thread {} has no process", object.koid));
+                }
+                self.named.insert(object.koid);
+            }
+            Record::ContextSwitch(switch) => {
+                self.ordered(switch.time, &mut add);
+                self.is_named(switch.outgoing, &mut add);
+                self.is_named(switch.incoming, &mut add);
+                self.continues_chain(&switch, &mut add);
+                weight("outgoing", switch.outgoing, switch.outgoing_weight(), &mut add);
+                weight("incoming", switch.incoming, switch.incoming_weight(), &mut add);
+            }
+            Record::Wakeup(wakeup) => {
+                self.ordered(wakeup.time, &mut add);
+                self.is_named(wakeup.koid, &mut add);
+                if let Some(waker) = wakeup.waker() {
+                    self.is_named(waker, &mut add);
+                }
+                if wakeup.weight().is_none() {
+                    add(Rule::Weight, format!("the wakeup of {} has no weight", wakeup.koid));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Behind damage nothing is known of who runs where.
+    pub(super) fn damage(&mut self) {
+        self.running.clear();
+    }
+
+    fn ordered(&mut self, time: Nanos, add: &mut impl FnMut(Rule, String)) {
+        match self.last_time {
+            Some(last) if time < last => {
+                let back = last.0 - time.0;
+                add(Rule::TimeOrder, format!("time {time} is {back} ns before the record before"));
+            }
+            _ => self.last_time = Some(time),
+        }
+    }
+
+    fn is_named(&self, koid: Koid, add: &mut impl FnMut(Rule, String)) {
+        if koid != IDLE && !self.named.contains(&koid) {
+            add(Rule::Named, format!("koid {koid} is scheduled before it is named"));
+        }
+    }
+
+    fn continues_chain(&mut self, switch: &ContextSwitch<'_>, add: &mut impl FnMut(Rule, String)) {
+        let (cpu, outgoing) = (switch.cpu, switch.outgoing);
+        match self.running.insert(cpu, switch.incoming) {
+            Some(running) if running != outgoing => {
+                add(
+                    Rule::Chain,
+                    format!("CPU {cpu} was given to {running}, and {outgoing} leaves"),
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn weight(side: &str, koid: Koid, weight: Option<i32>, add: &mut impl FnMut(Rule, String)) {
+    match weight {
+        None => add(Rule::Weight, format!("the {side} thread {koid} has no weight")),
+        Some(weight) if (weight == IDLE_WEIGHT) != (koid == IDLE) => {
+            add(Rule::IdleWeight, format!("the {side} thread {koid} has the weight {weight}"));
+        }
+        Some(_) => {}
+    }
+}

@@ -1,0 +1,107 @@
+//! The rules a trace can break.
+
+use std::fmt;
+
+use crate::error::Reason;
+
+/// A rule of the specification, or a promise of fxtrec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// A trace begins with the magic number ("Magic number record").
+    Magic,
+    /// Records follow each other without gaps, each as long as its header says,
+    /// with content that fits ("Records").
+    Framing,
+    /// Strings and threads are in their table before records refer to them.
+    Reference,
+    /// Reserved bits are zero ("Atoms").
+    ReservedBits,
+    /// Streams are padded with zeros ("Atoms").
+    Padding,
+    /// Records and arguments are no longer than their content.
+    Length,
+    /// Types, subtypes and values are ones that the specification defines.
+    Undefined,
+    /// Index 0 of the string and thread tables is not set.
+    TableIndex,
+    /// Strings are at most 32 000 bytes long ("String references").
+    StringLength,
+    /// Providers are introduced before their sections, events and records.
+    Provider,
+    /// fxtrec: the length of a tick is said before the first time.
+    TickLength,
+    /// fxtrec: every thread in a scheduling record has been named.
+    Named,
+    /// fxtrec: a thread's kernel object record says its process.
+    Process,
+    /// fxtrec: scheduling records are in the order of their times.
+    TimeOrder,
+    /// fxtrec: both sides of a switch have a weight, as `Int32`.
+    Weight,
+    /// fxtrec: a side with koid 0 has the idle weight, and no other side has.
+    IdleWeight,
+    /// fxtrec: the thread that leaves a CPU is the one that came to it last.
+    Chain,
+}
+
+impl Rule {
+    /// A short name, as `reserved_bits`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Magic => "magic",
+            Self::Framing => "framing",
+            Self::Reference => "reference",
+            Self::ReservedBits => "reserved_bits",
+            Self::Padding => "padding",
+            Self::Length => "length",
+            Self::Undefined => "undefined",
+            Self::TableIndex => "table_index",
+            Self::StringLength => "string_length",
+            Self::Provider => "provider",
+            Self::TickLength => "tick_length",
+            Self::Named => "named",
+            Self::Process => "process",
+            Self::TimeOrder => "time_order",
+            Self::Weight => "weight",
+            Self::IdleWeight => "idle_weight",
+            Self::Chain => "chain",
+        }
+    }
+
+    /// The rule that a damaged record breaks.
+    pub(super) fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::UnknownString(_) | Reason::UnknownThread(_) => Self::Reference,
+            Reason::NoMagic | Reason::WrongMagic(_) => Self::Magic,
+            Reason::TimeOverflow(_) | Reason::ZeroTicks => Self::Undefined,
+            _ => Self::Framing,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One place where a rule is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Where the record begins, in bytes of (decompressed) trace.
+    pub offset: u64,
+    /// The rule.
+    pub rule: Rule,
+    /// How it is broken.
+    pub detail: String,
+}
+
+/// As `byte 4096: chain: ...`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: {}: {}", self.offset, self.rule, self.detail)
+    }
+}
