@@ -42,8 +42,11 @@ pub(super) struct Session<'a> {
     code: Option<u8>,
     live: Option<Live>,
     deadline: Option<Instant>,
-    /// How often a user asked for the end.
-    interrupts: u32,
+    /// How often a user asked for the end, by Ctrl-C or SIGTERM. A hang-up often comes twice, from the shell and from
+    /// the kernel, and means the same both times.
+    requests: u32,
+    /// Whether it was not with Ctrl-C, which is first of all an affair of COMMAND.
+    told_to_end: bool,
     err: &'a mut dyn Write,
 }
 
@@ -65,7 +68,8 @@ impl<'a> Session<'a> {
             code: None,
             live: Live::new(plan.display.progress, plan.launch.is_some()),
             deadline: plan.duration.map(|duration| Instant::now() + duration),
-            interrupts: 0,
+            requests: 0,
+            told_to_end: false,
             err,
         }
     }
@@ -80,10 +84,11 @@ impl<'a> Session<'a> {
             std::thread::sleep(AFTERMATH);
         }
         pipeline.stop();
-        let asked = self.interrupts;
+        // The first request may be the one that ended COMMAND, and be read only now.
+        let asked = self.requests.max(1);
         while !pipeline.is_done() {
             self.wait(Some(&pipeline), LOOK)?;
-            if self.interrupts > asked {
+            if self.requests > asked {
                 self.clear_line();
                 say(
                     self.err,
@@ -118,7 +123,8 @@ impl<'a> Session<'a> {
         Ok(self.code.is_some()
             || self.attention.is_stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-            || self.interrupts >= patience
+            || self.told_to_end
+            || self.requests >= patience
             || watched_ended)
     }
 
@@ -157,14 +163,15 @@ impl<'a> Session<'a> {
     fn take(&mut self, signal: Signal, from_user: bool) {
         match signal {
             Signal::SIGINT | Signal::SIGQUIT => {
-                self.interrupts += 1;
+                self.requests += 1;
                 // From the terminal COMMAND has it already.
                 if from_user {
                     self.pass_on(signal);
                 }
             }
             Signal::SIGTERM | Signal::SIGHUP => {
-                self.interrupts += 2;
+                self.requests += u32::from(signal == Signal::SIGTERM);
+                self.told_to_end = true;
                 if from_user || signal == Signal::SIGTERM {
                     self.pass_on(signal);
                 }
@@ -215,14 +222,14 @@ impl<'a> Session<'a> {
 
     /// Waits for COMMAND to end, if it has not, and passes signals on to it meanwhile.
     fn wait_for_command(&mut self) -> Result<u8, RecordError> {
-        let asked = self.interrupts;
+        let asked = self.requests;
         loop {
             let Some(child) = &mut self.child else { return Ok(0) };
             let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
             if let Some(ended) = ended {
                 return Ok(ended.exit_code());
             }
-            if self.interrupts > asked + 1 {
+            if self.requests > asked + 1 {
                 say(self.err, "COMMAND is still running; not waiting for it any longer");
                 return Ok(128 + Signal::SIGINT as u8);
             }
