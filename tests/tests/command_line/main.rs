@@ -1,0 +1,12 @@
+//! fxtrec as its users meet it: exit statuses, signals, files, pipes, and what
+//! is left when something goes wrong. Most of it needs root.
+//!
+//! No test takes a pause for proof: each waits for what it wants to see.
+
+mod files;
+mod pipes;
+mod run;
+mod signals;
+mod status;
+mod trace;
+mod trouble;

@@ -1,0 +1,98 @@
+//! What a trace says, as far as these tests care.
+
+use std::io::Read;
+use std::path::Path;
+
+use fxt_reader::record::{EventKind, Value};
+use fxt_reader::{Reader, Record, Summary};
+
+/// A trace that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// What the reader says about it.
+    pub(crate) summary: Summary,
+    /// Context switches.
+    pub(crate) switches: u64,
+    /// The time of the last scheduling record, in nanoseconds of CLOCK_MONOTONIC.
+    pub(crate) last_time: u64,
+    /// Whether fxtrec ended it: its last words, `trace_stats`, are there.
+    pub(crate) ended: bool,
+    /// The sum of what the `lost` events in it say.
+    pub(crate) lost: u64,
+    /// What `trace_stats` says was lost.
+    pub(crate) lost_in_stats: Option<u64>,
+    /// Every name of a thread or process.
+    pub(crate) names: Vec<String>,
+}
+
+impl Trace {
+    /// Reads a file, compressed or not. A damaged record fails the test; an end in the middle of
+    /// a record does not.
+    #[track_caller]
+    pub(crate) fn open(path: &Path) -> Trace {
+        Trace::read(Reader::open(path).unwrap())
+    }
+
+    /// Reads what came through a pipe.
+    #[track_caller]
+    pub(crate) fn of(input: impl Read) -> Trace {
+        Trace::read(Reader::new(input))
+    }
+
+    #[track_caller]
+    fn read(mut reader: Reader<'_>) -> Trace {
+        let mut trace = Trace {
+            summary: Summary::default(),
+            switches: 0,
+            last_time: 0,
+            ended: false,
+            lost: 0,
+            lost_in_stats: None,
+            names: Vec::new(),
+        };
+        while let Some(item) = reader.next().unwrap_or_else(|error| panic!("{error}")) {
+            trace.add(&item.record);
+        }
+        trace.summary = reader.summary();
+        trace
+    }
+
+    fn add(&mut self, record: &Record<'_>) {
+        match record {
+            Record::ContextSwitch(switch) => {
+                self.switches += 1;
+                self.last_time = switch.time.0;
+            }
+            Record::Wakeup(wakeup) => self.last_time = wakeup.time.0,
+            Record::KernelObject(object) => self.names.push(object.name.to_owned()),
+            Record::Event(event) if event.kind == EventKind::Instant => match event.name {
+                "lost" => self.lost += number(event.args.get("count")).unwrap(),
+                "trace_stats" => {
+                    self.ended = true;
+                    self.lost_in_stats = number(event.args.get("lost"));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Fails the test unless the trace was ended properly and every byte of it makes sense.
+    #[track_caller]
+    pub(crate) fn expect_complete(self) -> Trace {
+        assert!(self.summary.is_complete(), "{:?}", self.summary);
+        assert!(self.ended, "the trace lacks its trace_stats");
+        assert!(self.switches > 0);
+        self
+    }
+}
+
+fn number(value: Option<Value<'_>>) -> Option<u64> {
+    match value? {
+        Value::UInt32(number) => Some(number.into()),
+        Value::UInt64(number) => Some(number),
+        Value::Int32(number) => number.try_into().ok(),
+        Value::Int64(number) => number.try_into().ok(),
+        _ => None,
+    }
+}

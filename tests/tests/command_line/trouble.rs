@@ -1,0 +1,115 @@
+//! fxtrec is killed, or the disk is full: what was recorded can be read.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
+
+use crate::run::{Fxtrec, may_record, pingpong, wait_for};
+use crate::trace::Trace;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
+    u64::try_from(time.tv_sec()).unwrap() * SECOND + u64::try_from(time.tv_nsec()).unwrap()
+}
+
+#[test]
+fn a_killed_recorder_leaves_whole_records_up_to_the_last_second() {
+    if !may_record() {
+        return;
+    }
+    for name in ["t.fxt", "t.fxt.gz", "t.fxt.zst"] {
+        let running = Fxtrec::new(["-o", name, "--"])
+            .with(|command| command.arg(pingpong()).arg("forever"))
+            .alone()
+            .start();
+        running.wait_for_output("ready");
+        let begin = now();
+        wait_for("more than two seconds of records", || now() - begin > 2 * SECOND);
+        let killed = now();
+        running.signal(Signal::SIGKILL);
+        let done = running.finish().expect(1009);
+        let trace = Trace::open(&done.path(name));
+        assert_eq!(trace.summary.damaged_regions, 0, "{name}");
+        assert!(trace.switches > 0, "{name}");
+        let missing = killed.saturating_sub(trace.last_time);
+        assert!(missing <= SECOND, "{name} lacks the last {missing} ns");
+    }
+}
+
+/// A file system of a few kilobytes, gone at the end of the test.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new(size: &str) -> SmallDisk {
+        let dir = TempDir::new().unwrap();
+        let options = format!("size={size}");
+        let flags = MsFlags::empty();
+        mount(Some("tmpfs"), dir.path(), Some("tmpfs"), flags, Some(options.as_str())).unwrap();
+        SmallDisk(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_after_command_ended_and_the_file_can_be_read() {
+    if !may_record() {
+        return;
+    }
+    for name in ["t.fxt", "t.fxt.gz", "t.fxt.zst"] {
+        let disk = SmallDisk::new("256k");
+        let path = disk.path(name);
+        let done = Fxtrec::new(["-o", path.to_str().unwrap(), "--"])
+            .with(|command| command.arg(pingpong()).arg("200000"))
+            .run()
+            .expect(125);
+        assert_eq!(done.stdout, b"ready\ndone\n", "COMMAND ran to its end");
+        assert!(done.stderr.contains("No space left on device"), "{}", done.stderr);
+        assert!(done.stderr.contains(name), "{}", done.stderr);
+        let trace = Trace::open(&path);
+        assert!(trace.summary.is_complete(), "{name}: {:?}", trace.summary);
+        assert!(fs::metadata(&path).unwrap().len() <= 256 * 1024);
+        assert!(trace.switches > 0 || name != "t.fxt", "{name}");
+    }
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error_like_a_full_disk() {
+    if !may_record() {
+        return;
+    }
+    const LIMIT: u64 = 100 * 1024;
+    let done = Fxtrec::new(["-o", "t.fxt", "--"])
+        .with(|command| {
+            command.arg(pingpong()).arg("50000");
+            // SAFETY: between fork and exec, only one system call is made.
+            unsafe {
+                command.pre_exec(|| {
+                    setrlimit(Resource::RLIMIT_FSIZE, LIMIT, LIMIT).map_err(std::io::Error::from)
+                })
+            }
+        })
+        .run()
+        .expect(125);
+    assert_eq!(done.stdout, b"ready\ndone\n", "COMMAND ran to its end");
+    assert!(done.stderr.contains("File too large"), "{}", done.stderr);
+    let trace = Trace::open(&done.path("t.fxt"));
+    assert!(trace.summary.is_complete() && trace.switches > 0, "{:?}", trace.summary);
+    assert!(trace.summary.record_bytes <= LIMIT);
+}
