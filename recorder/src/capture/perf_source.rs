@@ -32,6 +32,8 @@ pub enum SourceError {
 struct Source {
     events: CpuEvents,
     lane: Lane,
+    /// What lost records in the ring said.
+    told_lost: u64,
 }
 
 /// The perf events of all online CPUs, and the merger of what they report.
@@ -101,7 +103,7 @@ impl PerfSource {
     fn add(&mut self, cpu: Cpu) -> Result<(), OpenError> {
         let events = CpuEvents::open(&*self.sys, cpu, &self.options, self.min_ring_bytes)?;
         let lane = self.merger.lane(cpu);
-        self.sources.push(Source { events, lane });
+        self.sources.push(Source { events, lane, told_lost: 0 });
         Ok(())
     }
 
@@ -192,6 +194,9 @@ impl PerfSource {
             });
         }
         if go_on {
+            for source in &self.sources {
+                tell_rest(&mut self.merger, source, &*self.sys);
+            }
             self.merger.emit(Nanos(u64::MAX), take);
         }
     }
@@ -213,6 +218,9 @@ impl PerfSource {
                     Some(found) => {
                         if let Some(identity) = found.identity {
                             self.merger.push(source.lane, identity);
+                        }
+                        if let Kind::Lost { count } = found.event.kind {
+                            source.told_lost = source.told_lost.saturating_add(count);
                         }
                         self.merger.push(source.lane, found.event);
                     }
@@ -265,6 +273,7 @@ impl PerfSource {
     }
 
     fn retire(&mut self, source: &Source) {
+        tell_rest(&mut self.merger, source, &*self.sys);
         self.garbled += source.events.ring.garbled();
         let counts = source.events.kernel_counts(&*self.sys);
         self.past_counts = add_counts(&self.past_counts, &counts);
@@ -280,6 +289,16 @@ impl PerfSource {
         }
         let (late, most_late) = self.merger.late();
         SourceStats { kernel_counts, undecoded: self.undecoded, garbled, late, most_late }
+    }
+}
+
+/// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
+/// something to write, which at the end of a recording is never.
+fn tell_rest(merger: &mut Merger, source: &Source, sys: &dyn Sys) {
+    let lost = source.events.lost(sys).unwrap_or(0);
+    let count = lost.saturating_sub(source.told_lost);
+    if count > 0 {
+        merger.push(source.lane, Event { time: clock::now(), kind: Kind::Lost { count } });
     }
 }
 

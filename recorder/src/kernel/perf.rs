@@ -108,6 +108,7 @@ fn base_attr(options: &Options) -> b::perf_event_attr {
     attr.set_sample_id_all(1);
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.read_format = FORMAT_LOST;
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = options.wake_bytes;
     attr
@@ -130,7 +131,6 @@ fn tracepoint_attr(options: &Options, id: u64) -> b::perf_event_attr {
     attr.config = id;
     attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
     attr.__bindgen_anon_1.sample_period = 1;
-    attr.read_format = FORMAT_LOST;
     attr
 }
 
@@ -163,7 +163,8 @@ impl CpuEvents {
         let mut events =
             CpuEvents { cpu, dummy, tracepoints: Vec::new(), switch_records: None, ring };
         for &id in &options.tracepoints {
-            let event = open_tracepoint(sys, cpu, options, id)?;
+            let attr = tracepoint_attr(options, id);
+            let event = open_event(sys, cpu, attr, Call::OpenTracepoint(id))?;
             events.redirect(sys, event.as_fd())?;
             events.tracepoints.push(event);
         }
@@ -233,6 +234,15 @@ impl CpuEvents {
         self.dummy.as_fd()
     }
 
+    /// How many records of all events found no room in the ring so far, where the kernel counts that (6.0 and later).
+    pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
+        let mut sum = 0_u64;
+        for event in self.tracepoints.iter().chain(&self.switch_records).chain([&self.dummy]) {
+            sum = sum.saturating_add(sys.perf_read(event.as_fd()).ok()?.1?);
+        }
+        Some(sum)
+    }
+
     /// The kernel's own counts, in the order of [`Options::tracepoints`]; zero where it will not tell.
     pub fn kernel_counts(&self, sys: &dyn Sys) -> Vec<KernelCount> {
         let count = |event: &OwnedFd| match sys.perf_read(event.as_fd()) {
@@ -249,27 +259,16 @@ fn open_event(
     mut attr: b::perf_event_attr,
     call: Call,
 ) -> Result<OwnedFd, OpenError> {
-    sys.perf_event_open(&mut attr, cpu.0).map_err(|error| match error.raw_os_error() {
+    let mut opened = sys.perf_event_open(&mut attr, cpu.0);
+    // Kernels before 6.0 do not know the lost count.
+    if matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::EINVAL)) {
+        attr.read_format = 0;
+        opened = sys.perf_event_open(&mut attr, cpu.0);
+    }
+    opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV | libc::ENXIO) => OpenError::Offline(cpu),
         _ => OpenError::Refused { call, cpu, error },
     })
-}
-
-fn open_tracepoint(
-    sys: &dyn Sys,
-    cpu: Cpu,
-    options: &Options,
-    id: u64,
-) -> Result<OwnedFd, OpenError> {
-    let attr = tracepoint_attr(options, id);
-    match open_event(sys, cpu, attr, Call::OpenTracepoint(id)) {
-        // Kernels before 6.0 do not know the lost count.
-        Err(OpenError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EINVAL) => {
-            let attr = b::perf_event_attr { read_format: 0, ..attr };
-            open_event(sys, cpu, attr, Call::OpenTracepoint(id))
-        }
-        result => result,
-    }
 }
 
 fn map_ring(
