@@ -6,6 +6,7 @@
 mod files;
 mod pipes;
 mod run;
+mod scope;
 mod signals;
 mod status;
 mod trace;
