@@ -168,6 +168,23 @@ fn a_root_without_the_capability_is_told_how_to_get_it_into_the_container() {
 }
 
 #[test]
+fn a_user_with_little_locked_memory_gets_small_rings_on_every_cpu_and_is_warned() {
+    if !root::or_skip("it gives capabilities to a user") {
+        return;
+    }
+    // A user of its own, since the kernel counts locked memory per user.
+    let little = "setpriv --reuid 65533 --regid 65533 --clear-groups \
+                  --inh-caps +perfmon,+dac_read_search --ambient-caps +perfmon,+dac_read_search \
+                  prlimit --memlock=0";
+    let found = doctor(&PublicCopy::new(), little);
+    found.verdict(true);
+    let (status, text) = found.row("ring memory");
+    assert_eq!(status, "warn");
+    assert!(text.contains("KiB were granted instead of"), "{text}");
+    found.has("mind the small rings");
+}
+
+#[test]
 fn too_few_open_files_are_said_to_be_the_reason() {
     if !root::or_skip("it opens the machine's events") {
         return;

@@ -70,6 +70,9 @@ pub struct SourceStats {
 impl PerfSource {
     /// Opens the events of every online CPU, disabled.
     ///
+    /// When the kernel refuses the rings' memory, halves of them are tried down to `min_ring_bytes`,
+    /// for all CPUs alike: else the first ones would take all that is allowed.
+    ///
     /// # Errors
     /// [`SourceError`], at the first call that the kernel refuses.
     pub fn open(
@@ -90,18 +93,35 @@ impl PerfSource {
             garbled: 0,
             hotplug_checked: Instant::now(),
         };
-        for cpu in cpus::online(&*source.sys)? {
-            match source.add(cpu) {
+        loop {
+            let refused = match source.add_online() {
+                Err(SourceError::Open(error)) if error.is_out_of_memory() => error,
+                result => return result.map(|()| source),
+            };
+            source.sources.clear();
+            source.merger = Merger::new();
+            let half = source.options.ring_bytes / 2;
+            if half < min_ring_bytes {
+                return Err(refused.into());
+            }
+            source.options.ring_bytes = half;
+            source.options.wake_bytes = source.options.wake_bytes.min((half / 2) as u32);
+        }
+    }
+
+    fn add_online(&mut self) -> Result<(), SourceError> {
+        for cpu in cpus::online(&*self.sys)? {
+            match self.add(cpu, self.options.ring_bytes) {
                 // It was online a moment ago; when it comes back, it is opened then.
                 Err(OpenError::Offline(_)) => {}
                 result => result?,
             }
         }
-        Ok(source)
+        Ok(())
     }
 
-    fn add(&mut self, cpu: Cpu) -> Result<(), OpenError> {
-        let events = CpuEvents::open(&*self.sys, cpu, &self.options, self.min_ring_bytes)?;
+    fn add(&mut self, cpu: Cpu, min_ring_bytes: usize) -> Result<(), OpenError> {
+        let events = CpuEvents::open(&*self.sys, cpu, &self.options, min_ring_bytes)?;
         let lane = self.merger.lane(cpu);
         self.sources.push(Source { events, lane, told_lost: 0 });
         Ok(())
@@ -261,7 +281,7 @@ impl PerfSource {
         }
         let known = self.cpus();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
-            match self.add(cpu) {
+            match self.add(cpu, self.min_ring_bytes) {
                 Err(OpenError::Offline(_)) => continue,
                 result => result?,
             }

@@ -77,6 +77,13 @@ pub enum OpenError {
     BadRing(#[from] BadRing),
 }
 
+impl OpenError {
+    /// Whether the kernel refused a ring its memory, so that a smaller one may do.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, OpenError::Refused { call: Call::MapRing(_), error, .. } if is_out_of_memory(error))
+    }
+}
+
 /// What the kernel itself counted for one tracepoint on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCount {
