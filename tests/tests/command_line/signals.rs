@@ -89,9 +89,9 @@ fn a_second_ctrl_c_loses_nothing_that_was_written() {
     let script = "trap '' INT; echo ready; while :; do sleep 0.02; done";
     let (running, mut terminal) = in_terminal(&["-o", "t.fxt", "sh", "-c", script]);
     read_until(&mut terminal, "ready");
-    wait_for("the first records", || {
-        std::fs::metadata(running.path("t.fxt")).is_ok_and(|file| file.len() > 0)
-    });
+    let path = running.path("t.fxt");
+    let is_begun = || std::fs::metadata(&path).is_ok_and(|file| file.len() > 0);
+    wait_for("the first switches", || is_begun() && Trace::open(&path).switches > 0);
     terminal.write_all(b"\x03").unwrap();
     terminal.write_all(b"\x03").unwrap();
     terminal.write_all(b"\x03").unwrap();
