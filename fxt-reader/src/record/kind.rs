@@ -104,6 +104,15 @@ impl Kind {
         )
     }
 
+    /// Whether this is a metadata record.
+    #[must_use]
+    pub const fn is_metadata(self) -> bool {
+        matches!(
+            self,
+            Self::MagicNumber | Self::ProviderInfo | Self::ProviderSection | Self::ProviderEvent
+        )
+    }
+
     /// Whether this is a scheduling record.
     #[must_use]
     pub const fn is_scheduling(self) -> bool {

@@ -17,6 +17,7 @@
 //! ```
 
 mod doctor;
+mod dump;
 mod record;
 mod values;
 
@@ -26,6 +27,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use doctor::DoctorArgs;
+pub use dump::{DumpArgs, Kinds};
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
 

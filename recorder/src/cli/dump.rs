@@ -1,0 +1,105 @@
+//! The arguments of `fxtrec dump`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use fxt_reader::Kind;
+
+use super::values::TimeSpan;
+
+/// The arguments of `fxtrec dump`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  fxtrec dump make.fxt                          every record, one line each
+  fxtrec dump make.fxt --type wakeup --koid 42  the wakeups of one thread
+  fxtrec dump make.fxt.zst --stats              how many records of which type
+  fxtrec dump make.fxt --check                  is every promise kept?
+
+Exit status: 0, 1 when --check finds something, 125 when FILE cannot be read.")]
+pub struct DumpArgs {
+    /// The trace, plain or inside gzip or zstd; - for standard input
+    pub file: PathBuf,
+    /// Only records of these types: a name of --stats, or event, scheduling, metadata
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', help_heading = "Filters")]
+    pub types: Vec<Kinds>,
+    /// Only records that name one of these threads, processes or objects
+    #[arg(long = "koid", value_name = "KOID", value_delimiter = ',', help_heading = "Filters")]
+    pub koids: Vec<u64>,
+    /// Only records from this time on, in seconds as printed (or with a unit)
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
+    pub from: Option<TimeSpan>,
+    /// Only records up to this time
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
+    pub to: Option<TimeSpan>,
+    /// Print each record's words as well, and the fields of its header
+    #[arg(long, conflicts_with_all = ["stats", "check"])]
+    pub raw: bool,
+    /// Print a table of counts and bytes per record type instead
+    #[arg(long, conflicts_with = "check")]
+    pub stats: bool,
+    /// Print the table as JSON
+    #[arg(long, requires = "stats")]
+    pub json: bool,
+    /// Check the trace against the format and fxtrec's own promises instead
+    #[arg(long, conflicts_with_all = ["types", "koids", "from", "to"])]
+    pub check: bool,
+    /// Check against the format alone, for traces of other programs
+    #[arg(long, requires = "check")]
+    pub spec_only: bool,
+}
+
+/// One record type, or a family of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kinds(Vec<Kind>);
+
+impl Kinds {
+    /// Whether `kind` is among them.
+    pub fn contains(&self, kind: Kind) -> bool {
+        self.0.contains(&kind)
+    }
+}
+
+/// The name of no record type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such record type; there are event, scheduling, metadata, {}", names())]
+pub struct NoSuchType;
+
+fn names() -> String {
+    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    names.join(", ")
+}
+
+impl FromStr for Kinds {
+    type Err = NoSuchType;
+
+    fn from_str(name: &str) -> Result<Self, NoSuchType> {
+        let family: fn(Kind) -> bool = match name {
+            "event" => Kind::is_event,
+            "scheduling" => Kind::is_scheduling,
+            "metadata" => Kind::is_metadata,
+            _ => return name.parse().map(|kind| Self(vec![kind])).map_err(|_| NoSuchType),
+        };
+        Ok(Self(Kind::ALL.iter().copied().filter(|&kind| family(kind)).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_all_of_its_types_and_a_name_is_one() {
+        let scheduling: Kinds = "scheduling".parse().expect("a family");
+        assert!(scheduling.contains(Kind::Wakeup) && scheduling.contains(Kind::ContextSwitch));
+        assert!(!scheduling.contains(Kind::Instant));
+        assert_eq!("wakeup".parse(), Ok(Kinds(vec![Kind::Wakeup])));
+    }
+
+    #[test]
+    fn an_unknown_type_is_refused_with_those_there_are() {
+        let error = "sched_switch".parse::<Kinds>().expect_err("no such type");
+        assert!(error.to_string().contains("context_switch, wakeup"), "{error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! `fxtrec dump`: shows what is in a trace, counts it, or checks it.
+//!
+//! Everything goes to one output. Lines that begin with `#` are remarks about
+//! the file: damage, a last record that is not all there, totals.
+
+mod filter;
+mod line;
+mod stats;
+
+use std::io::{self, BufWriter, Write, stdin};
+use std::path::{Path, PathBuf};
+
+use fxt_reader::check::{MAX_FINDINGS, Promises, check};
+use fxt_reader::{Error, Reader, Summary};
+
+use crate::cli::DumpArgs;
+use filter::Filter;
+use line::Lines;
+use stats::Stats;
+
+/// Why a trace cannot be shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DumpError {
+    /// The trace cannot be read, or not to its end.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Error,
+    },
+    /// The output does not take any more.
+    #[error("cannot write the output: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Does what `args` ask and writes it to `out`; says whether all is well, which
+/// only `--check` doubts. An output that is closed early ends it quietly.
+///
+/// # Errors
+///
+/// When the file cannot be opened or decompressed, is no trace, or the output
+/// fails. Damaged records are part of what is shown.
+pub fn dump(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
+    let mut out = BufWriter::new(out);
+    let result = dump_to(args, &mut out).and_then(|sound| {
+        out.flush()?;
+        Ok(sound)
+    });
+    match result {
+        Err(DumpError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        result => result,
+    }
+}
+
+fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
+    let failed = |source| DumpError::Read { path: args.file.clone(), source };
+    let mut reader = open(&args.file).map_err(failed)?;
+    if args.check {
+        let promises = if args.spec_only { Promises::Spec } else { Promises::Fxtrec };
+        let report = check(&mut reader, promises).map_err(failed)?;
+        return Ok(write_report(&report, out)?);
+    }
+    let filter = Filter::new(args);
+    if args.stats {
+        let stats = Stats::gather(&mut reader, &filter).map_err(failed)?;
+        let summary = reader.summary();
+        if args.json {
+            stats.write_json(&summary, out)?;
+        } else {
+            stats.write_table(out)?;
+            write_remarks(&summary, out)?;
+        }
+        return Ok(true);
+    }
+    let mut lines = Lines::new(args.raw);
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => {
+                lines.learn(&item.record);
+                if filter.admits(&item.record) {
+                    lines.write(&item, out)?;
+                }
+            }
+            Ok(None) => break,
+            Err(Error::Damaged(damage)) => writeln!(out, "# {damage}")?,
+            Err(error) => {
+                // What was read before the failure is worth showing.
+                out.flush()?;
+                return Err(failed(error));
+            }
+        }
+    }
+    write_remarks(&reader.summary(), out)?;
+    Ok(true)
+}
+
+fn open(path: &Path) -> Result<Reader<'static>, Error> {
+    if path == Path::new("-") { Ok(Reader::new(stdin().lock())) } else { Reader::open(path) }
+}
+
+/// What a reader noticed about the file as a whole.
+fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if summary.damaged_regions > 0 {
+        let (places, bytes) = (summary.damaged_regions, summary.damaged_bytes);
+        writeln!(out, "# damaged in {places} places, {bytes} bytes skipped")?;
+    }
+    if summary.container_truncated {
+        writeln!(out, "# the {} stream ends in its middle", summary.container)?;
+    }
+    if summary.truncated_tail > 0 {
+        let bytes = summary.truncated_tail;
+        writeln!(out, "# the last {bytes} bytes are a record that is not all there")?;
+    }
+    Ok(())
+}
+
+fn write_report(report: &fxt_reader::check::Report, out: &mut dyn Write) -> io::Result<bool> {
+    for finding in &report.findings {
+        writeln!(out, "{finding}")?;
+    }
+    let found: u64 = report.counts.values().sum();
+    if found > MAX_FINDINGS as u64 {
+        writeln!(out, "# only the first {MAX_FINDINGS} are listed")?;
+    }
+    for (rule, count) in &report.counts {
+        writeln!(out, "# {rule}: {count}")?;
+    }
+    write_remarks(&report.summary, out)?;
+    let (records, bytes) = (report.summary.records, report.summary.record_bytes);
+    if report.is_sound() {
+        writeln!(out, "# sound: {records} records, {bytes} bytes")?;
+    } else {
+        writeln!(out, "# not sound: {found} findings in {records} records, {bytes} bytes")?;
+    }
+    Ok(report.is_sound())
+}
+
+#[cfg(test)]
+mod tests;

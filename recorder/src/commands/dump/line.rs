@@ -1,0 +1,181 @@
+//! One record as one line.
+//!
+//! ```text
+//!     offset  seconds.nanoseconds  type            fields
+//!       1480         8.123456789  context_switch  cpu=1 out=42:work blocked in=0:idle ...
+//! ```
+//!
+//! Fields are `key=value`, koids carry the name they have been given so far, and
+//! strings are quoted, so that lines can be searched and cut with usual tools.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write};
+
+use fxt_reader::record::{Args, EventKind, LargeBlobMetadata};
+use fxt_reader::{Item, Koid, Nanos, Record, Thread};
+
+/// Writes records, remembering the names of koids.
+#[derive(Debug)]
+pub(super) struct Lines {
+    raw: bool,
+    names: HashMap<Koid, String>,
+}
+
+/// A koid and its name, if it has one; the idle task is known.
+struct Named<'a>(Koid, Option<&'a str>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(koid, Some(name)) => write!(f, "{koid}:{}", name.escape_debug()),
+            Self(Koid(0), None) => f.write_str("0:idle"),
+            Self(koid, None) => koid.fmt(f),
+        }
+    }
+}
+
+struct WithArgs<'a>(Args<'a>);
+
+impl fmt::Display for WithArgs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for arg in &self.0 {
+            write!(f, " {}={}", arg.name.escape_debug(), arg.value)?;
+        }
+        Ok(())
+    }
+}
+
+impl Lines {
+    pub(super) fn new(raw: bool) -> Self {
+        Self { raw, names: HashMap::new() }
+    }
+
+    /// Takes note of what later lines refer to.
+    pub(super) fn learn(&mut self, record: &Record<'_>) {
+        if let Record::KernelObject(object) = record {
+            self.names.insert(object.koid, object.name.to_owned());
+        }
+    }
+
+    /// Writes the line of `item`, and with `--raw` its words.
+    pub(super) fn write(&self, item: &Item<'_>, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, "{:>10}  ", item.offset)?;
+        match item.record.time() {
+            Some(time) => write!(out, "{:>20}  ", time.to_string())?,
+            None => write!(out, "{:>20}  ", "")?,
+        }
+        write!(out, "{:<16}", item.record.kind())?;
+        self.write_fields(&item.record, out)?;
+        if !item.oddities.is_empty() {
+            write!(out, "  # {:?}", item.oddities)?;
+        }
+        writeln!(out)?;
+        if self.raw {
+            write_words(item, out)?;
+        }
+        Ok(())
+    }
+
+    fn write_fields(&self, record: &Record<'_>, out: &mut dyn Write) -> io::Result<()> {
+        match record {
+            Record::MagicNumber => Ok(()),
+            Record::ProviderInfo(info) => write!(out, " id={} name={:?}", info.id, info.name),
+            Record::ProviderSection(section) => write!(out, " id={}", section.id),
+            Record::ProviderEvent(event) => write!(out, " id={} event={:?}", event.id, event.event),
+            Record::Initialization(initialization) => {
+                write!(out, " ticks_per_second={}", initialization.ticks_per_second)
+            }
+            Record::String(string) => write!(out, " index={} {:?}", string.index, string.value),
+            Record::Thread(record) => {
+                write!(out, " index={}", record.index)?;
+                self.write_thread(record.thread, out)
+            }
+            Record::Event(event) => {
+                write!(out, " {:?} {:?}", event.category, event.name)?;
+                self.write_thread(event.thread, out)?;
+                write!(out, "{}", WithArgs(event.args))?;
+                write_event_kind(event.kind, event.time, out)
+            }
+            Record::Blob(blob) => {
+                let (name, kind, bytes) = (blob.name, blob.blob_type, blob.payload.len());
+                write!(out, " {name:?} type={kind:?} bytes={bytes}")
+            }
+            Record::UserspaceObject(object) => {
+                let process = self.named(object.process);
+                write!(out, " {:?} pointer={:#x} process={process}", object.name, object.pointer)?;
+                write!(out, "{}", WithArgs(object.args))
+            }
+            Record::KernelObject(object) => {
+                let (kind, koid, name) = (object.object_type, object.koid, object.name);
+                write!(out, " {kind} koid={koid} {name:?}{}", WithArgs(object.args))
+            }
+            Record::ContextSwitch(switch) => {
+                let (outgoing, incoming) =
+                    (self.named(switch.outgoing), self.named(switch.incoming));
+                let (cpu, state) = (switch.cpu, switch.outgoing_state);
+                write!(out, " cpu={cpu} out={outgoing} {state} in={incoming}")?;
+                write!(out, "{}", WithArgs(switch.args))
+            }
+            Record::Wakeup(wakeup) => {
+                let (cpu, thread) = (wakeup.cpu, self.named(wakeup.koid));
+                write!(out, " cpu={cpu} thread={thread}{}", WithArgs(wakeup.args))
+            }
+            Record::LegacyContextSwitch(switch) => {
+                let outgoing = self.named(switch.outgoing.thread);
+                let incoming = self.named(switch.incoming.thread);
+                let (cpu, state) = (switch.cpu, switch.outgoing_state);
+                let (high, low) = (switch.outgoing_priority, switch.incoming_priority);
+                write!(out, " cpu={cpu} out={outgoing} {state} in={incoming}")?;
+                write!(out, " outgoing_priority={high} incoming_priority={low}")
+            }
+            Record::Log(log) => {
+                self.write_thread(log.thread, out)?;
+                write!(out, " {:?}", log.message)
+            }
+            Record::LargeBlob(blob) => {
+                write!(out, " {:?} {:?}", blob.category, blob.name)?;
+                if let Some(LargeBlobMetadata { thread, args, .. }) = blob.metadata {
+                    self.write_thread(thread, out)?;
+                    write!(out, "{}", WithArgs(args))?;
+                }
+                write!(out, " bytes={}", blob.payload.len())
+            }
+            Record::Unknown(what) => write!(out, " {what:?}"),
+            other => write!(out, " {other:?}"),
+        }
+    }
+
+    fn named(&self, koid: Koid) -> Named<'_> {
+        Named(koid, self.names.get(&koid).map(String::as_str))
+    }
+
+    fn write_thread(&self, thread: Thread, out: &mut dyn Write) -> io::Result<()> {
+        let (process, thread) = (self.named(thread.process), self.named(thread.thread));
+        write!(out, " process={process} thread={thread}")
+    }
+}
+
+fn write_event_kind(kind: EventKind, begin: Nanos, out: &mut dyn Write) -> io::Result<()> {
+    match (kind, kind.id()) {
+        (EventKind::DurationComplete { end }, _) => {
+            write!(out, " end={end} duration_ns={}", end.0.saturating_sub(begin.0))
+        }
+        (_, Some(id)) => write!(out, " id={id}"),
+        (_, None) => Ok(()),
+    }
+}
+
+/// The words of a record, each at its offset, the header with its fields.
+fn write_words(item: &Item<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for (offset, word) in (item.offset..).step_by(8).zip(item.raw.words()) {
+        write!(out, "{offset:>10}      {word:016x}")?;
+        if offset == item.offset {
+            for (name, value) in item.raw.fields() {
+                write!(out, " {name}={value}")?;
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! How many records of each type, and how many bytes they take.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use fxt_reader::{Error, Kind, Reader, Summary};
+
+use super::filter::Filter;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    records: u64,
+    bytes: u64,
+}
+
+/// Counts by record type, in the order of the format specification.
+#[derive(Debug, Default)]
+pub(super) struct Stats {
+    shares: BTreeMap<Kind, Share>,
+    total: Share,
+}
+
+impl Stats {
+    /// Counts what is left to read and passes `filter`. Damage is left to the
+    /// reader's summary.
+    pub(super) fn gather(reader: &mut Reader<'_>, filter: &Filter) -> Result<Self, Error> {
+        let mut stats = Self::default();
+        loop {
+            match reader.next() {
+                Ok(Some(item)) if filter.admits(&item.record) => {
+                    let bytes = item.raw.bytes().len() as u64;
+                    let share = stats.shares.entry(item.record.kind()).or_default();
+                    for share in [share, &mut stats.total] {
+                        share.records += 1;
+                        share.bytes += bytes;
+                    }
+                }
+                Ok(Some(_)) | Err(Error::Damaged(_)) => {}
+                Ok(None) => return Ok(stats),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{:<22} {:>12} {:>14} {:>7}", "type", "records", "bytes", "share")?;
+        let rows = self.shares.iter().map(|(kind, share)| (kind.name(), *share));
+        for (name, share) in rows.chain([("total", self.total)]) {
+            // Tenths of a percent, rounded, without a division by nothing.
+            let tenths = (share.bytes * 1000 + self.total.bytes / 2) / self.total.bytes.max(1);
+            let (whole, tenth) = (tenths / 10, tenths % 10);
+            let Share { records, bytes } = share;
+            writeln!(out, "{name:<22} {records:>12} {bytes:>14} {whole:>4}.{tenth}%")?;
+        }
+        Ok(())
+    }
+
+    /// One object; every name in it is a plain identifier, so nothing needs to
+    /// be escaped.
+    pub(super) fn write_json(&self, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+        let object = |share: &Share| {
+            format!("{{\"records\": {}, \"bytes\": {}}}", share.records, share.bytes)
+        };
+        let types: Vec<String> = self
+            .shares
+            .iter()
+            .map(|(kind, share)| format!("    \"{kind}\": {}", object(share)))
+            .collect();
+        writeln!(out, "{{\n  \"types\": {{\n{}\n  }},", types.join(",\n"))?;
+        writeln!(out, "  \"total\": {},", object(&self.total))?;
+        writeln!(out, "  \"container\": \"{}\",", summary.container)?;
+        let numbers = [
+            ("unknown_arguments", summary.unknown_arguments),
+            ("damaged_regions", summary.damaged_regions),
+            ("damaged_bytes", summary.damaged_bytes),
+            ("truncated_tail", summary.truncated_tail),
+        ];
+        for (name, number) in numbers {
+            writeln!(out, "  \"{name}\": {number},")?;
+        }
+        writeln!(out, "  \"container_truncated\": {}\n}}", summary.container_truncated)
+    }
+}

@@ -1,0 +1,175 @@
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::{Args, Command, FromArgMatches};
+use fxt_writer::record::{
+    ContextSwitch, Initialization, KernelObject, Magic, ObjectType, ProviderInfo, Record,
+    StringRecord, ThreadState, Wakeup,
+};
+use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, Ticks, Value};
+
+use super::*;
+
+/// The process 40 with the thread 41, which runs on CPU 1 from 1 s to 3 s.
+fn trace() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let incoming = StringRef::indexed(1).expect("in range");
+    let outgoing = StringRef::indexed(2).expect("in range");
+    let weight = |name, value| Arg::new(Text::Indexed(name), Value::Int32(value));
+    Magic.write(&mut bytes).expect("room");
+    ProviderInfo { id: ProviderId(1), name: "test" }.write(&mut bytes).expect("room");
+    Initialization { ticks_per_second: 1_000_000_000 }.write(&mut bytes).expect("room");
+    for (index, content) in [(incoming, "incoming_weight"), (outgoing, "outgoing_weight")] {
+        StringRecord { index, content }.write(&mut bytes).expect("room");
+    }
+    let process = Arg::new(Text::Inline("process"), Value::Koid(Koid(40)));
+    for (kind, koid, name, args) in
+        [(ObjectType::Process, 40, "app", &[][..]), (ObjectType::Thread, 41, "work er", &[process])]
+    {
+        let name = Text::Inline(name);
+        KernelObject { kind, koid: Koid(koid), name, args }.write(&mut bytes).expect("room");
+    }
+    Wakeup {
+        cpu: 1,
+        time: Ticks(900_000_000),
+        thread: Koid(41),
+        args: &[Arg::new(Text::Inline("weight"), Value::Int32(1024))],
+    }
+    .write(&mut bytes)
+    .expect("room");
+    for (time, out, into, weights) in [(1, 0, 41, (1024, i32::MIN)), (3, 41, 0, (i32::MIN, 1024))] {
+        ContextSwitch {
+            cpu: 1,
+            time: Ticks(time * 1_000_000_000),
+            outgoing: Koid(out),
+            incoming: Koid(into),
+            outgoing_state: ThreadState::Blocked,
+            args: &[weight(incoming, weights.0), weight(outgoing, weights.1)],
+        }
+        .write(&mut bytes)
+        .expect("room");
+    }
+    bytes
+}
+
+fn args(line: &[&str], path: &Path) -> DumpArgs {
+    let command = DumpArgs::augment_args(Command::new("dump"));
+    let words = ["dump".as_ref(), path.as_os_str()];
+    let line = words.into_iter().chain(line.iter().map(AsRef::as_ref));
+    let matches = command.try_get_matches_from(line).expect("arguments that parse");
+    DumpArgs::from_arg_matches(&matches).expect("the same")
+}
+
+/// What `fxtrec dump` prints about `bytes`, and whether all is well.
+fn run(bytes: &[u8], line: &[&str]) -> (String, bool) {
+    let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
+    file.write_all(bytes).expect("room for the trace");
+    let mut out = Vec::new();
+    let sound = dump(&args(line, file.path()), &mut out).expect("a readable trace");
+    (String::from_utf8(out).expect("text"), sound)
+}
+
+/// The fields of each line, the offset left out.
+fn fields(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().skip(1).collect()).collect()
+}
+
+#[test]
+fn every_record_is_a_line_with_names_resolved() {
+    let (text, _) = run(&trace(), &[]);
+    assert_eq!(text.lines().count(), 10);
+    assert_eq!(
+        text.lines().last(),
+        Some(concat!(
+            "       248           3.000000000  context_switch   ",
+            "cpu=1 out=41:work er blocked in=0:idle ",
+            "incoming_weight=-2147483648 outgoing_weight=1024"
+        ))
+    );
+    assert!(text.contains("kernel_object    thread koid=41 \"work er\" process=koid:40"), "{text}");
+}
+
+#[test]
+fn filters_are_combined() {
+    let (text, _) = run(&trace(), &["--type", "scheduling", "--from", "1", "--to", "2s"]);
+    assert_eq!(fields(&text).len(), 1, "{text}");
+    assert_eq!(fields(&text)[0][0], "1.000000000");
+    let (text, _) = run(&trace(), &["--koid", "40"]);
+    assert_eq!(text.lines().count(), 2, "the process, and the thread that names it: {text}");
+    let (text, _) = run(&trace(), &["--koid", "41", "--type", "wakeup,string"]);
+    assert_eq!(fields(&text)[0][..2], ["0.900000000", "wakeup"]);
+}
+
+#[test]
+fn raw_shows_the_words_with_the_fields_of_the_header() {
+    let (text, _) = run(&trace(), &["--raw", "--type", "initialization"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[1].ends_with("0000000000000021 TYPE=1 SIZE=2"), "{text}");
+    assert!(lines[2].ends_with("000000003b9aca00"), "{text}");
+}
+
+#[test]
+fn stats_count_records_and_bytes() {
+    let bytes = trace();
+    let (text, _) = run(&bytes, &["--stats"]);
+    let rows = fields(&text);
+    assert!(text.lines().any(|line| line.starts_with("context_switch ")), "{text}");
+    assert_eq!(rows[rows.len() - 1][..2], ["10", &bytes.len().to_string()]);
+    let (json, _) = run(&bytes, &["--stats", "--json"]);
+    assert!(json.contains("\"context_switch\": {\"records\": 2, \"bytes\": 96}"), "{json}");
+    assert!(json.contains("\"truncated_tail\": 0"), "{json}");
+}
+
+#[test]
+fn a_sound_trace_passes_the_check_and_a_broken_chain_does_not() {
+    let bytes = trace();
+    let (text, sound) = run(&bytes, &["--check"]);
+    assert!(sound, "{text}");
+    assert!(text.starts_with("# sound: 10 records"), "{text}");
+
+    // The same last switch again: CPU 1 is idle by then.
+    let mut broken = bytes.clone();
+    broken.extend_from_slice(&bytes[bytes.len() - 48..]);
+    let (text, sound) = run(&broken, &["--check"]);
+    assert!(!sound);
+    assert!(text.starts_with("byte 296: chain: CPU 1 was given to 0, and 41 leaves"), "{text}");
+    let (_, sound) = run(&broken, &["--check", "--spec-only"]);
+    assert!(sound, "the format alone has no such rule");
+}
+
+#[test]
+fn damage_and_truncation_are_remarked_where_they_are() {
+    let mut bytes = trace();
+    let at = bytes.len() - 96;
+    bytes[at..at + 8].fill(0);
+    bytes.extend_from_slice(&trace()[8..20]);
+    let (text, _) = run(&bytes, &[]);
+    assert!(text.contains(&format!("# damaged metadata record at byte {at}: its size is zero")));
+    assert!(text.contains("# damaged in 1 places, 48 bytes skipped"), "{text}");
+    assert!(text.contains("# the last 12 bytes are a record that is not all there"), "{text}");
+}
+
+#[test]
+fn what_is_no_trace_is_an_error_that_names_the_file() {
+    let mut file = tempfile::NamedTempFile::new().expect("a place for it");
+    file.write_all(b"PERFILE2 and so on").expect("room");
+    let error = dump(&args(&[], file.path()), &mut io::sink()).expect_err("no trace");
+    assert!(error.to_string().starts_with(&file.path().display().to_string()), "{error}");
+}
+
+#[test]
+fn an_output_that_is_closed_early_ends_it_quietly() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+    let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
+    file.write_all(&trace()).expect("room");
+    assert!(dump(&args(&[], file.path()), &mut Closed).expect("quiet"));
+}
