@@ -12,16 +12,17 @@
 //! ```text
 //!   CPU 0   . . . . . . . . . . o o o       youngest seen: t0, nothing older than t0 - SLACK can follow
 //!   CPU 1   . . .                           quiet: nothing older than now - WINDOW can follow
-//!   CPU 2   . . . . . . . o                 youngest seen: t2
+//!   CPU 2   . . . . . . . o | | | | |       not read to its end: nothing older than t2 - SLACK can follow
 //!                 ^
 //!                 horizon = the least of these; what is left of it goes out, merged
 //! ```
 //!
 //! A CPU that is busy proves by its own younger events that the older ones have
 //! arrived, however long the machine was held up in between. A CPU that is quiet
-//! gets [`WINDOW`]. Memory is bounded: when a queue is full, the horizon moves on
-//! to let its older half go. What arrives behind the horizon all the same goes
-//! out at once and is counted as late.
+//! gets [`WINDOW`], and so does one whose ring was read to its end. Memory is
+//! bounded: a queue that is full takes no more, its ring keeps the rest, and the
+//! quiet CPUs get only [`SLACK`] until there is room again. What arrives behind
+//! the horizon all the same goes out at once and is counted as late.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ struct Queue {
     cpu: Cpu,
     events: VecDeque<Event>,
     youngest: Nanos,
+    /// Whether everything that the CPU had to say when it was last asked is in the queue.
+    drained: bool,
 }
 
 /// The queues of all CPUs.
@@ -71,7 +74,8 @@ impl Merger {
     pub fn lane(&mut self, cpu: Cpu) -> Lane {
         let known = self.queues.iter().position(|queue| queue.cpu == cpu);
         Lane(known.unwrap_or_else(|| {
-            self.queues.push(Queue { cpu, events: VecDeque::new(), youngest: Nanos(0) });
+            let (events, youngest) = (VecDeque::new(), Nanos(0));
+            self.queues.push(Queue { cpu, events, youngest, drained: true });
             self.queues.len() - 1
         }))
     }
@@ -96,16 +100,21 @@ impl Merger {
         }
     }
 
+    /// Says whether the lane has everything that its CPU had to say by now.
+    pub fn set_drained(&mut self, lane: Lane, drained: bool) {
+        self.queues[lane.0].drained = drained;
+    }
+
     /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
     pub fn horizon(&self, now: Nanos) -> Nanos {
-        let quiet = Nanos(now.0.saturating_sub(WINDOW.0));
+        let full = self.queues.iter().any(|queue| queue.events.len() >= QUEUE_EVENTS);
+        let window = if full { SLACK } else { WINDOW };
+        let quiet = Nanos(now.0.saturating_sub(window.0));
         let safe = self.queues.iter().map(|queue| {
             let seen = Nanos(queue.youngest.0.saturating_sub(SLACK.0));
-            seen.max(quiet)
+            if queue.drained { seen.max(quiet) } else { seen }
         });
-        let safe = safe.min().unwrap_or(quiet);
-        let full = self.queues.iter().filter(|queue| queue.events.len() >= QUEUE_EVENTS);
-        full.map(|queue| queue.events[QUEUE_EVENTS / 2].time).fold(safe, Nanos::max)
+        safe.min().unwrap_or(quiet)
     }
 
     /// Hands out, in order of time, every event not younger than `horizon`, as long as `take` returns true.
@@ -223,18 +232,36 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_moves_the_horizon_on() {
+    fn a_full_queue_makes_room_though_another_cpu_is_quiet() {
         let mut merger = Merger::new();
         let busy = merger.lane(Cpu(0));
         merger.lane(Cpu(1));
-        for time in 0..QUEUE_EVENTS as u64 {
-            merger.push(busy, event(time));
+        // All of it within the window, so that the quiet CPU would hold it up.
+        const MS: u64 = 1_000_000;
+        for event_number in 0..QUEUE_EVENTS as u64 {
+            merger.push(busy, event(500 * MS + event_number));
         }
+        merger.set_drained(busy, false);
         assert!(merger.is_full(busy));
-        let horizon = merger.horizon(Nanos(QUEUE_EVENTS as u64));
-        assert_eq!(horizon, Nanos(QUEUE_EVENTS as u64 / 2));
-        assert_eq!(emitted(&mut merger, horizon.0).len(), QUEUE_EVENTS / 2 + 1);
+        let horizon = merger.horizon(Nanos(502 * MS));
+        assert_eq!(horizon, Nanos(499 * MS + QUEUE_EVENTS as u64 - 1));
+        merger.push(busy, event(510 * MS));
+        let horizon = merger.horizon(Nanos(512 * MS));
+        assert_eq!(emitted(&mut merger, horizon.0).len(), QUEUE_EVENTS);
         assert!(!merger.is_full(busy));
+    }
+
+    #[test]
+    fn a_cpu_that_was_not_read_to_its_end_holds_up_the_others_however_late_it_is() {
+        let mut merger = Merger::new();
+        let lanes = [0, 1].map(|cpu| merger.lane(Cpu(cpu)));
+        const MS: u64 = 1_000_000;
+        merger.push(lanes[0], event(1000 * MS));
+        merger.push(lanes[1], event(10 * MS));
+        merger.set_drained(lanes[1], false);
+        assert_eq!(merger.horizon(Nanos(2000 * MS)), Nanos(9 * MS));
+        merger.set_drained(lanes[1], true);
+        assert_eq!(merger.horizon(Nanos(2000 * MS)), Nanos(1900 * MS));
     }
 
     #[test]

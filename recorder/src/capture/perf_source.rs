@@ -227,12 +227,11 @@ impl PerfSource {
         for source in &mut self.sources {
             let ring = &mut source.events.ring;
             ring.refresh();
-            loop {
+            let drained = loop {
                 if self.merger.is_full(source.lane) {
-                    full = true;
-                    break;
+                    break false;
                 }
-                let Some(record) = ring.next_record() else { break };
+                let Some(record) = ring.next_record() else { break true };
                 let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
                 match decode::decode(&self.layout, record, self.options.namespace_ids) {
                     Some(found) => {
@@ -247,8 +246,10 @@ impl PerfSource {
                     None if is_sample => self.undecoded += 1,
                     None => {}
                 }
-            }
+            };
             ring.release();
+            self.merger.set_drained(source.lane, drained);
+            full |= !drained;
         }
         full
     }

@@ -1,0 +1,232 @@
+//! Programs with known scheduling, for the tests to record: `workload NAME [ARGS]`.
+//!
+//! Each prints what the kernel itself says about its threads, so that a trace can be held against it.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{ForkResult, Pid, fork, gettid};
+
+/// What the kernel says about the calling thread at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    time: i64,
+    switches: i64,
+    cpu: i64,
+}
+
+fn clock(clock: ClockId) -> i64 {
+    clock_gettime(clock).expect("a clock").num_nanoseconds()
+}
+
+fn switches() -> i64 {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("getrusage");
+    usage.voluntary_context_switches() + usage.involuntary_context_switches()
+}
+
+/// Reads time, switches and CPU clock so that no switch lies between the readings.
+fn read() -> Reading {
+    loop {
+        let before = switches();
+        let reading = Reading {
+            time: clock(ClockId::CLOCK_MONOTONIC),
+            switches: before,
+            cpu: clock(ClockId::CLOCK_THREAD_CPUTIME_ID),
+        };
+        if switches() == before {
+            return reading;
+        }
+    }
+}
+
+/// Runs `work` and prints: tid, begin, end, switches out, nanoseconds of CPU.
+fn measured(work: impl FnOnce()) {
+    let begin = read();
+    work();
+    let end = read();
+    println!(
+        "{} {} {} {} {}",
+        gettid(),
+        begin.time,
+        end.time,
+        end.switches - begin.switches,
+        end.cpu - begin.cpu
+    );
+}
+
+fn burn(length: Duration) {
+    let end = clock(ClockId::CLOCK_MONOTONIC) + length.as_nanos() as i64;
+    while clock(ClockId::CLOCK_MONOTONIC) < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Pairs of threads that pass a byte to and fro, and threads that only compute.
+fn threads(pairs: usize, rounds: usize) {
+    std::thread::scope(|scope| {
+        for _ in 0..pairs {
+            let (mut a, mut b) = UnixStream::pair().expect("a pair of sockets");
+            scope.spawn(move || {
+                measured(|| {
+                    for _ in 0..rounds {
+                        a.write_all(&[1]).expect("write");
+                        a.read_exact(&mut [0]).expect("read");
+                    }
+                });
+            });
+            scope.spawn(move || {
+                measured(|| {
+                    for _ in 0..rounds {
+                        b.read_exact(&mut [0]).expect("read");
+                        b.write_all(&[1]).expect("write");
+                    }
+                });
+            });
+        }
+        scope.spawn(|| measured(|| burn(Duration::from_millis(300))));
+    });
+}
+
+/// Threads that compute for some milliseconds and then sleep, over and over.
+fn slices(threads: usize, rounds: usize) {
+    std::thread::scope(|scope| {
+        for number in 0..threads {
+            scope.spawn(move || {
+                measured(|| {
+                    for _ in 0..rounds {
+                        burn(Duration::from_millis(3 + number as u64));
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                });
+            });
+        }
+    });
+}
+
+/// Is stopped and continued; waits uninterruptibly; competes for a CPU. Prints the tids that do.
+fn states() {
+    // SAFETY: the program has one thread.
+    match unsafe { fork() }.expect("fork") {
+        ForkResult::Child => {
+            kill(Pid::this(), Signal::SIGSTOP).expect("kill");
+            std::process::exit(0);
+        }
+        ForkResult::Parent { child } => {
+            use nix::sys::wait::{WaitPidFlag, waitpid};
+            waitpid(child, Some(WaitPidFlag::WUNTRACED)).expect("waitpid");
+            // Its stop is known before it is off the CPU.
+            std::thread::sleep(Duration::from_millis(20));
+            kill(child, Signal::SIGCONT).expect("kill");
+            waitpid(child, None).expect("waitpid");
+            println!("stopped {child}");
+        }
+    }
+    // Starting a program makes the parent wait, uninterruptibly, until the child has left its memory.
+    for _ in 0..20 {
+        std::process::Command::new("true").status().expect("true");
+    }
+    println!("uninterruptible {}", gettid());
+    let mut set = nix::sched::CpuSet::new();
+    set.set(0).expect("CPU 0");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                nix::sched::sched_setaffinity(Pid::from_raw(0), &set).expect("affinity");
+                burn(Duration::from_millis(200));
+                println!("preempted {}", gettid());
+            });
+        }
+    });
+}
+
+/// Threads with names of all kinds. Prints their tids.
+fn names() {
+    let named = |name: &'static [u8], label: &str| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let name = std::ffi::CString::new(name).expect("no NUL");
+                nix::sys::prctl::set_name(&name).expect("prctl");
+                std::thread::sleep(Duration::from_millis(1));
+                println!("{label} {}", gettid());
+            });
+        });
+    };
+    named(b"plain", "plain");
+    named(b"", "empty");
+    named(b"bad\xff\xfeutf8", "latin");
+    named(b"0123456789abcdefgh", "long");
+    // A child becomes another program, in place.
+    let child = std::process::Command::new("sleep").arg("0.02").spawn().expect("sleep");
+    println!("exec {}", child.id());
+    child.wait_with_output().expect("wait");
+    println!("main {}", gettid());
+}
+
+/// Two processes with one and the same pid, one after the other. Prints the pid.
+fn reuse() {
+    let last = |pid: i32| std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string());
+    let run = || {
+        // SAFETY: the program has one thread, and the child only sleeps and ends.
+        match unsafe { fork() }.expect("fork") {
+            ForkResult::Child => {
+                std::thread::sleep(Duration::from_millis(2));
+                std::process::exit(0);
+            }
+            ForkResult::Parent { child } => {
+                nix::sys::wait::waitpid(child, None).expect("waitpid");
+                child.as_raw()
+            }
+        }
+    };
+    let first = run();
+    // Another process may take the number in between: try again.
+    for _ in 0..1000 {
+        last(first).expect("root may choose the next pid");
+        if run() == first {
+            println!("{first}");
+            return;
+        }
+    }
+    panic!("pid {first} was not given out again");
+}
+
+/// Very many threads that live for microseconds. Prints how many.
+fn brief(count: usize) {
+    for _ in 0..count {
+        std::thread::spawn(|| ()).join().expect("join");
+    }
+    println!("{count}");
+}
+
+/// A thread other than the first becomes another program.
+fn takeover() {
+    println!("{}", std::process::id());
+    std::thread::spawn(|| {
+        use std::os::unix::process::CommandExt;
+        std::thread::sleep(Duration::from_millis(2));
+        let error = std::process::Command::new("sleep").arg("0.01").exec();
+        panic!("exec: {error}");
+    })
+    .join()
+    .expect("join");
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| words[at].parse().expect("a number");
+    match words[0].as_str() {
+        "threads" => threads(number(1), number(2)),
+        "slices" => slices(number(1), number(2)),
+        "states" => states(),
+        "names" => names(),
+        "reuse" => reuse(),
+        "brief" => brief(number(1)),
+        "takeover" => takeover(),
+        other => panic!("no workload {other}"),
+    }
+}

@@ -1,0 +1,248 @@
+//! A whole trace in memory, and questions to it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+use fxt_reader::{Koid, ObjectType, Reader, Record, ThreadState};
+
+/// A context switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// The CPU.
+    pub cpu: u16,
+    /// Who went out.
+    pub outgoing: u64,
+    /// Who came in.
+    pub incoming: u64,
+    /// The state in which the thread went out.
+    pub state: ThreadState,
+    /// The kernel's letters, where the trace keeps them.
+    pub prev_state: Option<String>,
+    /// Weights of the outgoing and incoming side.
+    pub weights: (Option<i32>, Option<i32>),
+    /// Whether no tracepoint reported it.
+    pub inferred: bool,
+}
+
+/// A wake-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wakeup {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Who was woken.
+    pub thread: u64,
+    /// By whom, where that is known.
+    pub waker: Option<u64>,
+}
+
+/// One of fxtrec's own events: its name and its arguments as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnEvent {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// `trace_info`, `trace_stats` or `lost`.
+    pub name: String,
+    /// Argument names and values.
+    pub args: BTreeMap<String, String>,
+}
+
+impl OwnEvent {
+    /// A numeric argument.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn number(&self, name: &str) -> u64 {
+        self.args[name].parse().expect("a number")
+    }
+}
+
+/// A trace.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// All switches, in the order of the file.
+    pub switches: Vec<Switch>,
+    /// All wake-ups, in the order of the file.
+    pub wakeups: Vec<Wakeup>,
+    /// The last name of each thread, and its process.
+    pub threads: HashMap<u64, (String, u64)>,
+    /// Every name that a thread had, in order.
+    pub thread_names: HashMap<u64, Vec<String>>,
+    /// The last name of each process.
+    pub processes: HashMap<u64, String>,
+    /// fxtrec's own events.
+    pub own: Vec<OwnEvent>,
+    /// What is wrong with the file by the promises in `docs/trace.md`; empty for a sound one.
+    pub faults: Vec<String>,
+}
+
+fn text(value: fxt_reader::record::Value<'_>) -> String {
+    use fxt_reader::record::Value;
+    match value {
+        Value::Int32(value) => value.to_string(),
+        Value::UInt32(value) => value.to_string(),
+        Value::Int64(value) => value.to_string(),
+        Value::UInt64(value) => value.to_string(),
+        Value::Str(value) => value.to_owned(),
+        Value::Koid(Koid(value)) => value.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Trace {
+    /// Reads a file.
+    ///
+    /// # Panics
+    /// When it cannot be read to its end.
+    pub fn read(path: &Path) -> Trace {
+        let mut reader = Reader::open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let mut trace = Trace::default();
+        let mut order = Order::default();
+        while let Some(item) = reader.next().unwrap_or_else(|error| panic!("{path:?}: {error}")) {
+            trace.take(&item.record, &mut order);
+        }
+        trace
+    }
+
+    fn take(&mut self, record: &Record<'_>, order: &mut Order) {
+        match record {
+            Record::ContextSwitch(record) => {
+                let switch = Switch {
+                    time: record.time.0,
+                    cpu: record.cpu.0,
+                    outgoing: record.outgoing.0,
+                    incoming: record.incoming.0,
+                    state: record.outgoing_state,
+                    prev_state: record.args.str("prev_state").map(str::to_owned),
+                    weights: (record.outgoing_weight(), record.incoming_weight()),
+                    inferred: record.args.get("inferred").is_some(),
+                };
+                self.faults.extend(order.switch(&switch));
+                self.switches.push(switch);
+            }
+            Record::Wakeup(record) => {
+                let wakeup = Wakeup {
+                    time: record.time.0,
+                    thread: record.koid.0,
+                    waker: record.waker().map(|koid| koid.0),
+                };
+                self.faults.extend(order.wakeup(&wakeup));
+                self.wakeups.push(wakeup);
+            }
+            Record::KernelObject(object) => {
+                order.named.insert(object.koid.0);
+                let name = object.name.to_owned();
+                if name.is_empty() {
+                    self.faults.push(format!("koid {} has an empty name", object.koid.0));
+                }
+                if object.object_type == ObjectType::Process {
+                    self.processes.insert(object.koid.0, name);
+                } else {
+                    let process = object.process().expect("a thread names its process").0;
+                    self.thread_names.entry(object.koid.0).or_default().push(name.clone());
+                    self.threads.insert(object.koid.0, (name, process));
+                }
+            }
+            Record::Event(event) if event.category == "fxtrec" => {
+                let args = event.args.iter().map(|arg| (arg.name.to_owned(), text(arg.value)));
+                self.own.push(OwnEvent {
+                    time: event.time.0,
+                    name: event.name.to_owned(),
+                    args: args.collect(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// The counts at the end of the trace.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn stats(&self) -> &OwnEvent {
+        self.own.iter().rfind(|event| event.name == "trace_stats").expect("trace_stats")
+    }
+
+    /// Switches in which the thread goes out, as the kernel reported them.
+    pub fn outs(&self, koid: u64) -> impl Iterator<Item = &Switch> {
+        self.switches.iter().filter(move |switch| switch.outgoing == koid && !switch.inferred)
+    }
+
+    /// Nanoseconds that the thread was on a CPU between two times.
+    pub fn running(&self, koid: u64, begin: u64, end: u64) -> u64 {
+        let mut since: HashMap<u16, u64> = HashMap::new();
+        let mut sum = 0;
+        let mut seen = false;
+        for switch in &self.switches {
+            if switch.outgoing == koid {
+                // Before its first record a thread that goes out has been in since before the trace.
+                let from =
+                    since.remove(&switch.cpu).or((!seen).then_some(0)).unwrap_or(switch.time);
+                sum += switch.time.min(end).saturating_sub(from.max(begin));
+            }
+            if switch.incoming == koid {
+                since.insert(switch.cpu, switch.time);
+            }
+            seen |= switch.outgoing == koid || switch.incoming == koid;
+        }
+        sum + since.values().map(|from| end.saturating_sub((*from).max(begin))).sum::<u64>()
+    }
+
+    /// Asserts that nothing was found wrong.
+    ///
+    /// # Panics
+    /// With the first faults, when there are any.
+    pub fn assert_sound(&self) {
+        let first: Vec<&String> = self.faults.iter().take(10).collect();
+        assert!(first.is_empty(), "{} faults, first {first:#?}", self.faults.len());
+    }
+}
+
+/// What must hold from one record to the next.
+#[derive(Debug, Default)]
+struct Order {
+    time: u64,
+    named: HashSet<u64>,
+    chain: HashMap<u16, u64>,
+}
+
+impl Order {
+    fn at(&mut self, time: u64) -> Option<String> {
+        let before = std::mem::replace(&mut self.time, time);
+        (time < before).then(|| format!("time goes back from {before} to {time}"))
+    }
+
+    fn known(&self, koid: u64) -> Option<String> {
+        (!self.named.contains(&koid)).then(|| format!("koid {koid} is used before it is named"))
+    }
+
+    fn switch(&mut self, switch: &Switch) -> Vec<String> {
+        let mut faults: Vec<String> = self.at(switch.time).into_iter().collect();
+        for (koid, weight) in
+            [(switch.outgoing, switch.weights.0), (switch.incoming, switch.weights.1)]
+        {
+            faults.extend(self.known(koid));
+            if (koid == 0) != (weight == Some(i32::MIN)) {
+                faults.push(format!("koid {koid} has weight {weight:?} at {}", switch.time));
+            }
+        }
+        if let Some(last) = self.chain.insert(switch.cpu, switch.incoming)
+            && last != switch.outgoing
+        {
+            let (cpu, time) = (switch.cpu, switch.time);
+            faults.push(format!(
+                "on CPU {cpu} at {time} goes out {}, but {last} came in",
+                switch.outgoing
+            ));
+        }
+        faults
+    }
+
+    fn wakeup(&mut self, wakeup: &Wakeup) -> Vec<String> {
+        let koids = std::iter::once(wakeup.thread).chain(wakeup.waker);
+        let mut faults: Vec<String> = koids.filter_map(|koid| self.known(koid)).collect();
+        faults.extend(self.at(wakeup.time));
+        faults
+    }
+}

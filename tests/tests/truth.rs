@@ -1,0 +1,253 @@
+//! The trace against the kernel's own figures.
+//!
+//! Every test records a workload whose threads read, from the kernel, how often they were switched out and how long
+//! they ran, and compares that with the trace.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use fxt_reader::ThreadState;
+use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::root;
+use fxtrec_tests::trace::Trace;
+
+/// A recording of a workload: the trace, and the words of each line that the workload printed.
+struct Recording {
+    trace: Trace,
+    lines: Vec<Vec<String>>,
+    _folder: tempfile::TempDir,
+}
+
+/// One recording at a time: each sees the whole machine, and would see all others.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// Records `workload ARGS` with `options`, and asserts what holds for every trace.
+fn record(options: &[&str], workload: &[&str]) -> Recording {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let path: PathBuf = folder.path().join("trace.fxt");
+    let output = Command::new(fxtrec())
+        .args(options)
+        .arg("-o")
+        .arg(&path)
+        .arg("--")
+        .arg(env!("CARGO_BIN_EXE_workload"))
+        .args(workload)
+        .stdin(Stdio::null())
+        .output()
+        .expect("fxtrec runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let trace = Trace::read(&path);
+    trace.assert_sound();
+    assert_eq!(trace.stats().number("lost"), 0, "{said}");
+    let inferred = trace.switches.iter().filter(|switch| switch.inferred).count() as u64;
+    assert_eq!(trace.stats().number("inferred_switches"), inferred, "{said}");
+    let lines = String::from_utf8(output.stdout).expect("the workload prints text");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+    Recording { trace, lines: lines.lines().map(words).collect(), _folder: folder }
+}
+
+fn number(word: &str) -> u64 {
+    word.parse().expect("a number")
+}
+
+/// The number behind the line that begins with `label`.
+fn labelled(recording: &Recording, label: &str) -> u64 {
+    let line = recording.lines.iter().find(|line| line[0] == label);
+    number(&line.unwrap_or_else(|| panic!("the workload printed no {label}"))[1])
+}
+
+const WHY: &str = "it records the machine";
+
+#[test]
+fn every_switch_that_the_kernel_counted_for_a_thread_is_in_the_trace() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&[], &["threads", "3", "20000"]);
+    let mut counted = 0;
+    assert_eq!(recording.lines.len(), 7);
+    for line in &recording.lines {
+        let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(&line[at]));
+        let inside = |time: u64| begin <= time && time <= end;
+        let outs = recording.trace.outs(koid).filter(|switch| inside(switch.time)).count() as u64;
+        assert_eq!(outs, switches, "thread {koid}");
+        counted += switches;
+    }
+    assert!(counted >= 100_000, "only {counted} switches");
+    // And for the machine as a whole: every time that the tracepoint fired became a record.
+    let stats = recording.trace.stats();
+    assert_eq!(stats.number("switches"), stats.number("kernel_switches"));
+    assert_eq!(stats.number("undecoded"), 0);
+}
+
+#[test]
+fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    // A machine that is stolen from for milliseconds makes the two clocks differ; it is not so three times in a row.
+    let mut worst = Vec::new();
+    for _ in 0..3 {
+        let recording = record(&[], &["slices", "3", "120"]);
+        let off = recording.lines.iter().map(|line| {
+            let [koid, begin, end, _, cpu] = [0, 1, 2, 3, 4].map(|at| number(&line[at]));
+            let traced = recording.trace.running(koid, begin, end);
+            assert!(cpu > 50_000_000, "the workload computes");
+            traced.abs_diff(cpu) as f64 / cpu as f64
+        });
+        let off = off.fold(0.0, f64::max);
+        if off <= 0.01 {
+            return;
+        }
+        worst.push(off);
+    }
+    panic!("off by {worst:?} of the threads' own clocks");
+}
+
+#[test]
+fn threads_go_out_in_the_states_of_the_table() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&[], &["states"]);
+    let outs = |label: &str| recording.trace.outs(labelled(&recording, label));
+    let has = |label: &str, state: ThreadState, letters: Option<&str>| {
+        let found = outs(label)
+            .any(|switch| switch.state == state && switch.prev_state.as_deref() == letters);
+        assert!(found, "{label}: {:?}", outs(label).collect::<Vec<_>>());
+    };
+    has("stopped", ThreadState::Suspended, None);
+    has("uninterruptible", ThreadState::Blocked, Some("D"));
+    has("uninterruptible", ThreadState::Blocked, None);
+    // The kernel writes R+ when it preempted itself, R when it preempted the program.
+    let preempted: Vec<_> = outs("preempted").collect();
+    assert!(preempted.iter().any(|out| out.state == ThreadState::Running), "{preempted:?}");
+    let letters = preempted.iter().filter_map(|out| out.prev_state.as_deref());
+    assert!(letters.into_iter().all(|letters| matches!(letters, "R+" | "D")), "{preempted:?}");
+    let last = outs("stopped").last().expect("it went out");
+    assert!(matches!(last.state, ThreadState::Dying | ThreadState::Dead), "{last:?}");
+}
+
+#[test]
+fn names_are_right_whatever_they_are() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&[], &["names"]);
+    let name = |label: &str| {
+        let koid = labelled(&recording, label);
+        recording.trace.threads[&koid].0.clone()
+    };
+    assert_eq!(name("plain"), "plain");
+    assert_eq!(name("long"), "0123456789abcde");
+    assert_eq!(name("latin"), "bad\u{fffd}\u{fffd}utf8");
+    assert_eq!(name("empty"), format!("[{}]", labelled(&recording, "empty")));
+    assert_eq!(name("exec"), "sleep");
+    let exec = labelled(&recording, "exec");
+    assert_eq!(recording.trace.processes[&exec], "sleep");
+    let before = &recording.trace.thread_names[&exec];
+    assert!(before.len() >= 2, "a name before exec and one after: {before:?}");
+    let main = labelled(&recording, "main");
+    assert_eq!(recording.trace.threads[&main], ("workload".to_owned(), main));
+    for label in ["plain", "empty", "latin", "long"] {
+        let koid = labelled(&recording, label);
+        assert_eq!(recording.trace.threads[&koid].1, main, "{label} belongs to the workload");
+    }
+}
+
+#[test]
+fn two_processes_that_shared_a_pid_are_two() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&[], &["reuse"]);
+    let pid = number(&recording.lines[0][0]);
+    let koids: Vec<u64> = recording
+        .trace
+        .processes
+        .keys()
+        .copied()
+        .filter(|koid| koid & ((1 << 22) - 1) == pid)
+        .collect();
+    assert!(koids.len() >= 2, "{koids:?}");
+    for koid in koids {
+        let ends = recording.trace.outs(koid);
+        let ends = ends.filter(|out| matches!(out.state, ThreadState::Dying | ThreadState::Dead));
+        assert_eq!(ends.count(), 1, "each ends once");
+    }
+}
+
+#[test]
+fn threads_that_live_for_microseconds_are_all_there_with_a_beginning_and_an_end() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&[], &["brief", "3000"]);
+    let info = recording.trace.own.iter().find(|event| event.name == "trace_info");
+    let main = info.map(|_| recording.trace.threads.iter()).into_iter().flatten();
+    let ours: Vec<u64> = main
+        .filter(|(_, (name, process))| {
+            name == "workload"
+                && recording.trace.processes.get(process).is_some_and(|n| n == "workload")
+        })
+        .map(|(koid, _)| *koid)
+        .collect();
+    let ended = |koid: &u64| {
+        let mut outs = recording.trace.outs(*koid);
+        outs.any(|out| matches!(out.state, ThreadState::Dying | ThreadState::Dead))
+    };
+    assert!(ours.len() >= 3000, "{} threads", ours.len());
+    assert_eq!(ours.iter().filter(|koid| ended(koid)).count(), ours.len(), "all of them ended");
+    assert!(recording.trace.stats().number("forks") >= 3000);
+}
+
+#[test]
+fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&[], &["takeover"]);
+    let pid = number(&recording.lines[0][0]);
+    assert_eq!(recording.trace.threads[&pid], ("sleep".to_owned(), pid));
+    let last = recording.trace.outs(pid).last().expect("it went out");
+    assert!(matches!(last.state, ThreadState::Dying | ThreadState::Dead), "{last:?}");
+}
+
+#[test]
+fn waking_names_wakers_that_a_wake_up_alone_does_not() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&["--waking"], &["threads", "1", "5000"]);
+    assert!(recording.trace.stats().number("wakings") > 5_000);
+    let pair: Vec<u64> = recording.lines.iter().map(|line| number(&line[0])).collect();
+    let woken = |wakeup: &&fxtrec_tests::trace::Wakeup| pair.contains(&wakeup.thread);
+    let ours: Vec<_> = recording.trace.wakeups.iter().filter(woken).collect();
+    let named = ours.iter().filter(|wakeup| wakeup.waker.is_some()).count();
+    assert!(named * 10 >= ours.len() * 9, "{named} of {} wake-ups have a waker", ours.len());
+}
+
+#[test]
+fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record(&["--scope", "app"], &["threads", "1", "5000"]);
+    for line in &recording.lines {
+        let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(&line[at]));
+        let inside = |time: u64| begin <= time && time <= end;
+        let outs = recording.trace.outs(koid).filter(|switch| inside(switch.time)).count() as u64;
+        assert_eq!(outs, switches, "thread {koid}");
+    }
+    let ours = |koid: &u64| recording.trace.threads[koid].0 == "workload";
+    let foreign = recording.trace.switches.iter().filter(|switch| {
+        !ours(&switch.outgoing) && !ours(&switch.incoming) && switch.incoming != 0
+    });
+    assert_eq!(foreign.count(), 0, "no switch between two outsiders");
+    let woken = recording.trace.wakeups.iter().filter(|wakeup| !ours(&wakeup.thread));
+    let strangers: Vec<_> = woken.take(3).collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+}
