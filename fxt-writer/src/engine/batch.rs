@@ -52,6 +52,10 @@ struct Chunk {
     after: Position,
 }
 
+/// The share of a rolling buffer that a batch takes at a time, if that is not
+/// more than a record can be.
+const SHARE: usize = if cfg!(loom) { 2 } else { 16 };
+
 impl<'e> Batch<'e> {
     pub(super) const fn new(engine: &'e Engine) -> Self {
         Self { engine, chunk: None }
@@ -72,7 +76,7 @@ impl<'e> Batch<'e> {
         self.close();
         // Of a small buffer a batch takes a small part, so that little is left
         // over at its end.
-        let share = self.engine.division.rolling / 16;
+        let share = self.engine.division.rolling / SHARE;
         let size = share.min(MAX_RECORD_WORDS).max(words);
         let reservation = self.engine.reserve_rolling(size)?;
         let Reservation { start, words, counter, after } = reservation.into_reservation();

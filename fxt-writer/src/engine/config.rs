@@ -91,12 +91,16 @@ pub enum ConfigError {
 }
 
 /// The least memory, in bytes: the header and a few words in every part.
+#[cfg(not(loom))]
 pub const MIN_BYTES: usize = 512;
+/// The least memory, in bytes. A model has to be tiny to be checked.
+#[cfg(loom)]
+pub const MIN_BYTES: usize = 192;
 /// The most memory, in bytes.
 pub const MAX_BYTES: usize = MAX_ROLLING_WORDS * WORD_BYTES;
 
 /// The share of the memory that is durable, and its limit.
-const DURABLE_SHARE: usize = 16;
+const DURABLE_SHARE: usize = if cfg!(loom) { 4 } else { 16 };
 const MAX_DURABLE_WORDS: usize = (1 << 20) / WORD_BYTES;
 
 /// How the memory is divided, in words.

@@ -1,0 +1,233 @@
+//! Many more threads than CPUs, buffers of a few records, and a checker that every
+//! record is whole, in order per thread, and written exactly once or counted as
+//! dropped. `scripts/check-engine` also runs this under valgrind, shortened by
+//! `FXT_STRESS_RECORDS`.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{Saver, numbers, records, string_indices, string_record};
+use fxt_writer::engine::{Config, Engine, Full, Mode, OnFull};
+use fxt_writer::layout::{header, record_type, thread as thread_record};
+use fxt_writer::record::Record;
+use fxt_writer::{Slot, Space};
+
+/// Threads per CPU.
+const THREADS_PER_CPU: usize = 4;
+
+fn threads() -> u64 {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    (cpus * THREADS_PER_CPU) as u64
+}
+
+/// Records that each thread writes.
+fn records_per_thread() -> u64 {
+    let asked = std::env::var("FXT_STRESS_RECORDS").ok();
+    asked.map_or(5_000, |count| count.parse().expect("FXT_STRESS_RECORDS is a number"))
+}
+
+/// A record of 3 to 9 words: who wrote it, its number, and words that follow from
+/// both, so that a torn or foreign word shows.
+fn write(space: &mut impl Space<Full = Full>, writer: u64, number: u64) -> Result<(), Full> {
+    let words = 3 + number % 7;
+    let mut slot = space.reserve(words as usize)?;
+    slot.put(writer);
+    slot.put(number);
+    (3..words).for_each(|at| slot.put(check_word(writer, number, at)));
+    let record = thread_record::TYPE.put(record_type::THREAD) | thread_record::SIZE.put(words);
+    slot.finish(record | thread_record::INDEX.put(1));
+    Ok(())
+}
+
+fn check_word(writer: u64, number: u64, at: u64) -> u64 {
+    (writer << 48 | at << 40 | number) ^ 0xa5a5_a5a5_a5a5_a5a5
+}
+
+/// Checks every record of the output, and returns how many each writer has there.
+fn check(output: &[u64]) -> BTreeMap<u64, u64> {
+    let mut next: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut counts = BTreeMap::new();
+    for record in records(output) {
+        if header::TYPE.get(record[0]) != record_type::THREAD {
+            continue;
+        }
+        let (writer, number) = (record[1], record[2]);
+        assert_eq!(record.len() as u64, 3 + number % 7);
+        for (at, &word) in (3..).zip(&record[3..]) {
+            assert_eq!(word, check_word(writer, number, at), "word {at} of {number} is torn");
+        }
+        let next = next.entry(writer).or_default();
+        assert!(number >= *next, "{number} of writer {writer} is twice or out of order");
+        *next = number + 1;
+        *counts.entry(writer).or_default() += 1;
+    }
+    counts
+}
+
+fn config(on_full: OnFull) -> Config {
+    Config { mode: Mode::Streaming, bytes: 1024, on_full, ..Config::default() }
+}
+
+/// Has every thread call `write`, and returns how many calls were refused.
+fn run(engine: &Engine, write: impl Fn(&Engine, u64, u64) -> bool + Sync) -> u64 {
+    let (per_thread, write) = (records_per_thread(), &write);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..threads())
+            .map(|writer| {
+                scope.spawn(move || {
+                    (0..per_thread).filter(|&number| !write(engine, writer, number)).count() as u64
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().expect("no writer panics")).sum()
+    })
+}
+
+#[test]
+fn blocking_writers_lose_nothing() {
+    let (engine, saver) = Saver::start(config(OnFull::Block));
+    let refused =
+        run(&engine, |engine, writer, number| write(&mut engine.rolling(), writer, number).is_ok());
+    let counts = check(&saver.finish(&engine));
+    assert_eq!((refused, engine.dropped()), (0, 0));
+    assert_eq!(counts.len() as u64, threads());
+    assert!(counts.values().all(|&count| count == records_per_thread()));
+}
+
+#[test]
+fn dropping_writers_count_what_they_lose() {
+    let (engine, saver) = Saver::start(config(OnFull::Drop));
+    let refused =
+        run(&engine, |engine, writer, number| write(&mut engine.rolling(), writer, number).is_ok());
+    let counts = check(&saver.finish(&engine));
+    assert_eq!(refused, engine.dropped());
+    assert_eq!(counts.values().sum::<u64>() + refused, threads() * records_per_thread());
+}
+
+#[test]
+fn batches_lose_nothing_and_keep_their_order() {
+    let (engine, saver) = Saver::start(Config { bytes: 8 << 10, ..config(OnFull::Block) });
+    let refused = run(&engine, |engine, writer, number| {
+        let mut batch = engine.rolling().batch();
+        let whole = (0..4).all(|at| write(&mut batch, writer, 4 * number + at).is_ok());
+        // Half of the batches are closed with room left, for others to use.
+        whole && (number % 2 == 0 || write(&mut batch, threads() + writer, number).is_ok())
+    });
+    let counts = check(&saver.finish(&engine));
+    assert_eq!((refused, engine.dropped()), (0, 0));
+    let own = counts.range(..threads());
+    assert!(own.into_iter().all(|(_, &count)| count == 4 * records_per_thread()));
+}
+
+#[test]
+fn withdrawn_records_are_counted_and_leave_fillers() {
+    let (engine, saver) = Saver::start(config(OnFull::Block));
+    run(&engine, |engine, writer, number| {
+        if number % 3 == 0 {
+            let mut slot = engine.rolling().reserve(5).expect("room comes back");
+            slot.put(u64::MAX);
+            drop(slot);
+        }
+        write(&mut engine.rolling(), writer, number).is_ok()
+    });
+    let output = saver.finish(&engine);
+    let withdrawn = threads() * records_per_thread().div_ceil(3);
+    assert_eq!(engine.dropped(), withdrawn);
+    assert_eq!(string_indices(&output).len() as u64, withdrawn);
+    assert!(check(&output).values().all(|&count| count == records_per_thread()));
+}
+
+#[test]
+fn durable_records_of_all_threads_come_first_and_are_never_lost() {
+    let (engine, saver) = Saver::start(config(OnFull::Block));
+    run(&engine, |engine, writer, number| {
+        let index = u16::try_from(1 + writer).expect("few threads");
+        let named = number % 8 != 0 || string_record(index).write(&mut engine.durable()).is_ok();
+        named && write(&mut engine.rolling(), writer, number).is_ok()
+    });
+    let output = saver.finish(&engine);
+    // Each number is preceded by as many names of its writer as were written.
+    let mut names = vec![0_u64; threads() as usize + 1];
+    for record in records(&output) {
+        match header::TYPE.get(record[0]) {
+            record_type::STRING => names[string_indices(record)[0] as usize] += 1,
+            _ => assert!(names[1 + record[1] as usize] > record[2] / 8, "a name is late"),
+        }
+    }
+    assert!(names[1..].iter().all(|&count| count == records_per_thread().div_ceil(8)));
+    assert_eq!(engine.dropped(), 0);
+}
+
+#[test]
+fn circular_writers_leave_whole_records_and_the_newest() {
+    let (engine, saver) = Saver::start(Config { mode: Mode::Circular, ..config(OnFull::Block) });
+    run(&engine, |engine, writer, number| write(&mut engine.rolling(), writer, number).is_ok());
+    write(&mut engine.rolling(), threads(), 0).expect("the older buffer is overwritten");
+    let output = saver.finish(&engine);
+    let counts = check(&output);
+    assert_eq!(counts.get(&threads()), Some(&1));
+    assert_eq!(numbers(&output).last(), Some(&(threads(), 0)));
+    assert_eq!(engine.dropped(), 0);
+}
+
+#[test]
+fn writers_that_are_given_up_cost_their_own_records_only() {
+    let grace = Duration::ZERO;
+    let (engine, saver) = Saver::start(Config { grace, ..config(OnFull::Block) });
+    let stop = Arc::new(AtomicBool::new(false));
+    // With no grace at all, any writer that is slow may be given up at any time.
+    let hurry = thread::spawn({
+        let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                engine.flush();
+                engine.abandon_stragglers();
+                thread::yield_now();
+            }
+        }
+    });
+    let refused = run(&engine, |engine, writer, number| {
+        write(&mut engine.rolling(), writer, number) != Err(Full::Stopped)
+    });
+    stop.store(true, Ordering::Relaxed);
+    hurry.join().expect("no panic");
+    let counts = check(&saver.finish(&engine));
+    assert_eq!(refused, 0);
+    let found = counts.values().sum::<u64>();
+    let asked = threads() * records_per_thread();
+    let dropped = engine.dropped();
+    // Neighbours that are given up before they claimed their room count as one.
+    assert!(found + dropped <= asked, "{found} and {dropped} dropped of {asked}");
+    assert!(found == asked || dropped > 0);
+}
+
+#[test]
+fn stopping_in_the_middle_loses_nothing_that_was_accepted() {
+    let (engine, saver) = Saver::start(config(OnFull::Block));
+    // A record has 5.9 words on average, and a buffer 52.
+    let switches = threads() * records_per_thread() * 5 / 52;
+    let stopper = thread::spawn({
+        let engine = Arc::clone(&engine);
+        move || {
+            // Half way in, by the switches that the header counts.
+            let wrapped = || engine.header().map_or(0, |header| header.wrapped_count);
+            while u64::from(wrapped()) < switches / 2 {
+                thread::yield_now();
+            }
+            engine.stop();
+        }
+    });
+    let refused = run(&engine, |engine, writer, number| {
+        write(&mut engine.rolling(), writer, number) != Err(Full::Stopped)
+    });
+    stopper.join().expect("no panic");
+    let counts = check(&saver.finish(&engine));
+    assert_eq!(counts.values().sum::<u64>() + refused, threads() * records_per_thread());
+    assert_eq!(engine.dropped(), 0);
+}
