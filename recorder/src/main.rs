@@ -1,10 +1,10 @@
 //! The `fxtrec` binary: what the library has to say is printed here, and the exit status chosen.
 
-use std::io::{Write, stderr, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE};
-use fxtrec::commands::{doctor, record};
+use fxtrec::commands::{doctor, dump, record};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_line(std::env::args_os()) {
@@ -22,7 +22,11 @@ fn main() -> ExitCode {
         },
         Command::Doctor(args) => match doctor::run(args, &mut stdout().lock()) {
             Ok(usable) => ExitCode::from(u8::from(!usable)),
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(error) => fail(&error, EXIT_FAILURE),
+        },
+        Command::Dump(args) => match dump::dump(&args, &mut stdout().lock()) {
+            Ok(sound) => ExitCode::from(u8::from(!sound)),
             Err(error) => fail(&error, EXIT_FAILURE),
         },
     }

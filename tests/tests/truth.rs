@@ -24,10 +24,15 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Records `workload ARGS` with `options`, and asserts what holds for every trace.
 fn record(options: &[&str], workload: &[&str]) -> Recording {
+    record_with(Command::new(fxtrec()), options, workload)
+}
+
+/// The same with a command that runs fxtrec.
+fn record_with(mut fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let path: PathBuf = folder.path().join("trace.fxt");
-    let output = Command::new(fxtrec())
+    let output = fxtrec
         .args(options)
         .arg("-o")
         .arg(&path)
@@ -250,4 +255,60 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
     let woken = recording.trace.wakeups.iter().filter(|wakeup| !ours(&wakeup.thread));
     let strangers: Vec<_> = woken.take(3).collect();
     assert!(strangers.is_empty(), "{strangers:?}");
+}
+
+/// A recording made inside a pid namespace, with `/proc` of that namespace or of the host.
+fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
+    let mut command = Command::new("unshare");
+    command.args(unshare).arg(fxtrec());
+    record_with(command, options, &["names"])
+}
+
+/// What must be right whatever the ids are: the workload prints those of its namespace.
+fn assert_names_of_workload(recording: &Recording) {
+    let trace = &recording.trace;
+    let named = |name: &str| {
+        let mut found = trace.threads.iter().filter(|(_, (thread, _))| thread == name);
+        let (koid, (_, process)) = found.next().unwrap_or_else(|| panic!("no thread {name}"));
+        (*koid, *process)
+    };
+    let info = trace.own.iter().find(|event| event.name == "trace_info").expect("trace_info");
+    assert_eq!(info.args["pid_namespace"], "inner");
+    let (main, process) = named("workload");
+    assert_eq!(trace.processes[&process], "workload");
+    assert_eq!(main, process, "its main thread was seen");
+    for name in ["plain", "0123456789abcde", "bad\u{fffd}\u{fffd}utf8"] {
+        assert_eq!(named(name).1, process, "{name} belongs to the workload");
+    }
+    let (sleep, process) = named("sleep");
+    assert_eq!(trace.processes[&process], "sleep");
+    // The ids of the namespace begin at 1; those of the host have gone far beyond in a machine that was built on.
+    let local = labelled(recording, "main");
+    assert!(local < 100 && main > local && sleep > main, "{local} is {main}, and {sleep}");
+}
+
+#[test]
+fn names_and_scope_are_right_inside_a_pid_namespace() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let recording = record_in_namespace(&["-pf", "--mount-proc"], &["--scope", "app"]);
+    assert_names_of_workload(&recording);
+    let foreign = recording.trace.switches.iter().filter(|switch| {
+        let ours = |koid| {
+            let process = recording.trace.threads[&koid].1;
+            // Before its exec COMMAND is a fork of fxtrec.
+            ["workload", "sleep", "fxtrec"].contains(&recording.trace.processes[&process].as_str())
+        };
+        !ours(switch.outgoing) && !ours(switch.incoming) && switch.incoming != 0
+    });
+    assert_eq!(foreign.count(), 0);
+}
+
+#[test]
+fn names_are_right_inside_a_pid_namespace_that_sees_the_hosts_proc() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    assert_names_of_workload(&record_in_namespace(&["-pf"], &[]));
 }

@@ -93,6 +93,9 @@ pub enum Command {
     Record(RecordArgs),
     /// Say what this machine allows, and what to change
     Doctor(DoctorArgs),
+    /// Print a trace, count its records, or check it
+    #[command(arg_required_else_help = true)]
+    Dump(DumpArgs),
 }
 
 impl Cli {

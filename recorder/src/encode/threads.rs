@@ -149,7 +149,7 @@ pub struct Threads {
 }
 
 /// A koid for a process of whose main thread only the id in an inner pid namespace is known.
-fn inner_process_koid(pid: LocalId) -> Koid {
+pub fn inner_process_koid(pid: LocalId) -> Koid {
     // Beyond every tid and its first generations, within the 32 bits that readers keep.
     Koid(0x8000_0000 + u64::from(pid.0))
 }
@@ -415,6 +415,8 @@ impl Threads {
                 let as_process = (pid == tid).then_some(parent_pid);
                 self.forked(time, host, pid, as_process, parent_tid);
             }
+            // The snapshot was taken after the fork, and has the process already.
+            None if time <= self.snapshot_end && self.by_pid.contains_key(&pid) => {}
             // Its id in the initial namespace comes with its first wake-up.
             None if pid == tid => self.fork_process(pid, parent_pid),
             None => {}
@@ -467,8 +469,12 @@ impl Threads {
         if let Some((local, pid)) = self.ids.fork_of(parent) {
             // Announced in a pid namespace by a fork that could not name this tid.
             self.ids.bind(tid, local);
-            if let Some(old) = self.find(tid) {
-                self.end(old);
+            if let Some(known) = self.find(tid) {
+                if self.thread(known).origin == Origin::Snapshot && time <= self.snapshot_end {
+                    self.thread_mut(known).origin = Origin::Seen;
+                    return known;
+                }
+                self.end(known);
             }
             let koid = self.generations.next(tid);
             let process = self.process_by_id(pid);

@@ -4,11 +4,14 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use super::capture::Captured;
+use crate::capture::event::LocalId;
 use crate::encode::encoder::{PROVIDER, own_event};
 use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::strings;
+use crate::encode::threads::inner_process_koid;
 use crate::kernel::clock;
 use crate::kernel::machine::Machine;
+use crate::kernel::namespaces::{Namespaces, ProcView};
 use crate::units::{Cpu, Nanos};
 
 /// The clock's ticks per second: they are nanoseconds.
@@ -18,8 +21,14 @@ const TICKS_PER_SECOND: u64 = 1_000_000_000;
 const COMMAND_LINE_BYTES: usize = 4096;
 
 /// The thread that fxtrec's own events are put on: its main thread.
-pub(super) fn recorder() -> ThreadName {
-    let koid = Koid(u64::from(std::process::id()));
+pub(super) fn recorder(namespaces: &Namespaces) -> ThreadName {
+    let pid = std::process::id();
+    let koid = match namespaces.proc_view {
+        _ if namespaces.initial_pid => Koid(u64::from(pid)),
+        ProcView::Initial => Koid(namespaces.own_ids.first().copied().unwrap_or(pid).into()),
+        // Its id in the initial namespace is not known before it has left a sample.
+        ProcView::Own | ProcView::Between | ProcView::Foreign => inner_process_koid(LocalId(pid)),
+    };
     ThreadName::Inline { process: koid, thread: koid }
 }
 
@@ -27,6 +36,8 @@ pub(super) fn recorder() -> ThreadName {
 #[derive(Debug)]
 pub(super) struct Beginning<'a> {
     pub(super) time: Nanos,
+    /// The thread that fxtrec's own events are put on.
+    pub(super) recorder: ThreadName,
     pub(super) scope: &'a str,
     pub(super) cpus: usize,
     pub(super) ring_bytes: usize,
@@ -96,12 +107,16 @@ pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
         string("pid_namespace", namespace),
         string("cpus_without_idle", &blind),
     ];
-    head.rolling(&own_event(beginning.time, recorder(), strings::TRACE_INFO, &args))?;
+    head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
     Ok(head)
 }
 
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
-pub(super) fn tail(captured: &Captured, bytes: u64) -> Result<Vec<u8>, Closed> {
+pub(super) fn tail(
+    captured: &Captured,
+    recorder: ThreadName,
+    bytes: u64,
+) -> Result<Vec<u8>, Closed> {
     let stats = &captured.stats;
     let fired = captured.source.kernel_counts.first().map_or(0, |count| count.fired);
     let args = [
@@ -122,6 +137,6 @@ pub(super) fn tail(captured: &Captured, bytes: u64) -> Result<Vec<u8>, Closed> {
         number("bytes", bytes),
     ];
     let mut tail = Vec::new();
-    tail.rolling(&own_event(captured.ended, recorder(), strings::TRACE_STATS, &args))?;
+    tail.rolling(&own_event(captured.ended, recorder, strings::TRACE_STATS, &args))?;
     Ok(tail)
 }

@@ -40,6 +40,7 @@ use crate::encode::snapshot;
 use crate::encode::threads::Threads;
 use crate::kernel::child::{self, Held};
 use crate::kernel::facts::Facts;
+use crate::kernel::limits::OpenFiles;
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
@@ -58,6 +59,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let plan = Plan::new(args)?;
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
+    let open_files = OpenFiles::now();
     let mut source = setup::open_source(&facts, &plan)?;
     let cpus = source.cpus().len();
     let time = clock::now();
@@ -66,11 +68,15 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let blind = source.watch_idle().map_err(explain)?;
     let inherited = signals.inherited();
     let held = plan.launch.as_ref().map(|launch| Held::start(launch, &inherited)).transpose()?;
+    if let (Some(limit), Some(held)) = (open_files, &held) {
+        limit.give_to(held.pid());
+    }
     let watched = watch(&plan)?;
     let threads = known_threads(&plan, &facts, held.as_ref().map(Held::pid))?;
     let Opened { sink, kept_old, owner_error } = sink::open(&plan.output, Owner::sudo_caller())?;
     let beginning = Beginning {
         time,
+        recorder: describe::recorder(&facts.namespaces),
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use fxt_writer::ThreadName;
 use fxt_writer::engine::{Config, Engine, Mode, OnFull};
 
 use super::capture::{Capture, Captured, Progress};
@@ -25,6 +26,7 @@ use crate::sink::{Sink, SinkError, Target, Totals};
 pub(super) struct Pipeline {
     pub(super) progress: Arc<Progress>,
     pub(super) written: Arc<Written>,
+    recorder: ThreadName,
     begun: Instant,
     capture: JoinHandle<Captured>,
     drain: JoinHandle<Drained>,
@@ -78,7 +80,7 @@ impl Pipeline {
         let written = Arc::new(Written::default());
         let narrow = plan.scope != Filter::Machine;
         let encoder =
-            Encoder::new(EngineLanes(engine.clone()), threads, narrow, describe::recorder());
+            Encoder::new(EngineLanes(engine.clone()), threads, narrow, beginning.recorder);
         let failed = attention.clone();
         let drain =
             drain::spawn(engine.clone(), requests, sink, written.clone(), move || failed.stop())
@@ -100,7 +102,8 @@ impl Pipeline {
         let capture = capture
             .spawn(move || ended.stop())
             .map_err(RecordError::while_doing("start the capture thread"))?;
-        Ok(Pipeline { progress, written, begun, capture, drain, stop })
+        let recorder = beginning.recorder;
+        Ok(Pipeline { progress, written, recorder, begun, capture, drain, stop })
     }
 
     /// Lets the capture thread stop the events, hand on what is left, and end.
@@ -122,7 +125,8 @@ impl Pipeline {
         let captured = self.capture.join().map_err(gone)?;
         let duration = self.begun.elapsed();
         let Drained { mut sink, mut result } = self.drain.join().map_err(gone)?;
-        let tail = describe::tail(&captured, sink.totals().record_bytes).unwrap_or_default();
+        let tail = describe::tail(&captured, self.recorder, sink.totals().record_bytes)
+            .unwrap_or_default();
         let before = sink.totals();
         let ended = sink.write(&tail).and_then(|()| sink.finish());
         let totals = match ended {
