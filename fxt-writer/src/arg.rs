@@ -56,6 +56,34 @@ impl Value<'_> {
     }
 }
 
+/// Conversions to the argument type that fits the Rust type; wide integers take
+/// the short form where their value fits.
+macro_rules! value_from {
+    ($($type:ty => $value:expr;)+) => { $(
+        impl From<$type> for Value<'_> {
+            fn from(value: $type) -> Self {
+                $value(value)
+            }
+        }
+    )+ };
+}
+
+value_from! {
+    i32 => Value::Int32;
+    u32 => Value::Uint32;
+    i64 => Value::int;
+    u64 => Value::uint;
+    f64 => Value::Double;
+    bool => Value::Bool;
+    Koid => Value::Koid;
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(value: &'a str) -> Self {
+        Value::Str(Text::Inline(value))
+    }
+}
+
 impl<'a> Arg<'a> {
     /// An argument of that name and value.
     #[must_use]

@@ -5,7 +5,9 @@
 //! threads room for such records in one buffer and hands full parts of it to
 //! whoever saves them.
 //!
-//! A trace in memory, with the explicit records of [`record`]:
+//! There are two levels. [`Writer`] takes events by name and keeps the tables of
+//! strings and threads; the records of [`record`] leave every reference to the
+//! caller. A trace in memory, at the lower level:
 //!
 //! ```
 //! use fxt_writer::record::{Event, EventKind, Initialization, Magic, ProviderInfo, Record};
@@ -34,6 +36,7 @@ pub mod packet;
 pub mod record;
 pub mod space;
 pub mod text;
+pub mod writer;
 
 mod arg;
 mod error;
@@ -44,3 +47,4 @@ pub use error::{EncodeError, WriteError};
 pub use ids::{Koid, ProviderId, StringRef, ThreadName, ThreadRef, Ticks};
 pub use space::{Slot, Space};
 pub use text::Text;
+pub use writer::Writer;

@@ -222,6 +222,12 @@ impl Engine {
         Durable::new(self)
     }
 
+    /// What happens when a buffer is full.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.config.mode
+    }
+
     /// Records dropped so far, by any writer and for any reason; saturating.
     #[must_use]
     pub fn dropped(&self) -> u64 {

@@ -1,0 +1,99 @@
+//! A method for each kind of event.
+
+use super::{Lanes, Thread, Writer};
+use crate::arg::{Arg, Value};
+use crate::error::{EncodeError, WriteError};
+use crate::ids::Ticks;
+use crate::layout::limits::MAX_ARGS;
+use crate::record::{Event, EventKind};
+use crate::text::Text;
+
+/// An argument by name.
+type NamedArg<'a> = (&'a str, Value<'a>);
+
+impl<L: Lanes> Writer<L> {
+    /// Writes an event of any kind. Category, name and argument names are
+    /// registered; argument values stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room, or a value that the format cannot express.
+    pub fn event(
+        &mut self,
+        kind: EventKind,
+        time: Ticks,
+        thread: Thread,
+        category: &str,
+        name: &str,
+        args: &[NamedArg<'_>],
+    ) -> Result<(), WriteError<L::Full>> {
+        if args.len() > MAX_ARGS {
+            return Err(EncodeError::TooManyArgs { count: args.len() }.into());
+        }
+        let (category, name) = (self.text(category)?, self.text(name)?);
+        let mut named = [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS];
+        for (arg, &(name, value)) in named.iter_mut().zip(args) {
+            *arg = Arg::new(self.text(name)?, value);
+        }
+        let thread = self.thread(thread)?;
+        let args = &named[..args.len()];
+        self.write(&Event { kind, time, thread, category, name, args })
+    }
+}
+
+/// Methods that only differ in the kind of event and what it adds.
+macro_rules! events {
+    ($(
+        $(#[$doc:meta])*
+        $method:ident($($extra:ident: $type:ty)?) => $kind:expr;
+    )+) => {
+        impl<L: Lanes> Writer<L> {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                ///
+                /// When there is no room, or a value that the format cannot
+                /// express.
+                pub fn $method(
+                    &mut self,
+                    time: Ticks,
+                    thread: Thread,
+                    category: &str,
+                    name: &str,
+                    $($extra: $type,)?
+                    args: &[NamedArg<'_>],
+                ) -> Result<(), WriteError<L::Full>> {
+                    self.event($kind, time, thread, category, name, args)
+                }
+            )+
+        }
+    };
+}
+
+events! {
+    /// A moment in time.
+    instant() => EventKind::Instant;
+    /// Samples of a time series: each argument is one value; `id` tells counters
+    /// of the same name apart.
+    counter(id: u64) => EventKind::Counter { id };
+    /// An operation begins on this thread.
+    duration_begin() => EventKind::DurationBegin;
+    /// The innermost operation of this thread ends.
+    duration_end() => EventKind::DurationEnd;
+    /// An operation that began at `time` and ended at `end`.
+    duration_complete(end: Ticks) => EventKind::DurationComplete { end };
+    /// An operation that may span threads begins; `id` correlates its events.
+    async_begin(id: u64) => EventKind::AsyncBegin { id };
+    /// A moment within an operation that may span threads.
+    async_instant(id: u64) => EventKind::AsyncInstant { id };
+    /// An operation that may span threads ends.
+    async_end(id: u64) => EventKind::AsyncEnd { id };
+    /// A flow begins in the duration around this event; `id` correlates its
+    /// events.
+    flow_begin(id: u64) => EventKind::FlowBegin { id };
+    /// A point within a flow.
+    flow_step(id: u64) => EventKind::FlowStep { id };
+    /// A flow ends.
+    flow_end(id: u64) => EventKind::FlowEnd { id };
+}
