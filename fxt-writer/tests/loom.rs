@@ -18,7 +18,7 @@ use loom::thread;
 
 /// Preemptions in one run. Every fault put into the engine on purpose showed with
 /// two; more cost minutes.
-const PREEMPTIONS: usize = 3;
+const PREEMPTIONS: usize = 4;
 
 /// A record of two words with a number.
 fn write(space: &mut impl Space<Full = Full>, number: u64) -> Result<(), Full> {
