@@ -329,7 +329,7 @@ fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Eve
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    fn layout() -> SchedLayout {
+    pub(crate) fn layout() -> SchedLayout {
         SchedLayout::new(&formats()).expect("a known shape")
     }
 

@@ -271,6 +271,10 @@ impl PerfSource {
             return Ok(());
         }
         self.hotplug_checked = Instant::now();
+        self.look_for_cpus()
+    }
+
+    fn look_for_cpus(&mut self) -> Result<(), SourceError> {
         let online = cpus::online(&*self.sys)?;
         self.read_rings();
         let (stay, gone) = std::mem::take(&mut self.sources)
@@ -373,8 +377,10 @@ impl IdleWatch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decode::tests::layout;
     use super::super::event::{Comm, Switch};
     use super::*;
+    use crate::kernel::fake::Fake;
     use crate::kernel::prev_state::PrevState;
 
     fn switch(prev: u32, next: u32) -> Event {
@@ -412,5 +418,50 @@ mod tests {
         assert!(!is_blind(&[switch(1, 2), switch(2, 1)]));
         let lost = Event { time: Nanos(0), kind: Kind::Lost { count: 1 } };
         assert!(!is_blind(&[switch(1, 0), lost, switch(2, 1)]));
+    }
+
+    const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+    fn source_on(machine: &Fake) -> PerfSource {
+        let layout = layout();
+        let options = Options {
+            ring_bytes: 1 << 16,
+            wake_bytes: 1 << 12,
+            tracepoints: layout.tracepoints(),
+            namespace_ids: false,
+        };
+        PerfSource::open(Box::new(machine.clone()), layout, options, 1 << 16).expect("it opens")
+    }
+
+    fn numbers(source: &PerfSource) -> Vec<u32> {
+        source.cpus().iter().map(|cpu| cpu.0).collect()
+    }
+
+    #[test]
+    fn cpus_that_come_are_opened_and_enabled_and_those_that_go_are_closed() {
+        let machine = Fake::default().file(ONLINE, "0,2\n");
+        let mut source = source_on(&machine);
+        assert_eq!(numbers(&source), [0, 2]);
+        let opened = machine.asked().len();
+
+        machine.write(ONLINE, "0-1\n");
+        source.look_for_cpus().expect("nothing is refused");
+        assert_eq!(numbers(&source), [0, 1]);
+        let asked = machine.asked().split_off(opened);
+        assert!(asked.iter().all(|call| !call.ends_with("cpu 0")), "CPU 0 stays open: {asked:?}");
+        assert_eq!(asked.iter().filter(|call| *call == "enable").count(), 4, "{asked:?}");
+
+        machine.write(ONLINE, "0-2\n");
+        source.look_for_cpus().expect("nothing is refused");
+        assert_eq!(numbers(&source), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_list_of_cpus_that_cannot_be_read_leaves_the_recorded_ones_alone() {
+        let machine = Fake::default().file(ONLINE, "0-1\n");
+        let mut source = source_on(&machine);
+        machine.write(ONLINE, "nonsense\n");
+        source.look_for_cpus().expect_err("no list");
+        assert_eq!(numbers(&source), [0, 1]);
     }
 }

@@ -1,36 +1,79 @@
 //! A machine that answers as a test tells it to, and remembers what it was asked.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event_open_sys::bindings::{perf_event_attr, perf_event_mmap_page};
 
+use super::perf::page_size;
 use super::sys::{Mapping, Sys};
 
 /// Files and refusals by name. A file that nobody gave is not there; a call that nobody refused works.
-#[derive(Debug, Default)]
+///
+/// Clones are the same machine, so that a test can keep one.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Fake {
-    files: RefCell<HashMap<PathBuf, Result<Vec<u8>, i32>>>,
+    files: Shared<HashMap<PathBuf, Result<Vec<u8>, i32>>>,
     behind_mount: Option<PathBuf>,
     mount_errno: Option<i32>,
-    mounts: RefCell<Vec<PathBuf>>,
-    calls: HashMap<&'static str, i32>,
+    mounts: Shared<Vec<PathBuf>>,
+    refused: HashMap<&'static str, i32>,
+    largest_map: Option<usize>,
+    refuses_read_format: bool,
+    asked: Shared<Vec<String>>,
+    attrs: Shared<Vec<perf_event_attr>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shared<T>(Arc<Mutex<T>>);
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Fake {
     /// Adds a file.
     pub(crate) fn file(self, path: &str, content: &str) -> Fake {
-        self.files.borrow_mut().insert(path.into(), Ok(content.as_bytes().to_vec()));
+        self.write(path, content);
         self
+    }
+
+    /// Changes or adds a file.
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        self.files.lock().insert(path.into(), Ok(content.as_bytes().to_vec()));
     }
 
     /// Lets reading `path` fail with `errno`.
     pub(crate) fn refuse(self, path: &str, errno: i32) -> Fake {
-        self.files.borrow_mut().insert(path.into(), Err(errno));
+        self.files.lock().insert(path.into(), Err(errno));
         self
+    }
+
+    /// Lets rings of more bytes than these, control page included, be refused as locked memory is.
+    pub(crate) fn map_at_most(mut self, bytes: usize) -> Fake {
+        self.largest_map = Some(bytes);
+        self
+    }
+
+    /// Lets events with a read format be refused, as a kernel before 6.0 does with the one for lost samples.
+    pub(crate) fn without_lost_counts(mut self) -> Fake {
+        self.refuses_read_format = true;
+        self
+    }
+
+    /// The perf calls so far, shortly.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().clone()
+    }
+
+    /// What events were to be opened with so far.
+    pub(crate) fn attrs(&self) -> Vec<perf_event_attr> {
+        self.attrs.lock().clone()
     }
 
     /// Lets a directory appear once tracefs is mounted.
@@ -47,23 +90,23 @@ impl Fake {
 
     /// Lets the method `call` of [`Sys`] fail with `errno`.
     pub(crate) fn fail(mut self, call: &'static str, errno: i32) -> Fake {
-        self.calls.insert(call, errno);
+        self.refused.insert(call, errno);
         self
     }
 
     /// Where tracefs was mounted.
     pub(crate) fn mounts(&self) -> Vec<PathBuf> {
-        self.mounts.borrow().clone()
+        self.mounts.lock().clone()
     }
 
     fn answer(&self, call: &str) -> io::Result<()> {
-        self.calls.get(call).map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(*errno)))
+        self.refused.get(call).map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(*errno)))
     }
 }
 
 impl Sys for Fake {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        match self.files.borrow().get(path) {
+        match self.files.lock().get(path) {
             Some(Ok(content)) => Ok(content.clone()),
             Some(Err(errno)) => Err(io::Error::from_raw_os_error(*errno)),
             None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
@@ -71,28 +114,46 @@ impl Sys for Fake {
     }
 
     fn mount_tracefs(&self, at: &Path) -> io::Result<()> {
-        self.mounts.borrow_mut().push(at.to_owned());
+        self.mounts.lock().push(at.to_owned());
         if let Some(path) = &self.behind_mount {
-            self.files.borrow_mut().insert(path.clone(), Err(libc::EISDIR));
+            self.files.lock().insert(path.clone(), Err(libc::EISDIR));
         }
         self.mount_errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
-    fn perf_event_open(&self, _attr: &mut perf_event_attr, _cpu: u32) -> io::Result<OwnedFd> {
+    fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
+        self.asked.lock().push(format!("open {} {} cpu {cpu}", attr.type_, attr.config));
+        self.attrs.lock().push(*attr);
         self.answer("perf_event_open")?;
+        if self.refuses_read_format && attr.read_format != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         Ok(std::fs::File::open("/dev/null")?.into())
     }
 
     fn perf_mmap(&self, _event: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
+        self.asked.lock().push(format!("mmap {len}"));
         self.answer("perf_mmap")?;
-        Mapping::new(None, len)
+        if self.largest_map.is_some_and(|largest| len > largest) {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        let mapping = Mapping::new(None, len)?;
+        let page = mapping.base().cast::<perf_event_mmap_page>();
+        // SAFETY: the mapping is zeroed, writable and larger than the structure, and nobody else knows it yet.
+        unsafe {
+            (*page).data_offset = page_size() as u64;
+            (*page).data_size = (len - page_size()) as u64;
+        }
+        Ok(mapping)
     }
 
     fn perf_set_output(&self, _event: BorrowedFd<'_>, _ring: BorrowedFd<'_>) -> io::Result<()> {
+        self.asked.lock().push("set_output".to_owned());
         self.answer("perf_set_output")
     }
 
     fn perf_enable(&self, _event: BorrowedFd<'_>) -> io::Result<()> {
+        self.asked.lock().push("enable".to_owned());
         self.answer("perf_enable")
     }
 
@@ -101,6 +162,6 @@ impl Sys for Fake {
     }
 
     fn perf_read(&self, _event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
-        Ok((0, Some(0)))
+        Ok((0, (!self.refuses_read_format).then_some(0)))
     }
 }

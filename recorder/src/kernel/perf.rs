@@ -311,67 +311,8 @@ pub fn page_size() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-    use std::path::Path;
-
+    use super::super::fake::Fake;
     use super::*;
-
-    /// Answers as a kernel that refuses what it is told to refuse, and notes every call.
-    #[derive(Debug, Default)]
-    struct Fake {
-        calls: RefCell<Vec<String>>,
-        attrs: RefCell<Vec<b::perf_event_attr>>,
-        refuse_read_format: bool,
-        open_errno: Option<i32>,
-        largest_map: Option<usize>,
-    }
-
-    impl Sys for Fake {
-        fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
-            Err(io::ErrorKind::NotFound.into())
-        }
-        fn mount_tracefs(&self, _: &Path) -> io::Result<()> {
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
-        fn perf_event_open(&self, attr: &mut b::perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
-            self.calls.borrow_mut().push(format!("open {} {} cpu {cpu}", attr.type_, attr.config));
-            self.attrs.borrow_mut().push(*attr);
-            if let Some(errno) = self.open_errno {
-                return Err(io::Error::from_raw_os_error(errno));
-            }
-            if self.refuse_read_format && attr.read_format != 0 {
-                return Err(io::Error::from_raw_os_error(libc::EINVAL));
-            }
-            std::fs::File::open("/dev/null").map(OwnedFd::from)
-        }
-        fn perf_mmap(&self, _: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
-            self.calls.borrow_mut().push(format!("mmap {len}"));
-            if self.largest_map.is_some_and(|largest| len > largest) {
-                return Err(io::Error::from_raw_os_error(libc::EPERM));
-            }
-            let mapping = Mapping::new(None, len)?;
-            let page = mapping.base().cast::<b::perf_event_mmap_page>();
-            // SAFETY: the mapping is zeroed, writable and larger than the structure.
-            unsafe {
-                (*page).data_offset = page_size() as u64;
-                (*page).data_size = (len - page_size()) as u64;
-            }
-            Ok(mapping)
-        }
-        fn perf_set_output(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<()> {
-            self.calls.borrow_mut().push("set_output".into());
-            Ok(())
-        }
-        fn perf_enable(&self, _: BorrowedFd<'_>) -> io::Result<()> {
-            Ok(())
-        }
-        fn perf_disable(&self, _: BorrowedFd<'_>) -> io::Result<()> {
-            Ok(())
-        }
-        fn perf_read(&self, _: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
-            Ok((0, None))
-        }
-    }
 
     fn options() -> Options {
         Options {
@@ -395,33 +336,33 @@ mod tests {
             "open 2 12 cpu 3",
             "set_output",
         ];
-        assert_eq!(*fake.calls.borrow(), expected);
+        assert_eq!(fake.asked(), expected);
     }
 
     #[test]
     fn samples_carry_time_and_raw_bytes_and_nothing_else() {
         let fake = Fake::default();
         CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect("nothing is refused");
-        for attr in fake.attrs.borrow().iter() {
+        for attr in fake.attrs().iter() {
             assert_eq!(attr.sample_type, u64::from(b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_RAW));
             assert_eq!((attr.use_clockid(), attr.clockid), (1, libc::CLOCK_MONOTONIC));
             assert_eq!((attr.watermark(), attr.disabled(), attr.sample_id_all()), (1, 1, 1));
         }
-        let dummy = fake.attrs.borrow()[0];
+        let dummy = fake.attrs()[0];
         assert_eq!((dummy.comm(), dummy.comm_exec(), dummy.task(), dummy.mmap()), (1, 1, 1, 0));
     }
 
     #[test]
     fn a_kernel_without_lost_counts_is_asked_again_without_them() {
-        let fake = Fake { refuse_read_format: true, ..Fake::default() };
+        let fake = Fake::default().without_lost_counts();
         let events = CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect("second try");
         assert_eq!(events.kernel_counts(&fake), [KernelCount::default(); 2]);
-        assert_eq!(fake.attrs.borrow().iter().filter(|attr| attr.type_ == 2).count(), 4);
+        assert_eq!(fake.attrs().iter().filter(|attr| attr.type_ == 2).count(), 4);
     }
 
     #[test]
     fn a_ring_over_the_memory_allowance_is_halved_down_to_the_least_wanted() {
-        let fake = Fake { largest_map: Some((1 << 18) + page_size()), ..Fake::default() };
+        let fake = Fake::default().map_at_most((1 << 18) + page_size());
         let events =
             CpuEvents::open(&fake, Cpu(0), &options(), 1 << 17).expect("a smaller ring fits");
         assert_eq!(events.ring.size(), 1 << 18);
@@ -435,10 +376,10 @@ mod tests {
 
     #[test]
     fn an_offline_cpu_is_told_from_a_refusal() {
-        let fake = Fake { open_errno: Some(libc::ENODEV), ..Fake::default() };
+        let fake = Fake::default().fail("perf_event_open", libc::ENODEV);
         let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("offline");
         assert!(matches!(error, OpenError::Offline(Cpu(7))));
-        let fake = Fake { open_errno: Some(libc::EACCES), ..Fake::default() };
+        let fake = Fake::default().fail("perf_event_open", libc::EACCES);
         let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("refused");
         assert!(matches!(error, OpenError::Refused { call: Call::OpenDummy, cpu: Cpu(7), .. }));
     }
@@ -449,7 +390,7 @@ mod tests {
         let mut events = CpuEvents::open(&fake, Cpu(0), &options(), 1 << 20).expect("opens");
         events.add_switch_records(&fake, &options()).expect("opens");
         events.add_switch_records(&fake, &options()).expect("the second time is free");
-        let attrs = fake.attrs.borrow();
+        let attrs = fake.attrs();
         assert_eq!(attrs.len(), 4);
         assert_eq!(attrs[3].context_switch(), 1);
         assert_eq!(attrs[3].sample_type, u64::from(b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME));

@@ -132,13 +132,19 @@ impl Capture {
 
     /// Follows what changes about the machine while it is recorded.
     fn adapt(&mut self, warnings: &mut Vec<String>) {
+        let mut warn = |text: String| {
+            // What fails once fails every second.
+            if !warnings.contains(&text) {
+                warnings.push(text);
+            }
+        };
         for cpu in self.encoder.take_blind() {
             if let Err(error) = self.source.add_switch_records(cpu) {
-                warnings.push(format!("CPU {}'s idle task is not reported: {error}", cpu.0));
+                warn(format!("CPU {}'s idle task is not reported: {error}", cpu.0));
             }
         }
         if let Err(error) = self.source.follow_hotplug() {
-            warnings.push(format!("a CPU that came online is not recorded: {error}"));
+            warn(format!("a CPU that came online is not recorded: {error}"));
         }
     }
 }
