@@ -22,6 +22,9 @@ use stats::Stats;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
+    /// The trace cannot be opened.
+    #[error(transparent)]
+    Open(Error),
     /// The trace cannot be read, or not to its end.
     #[error("{}: {source}", path.display())]
     Read {
@@ -55,7 +58,11 @@ pub fn dump(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
 }
 
 fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
-    let failed = |source| DumpError::Read { path: args.file.clone(), source };
+    let failed = |source| match source {
+        // This one names the file itself.
+        Error::Open { .. } => DumpError::Open(source),
+        source => DumpError::Read { path: args.file.clone(), source },
+    };
     let mut reader = open(&args.file).map_err(failed)?;
     if args.check {
         let promises = if args.spec_only { Promises::Spec } else { Promises::Fxtrec };

@@ -65,7 +65,10 @@ impl Lines {
             Some(time) => write!(out, "{:>20}  ", time.to_string())?,
             None => write!(out, "{:>20}  ", "")?,
         }
-        write!(out, "{:<16}", item.record.kind())?;
+        match item.record {
+            Record::MagicNumber => write!(out, "{}", item.record.kind())?,
+            _ => write!(out, "{:<16}", item.record.kind())?,
+        }
         self.write_fields(&item.record, out)?;
         if !item.oddities.is_empty() {
             write!(out, "  # {:?}", item.oddities)?;

@@ -159,6 +159,13 @@ fn what_is_no_trace_is_an_error_that_names_the_file() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_named_once() {
+    let path = Path::new("/nonexistent/trace.fxt");
+    let error = dump(&args(&[], path), &mut io::sink()).expect_err("no file");
+    assert_eq!(error.to_string().matches("trace.fxt").count(), 1, "{error}");
+}
+
+#[test]
 fn an_output_that_is_closed_early_ends_it_quietly() {
     struct Closed;
     impl Write for Closed {
