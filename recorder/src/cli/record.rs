@@ -92,7 +92,7 @@ pub struct RecordArgs {
     #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]
     pub quiet: bool,
 
-    /// Say more about what is going on; twice for even more
+    /// Say what was set up: CPUs, rings, and what the kernel does not report
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = DISPLAY)]
     pub verbose: u8,
 
@@ -127,7 +127,7 @@ pub enum Mode {
 /// When the live line is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Progress {
-    /// When standard error is a terminal
+    /// When standard error is a terminal, and COMMAND does not write to one
     #[default]
     Auto,
     /// Even when it is not

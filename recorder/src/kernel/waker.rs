@@ -58,7 +58,9 @@ impl Waker {
         let waiting = std::iter::once(self.fd()).chain(fds);
         let mut polled: Vec<PollFd<'_>> =
             waiting.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        // poll knows milliseconds: rounded down, the last one before a deadline would be spent in a tight loop.
+        let millis = timeout.as_nanos().div_ceil(1_000_000);
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         match poll(&mut polled, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -81,5 +83,14 @@ mod tests {
         });
         waker.stop();
         waiting.join().expect("the waiting thread ends");
+    }
+
+    #[test]
+    fn a_wait_of_less_than_a_millisecond_is_a_wait() {
+        let waker = Waker::new().expect("an eventfd");
+        let before = std::time::Instant::now();
+        let wanted = Duration::from_micros(300);
+        waker.wait(std::iter::empty(), wanted).expect("poll");
+        assert!(before.elapsed() >= wanted);
     }
 }

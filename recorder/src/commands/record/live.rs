@@ -38,7 +38,7 @@ impl Live {
         wanted.then_some(Live { begun: now, drawn: now, events: 0, terminal, shown: false })
     }
 
-    /// Draws the line.
+    /// Draws the line, if it is time to.
     pub(super) fn draw(
         &mut self,
         out: &mut dyn Write,
@@ -46,6 +46,9 @@ impl Live {
         written: &Written,
     ) -> io::Result<()> {
         let now = Instant::now();
+        if self.shown && now.duration_since(self.drawn) < REDRAW {
+            return Ok(());
+        }
         let events = progress.events();
         let since = now.duration_since(self.drawn).as_secs_f64().max(0.001);
         let rate = (events - self.events) as f64 / since;
