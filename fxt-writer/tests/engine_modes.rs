@@ -133,7 +133,8 @@ fn streaming_goes_on_after_it_was_finished_and_saved() {
     let (engine, inbox) = engine(small(Mode::Streaming));
     rolling(&engine, 0..5).expect("there is room");
     assert_eq!(plain(&save_all(&engine)), (0..5).collect::<Vec<_>>());
-    for disposition in [BufferDisposition::Retain, BufferDisposition::ClearNondurable] {
+    let retain = BufferDisposition::Retain;
+    for disposition in [retain, retain, BufferDisposition::ClearNondurable, retain] {
         engine.start(disposition).expect("a stopped engine");
         rolling(&engine, 5..7).expect("running again");
         assert!(engine.flush());

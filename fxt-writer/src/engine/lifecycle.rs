@@ -103,12 +103,16 @@ impl Engine {
 
     /// The request for the last filling, unless there is nothing to save.
     fn last_request(&self, state: &mut State, last: u32) -> Option<Packet> {
-        let part = &state.parts[part_of(last)];
+        let part = &mut state.parts[part_of(last)];
         if part.phase != Phase::Complete || part.wrapped != last {
             return None;
         }
-        let data = part.end > part.start || state.durable.end > state.durable.announced;
-        data.then(|| self.request(state, last))
+        if part.end > part.start || state.durable.end > state.durable.announced {
+            return Some(self.request(state, last));
+        }
+        // Nobody will give it back: it is clear already.
+        part.phase = Phase::Free;
+        None
     }
 
     /// Takes records again after [`stop`](Self::stop) or
