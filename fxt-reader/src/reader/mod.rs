@@ -1,25 +1,25 @@
 //! The reader: frames records, keeps the providers' state, hands records out.
 
+mod recover;
+mod start;
+
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::mem;
 use std::path::Path;
 
 use fxt_writer::layout::limits::WORD_BYTES;
-use fxt_writer::layout::metadata::{
-    self, MAGIC_WORD, PROVIDER_INFO, PROVIDER_SECTION, provider_info,
-};
-use fxt_writer::layout::{header, large_blob, record_type};
+use fxt_writer::layout::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
+use fxt_writer::layout::{header, record_type};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::{ByteOrder, Cursor};
 use crate::error::{Damage, Error, Reason};
-use crate::input::{Input, container_of, decompressor};
+use crate::input::Input;
 use crate::oddities::Oddities;
-use crate::raw::{self, RawRecord};
+use crate::raw::RawRecord;
 use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
-use crate::resync::{CHAIN, LOOKAHEAD, Probe, record_bytes};
+use crate::resync::record_bytes;
 use crate::summary::{Container, Summary};
 use crate::tables::Tables;
 use crate::types::ProviderId;
@@ -208,65 +208,6 @@ impl<'i> Reader<'i> {
         Ok(true)
     }
 
-    /// Finds out what the input is: its compression and its byte order.
-    fn start(&mut self) -> Result<(), Error> {
-        // Should anything be wrong here, there is nothing to go on with.
-        self.state = State::Ended;
-        self.input.ensure(WORD_BYTES);
-        let container = container_of(self.input.window());
-        if container != Container::Plain {
-            let compressed = mem::take(&mut self.input).into_read();
-            let plain = decompressor(container, compressed)
-                .ok_or(Error::Unsupported { container })?
-                .map_err(|source| Error::Decompress { container, offset: 0, source })?;
-            self.input = Input::stream(plain);
-            self.input.ensure(WORD_BYTES);
-        }
-        self.summary.container = container;
-
-        let first = self.input.window().get(..WORD_BYTES).unwrap_or(self.input.window());
-        if MAGIC_WORD.to_le_bytes().starts_with(first) {
-            self.summary.magic = first.len() == WORD_BYTES;
-            return Ok(());
-        }
-        if MAGIC_WORD.to_be_bytes().starts_with(first) {
-            self.summary.magic = first.len() == WORD_BYTES;
-            self.set_order(ByteOrder::Big);
-            return Ok(());
-        }
-        self.start_without_magic()
-    }
-
-    /// A trace may lack the magic number; it is a trace if it has sound records.
-    fn start_without_magic(&mut self) -> Result<(), Error> {
-        let to_end = !self.input.ensure(SEARCH_STEP + LOOKAHEAD);
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let probe = self.probe(order, to_end.then_some(1));
-            if probe.chain(self.input.window(), CHAIN) {
-                self.set_order(order);
-                return Ok(());
-            }
-        }
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let probe = self.probe(order, to_end.then_some(CONFIRMING));
-            if probe.find(self.input.window(), 1..SEARCH_STEP).is_some() {
-                self.set_order(order);
-                return Err(self.damage(Reason::NoMagic, None).into());
-            }
-        }
-        let window = self.input.window();
-        Err(Error::NotFxt { first: window.get(..WORD_BYTES).unwrap_or(window).to_vec() })
-    }
-
-    fn set_order(&mut self, order: ByteOrder) {
-        self.order = order;
-        self.summary.byte_order = order;
-    }
-
-    fn probe(&self, order: ByteOrder, enough_at_end: Option<usize>) -> Probe<'_> {
-        Probe { order, tables: &self.any_reference, enough_at_end }
-    }
-
     /// The size of the record at the position, all of which is at hand then;
     /// `None` when the input ends before.
     #[inline]
@@ -300,76 +241,6 @@ impl<'i> Reader<'i> {
     #[inline]
     fn header(&self) -> u64 {
         self.input.window().first_chunk().map_or(0, |&word| self.order.word(word))
-    }
-
-    /// Notes that the record at the position is damaged.
-    #[cold]
-    fn damage(&mut self, reason: Reason, length: Option<usize>) -> Damage {
-        self.state = State::Damaged(length);
-        self.summary.damaged_regions += 1;
-        Damage { offset: self.input.offset(), record_type: raw::record_type(self.header()), reason }
-    }
-
-    /// Whether what stands behind a record of an unknown type makes it likely
-    /// that it is one, rather than damage.
-    #[cold]
-    fn is_likely(&mut self, length: usize) -> bool {
-        let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
-        let behind = self.input.window().get(length..).unwrap_or_default();
-        self.probe(self.order, to_end.then_some(1)).confirms(behind)
-    }
-
-    /// Whether a record that is longer than the rest of the input has a wrong
-    /// size, rather than a missing end: then sound records begin within it.
-    #[cold]
-    fn is_overrun(&self) -> bool {
-        let header_word = self.header();
-        let window = self.input.window();
-        if header::TYPE.get(header_word) == record_type::LARGE
-            && Unknown::of(header_word).is_none()
-            && header_word & large_blob::HEADER.reserved() == 0
-        {
-            // A payload may well be a trace itself.
-            return false;
-        }
-        self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
-    }
-
-    /// Goes to where sound records begin again.
-    #[cold]
-    fn recover(&mut self, length: Option<usize>) {
-        if let Some(length) = length
-            && self.is_confirmed(length)
-        {
-            self.skip_damage(length);
-            return;
-        }
-        let mut from = 1;
-        loop {
-            let more = self.input.ensure(SEARCH_STEP + LOOKAHEAD);
-            let window = self.input.window();
-            let until = if more { SEARCH_STEP } else { window.len() };
-            let probe = self.probe(self.order, (!more).then_some(1));
-            let found = probe.find(window, from..until);
-            self.skip_damage(found.unwrap_or(until));
-            if found.is_some() || !more {
-                return;
-            }
-            from = 0;
-        }
-    }
-
-    /// Whether the size of a damaged record is right: sound records, or the end
-    /// of the input, are behind it.
-    fn is_confirmed(&mut self, length: usize) -> bool {
-        let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
-        let behind = self.input.window().get(length..).unwrap_or_default();
-        behind.is_empty() || self.probe(self.order, to_end.then_some(1)).chain(behind, CONFIRMING)
-    }
-
-    fn skip_damage(&mut self, length: usize) {
-        self.input.consume(length);
-        self.summary.damaged_bytes += length as u64;
     }
 
     /// Takes note of a record that later ones depend on.

@@ -1,0 +1,86 @@
+//! Damage: telling it from what is merely unusual or cut short, and getting past it.
+
+use fxt_writer::layout::{header, large_blob, record_type};
+
+use super::{CONFIRMING, Reader, SEARCH_STEP, State};
+use crate::cursor::ByteOrder;
+use crate::error::{Damage, Reason};
+use crate::raw;
+use crate::record::Unknown;
+use crate::resync::{LOOKAHEAD, Probe};
+
+impl Reader<'_> {
+    pub(super) fn probe(&self, order: ByteOrder, enough_at_end: Option<usize>) -> Probe<'_> {
+        Probe { order, tables: &self.any_reference, enough_at_end }
+    }
+
+    /// Notes that the record at the position is damaged.
+    #[cold]
+    pub(super) fn damage(&mut self, reason: Reason, length: Option<usize>) -> Damage {
+        self.state = State::Damaged(length);
+        self.summary.damaged_regions += 1;
+        Damage { offset: self.input.offset(), record_type: raw::record_type(self.header()), reason }
+    }
+
+    /// Whether what stands behind a record of an unknown type makes it likely
+    /// that it is one, rather than damage.
+    #[cold]
+    pub(super) fn is_likely(&mut self, length: usize) -> bool {
+        let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
+        let behind = self.input.window().get(length..).unwrap_or_default();
+        self.probe(self.order, to_end.then_some(1)).confirms(behind)
+    }
+
+    /// Whether a record that is longer than the rest of the input has a wrong
+    /// size, rather than a missing end: then sound records begin within it.
+    #[cold]
+    pub(super) fn is_overrun(&self) -> bool {
+        let header_word = self.header();
+        let window = self.input.window();
+        if header::TYPE.get(header_word) == record_type::LARGE
+            && Unknown::of(header_word).is_none()
+            && header_word & large_blob::HEADER.reserved() == 0
+        {
+            // A payload may well be a trace itself.
+            return false;
+        }
+        self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
+    }
+
+    /// Goes to where sound records begin again.
+    #[cold]
+    pub(super) fn recover(&mut self, length: Option<usize>) {
+        if let Some(length) = length
+            && self.is_confirmed(length)
+        {
+            self.skip_damage(length);
+            return;
+        }
+        let mut from = 1;
+        loop {
+            let more = self.input.ensure(SEARCH_STEP + LOOKAHEAD);
+            let window = self.input.window();
+            let until = if more { SEARCH_STEP } else { window.len() };
+            let probe = self.probe(self.order, (!more).then_some(1));
+            let found = probe.find(window, from..until);
+            self.skip_damage(found.unwrap_or(until));
+            if found.is_some() || !more {
+                return;
+            }
+            from = 0;
+        }
+    }
+
+    /// Whether the size of a damaged record is right: sound records, or the end
+    /// of the input, are behind it.
+    fn is_confirmed(&mut self, length: usize) -> bool {
+        let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
+        let behind = self.input.window().get(length..).unwrap_or_default();
+        behind.is_empty() || self.probe(self.order, to_end.then_some(1)).chain(behind, CONFIRMING)
+    }
+
+    fn skip_damage(&mut self, length: usize) {
+        self.input.consume(length);
+        self.summary.damaged_bytes += length as u64;
+    }
+}
