@@ -16,8 +16,7 @@ use fxt_writer::{Slot, Space};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-/// Preemptions in one run. Every fault put into the engine on purpose showed with
-/// two; more cost minutes.
+/// Preemptions in one run; more than these cost minutes.
 const PREEMPTIONS: usize = 4;
 
 /// A record of two words with a number.
