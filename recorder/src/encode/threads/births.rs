@@ -1,0 +1,155 @@
+//! How threads become known before they run: the snapshot, their fork, their first wake-up.
+//!
+//! Forks carry the ids of the recorder's pid namespace. Elsewhere than in the initial one, a fork's thread gets its tid
+//! from its first wake-up, which its parent does.
+
+use super::{Origin, Process, ProcessSlot, Slot, Threads};
+use crate::capture::event::{Comm, LocalId};
+use crate::units::{Nanos, Tid};
+
+impl Threads {
+    /// What comes next is from a snapshot that was complete at `end`.
+    pub fn begin_snapshot(&mut self, end: Nanos) {
+        self.snapshot_end = end;
+    }
+
+    /// Adds a process of the snapshot.
+    pub fn add_process(&mut self, pid: LocalId, name: &[u8]) -> ProcessSlot {
+        let slot = self.processes.by_id(pid);
+        let process = self.process_mut(slot);
+        process.name = name.to_vec();
+        process.naming.outdate();
+        slot
+    }
+
+    /// Adds a process of the snapshot that is not in the recorder's pid namespace.
+    pub fn add_outer_process(&mut self, pid: Tid, name: &[u8]) -> ProcessSlot {
+        let koid = Some(self.generations.current(pid));
+        self.processes.insert(Process::outer(koid, name.to_vec()))
+    }
+
+    /// Adds a thread of the snapshot by those of its ids that are known.
+    pub fn add_thread(
+        &mut self,
+        process: ProcessSlot,
+        local: Option<LocalId>,
+        tid: Option<Tid>,
+        comm: Comm,
+    ) {
+        match (local, tid.or_else(|| local.and_then(|local| self.ids.tid(local)))) {
+            (Some(local), None) => self.ids.wait_for(local, comm),
+            (None, None) => {}
+            (local, Some(tid)) => {
+                if let Some(local) = local {
+                    self.ids.bind(tid, local);
+                }
+                if self.find(tid).is_none() {
+                    let koid = self.generations.current(tid);
+                    let slot = self.insert(tid, koid, process, comm);
+                    self.thread_mut(slot).origin = Origin::Snapshot;
+                }
+            }
+        }
+    }
+
+    /// A thread or process came into being.
+    pub fn fork(&mut self, time: Nanos, child: (LocalId, LocalId), parent: (LocalId, LocalId)) {
+        let ((pid, tid), (parent_pid, parent_tid)) = (child, parent);
+        if pid == LocalId(0) {
+            // Not in the recorder's pid namespace.
+            return;
+        }
+        match self.ids.tid_of_fork(tid, parent_tid, pid) {
+            Some(host) => {
+                let as_process = (pid == tid).then_some(parent_pid);
+                self.forked(time, host, pid, as_process, parent_tid);
+            }
+            // The snapshot was taken after the fork, and has the process already.
+            None if time <= self.snapshot_end && self.processes.find(pid).is_some() => {}
+            // Its id in the initial namespace comes with its first wake-up.
+            None if pid == tid => self.fork_process(pid, parent_pid),
+            None => {}
+        }
+    }
+
+    fn fork_process(&mut self, pid: LocalId, parent_pid: LocalId) {
+        let parent = self.processes.find(parent_pid).map(|slot| self.process(slot).clone());
+        let slot = self.processes.replace(pid);
+        if let Some(parent) = parent {
+            let process = self.process_mut(slot);
+            process.name = parent.name;
+            process.in_scope = parent.in_scope;
+        }
+    }
+
+    /// `as_process` is the parent's process when the new thread is the first of its own.
+    fn forked(
+        &mut self,
+        time: Nanos,
+        tid: Tid,
+        pid: LocalId,
+        as_process: Option<LocalId>,
+        parent: LocalId,
+    ) {
+        if let Some(slot) = self.find(tid) {
+            let known = self.thread_mut(slot);
+            if known.origin == Origin::Snapshot && time <= self.snapshot_end {
+                // The snapshot was taken after the fork, and has it already.
+                self.thread_mut(slot).origin = Origin::Fork;
+                return;
+            }
+            // An earlier owner of the tid, whose end was not seen.
+            self.end(slot);
+        }
+        let koid = self.generations.next(tid);
+        if let Some(parent_pid) = as_process {
+            self.fork_process(pid, parent_pid);
+        }
+        let comm = self.ids.tid(parent).and_then(|parent| self.find(parent));
+        let comm = comm.map(|slot| self.thread(slot).comm).unwrap_or_default();
+        let process = self.processes.by_id(pid);
+        let slot = self.insert(tid, koid, process, comm);
+        self.thread_mut(slot).origin = Origin::Fork;
+    }
+
+    /// A thread was woken for the first time; `parent` did it.
+    pub fn woken_new(&mut self, time: Nanos, tid: Tid, parent: Tid, comm: &Comm) -> Slot {
+        if let Some((local, pid)) = self.ids.fork_of(parent) {
+            // Announced in a pid namespace by a fork that could not name this tid.
+            self.ids.bind(tid, local);
+            if let Some(known) = self.find(tid) {
+                if self.thread(known).origin == Origin::Snapshot && time <= self.snapshot_end {
+                    self.thread_mut(known).origin = Origin::Seen;
+                    return known;
+                }
+                self.end(known);
+            }
+            let koid = self.generations.next(tid);
+            let process = self.processes.by_id(pid);
+            return self.insert(tid, koid, process, *comm);
+        }
+        match self.find(tid) {
+            Some(slot) => {
+                let fresh = match self.thread(slot).origin {
+                    Origin::Fork => true,
+                    Origin::Snapshot => time <= self.snapshot_end,
+                    Origin::Seen => false,
+                };
+                if fresh {
+                    self.thread_mut(slot).origin = Origin::Seen;
+                    return slot;
+                }
+                // Its fork was lost, and the tid belonged to another before.
+                self.end(slot);
+                self.reborn(tid, comm)
+            }
+            None => self.reborn(tid, comm),
+        }
+    }
+
+    fn reborn(&mut self, tid: Tid, comm: &Comm) -> Slot {
+        let koid = self.generations.next(tid);
+        let process = self.home_of(tid, comm);
+        self.insert(tid, koid, process, *comm)
+    }
+}
