@@ -171,7 +171,8 @@ impl<L: Lanes> Encoder<L> {
             true => view(
                 self.threads.thread(outgoing).in_scope,
                 self.threads.thread(incoming).in_scope,
-                chain.shown == Some(out.koid),
+                // An idle CPU that stays idle in the file is nothing to show.
+                outgoing != IDLE && chain.shown == Some(out.koid),
             ),
         };
         let Some(view) = view else { return Ok(false) };
@@ -241,6 +242,7 @@ impl<L: Lanes> Encoder<L> {
             Some(before) => self.infer(time, cpu, before, now),
             None => {
                 chain.current = Some(now);
+                self.threads.set_run(slot, Run::Running);
                 Ok(())
             }
         }
@@ -261,6 +263,11 @@ impl<L: Lanes> Encoder<L> {
         }
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
+        if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
+            // The file shows nothing of it, not even its name.
+            self.threads.set_run(now.slot, Run::Running);
+            return Ok(());
+        }
         let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
         let fxt = if takeover { ThreadState::Dead } else { ThreadState::Running };
         let state = OutgoingState { fxt, detail: None };
@@ -299,24 +306,26 @@ impl<L: Lanes> Encoder<L> {
             WakeKind::New => self.threads.woken_new(time, wake.tid, wake.current, &wake.comm),
             _ => self.threads.get(wake.tid, Some(&wake.comm)),
         };
+        let announced = self.threads.thread_mut(slot).waker.take();
         if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
             // Readers would end its slice here.
             self.stats.spurious_wakeups += 1;
             return Ok(());
         }
         self.threads.set_run(slot, Run::Runnable);
-        let thread = self.threads.thread_mut(slot);
-        let announced = thread.waker.take();
+        let thread = self.threads.thread(slot);
         if self.narrow && !thread.in_scope {
             return Ok(());
         }
         let koid = thread.koid;
-        let waker = match wake.from_task {
-            true => {
+        let waker = match announced {
+            // The thread that completes a wake-up need not be the one that began it.
+            Some(waker) => Some(waker),
+            None if wake.from_task => {
                 self.name(current)?;
                 Some(self.threads.thread(current).koid)
             }
-            false => announced,
+            None => None,
         };
         self.name(slot)?;
         let args = [
@@ -341,6 +350,7 @@ impl<L: Lanes> Encoder<L> {
         }
         self.name(slot)?;
         let mut thread = self.recorder;
+        self.threads.thread_mut(slot).waker = None;
         if wake.from_task {
             self.name(current)?;
             let waker = self.threads.thread(current);
