@@ -85,14 +85,16 @@ pub struct Thread {
     /// Who was seen to begin waking it, until it is awake.
     pub waker: Option<Koid>,
     run: Run,
-    /// How many losses there had been when `run` and `comm` were last confirmed.
-    confirmed: u32,
+    /// How many losses there had been when `run` was last confirmed.
+    run_confirmed: u32,
+    /// The same of `comm`.
+    comm_confirmed: u32,
     origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// From the snapshot, and no event has named it yet.
+    /// From the snapshot or a name that waited, and no event has named it yet.
     Snapshot,
     /// Its fork was seen, its first wake-up not yet.
     Fork,
@@ -137,7 +139,8 @@ impl Threads {
             in_scope: false,
             waker: None,
             run: Run::Unknown,
-            confirmed: 0,
+            run_confirmed: 0,
+            comm_confirmed: 0,
             origin: Origin::Seen,
         };
         Threads {
@@ -178,6 +181,12 @@ impl Threads {
         self.by_tid.len()
     }
 
+    /// How many threads and how many processes there was ever room needed for at once.
+    #[cfg(test)]
+    pub fn places(&self) -> (usize, usize) {
+        (self.slots.len(), self.processes.places())
+    }
+
     /// Puts every thread of the process in scope, and all that they will start.
     pub fn include(&mut self, pid: LocalId) {
         let process = self.processes.by_id(pid);
@@ -198,7 +207,8 @@ impl Threads {
             in_scope: self.process(process).in_scope,
             waker: None,
             run: Run::Unknown,
-            confirmed: self.losses,
+            run_confirmed: self.losses,
+            comm_confirmed: self.losses,
             origin: Origin::Seen,
         };
         self.processes.join(process);
@@ -241,21 +251,30 @@ impl Threads {
     fn confirm(&mut self, slot: Slot, comm: Option<&Comm>) {
         let losses = self.losses;
         let thread = self.thread_mut(slot);
-        let doubtful = thread.confirmed != losses || thread.origin == Origin::Snapshot;
-        let Some(comm) = comm.filter(|_| doubtful || thread.comm == Comm::default()) else {
-            return;
-        };
-        if thread.confirmed != losses {
-            thread.confirmed = losses;
+        if thread.run_confirmed != losses {
+            thread.run_confirmed = losses;
             thread.run = Run::Unknown;
             thread.waker = None;
         }
+        let nameless = thread.comm == Comm::default();
+        let doubtful = thread.comm_confirmed != losses || thread.origin == Origin::Snapshot;
+        let Some(comm) = comm.filter(|_| doubtful || nameless) else {
+            return;
+        };
+        thread.comm_confirmed = losses;
         if thread.origin == Origin::Snapshot {
             thread.origin = Origin::Seen;
         }
-        if thread.comm != *comm {
-            thread.comm = *comm;
-            thread.naming.outdate();
+        if thread.comm == *comm {
+            return;
+        }
+        thread.comm = *comm;
+        thread.naming.outdate();
+        let home = thread.process;
+        let process = self.process_mut(home);
+        if process.name.is_empty() {
+            // It was written under its id.
+            process.naming.outdate();
         }
     }
 
@@ -300,15 +319,18 @@ impl Threads {
     /// What the thread is doing, as far as that is known in spite of losses.
     pub fn run(&self, slot: Slot) -> Run {
         let thread = self.thread(slot);
-        if thread.confirmed == self.losses { thread.run } else { Run::Unknown }
+        if thread.run_confirmed == self.losses { thread.run } else { Run::Unknown }
     }
 
     /// Says what the thread is doing now.
     pub fn set_run(&mut self, slot: Slot, run: Run) {
         let losses = self.losses;
         let thread = self.thread_mut(slot);
+        if thread.run_confirmed != losses {
+            thread.run_confirmed = losses;
+            thread.waker = None;
+        }
         thread.run = run;
-        thread.confirmed = losses;
     }
 
     /// Events were lost: what was known about what threads do, and how they are called, is doubtful.
@@ -321,8 +343,10 @@ impl Threads {
     /// Then `from` took over the main thread's id in an execve(2), if nothing else explains the change.
     pub fn is_takeover(&self, from: Slot, to: Slot) -> bool {
         let (from, to) = (self.thread(from), self.thread(to));
+        let main = self.process(to.process).local;
         from.tid != to.tid
             && from.process == to.process
-            && self.process(to.process).local == self.ids.local(to.tid)
+            && main.is_some()
+            && main == self.ids.local(to.tid)
     }
 }

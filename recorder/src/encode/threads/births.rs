@@ -64,10 +64,11 @@ impl Threads {
                 let as_process = (pid == tid).then_some(parent_pid);
                 self.forked(time, host, pid, as_process, parent_tid);
             }
-            // The snapshot was taken after the fork, and has the process already.
-            None if time <= self.snapshot_end && self.processes.find(pid).is_some() => {}
             // Its id in the initial namespace comes with its first wake-up.
-            None if pid == tid => self.fork_process(pid, parent_pid),
+            None if pid == tid => match self.processes.find(pid) {
+                Some(_) if time <= self.snapshot_end => self.inherit_scope(pid, parent_pid),
+                _ => self.fork_process(pid, parent_pid),
+            },
             None => {}
         }
     }
@@ -79,6 +80,14 @@ impl Threads {
             let process = self.process_mut(slot);
             process.name = parent.name;
             process.in_scope = parent.in_scope;
+        }
+    }
+
+    /// The snapshot, which has the process already, does not say that it was started by one in scope.
+    fn inherit_scope(&mut self, pid: LocalId, parent_pid: LocalId) {
+        let parent = self.processes.find(parent_pid);
+        if parent.is_some_and(|parent| self.process(parent).in_scope) {
+            self.include(pid);
         }
     }
 
@@ -96,6 +105,9 @@ impl Threads {
             if known.origin == Origin::Snapshot && time <= self.snapshot_end {
                 // The snapshot was taken after the fork, and has it already.
                 self.thread_mut(slot).origin = Origin::Fork;
+                if let Some(parent_pid) = as_process {
+                    self.inherit_scope(pid, parent_pid);
+                }
                 return;
             }
             // An earlier owner of the tid, whose end was not seen.
@@ -114,42 +126,39 @@ impl Threads {
 
     /// A thread was woken for the first time; `parent` did it.
     pub fn woken_new(&mut self, time: Nanos, tid: Tid, parent: Tid, comm: &Comm) -> Slot {
-        if let Some((local, pid)) = self.ids.fork_of(parent) {
-            // Announced in a pid namespace by a fork that could not name this tid.
-            self.ids.bind(tid, local);
-            if let Some(known) = self.find(tid) {
-                if self.thread(known).origin == Origin::Snapshot && time <= self.snapshot_end {
-                    self.thread_mut(known).origin = Origin::Seen;
-                    return known;
-                }
-                self.end(known);
+        let fork = self.ids.fork_of(parent);
+        if let Some(slot) = self.find(tid) {
+            let fresh = match self.thread(slot).origin {
+                Origin::Fork => true,
+                Origin::Snapshot => time <= self.snapshot_end,
+                Origin::Seen => false,
+            };
+            if fresh {
+                self.confirm(slot, Some(comm));
+                self.thread_mut(slot).origin = Origin::Seen;
+                return slot;
             }
-            let koid = self.generations.next(tid);
-            let process = self.processes.by_id(pid);
-            return self.insert(tid, koid, process, *comm);
+            // An earlier owner of the tid, whose end was not seen.
+            self.end(slot);
         }
-        match self.find(tid) {
-            Some(slot) => {
-                let fresh = match self.thread(slot).origin {
-                    Origin::Fork => true,
-                    Origin::Snapshot => time <= self.snapshot_end,
-                    Origin::Seen => false,
-                };
-                if fresh {
-                    self.thread_mut(slot).origin = Origin::Seen;
-                    return slot;
-                }
-                // Its fork was lost, and the tid belonged to another before.
-                self.end(slot);
-                self.reborn(tid, comm)
+        let koid = self.generations.next(tid);
+        let process = match fork {
+            Some((local, pid)) => {
+                // Announced in a pid namespace by a fork that could not name this tid.
+                self.ids.bind(tid, local);
+                self.processes.by_id(pid)
             }
-            None => self.reborn(tid, comm),
-        }
+            None => self.home_without_fork(tid, parent, comm),
+        };
+        self.insert(tid, koid, process, *comm)
     }
 
-    fn reborn(&mut self, tid: Tid, comm: &Comm) -> Slot {
-        let koid = self.generations.next(tid);
-        let process = self.home_of(tid, comm);
-        self.insert(tid, koid, process, *comm)
+    /// The process of a new thread whose fork was lost.
+    fn home_without_fork(&mut self, tid: Tid, parent: Tid, comm: &Comm) -> ProcessSlot {
+        let home = self.home_of(tid, comm);
+        let parent = self.find(parent).map(|slot| self.thread(slot).process);
+        let in_scope = parent.is_some_and(|parent| self.process(parent).in_scope);
+        self.process_mut(home).in_scope |= in_scope;
+        home
     }
 }

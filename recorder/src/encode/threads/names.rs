@@ -2,7 +2,7 @@
 
 use fxt_writer::Koid;
 
-use super::{IDLE, ProcessSlot, Threads};
+use super::{IDLE, Origin, ProcessSlot, Threads};
 use crate::capture::event::{Comm, LocalId};
 use crate::units::Tid;
 
@@ -50,10 +50,18 @@ impl Threads {
             .then(|| self.lookup.process_name(pid))
             .flatten()
             .filter(|name| name.starts_with(comm.as_bytes()));
+        let name = long.unwrap_or_else(|| comm.as_bytes().to_vec());
         let slot = self.processes.by_id(pid);
         let process = self.process_mut(slot);
-        process.name = long.unwrap_or_else(|| comm.as_bytes().to_vec());
+        if process.name == name {
+            return;
+        }
+        process.name = name;
         process.naming.outdate();
+        // Processes are named along with their threads.
+        if let Some(main) = self.ids.tid(tid).and_then(|tid| self.find(tid)) {
+            self.thread_mut(main).naming.outdate();
+        }
     }
 
     /// Inside a pid namespace: the ids there of a thread.
@@ -67,7 +75,9 @@ impl Threads {
             None => {
                 let comm = waiting.unwrap_or_default();
                 let koid = self.generations.current(tid);
-                self.insert(tid, koid, process, comm);
+                let slot = self.insert(tid, koid, process, comm);
+                // Like a name of the snapshot, one that has waited may be out of date.
+                self.thread_mut(slot).origin = Origin::Snapshot;
             }
             Some(slot) if self.thread(slot).process != process => {
                 self.processes.leave(self.thread(slot).process);

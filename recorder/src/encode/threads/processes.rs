@@ -67,6 +67,12 @@ impl Processes {
         &mut self.slots[slot.0 as usize]
     }
 
+    /// How many processes there was ever room needed for at once.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The process with this id, if it is known.
     pub(super) fn find(&self, pid: LocalId) -> Option<ProcessSlot> {
         self.by_pid.get(&pid).copied()
@@ -82,6 +88,12 @@ impl Processes {
 
     /// A new process with this id, which from now on no earlier one is found by.
     pub(super) fn replace(&mut self, pid: LocalId) -> ProcessSlot {
+        if let Some(old) = self.by_pid.remove(&pid)
+            && self.get(old).threads == 0
+        {
+            // Announced, and its first thread was never seen.
+            self.free.push(old);
+        }
         let slot = self.insert(Process::new(pid));
         self.by_pid.insert(pid, slot);
         slot
