@@ -143,4 +143,20 @@ mod tests {
         ids.forget(Tid(500));
         assert_eq!(ids.tid(LocalId(2)), Some(Tid(600)));
     }
+
+    #[test]
+    fn a_thread_that_was_born_named_and_forgotten_leaves_nothing_behind() {
+        let mut ids = Ids::inner();
+        ids.bind(Tid(500), LocalId(2));
+        ids.tid_of_fork(LocalId(3), LocalId(2), LocalId(3));
+        ids.wait_for(LocalId(3), Comm::from_bytes(b"name"));
+        ids.fork_of(Tid(500));
+        ids.bind(Tid(600), LocalId(3));
+        ids.tid_of_fork(LocalId(4), LocalId(3), LocalId(4));
+        ids.forget(Tid(600));
+        ids.forget(Tid(500));
+        let Ids::Inner(inner) = ids else { panic!("still inner") };
+        let left = [inner.tids.len(), inner.locals.len(), inner.waiting.len(), inner.forks.len()];
+        assert_eq!(left, [0; 4]);
+    }
 }

@@ -16,3 +16,6 @@ pub mod stats;
 pub mod strings;
 pub mod threads;
 pub mod weight;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Narrow scopes: what is written when only some threads are wanted.
+
+use super::{LOST, Proc, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking};
+use crate::capture::event::LocalId;
+use crate::encode::ids::Ids;
+use crate::encode::threads::Threads;
+use crate::units::{Nanos, Tid};
+
+/// Only process 5 is wanted, with whatever it starts.
+fn five_in_scope(proc: Proc) -> Threads {
+    let mut threads = Threads::new(Ids::Initial, Box::new(proc));
+    threads.begin_snapshot(Nanos(5));
+    let process = threads.add_process(LocalId(5), b"five");
+    threads.add_thread(process, Some(LocalId(5)), Some(Tid(5)), comm_of(5));
+    threads.include(LocalId(5));
+    threads
+}
+
+fn only_five() -> Scene {
+    Scene::narrow(five_in_scope(Proc::default()))
+}
+
+/// The second picture in the documentation of [`crate::encode::chain`].
+#[test]
+fn an_outsider_is_shown_until_it_goes_out_and_then_the_cpu_is_shown_idle() {
+    let [a, x, y, z] = [5, 10, 11, 12];
+    let mut scene = only_five();
+    scene.at(100, 0, switch(a, "S", x));
+    scene.at(110, 0, switch(x, "S", y));
+    scene.at(120, 0, switch(y, "D", z));
+    scene.at(130, 0, switch(z, "S", a));
+    assert_eq!(
+        scene.told(),
+        [
+            "process 5 = five",
+            "thread 5 = t5 of 5",
+            "process 10 = t10",
+            "thread 10 = t10 of 10",
+            "100 cpu 0: 5 (1024) blocked -> 10 (1024)",
+            "process 0 = swapper",
+            "thread 0 = swapper of 0",
+            "110 cpu 0: 10 (1024) blocked -> 0 (idle)",
+            "130 cpu 0: 0 (idle) running -> 5 (1024)",
+        ]
+    );
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.switches, stats.switches_written, stats.inferred_switches), (4, 3, 0));
+}
+
+#[test]
+fn an_outsider_that_gives_way_to_the_scope_keeps_its_state() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "D", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 10 (1024)",
+            r#"110 cpu 0: 10 (1024) blocked -> 5 (1024) prev_state="D""#,
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_written_or_named_where_the_scope_has_no_part() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(10, "S", 11));
+    scene.at(110, 0, wakeup(10, 11));
+    scene.at(120, 0, waking(12, 11));
+    scene.at(130, 0, switch(11, "S", 0));
+    assert_eq!(scene.told(), [] as [&str; 0]);
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.switches, stats.switches_written), (2, 0));
+    assert_eq!((stats.wakeups, stats.wakeups_written, stats.threads), (1, 0, 0));
+}
+
+#[test]
+fn a_thread_of_the_scope_that_is_woken_by_an_outsider_names_it() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 1, switch(0, "R", 10));
+    scene.told();
+    scene.at(120, 1, wakeup(5, 10));
+    assert_eq!(
+        scene.told(),
+        ["process 10 = t10", "thread 10 = t10 of 10", "120 cpu 0: wakes 5 (1024) waker=koid:10",]
+    );
+}
+
+#[test]
+fn children_of_the_scope_are_in_scope_and_those_of_others_are_not() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, fork((6, 6), (5, 5)));
+    scene.at(120, 0, fork((6, 7), (6, 6)));
+    scene.at(130, 0, fork((5, 8), (5, 5)));
+    scene.at(140, 0, fork((20, 20), (10, 10)));
+    scene.told();
+    for (time, tid) in [(200, 6), (210, 7), (220, 8), (230, 20)] {
+        scene.at(time, 0, interrupt(wakeup_new(tid, 5)));
+    }
+    assert_eq!(
+        scene.scheduled(),
+        ["200 cpu 0: wakes 6 (1024)", "210 cpu 0: wakes 7 (1024)", "220 cpu 0: wakes 8 (1024)",]
+    );
+}
+
+#[test]
+fn a_child_of_the_scope_whose_fork_was_lost_is_in_scope() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, LOST);
+    scene.told();
+    scene.at(120, 0, wakeup_new(6, 5));
+    scene.at(130, 0, switch(5, "S", 10));
+    scene.at(140, 0, wakeup_new(20, 10));
+    assert_eq!(
+        scene.scheduled(),
+        ["120 cpu 0: wakes 6 (1024) waker=koid:5", "130 cpu 0: 5 (1024) blocked -> 10 (1024)",]
+    );
+}
+
+/// Events run before the snapshot is taken, so a fork may be in both.
+#[test]
+fn a_child_of_the_scope_that_the_snapshot_has_already_is_in_scope() {
+    let mut threads = five_in_scope(Proc::default());
+    threads.begin_snapshot(Nanos(1000));
+    for (pid, tids) in [(6, vec![6, 7]), (20, vec![20])] {
+        let process = threads.add_process(LocalId(pid), b"child");
+        for tid in tids {
+            threads.add_thread(process, Some(LocalId(tid)), Some(Tid(tid)), comm_of(tid));
+        }
+    }
+    let mut scene = Scene::narrow(threads);
+    scene.at(900, 0, fork((6, 6), (5, 5)));
+    scene.at(910, 0, fork((20, 20), (10, 10)));
+    for (time, tid) in [(2000, 6), (2010, 7), (2020, 20)] {
+        scene.at(time, 0, interrupt(wakeup(tid, 10)));
+    }
+    assert_eq!(scene.scheduled(), ["2000 cpu 0: wakes 6 (1024)", "2010 cpu 0: wakes 7 (1024)"]);
+}
+
+#[test]
+fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 0, switch(10, "S", 0));
+    scene.at(120, 0, switch(5, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "120 cpu 0: 0 (idle) running -> 5 (1024) inferred=true",
+            "120 cpu 0: 5 (1024) blocked -> 0 (idle)",
+        ]
+    );
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.inferred_switches, stats.switches_written), (1, 2));
+}
+
+#[test]
+fn a_cpu_that_goes_from_idle_to_an_outsider_stays_idle_in_the_file() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.told();
+    scene.at(110, 0, switch(0, "R", 10));
+    scene.at(120, 0, switch(10, "S", 0));
+    assert_eq!(scene.told(), [] as [&str; 0]);
+}
+
+#[test]
+fn what_the_file_shows_is_closed_behind_a_gap() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, LOST);
+    scene.told();
+    scene.at(120, 0, switch(11, "S", 12));
+    assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) running -> 0 (idle) inferred=true"]);
+}
+
+#[test]
+fn a_process_put_in_scope_brings_all_of_its_threads() {
+    let mut threads = five_in_scope(Proc::default());
+    let process = threads.add_process(LocalId(30), b"thirty");
+    for tid in [30, 31] {
+        threads.add_thread(process, Some(LocalId(tid)), Some(Tid(tid)), comm_of(tid));
+    }
+    threads.include(LocalId(30));
+    let mut scene = Scene::narrow(threads);
+    scene.at(100, 0, switch(31, "S", 30));
+    assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
+}
