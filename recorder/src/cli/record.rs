@@ -73,7 +73,10 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 
-    /// What to do when the trace buffer is full: write it out and go on, or stop recording
+    /// What to do when the trace buffer is full: write it out and go on, stop recording, or overwrite
+    ///
+    /// On SIGUSR2, circular mode writes what it holds to a file of its own (app.1.fxt for app.fxt)
+    /// and goes on.
     #[arg(long, value_name = "MODE", default_value = "streaming", help_heading = OUTPUT)]
     pub mode: Mode,
 
@@ -122,6 +125,8 @@ pub enum Mode {
     Streaming,
     /// Keep the first events that fit, write them at the end
     Oneshot,
+    /// Keep the last events that fit, write them at the end and on SIGUSR2
+    Circular,
 }
 
 /// When the live line is shown.

@@ -1,10 +1,14 @@
 //! From typed events, in order of time, to records.
 
+mod departed;
+
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
     ThreadState, Wakeup,
 };
 use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+
+use departed::Departed;
 
 use super::chain::{Chains, Occupant, View, view};
 use super::lanes::{Closed, Lanes};
@@ -13,7 +17,7 @@ use super::stats::Stats;
 use super::strings;
 use super::threads::{IDLE, Naming, Run, Slot, Threads};
 use super::weight::{self, weight};
-use crate::capture::event::{Event, Kind, LocalId, Switch, Wake, WakeKind};
+use crate::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind};
 use crate::units::{Cpu, Nanos, Tid};
 
 /// The provider id of fxtrec's own records.
@@ -30,6 +34,7 @@ pub struct Encoder<L> {
     recorder: ThreadName,
     stats: Stats,
     blind: Vec<Cpu>,
+    departed: Departed,
 }
 
 /// One side of a switch, as it is written.
@@ -63,6 +68,7 @@ impl<L: Lanes> Encoder<L> {
             recorder,
             stats: Stats::default(),
             blind: Vec::new(),
+            departed: Departed::default(),
         }
     }
 
@@ -135,7 +141,10 @@ impl<L: Lanes> Encoder<L> {
         self.threads.set_run(incoming, Run::Running);
         match state.fxt {
             ThreadState::Running => self.threads.set_run(outgoing, Run::Runnable),
-            ThreadState::Dying | ThreadState::Dead => self.threads.end(outgoing),
+            ThreadState::Dying | ThreadState::Dead => {
+                self.depart(time, outgoing);
+                self.threads.end(outgoing);
+            }
             _ => self.threads.set_run(outgoing, Run::Blocked),
         }
         Ok(())
@@ -278,7 +287,10 @@ impl<L: Lanes> Encoder<L> {
         }
         self.threads.set_run(now.slot, Run::Running);
         match (known, takeover) {
-            (true, true) => self.threads.end(before.slot),
+            (true, true) => {
+                self.depart(time, before.slot);
+                self.threads.end(before.slot);
+            }
             (true, false) => self.threads.set_run(before.slot, Run::Unknown),
             (false, _) => {}
         }
@@ -418,23 +430,39 @@ impl<L: Lanes> Encoder<L> {
                 process.name = comm.as_bytes().to_vec();
             }
             self.stats.processes += u64::from(naming == Naming::Never);
-            self.lanes.durable(&KernelObject {
-                kind: ObjectType::Process,
-                koid: process_koid,
-                name: Text::Inline(&display_name(&process.name, tid)),
-                args: &[],
-            })?;
+            process_object(&mut self.lanes, process_koid, &process.name, tid)?;
         }
         let thread = self.threads.thread_mut(slot);
         self.stats.threads += u64::from(thread.naming == Naming::Never);
         thread.naming = Naming::Done;
-        self.lanes.durable(&KernelObject {
-            kind: ObjectType::Thread,
-            koid,
-            name: Text::Inline(&display_name(comm.as_bytes(), tid)),
-            args: &[Arg::new(strings::PROCESS, Value::Koid(process_koid))],
-        })
+        thread_object(&mut self.lanes, koid, &comm, tid, process_koid)
     }
+}
+
+/// Names a process. `tid` stands in where it has no name.
+fn process_object(lanes: &mut impl Lanes, koid: Koid, name: &[u8], tid: Tid) -> Result<(), Closed> {
+    lanes.durable(&KernelObject {
+        kind: ObjectType::Process,
+        koid,
+        name: Text::Inline(&display_name(name, tid)),
+        args: &[],
+    })
+}
+
+/// Names a thread of a process.
+fn thread_object(
+    lanes: &mut impl Lanes,
+    koid: Koid,
+    comm: &Comm,
+    tid: Tid,
+    process: Koid,
+) -> Result<(), Closed> {
+    lanes.durable(&KernelObject {
+        kind: ObjectType::Thread,
+        koid,
+        name: Text::Inline(&display_name(comm.as_bytes(), tid)),
+        args: &[Arg::new(strings::PROCESS, Value::Koid(process))],
+    })
 }
 
 /// One of fxtrec's own events.

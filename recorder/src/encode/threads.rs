@@ -176,6 +176,11 @@ impl Threads {
         self.processes.get_mut(slot)
     }
 
+    /// Where all known threads are kept, the idle task included, in no order.
+    pub fn slots(&self) -> Vec<Slot> {
+        self.by_tid.values().copied().collect()
+    }
+
     /// How many threads are known now, the idle task included.
     pub fn living(&self) -> usize {
         self.by_tid.len()

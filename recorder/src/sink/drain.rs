@@ -15,22 +15,62 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::engine::Engine;
 use fxt_writer::packet::Packet;
 
-use super::{Sink, SinkError};
+use super::{Sink, SinkError, Totals};
 
 /// How often a compressor ends a block, so that what it holds can be read.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(400);
 
 /// What the drain thread is asked to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub enum Request {
     /// Save the buffer that this packet names.
     Save(Packet),
+    /// Write these records.
+    Write(Vec<u8>),
+    /// Save buffers into an output of their own.
+    Snapshot(Box<Snapshot>),
     /// Nothing more will come.
     End,
+}
+
+/// What an engine holds at one moment, to be written into an output of its own.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The output.
+    pub sink: Box<dyn Sink>,
+    /// Records to write first.
+    pub head: Vec<u8>,
+    /// The buffers, in the order in which to save them.
+    pub packets: Vec<Packet>,
+    /// Records to write last.
+    pub tail: Vec<u8>,
+    /// Told how it went, when the buffers have been given back.
+    pub done: Sender<Result<Totals, SinkError>>,
+}
+
+impl Snapshot {
+    fn save(self, engine: &Engine) {
+        let Snapshot { mut sink, head, packets, tail, done } = self;
+        let mut result = sink.write(&head);
+        for packet in packets {
+            result = result.and_then(|()| write_view(engine, packet, &mut *sink));
+            let answered = engine.saved(packet.buffer_saved());
+            debug_assert!(answered.is_ok(), "{answered:?}");
+        }
+        let totals = result.and_then(|()| sink.write(&tail)).and_then(|()| sink.finish());
+        // Whoever asked may have gone.
+        let _ = done.send(totals);
+    }
+}
+
+/// Writes what there is to save for one packet, up to the first error.
+fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<(), SinkError> {
+    let Ok(view) = engine.view(packet) else { return Ok(()) };
+    view.slices().filter(|slice| !slice.is_empty()).try_for_each(|slice| sink.write(slice))
 }
 
 /// Bytes that the drain has put into the output, for whoever shows progress.
@@ -79,6 +119,8 @@ pub fn spawn(
             };
             match request {
                 Ok(Request::Save(packet)) => drain.save(&engine, packet),
+                Ok(Request::Write(records)) => drain.write(&records),
+                Ok(Request::Snapshot(snapshot)) => snapshot.save(&engine),
                 Ok(Request::End) => break,
                 Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
                 Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
@@ -100,16 +142,17 @@ struct Drain<F> {
 
 impl<F: FnOnce()> Drain<F> {
     fn save(&mut self, engine: &Engine, packet: Packet) {
-        if let Ok(view) = engine.view(packet) {
-            for slice in view.slices().filter(|slice| !slice.is_empty()) {
-                let written = self.sink.write(slice);
-                self.note(written);
-            }
-            self.unflushed = true;
-        }
+        let written = write_view(engine, packet, &mut *self.sink);
+        self.note(written);
+        self.unflushed = true;
         // A request that the engine did not make is none of ours to answer; it made this one.
         let answered = engine.saved(packet.buffer_saved());
         debug_assert!(answered.is_ok(), "{answered:?}");
+    }
+
+    fn write(&mut self, records: &[u8]) {
+        let written = self.sink.write(records);
+        self.note(written);
     }
 
     /// How long the compressor may still hold what it has.
@@ -143,7 +186,7 @@ mod tests {
     use fxt_writer::engine::{Config, Mode, OnFull};
     use fxt_writer::record::{Initialization, Record};
 
-    use super::super::{BlackHole, Memory, Totals};
+    use super::super::{BlackHole, Memory};
     use super::*;
 
     fn engine(sender: crossbeam_channel::Sender<Request>) -> Arc<Engine> {

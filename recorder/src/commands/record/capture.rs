@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
 
+use super::describe::Ending;
+use super::flight::Flight;
 use super::lanes::EngineLanes;
-use crate::capture::perf_source::{PerfSource, SourceStats};
+use crate::capture::perf_source::PerfSource;
 use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
 use crate::kernel::clock;
@@ -52,10 +54,7 @@ impl Progress {
 /// What a capture came to.
 #[derive(Debug)]
 pub(super) struct Captured {
-    pub(super) stats: Stats,
-    pub(super) source: SourceStats,
-    /// When the last event was handed to the encoder.
-    pub(super) ended: Nanos,
+    pub(super) ending: Ending,
     /// Whether the engine stopped taking records before the end.
     pub(super) cut_short: bool,
     /// What went wrong without ending the recording.
@@ -71,6 +70,12 @@ pub(super) struct Capture {
     pub(super) drain: Sender<Request>,
     pub(super) waker: Waker,
     pub(super) progress: Arc<Progress>,
+    /// In circular mode.
+    pub(super) flight: Option<Flight>,
+}
+
+fn ending(encoder: &Encoder<EngineLanes>, source: &PerfSource, ended: Nanos) -> Ending {
+    Ending { stats: *encoder.stats(), source: source.stats(), ended }
 }
 
 impl Capture {
@@ -94,6 +99,7 @@ impl Capture {
         let mut open = true;
         let mut flushed = Instant::now();
         while open && !self.waker.is_stopped() {
+            let before = ended;
             self.source.round(|time, cpu, event| {
                 ended = time;
                 open = self.encoder.event(time, cpu, event).is_ok();
@@ -103,6 +109,11 @@ impl Capture {
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
                 self.engine.flush();
+            }
+            if let Some(flight) = &mut self.flight {
+                let source = &self.source;
+                let ending = |encoder: &Encoder<EngineLanes>| ending(encoder, source, ended);
+                flight.after_round(&self.engine, &mut self.encoder, &self.drain, before, ending);
             }
             self.adapt(&mut warnings);
             if let Err(error) = self.source.wait(&self.waker, POLL) {
@@ -116,18 +127,17 @@ impl Capture {
             open
         });
         self.progress.update(self.encoder.stats());
-        for packet in self.engine.finish() {
+        let packets = self.engine.finish();
+        if let Some(flight) = &self.flight {
+            let _ = self.drain.send(Request::Write(flight.beginning(&mut self.encoder)));
+        }
+        for packet in packets {
             // The drain only ends when it is told to, below.
             let _ = self.drain.send(Request::Save(packet));
         }
         let _ = self.drain.send(Request::End);
-        Captured {
-            stats: *self.encoder.stats(),
-            source: self.source.stats(),
-            ended,
-            cut_short: !open,
-            warnings,
-        }
+        let ending = ending(&self.encoder, &self.source, ended);
+        Captured { ending, cut_short: !open, warnings }
     }
 
     /// Follows what changes about the machine while it is recorded.

@@ -3,10 +3,11 @@
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
-use super::capture::Captured;
 use crate::capture::event::LocalId;
+use crate::capture::perf_source::SourceStats;
 use crate::encode::encoder::{PROVIDER, own_event};
 use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::stats::Stats;
 use crate::encode::strings;
 use crate::encode::threads::inner_process_koid;
 use crate::kernel::clock;
@@ -111,14 +112,19 @@ pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
     Ok(head)
 }
 
+/// What is known when a trace ends.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub(super) stats: Stats,
+    pub(super) source: SourceStats,
+    /// When the last event happened.
+    pub(super) ended: Nanos,
+}
+
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
-pub(super) fn tail(
-    captured: &Captured,
-    recorder: ThreadName,
-    bytes: u64,
-) -> Result<Vec<u8>, Closed> {
-    let stats = &captured.stats;
-    let fired = captured.source.kernel_counts.first().map_or(0, |count| count.fired);
+pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<Vec<u8>, Closed> {
+    let Ending { stats, source, ended } = ending;
+    let fired = source.kernel_counts.first().map_or(0, |count| count.fired);
     let args = [
         number("switches", stats.switches_written),
         number("inferred_switches", stats.inferred_switches),
@@ -131,12 +137,12 @@ pub(super) fn tail(
         number("forks", stats.forks),
         number("exits", stats.exits),
         number("renames", stats.renames),
-        number("late_events", captured.source.late),
-        number("undecoded", captured.source.undecoded + captured.source.garbled),
+        number("late_events", source.late),
+        number("undecoded", source.undecoded + source.garbled),
         number("kernel_switches", fired),
         number("bytes", bytes),
     ];
     let mut tail = Vec::new();
-    tail.rolling(&own_event(captured.ended, recorder, strings::TRACE_STATS, &args))?;
+    tail.rolling(&own_event(*ended, recorder, strings::TRACE_STATS, &args))?;
     Ok(tail)
 }

@@ -14,6 +14,7 @@
 mod capture;
 mod describe;
 mod error;
+mod flight;
 mod lanes;
 mod live;
 mod pipeline;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::ThreadName;
 use fxt_writer::engine::{Config, Engine, Mode, OnFull};
 
 use super::capture::{Capture, Captured, Progress};
 use super::describe::{self, Beginning};
 use super::error::RecordError;
+use super::flight::{Flight, Outcome, Window};
 use super::lanes::EngineLanes;
 use crate::capture::perf_source::PerfSource;
 use crate::cli;
@@ -31,6 +33,8 @@ pub(super) struct Pipeline {
     capture: JoinHandle<Captured>,
     drain: JoinHandle<Drained>,
     stop: Waker,
+    snapshots: Sender<Box<dyn Sink>>,
+    results: Receiver<Outcome>,
 }
 
 /// What a recording came to.
@@ -46,6 +50,7 @@ fn mode(mode: cli::Mode) -> Mode {
     match mode {
         cli::Mode::Streaming => Mode::Streaming,
         cli::Mode::Oneshot => Mode::Oneshot,
+        cli::Mode::Circular => Mode::Circular,
     }
 }
 
@@ -74,13 +79,26 @@ impl Pipeline {
         })?;
         // The head holds no name of fxtrec's making that could be refused.
         let head = describe::head(beginning).unwrap_or_default();
-        let first = sink.write(&head);
+        let circular = plan.mode == cli::Mode::Circular;
+        let (snapshots, wanted) = crossbeam_channel::unbounded();
+        let (outcomes, results) = crossbeam_channel::unbounded();
+        let (first, flight) = match circular {
+            // Nothing is written before the end, and then names come second.
+            true => {
+                let (recorder, window) = (beginning.recorder, Window::default());
+                (Ok(()), Some(Flight { head, recorder, wanted, outcomes, window }))
+            }
+            false => (sink.write(&head), None),
+        };
         let stop = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
         let progress = Arc::new(Progress::default());
         let written = Arc::new(Written::default());
         let narrow = plan.scope != Filter::Machine;
-        let encoder =
-            Encoder::new(EngineLanes(engine.clone()), threads, narrow, beginning.recorder);
+        let lanes = EngineLanes { engine: engine.clone(), takes_names: !circular };
+        let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
+        if circular {
+            encoder.keep_departed();
+        }
         let failed = attention.clone();
         let drain =
             drain::spawn(engine.clone(), requests, sink, written.clone(), move || failed.stop())
@@ -96,6 +114,7 @@ impl Pipeline {
             drain: to_drain,
             waker: stop.clone(),
             progress: progress.clone(),
+            flight,
         };
         let ended = attention.clone();
         let begun = Instant::now();
@@ -103,12 +122,28 @@ impl Pipeline {
             .spawn(move || ended.stop())
             .map_err(RecordError::while_doing("start the capture thread"))?;
         let recorder = beginning.recorder;
-        Ok(Pipeline { progress, written, recorder, begun, capture, drain, stop })
+        Ok(Pipeline {
+            progress,
+            written,
+            recorder,
+            begun,
+            capture,
+            drain,
+            stop,
+            snapshots,
+            results,
+        })
     }
 
     /// Lets the capture thread stop the events, hand on what is left, and end.
     pub(super) fn stop(&self) {
         self.stop.stop();
+    }
+
+    /// Lets the capture thread write what the engine holds, and waits until it has. In circular mode only.
+    pub(super) fn snapshot(&self, sink: Box<dyn Sink>) -> Outcome {
+        self.snapshots.send(sink).map_err(|_| SinkError::AlreadyFailed)?;
+        self.results.recv().unwrap_or(Err(SinkError::AlreadyFailed))
     }
 
     /// Whether both threads have ended, so that [`Pipeline::finish`] will not wait.
@@ -125,7 +160,7 @@ impl Pipeline {
         let captured = self.capture.join().map_err(gone)?;
         let duration = self.begun.elapsed();
         let Drained { mut sink, mut result } = self.drain.join().map_err(gone)?;
-        let tail = describe::tail(&captured, self.recorder, sink.totals().record_bytes)
+        let tail = describe::tail(&captured.ending, self.recorder, sink.totals().record_bytes)
             .unwrap_or_default();
         let before = sink.totals();
         let ended = sink.write(&tail).and_then(|()| sink.finish());

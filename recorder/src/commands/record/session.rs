@@ -8,15 +8,19 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::error::RecordError;
+use super::flight::snapshot_path;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
 use super::summary::Summary;
+use super::units::bytes;
+use crate::cli::Mode;
 use crate::commands::plan::Plan;
 use crate::kernel::child::Child;
 use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
+use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
-use crate::sink::SinkError;
+use crate::sink::{self, Output, SinkError, Target};
 
 /// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
 const AFTERMATH: Duration = Duration::from_millis(5);
@@ -39,6 +43,8 @@ pub(super) struct Session<'a> {
     child: Option<Child>,
     /// The processes of `-p`, as descriptors that become readable when they end, where there are such.
     watched: Vec<std::os::fd::OwnedFd>,
+    /// Whether there are such descriptors.
+    watches: bool,
     code: Option<u8>,
     live: Option<Live>,
     deadline: Option<Instant>,
@@ -47,6 +53,8 @@ pub(super) struct Session<'a> {
     requests: u32,
     /// Whether it was not with Ctrl-C, which is first of all an affair of COMMAND.
     told_to_end: bool,
+    snapshot_wanted: bool,
+    snapshots: u32,
     err: &'a mut dyn Write,
 }
 
@@ -64,12 +72,15 @@ impl<'a> Session<'a> {
             signals,
             attention,
             child,
+            watches: !watched.is_empty(),
             watched,
             code: None,
             live: Live::new(plan.display.progress, plan.launch.is_some()),
             deadline: plan.duration.map(|duration| Instant::now() + duration),
             requests: 0,
             told_to_end: false,
+            snapshot_wanted: false,
+            snapshots: 0,
             err,
         }
     }
@@ -79,6 +90,9 @@ impl<'a> Session<'a> {
     pub(super) fn run(mut self, pipeline: Pipeline, cpus: usize) -> Result<u8, RecordError> {
         while !self.is_over()? {
             self.wait(Some(&pipeline), self.timeout())?;
+            if std::mem::take(&mut self.snapshot_wanted) {
+                self.snapshot(&pipeline);
+            }
         }
         if self.code.is_some() {
             std::thread::sleep(AFTERMATH);
@@ -118,8 +132,7 @@ impl<'a> Session<'a> {
         }
         // With a COMMAND, Ctrl-C is first of all its own affair.
         let patience = if self.child.is_some() { 2 } else { 1 };
-        let watched_ended =
-            !self.plan.pids().is_empty() && self.child.is_none() && self.watched.is_empty();
+        let watched_ended = self.watches && self.child.is_none() && self.watched.is_empty();
         Ok(self.code.is_some()
             || self.attention.is_stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -176,7 +189,34 @@ impl<'a> Session<'a> {
                     self.pass_on(signal);
                 }
             }
+            Signal::SIGUSR2 => self.snapshot_wanted = true,
             _ => {}
+        }
+    }
+
+    /// Writes what circular mode holds into a file of its own.
+    fn snapshot(&mut self, pipeline: &Pipeline) {
+        let Target::Path(path) = &self.plan.output.target else {
+            return say(self.err, "SIGUSR2: a snapshot needs an output that is a file (-o)");
+        };
+        if self.plan.mode != Mode::Circular {
+            return say(self.err, "SIGUSR2 writes a snapshot with --mode circular only");
+        }
+        self.snapshots += 1;
+        let path = snapshot_path(path, self.snapshots);
+        let output = Output {
+            target: Target::Path(path.clone()),
+            compression: self.plan.output.compression,
+        };
+        let opened = sink::open(&output, Owner::sudo_caller());
+        let written = opened.and_then(|opened| pipeline.snapshot(opened.sink));
+        self.clear_drawing();
+        match written {
+            Ok(totals) => {
+                let size = bytes(totals.output_bytes);
+                say(self.err, format_args!("snapshot of {size} written to {}", path.display()));
+            }
+            Err(error) => say(self.err, format_args!("no snapshot: {error}")),
         }
     }
 
@@ -188,10 +228,15 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn clear_line(&mut self) {
+    fn clear_drawing(&mut self) {
         if let Some(live) = &mut self.live {
+            // A terminal that is gone has nothing to be cleared.
             let _ = live.clear(self.err);
         }
+    }
+
+    fn clear_line(&mut self) {
+        self.clear_drawing();
         self.live = None;
     }
 
@@ -213,10 +258,11 @@ impl<'a> Session<'a> {
                 cpus,
                 target: &self.plan.output.target,
                 colour: Terminal::of_stderr().colour,
+                partial: self.plan.mode == Mode::Circular,
             };
             let _ = write!(self.err, "{summary}");
-        } else if finished.captured.stats.lost > 0 && !self.plan.display.quiet {
-            say(self.err, format_args!("{} events were lost", finished.captured.stats.lost));
+        } else if finished.captured.ending.stats.lost > 0 && !self.plan.display.quiet {
+            say(self.err, format_args!("{} events were lost", finished.captured.ending.stats.lost));
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Summary<'a> {
     pub(super) cpus: usize,
     pub(super) target: &'a Target,
     pub(super) colour: bool,
+    /// Whether the trace holds only the last events.
+    pub(super) partial: bool,
 }
 
 impl Summary<'_> {
@@ -24,9 +26,12 @@ impl Summary<'_> {
     }
 
     fn bytes_line(&self) -> String {
-        let stats = &self.captured.stats;
+        let stats = &self.captured.ending.stats;
         let events = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
         let per_event = self.totals.output_bytes as f64 / events.max(1) as f64;
+        if self.partial {
+            return format!("{} (the last part of it)", bytes(self.totals.output_bytes));
+        }
         let packed = match self.totals.output_bytes == self.totals.record_bytes {
             true => String::new(),
             false => format!(", {} unpacked", bytes(self.totals.record_bytes)),
@@ -37,7 +42,7 @@ impl Summary<'_> {
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let stats = &self.captured.stats;
+        let stats = &self.captured.ending.stats;
         let seconds = self.duration.as_secs_f64();
         writeln!(f, "fxtrec: recorded {seconds:.2} s on {} CPUs", self.cpus)?;
         let switches = stats.switches_written;
@@ -64,8 +69,9 @@ impl Display for Summary<'_> {
                 writeln!(f, "  lost       {}", self.loud(&text))?;
             }
         }
-        if self.captured.source.late > 0 {
-            let (late, most) = (count(self.captured.source.late), self.captured.source.most_late);
+        if self.captured.ending.source.late > 0 {
+            let (late, most) =
+                (count(self.captured.ending.source.late), self.captured.ending.source.most_late);
             let most = most.0 as f64 / 1e6;
             writeln!(f, "  late       {late} events are up to {most:.3} ms too late in the trace")?;
         }

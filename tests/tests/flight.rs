@@ -1,0 +1,89 @@
+//! Circular mode: the last events, written at the end and on SIGUSR2.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::root;
+use fxtrec_tests::trace::Trace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const BUFFER_BYTES: u64 = 256 * 1024;
+
+/// A trace that is whole in itself, and holds only the last of what was recorded.
+fn assert_last_part(path: &Path) -> Trace {
+    let trace = Trace::read(path);
+    trace.assert_sound();
+    assert!(!trace.switches.is_empty());
+    let stats = trace.stats();
+    assert!((trace.switches.len() as u64) < stats.number("switches"), "some were overwritten");
+    let scheduling = 48 * trace.switches.len() as u64 + 32 * trace.wakeups.len() as u64;
+    assert!(scheduling <= BUFFER_BYTES + 8 * 1024, "{scheduling} bytes of scheduling records");
+    let last = trace.switches.last().expect("there are some").time;
+    assert!(last <= stats.time && stats.time - last < 1_000_000_000, "up to the end");
+    trace
+}
+
+#[test]
+fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end() {
+    if !root::or_skip("it records the machine") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("flight.fxt");
+    let mut recorder = Command::new(fxtrec())
+        .args(["--mode", "circular", "--buffer-size", &BUFFER_BYTES.to_string(), "-o"])
+        .arg(&output)
+        // A thousand short-lived processes before the question and after it, so that names come and go.
+        .args(["--", "sh", "-c"])
+        .arg("run() { for i in $(seq 1000); do /bin/true; done; }; run; echo ready; read go; run; run")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fxtrec runs");
+    let mut said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
+    let mut printed = BufReader::new(recorder.stdout.take().expect("piped")).lines();
+    assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+
+    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGUSR2).expect("it runs");
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.contains("snapshot of") && line.ends_with("flight.1.fxt"), "{line}");
+    let first = assert_last_part(&folder.path().join("flight.1.fxt"));
+
+    recorder.stdin.take().expect("piped").write_all(b"go\n").expect("the shell reads");
+    assert!(recorder.wait().expect("it ends").success());
+    let second = assert_last_part(&output);
+    let end_of_first = first.switches.last().expect("there are some").time;
+    assert!(second.switches[0].time >= end_of_first, "recording went on after the snapshot");
+}
+
+#[test]
+fn a_snapshot_is_for_circular_mode_and_recording_goes_on_without_it() {
+    if !root::or_skip("it records the machine") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("stream.fxt");
+    let mut recorder = Command::new(fxtrec())
+        .arg("-o")
+        .arg(&output)
+        .args(["--", "sh", "-c", "echo ready; read go; exit 3"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fxtrec runs");
+    let mut said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
+    let mut printed = BufReader::new(recorder.stdout.take().expect("piped")).lines();
+    assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGUSR2).expect("it runs");
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.contains("--mode circular"), "{line}");
+    recorder.stdin.take().expect("piped").write_all(b"go\n").expect("the shell reads");
+    assert_eq!(recorder.wait().expect("it ends").code(), Some(3));
+    Trace::read(&output).assert_sound();
+    assert!(!folder.path().join("stream.1.fxt").exists());
+}
