@@ -18,7 +18,13 @@ fn main() -> ExitCode {
     match command {
         Command::Record(args) => match record::run(args, &mut stderr()) {
             Ok(code) => ExitCode::from(code),
-            Err(error) => fail(&error, error.exit_code()),
+            Err(error) => {
+                let code = fail(&error, error.exit_code());
+                if let Some(line) = error.with_sudo() {
+                    let _ = writeln!(stderr(), "To try it with sudo: {line}");
+                }
+                code
+            }
         },
         Command::Doctor(args) => match doctor::run(args, &mut stdout().lock()) {
             Ok(usable) => ExitCode::from(u8::from(!usable)),

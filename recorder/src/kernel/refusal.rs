@@ -14,6 +14,7 @@
 //!
 //! Capabilities count in the initial user namespace only.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -136,6 +137,13 @@ pub fn remedy(facts: &Facts) -> String {
     } else {
         format!("Run it with sudo, or once: {}", setcap_line(facts))
     }
+}
+
+/// This very command line under sudo, to be pasted into a shell.
+pub fn sudo_line(binary: &Path, args: impl Iterator<Item = OsString>) -> String {
+    let words = args.map(|word| shell_word(Path::new(&word)));
+    let words: Vec<String> = std::iter::once(shell_word(binary)).chain(words).collect();
+    format!("sudo {}", words.join(" "))
 }
 
 /// Why the recorder's user has not the right that `capability` gives: the middle of a sentence.
@@ -265,7 +273,11 @@ fn described(err: &io::Error) -> String {
 fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]
@@ -295,6 +307,13 @@ mod tests {
     fn root() -> Facts {
         let capabilities = Capabilities::of(&[Capability::SysAdmin, Capability::Perfmon]);
         Facts { user: 0, capabilities, ..ordinary_user() }
+    }
+
+    #[test]
+    fn the_line_for_sudo_is_what_was_typed_with_the_whole_path() {
+        let words = ["-o", "a trace.fxt", "--", "ls", "-R"].map(OsString::from);
+        let line = sudo_line(Path::new("/opt/fxtrec"), words.into_iter());
+        assert_eq!(line, "sudo /opt/fxtrec -o 'a trace.fxt' -- ls -R");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use fxt_writer::engine::Engine;
 use fxt_writer::packet::Packet;
 
 use super::{Sink, SinkError, Totals};
+use crate::kernel::priority;
 
 /// How often a compressor ends a block, so that what it holds can be read.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(400);
@@ -105,6 +106,8 @@ pub fn spawn(
     failed: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<Drained>> {
     std::thread::Builder::new().name("fxtrec-drain".to_owned()).spawn(move || {
+        // Were it late, the capture thread would wait for it, and the rings would fill.
+        priority::raise();
         let mut drain = Drain {
             sink,
             result: Ok(()),

@@ -8,7 +8,7 @@ use crate::commands::plan::PlanError;
 use crate::kernel::child::LaunchError;
 use crate::kernel::cpus::CpusError;
 use crate::kernel::procfs::ProcfsError;
-use crate::kernel::refusal::Refusal;
+use crate::kernel::refusal::{self, Refusal};
 use crate::sink::SinkError;
 
 /// Why a recording failed.
@@ -56,6 +56,14 @@ impl RecordError {
     /// What [`RecordError::System`] wants to know beside the error.
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
         move |source| RecordError::System { doing, source }
+    }
+
+    /// What to type to try again with more rights, when an ordinary user may get them so.
+    pub fn with_sudo(&self) -> Option<String> {
+        let RecordError::Refused(refusal) = self else { return None };
+        let helps = refusal.remedy.contains("sudo") && !nix::unistd::geteuid().is_root();
+        let binary = std::env::current_exe().ok().filter(|_| helps)?;
+        Some(refusal::sudo_line(&binary, std::env::args_os().skip(1)))
     }
 
     /// The status to exit with.
