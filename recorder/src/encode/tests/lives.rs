@@ -223,3 +223,18 @@ fn threads_that_have_ended_are_forgotten_by_the_thousand() {
     assert_eq!(scene.encoder.threads().places(), (before + 2, 3), "slots are used again");
     assert_eq!(scene.encoder.stats().threads, 2 + 10_000);
 }
+
+#[test]
+fn the_last_thread_of_an_old_process_leaves_the_new_owner_of_its_pid_alone() {
+    let mut scene = five_runs();
+    scene.at(100, 0, fork((5, 6), (5, 5)));
+    scene.at(110, 0, switch(5, "R", 6));
+    // The end of thread 5 was not seen, and that of 6 is late.
+    scene.at(120, 1, fork((5, 5), (7, 7)));
+    scene.at(125, 1, switch(0, "R", 5));
+    scene.at(130, 0, switch(6, "Z", 0));
+    scene.told();
+    scene.at(140, 1, fork((5, 8), (5, 5)));
+    scene.at(150, 1, switch(5, "S", 8));
+    assert_eq!(scene.named(), [format!("thread 8 = t5 of {}", 5 + SECOND)]);
+}

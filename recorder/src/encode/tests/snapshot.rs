@@ -126,3 +126,19 @@ fn a_name_of_the_snapshot_gives_way_to_that_of_the_first_event() {
     scene.at(100, 0, Switch { prev_comm: comm("as-it-is"), ..switch(40, "S", 0) });
     assert_eq!(scene.named()[..2], ["process 40 = the-app", "thread 40 = as-it-is of 40"]);
 }
+
+#[test]
+fn two_threads_of_one_process_outside_are_not_taken_for_an_exec() {
+    let outside = process("outside", vec![thread("t50", &[50]), thread("t51", &[51])]);
+    let mut scene = loaded(ProcView::Initial, &[570, 2], vec![outside]);
+    scene.at(100, 0, switch(0, "R", 51));
+    scene.at(110, 0, switch(50, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 0 (idle) running -> 51 (1024)",
+            "110 cpu 0: 51 (1024) running -> 50 (1024) inferred=true",
+            "110 cpu 0: 50 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}

@@ -1,6 +1,6 @@
 //! Wake-ups: whose, by whom, and which are none.
 
-use super::{LOST, Scene, interrupt, switch, wakeup, wakeup_new, waking};
+use super::{LOST, Scene, interrupt, running, switch, wakeup, wakeup_new, waking};
 use crate::capture::event::Wake;
 use crate::units::Cpu;
 
@@ -190,4 +190,16 @@ fn the_waker_that_was_announced_goes_before_the_thread_that_completes_the_wake_u
     scene.told();
     scene.at(110, 1, Wake { target: Cpu(1), ..wakeup(7, 6) });
     assert_eq!(scene.told(), ["110 cpu 1: wakes 7 (1024) waker=koid:5"]);
+}
+
+/// An inferred switch says that the one who was there is out, and nothing about who is about to wake it.
+#[test]
+fn a_waker_from_before_a_loss_is_not_believed_after_an_inferred_switch_either() {
+    let mut scene = five_runs_and_seven_sleeps();
+    scene.at(100, 0, waking(5, 5));
+    scene.at(110, 0, LOST);
+    scene.at(120, 0, running(6));
+    scene.told();
+    scene.at(130, 0, interrupt(wakeup(5, 6)));
+    assert_eq!(scene.told(), ["130 cpu 0: wakes 5 (1024)"]);
 }
