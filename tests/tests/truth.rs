@@ -96,7 +96,7 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     // A machine that is stolen from for milliseconds makes the two clocks differ; it is not so three times in a row.
     let mut worst = Vec::new();
     for _ in 0..3 {
-        let recording = record(&[], &["slices", "3", "120"]);
+        let recording = record(&[], &["slices", "3", "400"]);
         let off = recording.lines.iter().map(|line| {
             let [koid, begin, end, _, cpu] = [0, 1, 2, 3, 4].map(|at| number(&line[at]));
             let traced = recording.trace.running(koid, begin, end);

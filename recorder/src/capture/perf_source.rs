@@ -145,7 +145,8 @@ impl PerfSource {
         self.sources.iter().map(|source| source.events.ring.size()).min().unwrap_or(0)
     }
 
-    /// Looks for CPUs whose idle task the kernel does not report, and lets it write switch records for these.
+    /// Looks for CPUs with a task that the kernel does not report, above all the idle task, and lets it write switch
+    /// records for these.
     ///
     /// To be called once the events run. Returns those CPUs.
     ///
@@ -156,7 +157,7 @@ impl PerfSource {
         let mut blind = Vec::new();
         for source in &mut self.sources {
             source.events.ring.refresh();
-            let mut watch = IdleWatch::default();
+            let mut watch = ChainWatch::default();
             while let Some(record) = source.events.ring.next_record() {
                 if let Some(found) =
                     decode::decode(&self.layout, record, self.options.namespace_ids)
@@ -173,7 +174,7 @@ impl PerfSource {
         Ok(blind)
     }
 
-    /// Lets the kernel write switch records for `cpu`, whose idle task turned out not to be reported.
+    /// Lets the kernel write switch records for `cpu`, on which some task turned out not to be reported.
     ///
     /// # Errors
     /// [`OpenError`]; recording goes on without them.
@@ -338,40 +339,35 @@ fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
     a.iter().zip(b).map(add).collect()
 }
 
-/// Tells from a CPU's first events whether its idle task is reported.
+/// Tells from a CPU's first events whether the kernel reports every task on it.
 ///
 /// ```text
-///   A -> idle ... idle -> B     reported
-///   A -> idle ...    B -> C     not reported: B must have come in from idle
+///   A -> idle ... idle -> B     all are reported
+///   A -> idle ...    B -> C     idle is not: B must have come in from it
 /// ```
 #[derive(Debug, Default)]
-struct IdleWatch {
-    idle: bool,
-    seen: bool,
-    missed: bool,
+struct ChainWatch {
+    current: Option<Tid>,
+    broken: bool,
 }
 
-impl IdleWatch {
+impl ChainWatch {
     fn see(&mut self, event: &Event) {
-        let current = match event.kind {
-            Kind::Switch(switch) => switch.prev,
-            Kind::Wake(wake) => wake.current,
+        let (current, next) = match event.kind {
+            Kind::Switch(switch) => (switch.prev, switch.next),
+            Kind::Wake(wake) => (wake.current, wake.current),
             Kind::Lost { .. } => {
-                self.idle = false;
+                self.current = None;
                 return;
             }
             _ => return,
         };
-        match current {
-            Tid::IDLE => self.seen = true,
-            _ if self.idle => self.missed = true,
-            _ => {}
-        }
-        self.idle = matches!(event.kind, Kind::Switch(switch) if switch.next == Tid::IDLE);
+        self.broken |= self.current.is_some_and(|known| known != current);
+        self.current = Some(next);
     }
 
     fn is_blind(&self) -> bool {
-        self.missed && !self.seen
+        self.broken
     }
 }
 
@@ -398,7 +394,7 @@ mod tests {
     }
 
     fn is_blind(events: &[Event]) -> bool {
-        let mut watch = IdleWatch::default();
+        let mut watch = ChainWatch::default();
         events.iter().for_each(|event| watch.see(event));
         watch.is_blind()
     }
@@ -414,7 +410,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_was_never_idle_or_lost_events_tells_nothing() {
+    fn any_task_that_leaves_unseen_makes_a_cpu_blind() {
+        assert!(is_blind(&[switch(1, 2), switch(3, 1)]));
+    }
+
+    #[test]
+    fn a_cpu_that_lost_events_or_shows_every_task_is_not() {
         assert!(!is_blind(&[switch(1, 2), switch(2, 1)]));
         let lost = Event { time: Nanos(0), kind: Kind::Lost { count: 1 } };
         assert!(!is_blind(&[switch(1, 0), lost, switch(2, 1)]));

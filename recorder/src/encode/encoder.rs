@@ -87,7 +87,7 @@ impl<L: Lanes> Encoder<L> {
         &mut self.lanes
     }
 
-    /// The CPUs that left their idle task unseen since this was last asked.
+    /// The CPUs that left a task unseen, though nothing was lost, since this was last asked.
     pub fn take_blind(&mut self) -> Vec<Cpu> {
         std::mem::take(&mut self.blind)
     }
@@ -267,9 +267,6 @@ impl<L: Lanes> Encoder<L> {
     ) -> Result<(), Closed> {
         let gap = std::mem::take(&mut self.chains.of(cpu).gap);
         self.chains.of(cpu).current = Some(now);
-        if before.slot == IDLE && !gap {
-            self.blind.push(cpu);
-        }
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
         if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
@@ -278,6 +275,10 @@ impl<L: Lanes> Encoder<L> {
             return Ok(());
         }
         let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
+        if !gap && !takeover {
+            // The task that was in is one of those that the kernel does not report.
+            self.blind.push(cpu);
+        }
         let fxt = if takeover { ThreadState::Dead } else { ThreadState::Running };
         let state = OutgoingState { fxt, detail: None };
         let (out, inn) = (self.inferred_side(before), self.inferred_side(now));

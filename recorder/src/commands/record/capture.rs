@@ -150,7 +150,7 @@ impl Capture {
         };
         for cpu in self.encoder.take_blind() {
             if let Err(error) = self.source.add_switch_records(cpu) {
-                warn(format!("CPU {}'s idle task is not reported: {error}", cpu.0));
+                warn(format!("some task of CPU {} is not reported: {error}", cpu.0));
             }
         }
         if let Err(error) = self.source.follow_hotplug() {

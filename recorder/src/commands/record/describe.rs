@@ -55,7 +55,7 @@ impl std::fmt::Display for Beginning<'_> {
             let blind = blind.join(", ");
             write!(
                 f,
-                "; the idle task of CPU {blind} is not reported, so switch records are on there"
+                "; some task of CPU {blind} is not reported, so switch records are on there"
             )?;
         }
         if !self.initial_pid_namespace {
