@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zlib
 
+import every_record
 from fxt import reader
 
 # What the package calls a record, and what fxtrec calls it.
@@ -68,17 +69,18 @@ def plain(path):
 
 
 def count_with_package(trace):
-    """Records by fxtrec's name, and whether the last record was cut short."""
+    """Records by fxtrec's name, whether the last record was cut short, and the providers."""
     # The package takes a last piece of less than a word for an error.
     whole_words = trace[: len(trace) - len(trace) % 8]
     result = reader.parse_records(io.BytesIO(whole_words))
     counts = collections.Counter()
-    for provider in result.records_by_provider.values():
+    providers = list(result.records_by_provider.values())
+    for provider in providers:
         counts["provider_info"] += 1
         counts["provider_event"] += len(provider.events)
         for record in provider.records:
             counts[NAMES[type(record).__name__]] += 1
-    return +counts, result.had_unexpected_eof
+    return +counts, result.had_unexpected_eof, providers
 
 
 def count_with_fxtrec(path):
@@ -90,8 +92,8 @@ def count_with_fxtrec(path):
     return json.loads(result.stdout)
 
 
-def compare(path):
-    """Compares one file; a line on what agrees."""
+def compare(path, every=False):
+    """Compares one file, with `every` also with what it must hold; a line on what agrees."""
     stats = count_with_fxtrec(path)
     ours = {name: row["records"] for name, row in stats["types"].items()}
     refused = sorted(REFUSED & ours.keys())
@@ -100,7 +102,7 @@ def compare(path):
     if stats["damaged_regions"]:
         raise Disagreement(f"fxtrec finds it damaged in {stats['damaged_regions']} places")
     try:
-        theirs, cut_short = count_with_package(plain(path))
+        theirs, cut_short, providers = count_with_package(plain(path))
     except Exception as error:
         raise Disagreement(f"the Python reader fails: {error}") from error
 
@@ -114,6 +116,9 @@ def compare(path):
             f"fxtrec sees a last piece of {stats['truncated_tail']} bytes, "
             f"the Python reader sees {'one' if cut_short else 'none'}"
         )
+    if every:
+        differences += [f"{name}: is missing" for name in sorted(COMPARED - ours.keys())]
+        differences += every_record.differences(providers)
     if differences:
         raise Disagreement("\n  ".join(["the readers disagree", *differences]))
 
@@ -133,9 +138,10 @@ def listed(counts):
 
 def main(paths):
     failed = 0
-    for path in paths:
+    every = paths[0] == "--every-record"
+    for path in paths[1:] if every else paths:
         try:
-            print(f"{path}: {compare(path)}")
+            print(f"{path}: {compare(path, every)}")
         except (Disagreement, OSError) as error:
             failed += 1
             print(f"{path}: {error}", file=sys.stderr)
