@@ -1,7 +1,7 @@
 //! Many more threads than CPUs, buffers of a few records, and a checker that every
 //! record is whole, in order per thread, and written exactly once or counted as
-//! dropped. `scripts/check-engine` also runs this under valgrind, shortened by
-//! `FXT_STRESS_RECORDS`.
+//! dropped. `scripts/check-engine` also runs this under AddressSanitizer, and
+//! under valgrind, shortened by `FXT_STRESS_RECORDS`.
 #![cfg(not(loom))]
 
 mod common;
