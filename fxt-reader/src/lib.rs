@@ -43,6 +43,8 @@ pub mod check;
 mod cursor;
 mod error;
 mod input;
+#[cfg(feature = "mmap")]
+mod mapped;
 mod oddities;
 mod raw;
 mod reader;
@@ -55,6 +57,8 @@ mod types;
 
 pub use cursor::ByteOrder;
 pub use error::{Damage, Error, Reason};
+#[cfg(feature = "mmap")]
+pub use mapped::MappedFile;
 pub use oddities::Oddities;
 pub use raw::RawRecord;
 pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader};

@@ -90,6 +90,10 @@ enum State {
 impl Reader<'static> {
     /// Reads the file at `path`: a trace, or a gzip or zstd stream of one.
     ///
+    /// The file is read through a buffer, not mapped, so it may still be written
+    /// to and may even shrink: the trace then ends where the file does. For files
+    /// that are certain not to change there is `MappedFile`.
+    ///
     /// # Errors
     ///
     /// [`Error::Open`] when the file cannot be opened. What the file is shows
@@ -108,8 +112,7 @@ impl<'i> Reader<'i> {
         Self::with_input(Input::stream(input))
     }
 
-    /// Reads from a slice (of memory, or of a file mapped into it) without
-    /// copying, unless it is compressed.
+    /// Reads from a slice without copying, unless it is compressed.
     #[must_use]
     pub fn from_slice(bytes: &'i [u8]) -> Self {
         Self::with_input(Input::slice(bytes))
