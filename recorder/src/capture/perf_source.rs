@@ -34,6 +34,26 @@ struct Source {
     lane: Lane,
     /// What lost records in the ring said.
     told_lost: u64,
+    /// Who came in by the last switch in the ring.
+    incoming: Option<Tid>,
+}
+
+impl Source {
+    /// Whether the event says nothing that the ring has not said already: a switch record beside its tracepoint's
+    /// sample, as nearly all are.
+    fn is_stale(&mut self, event: &Event) -> bool {
+        match event.kind {
+            Kind::Switch(switch) => self.incoming = Some(switch.next),
+            // Only in the initial pid namespace are both ids of one kind.
+            Kind::Running { tid, .. } => return self.incoming == Some(Tid(tid.0)),
+            Kind::Lost { count } => {
+                self.incoming = None;
+                self.told_lost = self.told_lost.saturating_add(count);
+            }
+            _ => {}
+        }
+        false
+    }
 }
 
 /// The perf events of all online CPUs, and the merger of what they report.
@@ -123,7 +143,7 @@ impl PerfSource {
     fn add(&mut self, cpu: Cpu, min_ring_bytes: usize) -> Result<(), OpenError> {
         let events = CpuEvents::open(&*self.sys, cpu, &self.options, min_ring_bytes)?;
         let lane = self.merger.lane(cpu);
-        self.sources.push(Source { events, lane, told_lost: 0 });
+        self.sources.push(Source { events, lane, told_lost: 0, incoming: None });
         Ok(())
     }
 
@@ -226,29 +246,28 @@ impl PerfSource {
     fn read_rings(&mut self) -> bool {
         let mut full = false;
         for source in &mut self.sources {
-            let ring = &mut source.events.ring;
-            ring.refresh();
+            source.events.ring.refresh();
             let drained = loop {
                 if self.merger.is_full(source.lane) {
                     break false;
                 }
-                let Some(record) = ring.next_record() else { break true };
+                let Some(record) = source.events.ring.next_record() else { break true };
                 let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
                 match decode::decode(&self.layout, record, self.options.namespace_ids) {
                     Some(found) => {
                         if let Some(identity) = found.identity {
                             self.merger.push(source.lane, identity);
                         }
-                        if let Kind::Lost { count } = found.event.kind {
-                            source.told_lost = source.told_lost.saturating_add(count);
+                        let stale = source.is_stale(&found.event);
+                        if !stale || self.options.namespace_ids {
+                            self.merger.push(source.lane, found.event);
                         }
-                        self.merger.push(source.lane, found.event);
                     }
                     None if is_sample => self.undecoded += 1,
                     None => {}
                 }
             };
-            ring.release();
+            source.events.ring.release();
             self.merger.set_drained(source.lane, drained);
             full |= !drained;
         }
