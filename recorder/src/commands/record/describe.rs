@@ -106,7 +106,7 @@ pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
         string("source", "perf"),
         number("ring_bytes", beginning.ring_bytes as u64),
         string("pid_namespace", namespace),
-        string("cpus_without_idle", &blind),
+        string("silent_cpus", &blind),
     ];
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
     Ok(head)
