@@ -1,8 +1,8 @@
 //! Circular mode: the last events, written at the end and on SIGUSR2.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::root;
@@ -26,6 +26,28 @@ fn assert_last_part(path: &Path) -> Trace {
     trace
 }
 
+/// Records a shell script that says when it is ready, and waits until it is. Returns the recorder, and its messages.
+fn start_and_wait(
+    options: &[&str],
+    output: &Path,
+    script: &str,
+) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let mut recorder = Command::new(fxtrec())
+        .args(options)
+        .arg("-o")
+        .arg(output)
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fxtrec runs");
+    let said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
+    let mut printed = BufReader::new(recorder.stdout.take().expect("piped")).lines();
+    assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+    (recorder, said)
+}
+
 #[test]
 fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end() {
     if !root::or_skip("it records the machine") {
@@ -33,20 +55,12 @@ fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("flight.fxt");
-    let mut recorder = Command::new(fxtrec())
-        .args(["--mode", "circular", "--buffer-size", &BUFFER_BYTES.to_string(), "-o"])
-        .arg(&output)
-        // A thousand short-lived processes before the question and after it, so that names come and go.
-        .args(["--", "sh", "-c"])
-        .arg("run() { for i in $(seq 1000); do /bin/true; done; }; run; echo ready; read go; run; run")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("fxtrec runs");
-    let mut said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
-    let mut printed = BufReader::new(recorder.stdout.take().expect("piped")).lines();
-    assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+    let size = BUFFER_BYTES.to_string();
+    // A thousand short-lived processes before the question and after it, so that names come and go.
+    let script =
+        "run() { for i in $(seq 1000); do /bin/true; done; }; run; echo ready; read go; run; run";
+    let (mut recorder, mut said) =
+        start_and_wait(&["--mode", "circular", "--buffer-size", &size], &output, script);
 
     kill(Pid::from_raw(recorder.id() as i32), Signal::SIGUSR2).expect("it runs");
     let line = said.next().expect("a line").expect("text");
@@ -67,18 +81,7 @@ fn a_snapshot_is_for_circular_mode_and_recording_goes_on_without_it() {
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("stream.fxt");
-    let mut recorder = Command::new(fxtrec())
-        .arg("-o")
-        .arg(&output)
-        .args(["--", "sh", "-c", "echo ready; read go; exit 3"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("fxtrec runs");
-    let mut said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
-    let mut printed = BufReader::new(recorder.stdout.take().expect("piped")).lines();
-    assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+    let (mut recorder, mut said) = start_and_wait(&[], &output, "echo ready; read go; exit 3");
     kill(Pid::from_raw(recorder.id() as i32), Signal::SIGUSR2).expect("it runs");
     let line = said.next().expect("a line").expect("text");
     assert!(line.contains("--mode circular"), "{line}");

@@ -4,7 +4,7 @@
 //!   dummy software event   FORK, COMM, EXIT  --+
 //!   sched:sched_switch     SAMPLE            --+--> the dummy's ring, one per CPU
 //!   sched:sched_wakeup     SAMPLE            --+
-//!   switch-record event    SWITCH_CPU_WIDE   --+    (only where the idle task is not reported)
+//!   switch-record event    SWITCH_CPU_WIDE   --+    (only where some task is not reported)
 //! ```
 //!
 //! Every field of a sample costs time in the scheduler's own path, so a sample
