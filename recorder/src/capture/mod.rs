@@ -1,6 +1,6 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
 //!
-//! A source reads bytes that the kernel left ([`perf_source`]), [`decode`] makes
+//! A [`source`] reads bytes that the kernel left ([`perf_source`]), [`decode`] makes
 //! them [`event`]s, and [`order`] puts those of all CPUs into one sequence.
 
 pub mod cursor;
@@ -8,3 +8,4 @@ pub mod decode;
 pub mod event;
 pub mod order;
 pub mod perf_source;
+pub mod source;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::decode::{self, SchedLayout};
 use super::event::{Event, Kind};
 use super::order::{Lane, Merger};
-use crate::kernel::cpus::{self, CpusError};
+use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
+use crate::kernel::cpus;
 use crate::kernel::perf::{CpuEvents, KernelCount, OpenError, Options};
 use crate::kernel::sys::Sys;
 use crate::kernel::waker::Waker;
@@ -16,20 +17,8 @@ use crate::units::{Cpu, Nanos, Tid};
 /// How often it is looked whether CPUs came or went.
 const HOTPLUG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a perf source could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SourceError {
-    /// The list of CPUs cannot be read.
-    #[error(transparent)]
-    Cpus(#[from] CpusError),
-    /// The events of a CPU cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-}
-
 #[derive(Debug)]
-struct Source {
+struct CpuSource {
     events: CpuEvents,
     lane: Lane,
     /// What lost records in the ring said.
@@ -38,7 +27,7 @@ struct Source {
     incoming: Option<Tid>,
 }
 
-impl Source {
+impl CpuSource {
     /// Whether the event says nothing that the ring has not said already: a switch record beside its tracepoint's
     /// sample, as nearly all are.
     fn is_stale(&mut self, event: &Event) -> bool {
@@ -63,28 +52,13 @@ pub struct PerfSource {
     layout: SchedLayout,
     options: Options,
     min_ring_bytes: usize,
-    sources: Vec<Source>,
+    sources: Vec<CpuSource>,
     merger: Merger,
     /// Counts of CPUs that went offline.
     past_counts: Vec<KernelCount>,
     undecoded: u64,
     garbled: u64,
     hotplug_checked: Instant,
-}
-
-/// Figures of a source that no event carries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceStats {
-    /// What the kernel itself counted, in the order of the layout's tracepoints.
-    pub kernel_counts: Vec<KernelCount>,
-    /// Samples that could not be decoded.
-    pub undecoded: u64,
-    /// Times that a ring held something that is no record.
-    pub garbled: u64,
-    /// Events that arrived behind the horizon and were given a later time.
-    pub late: u64,
-    /// By how much the worst of them was moved.
-    pub most_late: Nanos,
 }
 
 impl PerfSource {
@@ -143,103 +117,8 @@ impl PerfSource {
     fn add(&mut self, cpu: Cpu, min_ring_bytes: usize) -> Result<(), OpenError> {
         let events = CpuEvents::open(&*self.sys, cpu, &self.options, min_ring_bytes)?;
         let lane = self.merger.lane(cpu);
-        self.sources.push(Source { events, lane, told_lost: 0, incoming: None });
+        self.sources.push(CpuSource { events, lane, told_lost: 0, incoming: None });
         Ok(())
-    }
-
-    /// Starts all events.
-    ///
-    /// # Errors
-    /// [`OpenError::Refused`].
-    pub fn enable(&self) -> Result<(), OpenError> {
-        self.sources.iter().try_for_each(|source| source.events.enable(&*self.sys))
-    }
-
-    /// The CPUs that are recorded now.
-    pub fn cpus(&self) -> Vec<Cpu> {
-        self.sources.iter().map(|source| source.events.cpu()).collect()
-    }
-
-    /// Bytes of the smallest ring that the kernel granted.
-    pub fn ring_bytes(&self) -> usize {
-        self.sources.iter().map(|source| source.events.ring.size()).min().unwrap_or(0)
-    }
-
-    /// Looks for CPUs with a task that the kernel does not report, above all the idle task, and lets it write switch
-    /// records for these.
-    ///
-    /// To be called once the events run. Returns those CPUs.
-    ///
-    /// # Errors
-    /// [`OpenError`] when the switch records cannot be had.
-    pub fn watch_idle(&mut self) -> Result<Vec<Cpu>, OpenError> {
-        idle_probe::nap_on_each(self.cpus());
-        let mut blind = Vec::new();
-        for source in &mut self.sources {
-            source.events.ring.refresh();
-            let mut watch = ChainWatch::default();
-            while let Some(record) = source.events.ring.next_record() {
-                if let Some(found) =
-                    decode::decode(&self.layout, record, self.options.namespace_ids)
-                {
-                    watch.see(&found.event);
-                }
-            }
-            source.events.ring.rewind();
-            if watch.is_blind() {
-                source.events.add_switch_records(&*self.sys, &self.options)?;
-                blind.push(source.events.cpu());
-            }
-        }
-        Ok(blind)
-    }
-
-    /// Lets the kernel write switch records for `cpu`, on which some task turned out not to be reported.
-    ///
-    /// # Errors
-    /// [`OpenError`]; recording goes on without them.
-    pub fn add_switch_records(&mut self, cpu: Cpu) -> Result<(), OpenError> {
-        let found = self.sources.iter_mut().find(|source| source.events.cpu() == cpu);
-        found.map_or(Ok(()), |source| source.events.add_switch_records(&*self.sys, &self.options))
-    }
-
-    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more.
-    ///
-    /// `take` says whether to go on; after it said no, the rest waits for the next round.
-    pub fn round(&mut self, mut take: impl FnMut(Nanos, Cpu, &Event) -> bool) {
-        loop {
-            let now = clock::now();
-            let full = self.read_rings();
-            let mut go_on = true;
-            self.merger.emit(self.merger.horizon(now), |time, cpu, event| {
-                go_on = take(time, cpu, event);
-                go_on
-            });
-            if !full || !go_on {
-                return;
-            }
-        }
-    }
-
-    /// Stops the events and hands out everything that is left.
-    pub fn finish(&mut self, mut take: impl FnMut(Nanos, Cpu, &Event) -> bool) {
-        for source in &self.sources {
-            source.events.disable(&*self.sys);
-        }
-        let mut go_on = true;
-        while self.read_rings() && go_on {
-            let horizon = self.merger.horizon(clock::now());
-            self.merger.emit(horizon, |time, cpu, event| {
-                go_on = take(time, cpu, event);
-                go_on
-            });
-        }
-        if go_on {
-            for source in &self.sources {
-                tell_rest(&mut self.merger, source, &*self.sys);
-            }
-            self.merger.emit(Nanos(u64::MAX), take);
-        }
     }
 
     /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
@@ -274,26 +153,6 @@ impl PerfSource {
         full
     }
 
-    /// Waits until a ring wants to be read, `timeout` has passed or the waker says stop.
-    ///
-    /// # Errors
-    /// What poll(2) returns.
-    pub fn wait(&self, waker: &Waker, timeout: Duration) -> io::Result<()> {
-        waker.wait(self.sources.iter().map(|source| source.events.poll_fd()), timeout)
-    }
-
-    /// Once a second: opens CPUs that came online and lets go of those that went.
-    ///
-    /// # Errors
-    /// [`SourceError`]; the CPUs that are recorded stay so.
-    pub fn follow_hotplug(&mut self) -> Result<(), SourceError> {
-        if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
-            return Ok(());
-        }
-        self.hotplug_checked = Instant::now();
-        self.look_for_cpus()
-    }
-
     fn look_for_cpus(&mut self) -> Result<(), SourceError> {
         let online = cpus::online(&*self.sys)?;
         self.read_rings();
@@ -317,15 +176,109 @@ impl PerfSource {
         Ok(())
     }
 
-    fn retire(&mut self, source: &Source) {
+    fn retire(&mut self, source: &CpuSource) {
         tell_rest(&mut self.merger, source, &*self.sys);
         self.garbled += source.events.ring.garbled();
         let counts = source.events.kernel_counts(&*self.sys);
         self.past_counts = add_counts(&self.past_counts, &counts);
     }
+}
 
-    /// The figures so far.
-    pub fn stats(&self) -> SourceStats {
+impl Source for PerfSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Perf
+    }
+
+    fn enable(&mut self) -> Result<(), SourceError> {
+        let mut sources = self.sources.iter();
+        Ok(sources.try_for_each(|source| source.events.enable(&*self.sys))?)
+    }
+
+    fn cpus(&self) -> Vec<Cpu> {
+        self.sources.iter().map(|source| source.events.cpu()).collect()
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.sources.iter().map(|source| source.events.ring.size()).min().unwrap_or(0)
+    }
+
+    fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
+        idle_probe::nap_on_each(self.cpus());
+        let mut blind = Vec::new();
+        for source in &mut self.sources {
+            source.events.ring.refresh();
+            let mut watch = ChainWatch::default();
+            while let Some(record) = source.events.ring.next_record() {
+                if let Some(found) =
+                    decode::decode(&self.layout, record, self.options.namespace_ids)
+                {
+                    watch.see(&found.event);
+                }
+            }
+            source.events.ring.rewind();
+            if watch.is_blind() {
+                source.events.add_switch_records(&*self.sys, &self.options)?;
+                blind.push(source.events.cpu());
+            }
+        }
+        Ok(blind)
+    }
+
+    fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
+        let found = self.sources.iter_mut().find(|source| source.events.cpu() == cpu);
+        let add =
+            |source: &mut CpuSource| source.events.add_switch_records(&*self.sys, &self.options);
+        Ok(found.map_or(Ok(()), add)?)
+    }
+
+    fn round(&mut self, take: &mut Take<'_>) {
+        loop {
+            let now = clock::now();
+            let full = self.read_rings();
+            let mut go_on = true;
+            self.merger.emit(self.merger.horizon(now), |time, cpu, event| {
+                go_on = take(time, cpu, event);
+                go_on
+            });
+            if !full || !go_on {
+                return;
+            }
+        }
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) {
+        for source in &self.sources {
+            source.events.disable(&*self.sys);
+        }
+        let mut go_on = true;
+        while self.read_rings() && go_on {
+            let horizon = self.merger.horizon(clock::now());
+            self.merger.emit(horizon, |time, cpu, event| {
+                go_on = take(time, cpu, event);
+                go_on
+            });
+        }
+        if go_on {
+            for source in &self.sources {
+                tell_rest(&mut self.merger, source, &*self.sys);
+            }
+            self.merger.emit(Nanos(u64::MAX), take);
+        }
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+        waker.wait(self.sources.iter().map(|source| source.events.poll_fd()), timeout)
+    }
+
+    fn follow_hotplug(&mut self) -> Result<(), SourceError> {
+        if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
+            return Ok(());
+        }
+        self.hotplug_checked = Instant::now();
+        self.look_for_cpus()
+    }
+
+    fn stats(&self) -> SourceStats {
         let mut kernel_counts = self.past_counts.clone();
         let mut garbled = self.garbled;
         for source in &self.sources {
@@ -339,7 +292,7 @@ impl PerfSource {
 
 /// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
 /// something to write, which at the end of a recording is never.
-fn tell_rest(merger: &mut Merger, source: &Source, sys: &dyn Sys) {
+fn tell_rest(merger: &mut Merger, source: &CpuSource, sys: &dyn Sys) {
     let lost = source.events.lost(sys).unwrap_or(0);
     let count = lost.saturating_sub(source.told_lost);
     if count > 0 {

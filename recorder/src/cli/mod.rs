@@ -19,6 +19,7 @@
 mod doctor;
 mod dump;
 mod record;
+mod source;
 mod values;
 
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use record::{Mode, Progress, RecordArgs, Scope};
+pub use source::{SourceArgs, SourceChoice};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
 
 /// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.

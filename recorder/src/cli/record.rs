@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 
+use super::source::SourceArgs;
 use super::values::{ByteSize, TimeSpan, UserSpec};
 
 const WHAT: &str = "What to record";
 const OUTPUT: &str = "Output";
-const BUFFERS: &str = "Memory";
+pub(super) const BUFFERS: &str = "Memory";
 const DISPLAY: &str = "Display";
 
 /// Process ids stay below the kernel's PID_MAX_LIMIT, 2^22.
@@ -90,6 +91,10 @@ pub struct RecordArgs {
     /// Trace buffer between the recorder and the output, for example 4M
     #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
     pub buffer_size: Option<ByteSize>,
+
+    /// Where events come from
+    #[command(flatten)]
+    pub source: SourceArgs,
 
     /// Print nothing but errors
     #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]

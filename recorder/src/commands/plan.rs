@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::{ByteSize, Mode, Progress, RecordArgs, Scope, UserSpec};
+use crate::cli::{ByteSize, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
 use crate::kernel::child::Launch;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
@@ -45,6 +45,8 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Whether `sched_waking` is recorded as well.
     pub waking: bool,
+    /// Where events come from.
+    pub source: SourceChoice,
     /// Where the trace goes.
     pub output: Output,
     /// What happens when the trace buffer is full.
@@ -162,6 +164,7 @@ impl Plan {
             scope,
             duration: args.duration.map(|span| span.duration()),
             waking: args.waking,
+            source: args.source.choice,
             output,
             mode: args.mode,
             ring_bytes: ring_bytes.map(|bytes| bytes.max(page_bytes()).next_power_of_two()),

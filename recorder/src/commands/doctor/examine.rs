@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::capture::decode::SchedLayout;
+use crate::capture::source::Source;
 use crate::commands::plan::default_ring_bytes;
 use crate::commands::record::{RecordError, setup};
 use crate::kernel::cpus;
@@ -98,13 +99,13 @@ fn headline(facts: &Facts) -> String {
 fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
     let mut source = setup::open(layout, None, facts).map_err(refusal)?;
     let cpus = source.cpus().len();
-    let explain = |error: OpenError| explain_open(&error, cpus, facts);
+    let explain = |error| refusal(setup::explain(error, cpus, facts));
     source.enable().map_err(explain)?;
     Ok(Opened {
         cpus,
         ring_bytes: source.ring_bytes(),
         tracepoints: true,
-        blind: source.watch_idle().map_err(explain)?,
+        blind: source.find_silent().map_err(explain)?,
     })
 }
 

@@ -12,7 +12,7 @@ use fxt_writer::engine::Engine;
 use super::describe::Ending;
 use super::flight::Flight;
 use super::lanes::EngineLanes;
-use crate::capture::perf_source::PerfSource;
+use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
 use crate::kernel::clock;
@@ -64,7 +64,7 @@ pub(super) struct Captured {
 /// What the capture thread works with.
 #[derive(Debug)]
 pub(super) struct Capture {
-    pub(super) source: PerfSource,
+    pub(super) source: Box<dyn Source>,
     pub(super) encoder: Encoder<EngineLanes>,
     pub(super) engine: Arc<Engine>,
     pub(super) drain: Sender<Request>,
@@ -74,7 +74,7 @@ pub(super) struct Capture {
     pub(super) flight: Option<Flight>,
 }
 
-fn ending(encoder: &Encoder<EngineLanes>, source: &PerfSource, ended: Nanos) -> Ending {
+fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
     Ending { stats: *encoder.stats(), source: source.stats(), ended }
 }
 
@@ -100,7 +100,7 @@ impl Capture {
         let mut flushed = Instant::now();
         while open && !self.waker.is_stopped() {
             let before = ended;
-            self.source.round(|time, cpu, event| {
+            self.source.round(&mut |time, cpu, event| {
                 ended = time;
                 open = self.encoder.event(time, cpu, event).is_ok();
                 open
@@ -111,7 +111,7 @@ impl Capture {
                 self.engine.flush();
             }
             if let Some(flight) = &mut self.flight {
-                let source = &self.source;
+                let source = &*self.source;
                 let ending = |encoder: &Encoder<EngineLanes>| ending(encoder, source, ended);
                 flight.after_round(&self.engine, &mut self.encoder, &self.drain, before, ending);
             }
@@ -121,7 +121,7 @@ impl Capture {
                 break;
             }
         }
-        self.source.finish(|time, cpu, event| {
+        self.source.finish(&mut |time, cpu, event| {
             ended = time;
             open = open && self.encoder.event(time, cpu, event).is_ok();
             open
@@ -136,7 +136,7 @@ impl Capture {
             let _ = self.drain.send(Request::Save(packet));
         }
         let _ = self.drain.send(Request::End);
-        let ending = ending(&self.encoder, &self.source, ended);
+        let ending = ending(&self.encoder, &*self.source, ended);
         Captured { ending, cut_short: !open, warnings }
     }
 
@@ -149,7 +149,7 @@ impl Capture {
             }
         };
         for cpu in self.encoder.take_blind() {
-            if let Err(error) = self.source.add_switch_records(cpu) {
+            if let Err(error) = self.source.is_silent(cpu) {
                 warn(format!("some task of CPU {} is not reported: {error}", cpu.0));
             }
         }

@@ -4,7 +4,7 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use crate::capture::event::LocalId;
-use crate::capture::perf_source::SourceStats;
+use crate::capture::source::{SourceKind, SourceStats};
 use crate::encode::encoder::{PROVIDER, own_event};
 use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::stats::Stats;
@@ -39,6 +39,7 @@ pub(super) struct Beginning<'a> {
     pub(super) time: Nanos,
     /// The thread that fxtrec's own events are put on.
     pub(super) recorder: ThreadName,
+    pub(super) source: SourceKind,
     pub(super) scope: &'a str,
     pub(super) cpus: usize,
     pub(super) ring_bytes: usize,
@@ -49,7 +50,8 @@ pub(super) struct Beginning<'a> {
 
 impl std::fmt::Display for Beginning<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} CPUs, a ring of {} KiB on each", self.cpus, self.ring_bytes / 1024)?;
+        let kib = self.ring_bytes / 1024;
+        write!(f, "{} CPUs, a ring of {kib} KiB on each, source {}", self.cpus, self.source)?;
         if !self.blind.is_empty() {
             let blind: Vec<String> = self.blind.iter().map(|cpu| cpu.0.to_string()).collect();
             let blind = blind.join(", ");
@@ -103,7 +105,7 @@ pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
         string("clock", "CLOCK_MONOTONIC"),
         number("wall_clock_offset_ns", clock::wall_clock_offset()),
         string("scope", beginning.scope),
-        string("source", "perf"),
+        string("source", beginning.source.name()),
         number("ring_bytes", beginning.ring_bytes as u64),
         string("pid_namespace", namespace),
         string("silent_cpus", &blind),

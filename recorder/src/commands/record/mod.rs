@@ -40,6 +40,7 @@ use crate::encode::lookup::ProcLookup;
 use crate::encode::snapshot;
 use crate::encode::threads::Threads;
 use crate::kernel::child::{self, Held};
+use crate::kernel::clock;
 use crate::kernel::facts::Facts;
 use crate::kernel::limits::OpenFiles;
 use crate::kernel::procfs::Snapshot;
@@ -47,7 +48,6 @@ use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
 use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
-use crate::kernel::{clock, refusal};
 use crate::sink::{self, Opened};
 
 /// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
@@ -64,9 +64,9 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let mut source = setup::open_source(&facts, &plan)?;
     let cpus = source.cpus().len();
     let time = clock::now();
-    let explain = |error| refusal::explain_open(&error, cpus, &facts);
+    let explain = |error| setup::explain(error, cpus, &facts);
     source.enable().map_err(explain)?;
-    let blind = source.watch_idle().map_err(explain)?;
+    let blind = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();
     let held = plan.launch.as_ref().map(|launch| Held::start(launch, &inherited)).transpose()?;
     if let (Some(limit), Some(held)) = (open_files, &held) {
@@ -78,6 +78,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let beginning = Beginning {
         time,
         recorder: describe::recorder(&facts.namespaces),
+        source: source.kind(),
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),

@@ -14,7 +14,7 @@ use super::describe::{self, Beginning};
 use super::error::RecordError;
 use super::flight::{Flight, Outcome, Window};
 use super::lanes::EngineLanes;
-use crate::capture::perf_source::PerfSource;
+use crate::capture::source::Source;
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::encoder::Encoder;
@@ -59,7 +59,7 @@ impl Pipeline {
     /// is nothing more to record.
     pub(super) fn start(
         plan: &Plan,
-        source: PerfSource,
+        source: Box<dyn Source>,
         threads: Threads,
         mut sink: Box<dyn Sink>,
         beginning: &Beginning<'_>,

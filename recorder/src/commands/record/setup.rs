@@ -1,7 +1,9 @@
 //! Getting from a plan to perf events that wait to be enabled.
 
 use crate::capture::decode::{SchedFormats, SchedLayout};
-use crate::capture::perf_source::{PerfSource, SourceError};
+use crate::capture::perf_source::PerfSource;
+use crate::capture::source::{Source, SourceError};
+use crate::cli::SourceChoice;
 use crate::commands::plan::{Plan, default_ring_bytes};
 use crate::kernel::facts::Facts;
 use crate::kernel::perf::Options;
@@ -66,14 +68,26 @@ pub(in crate::commands) fn open(
     };
     // A size that was asked for is taken at its word.
     let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
-    PerfSource::open(Box::new(sys), layout, options, least).map_err(|error| match error {
+    PerfSource::open(Box::new(sys), layout, options, least)
+        .map_err(|error| explain(error, cpus, facts))
+}
+
+/// Why a source of `cpus` CPUs could not be had, and what to do about it.
+pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Facts) -> RecordError {
+    match error {
         SourceError::Cpus(error) => error.into(),
         SourceError::Open(error) => refusal::explain_open(&error, cpus, facts).into(),
-    })
+    }
 }
 
 /// Opens everything that the plan wants recorded.
-pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
+pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<Box<dyn Source>, RecordError> {
+    match plan.source {
+        SourceChoice::Auto | SourceChoice::Perf => Ok(Box::new(open_perf(facts, plan)?)),
+    }
+}
+
+fn open_perf(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
     let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
     open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, facts)
 }

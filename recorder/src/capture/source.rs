@@ -1,0 +1,131 @@
+//! What every capture source has in common: where events come from is nobody else's business.
+//!
+//! A source is opened for all online CPUs, enabled, and then asked for events
+//! again and again. It hands them out merged over all CPUs in order of time,
+//! each loss in its place, and the time it hands out never goes back.
+//!
+//! ```text
+//!   open -> enable -> find_silent -> (wait -> round)* -> finish -> stats
+//! ```
+//!
+//! The recording holds one as a `Box<dyn Source>`. The indirect call per event
+//! is lost in what encoding the event costs.
+
+use std::fmt::{self, Debug, Display, Formatter};
+use std::io;
+use std::time::Duration;
+
+use super::event::Event;
+use crate::kernel::cpus::CpusError;
+use crate::kernel::perf::{KernelCount, OpenError};
+use crate::kernel::waker::Waker;
+use crate::units::{Cpu, Nanos};
+
+/// The kinds of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Tracepoints of perf, one ring per CPU.
+    Perf,
+}
+
+impl SourceKind {
+    /// Its name, on the command line and in the trace.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceKind::Perf => "perf",
+        }
+    }
+}
+
+impl Display for SourceKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a source could not be opened, or could not follow a change of the machine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The list of CPUs cannot be read.
+    #[error(transparent)]
+    Cpus(#[from] CpusError),
+    /// The perf events of a CPU cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// Figures of a source that no event carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// What the kernel itself counted: of `sched_switch`, then of the wake-up tracepoints.
+    pub kernel_counts: Vec<KernelCount>,
+    /// Samples that could not be decoded.
+    pub undecoded: u64,
+    /// Times that a ring held something that is no record.
+    pub garbled: u64,
+    /// Events that arrived behind the horizon and were given a later time.
+    pub late: u64,
+    /// By how much the worst of them was moved.
+    pub most_late: Nanos,
+}
+
+/// Takes an event with the time to give it; false to get no more of them for now.
+pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event) -> bool + 'a;
+
+/// Where events come from.
+pub trait Source: Debug + Send {
+    /// What kind of source it is.
+    fn kind(&self) -> SourceKind;
+
+    /// The CPUs that are recorded now.
+    fn cpus(&self) -> Vec<Cpu>;
+
+    /// Bytes of the smallest ring that the kernel granted to a CPU.
+    fn ring_bytes(&self) -> usize;
+
+    /// Starts all events.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn enable(&mut self) -> Result<(), SourceError>;
+
+    /// Looks for CPUs with a task that the kernel does not report to this source, above all the idle task, and asks
+    /// for more about these where that is possible. To be called once the events run. Returns those CPUs.
+    ///
+    /// # Errors
+    /// [`SourceError`] when what there is to ask for cannot be had.
+    fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
+        Ok(Vec::new())
+    }
+
+    /// Some task of `cpu` turned out not to be reported, though nothing was lost: asks for more about it.
+    ///
+    /// # Errors
+    /// [`SourceError`]; recording goes on without.
+    fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more. What is
+    /// not taken waits for the next round.
+    fn round(&mut self, take: &mut Take<'_>);
+
+    /// Stops the events and hands out everything that is left.
+    fn finish(&mut self, take: &mut Take<'_>);
+
+    /// Waits until the rings want to be read, `timeout` has passed or the waker says stop.
+    ///
+    /// # Errors
+    /// What the system call for waiting returns.
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()>;
+
+    /// Once a second: opens CPUs that came online and lets go of those that went.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    fn follow_hotplug(&mut self) -> Result<(), SourceError>;
+
+    /// The figures so far.
+    fn stats(&self) -> SourceStats;
+}
