@@ -92,7 +92,7 @@ impl<'a> Arg<'a> {
     }
 
     /// Words that the argument takes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn words(&self) -> Result<usize, EncodeError> {
         let value = match self.value {
             Value::Null | Value::Int32(_) | Value::Uint32(_) | Value::Bool(_) => 0,
@@ -113,7 +113,7 @@ impl<'a> Arg<'a> {
 
     /// Writes the argument. Its words have been counted, so no string is too
     /// long any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&self, slot: &mut impl Slot) {
         let (data, own_word) = match self.value {
             Value::Null => (argument::TYPE.put(argument::NULL), None),
@@ -162,24 +162,44 @@ impl<'a> Arg<'a> {
 /// # Errors
 ///
 /// When there are more than 15, or one holds a bad string.
-#[inline]
+#[inline(always)]
 pub(crate) fn words(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
     if args.len() > limits::MAX_ARGS {
         return Err(EncodeError::TooManyArgs { count: args.len() });
     }
-    let mut sum = 0;
-    for arg in args {
-        sum += arg.words()?;
+    match args {
+        // As in `put`.
+        [] => Ok(0),
+        [only] => only.words(),
+        [first, second] => Ok(first.words()? + second.words()?),
+        _ => words_of_many(args),
     }
-    Ok(sum)
 }
 
 /// Writes all arguments of a record.
-#[inline]
+#[inline(always)]
 pub(crate) fn put(args: &[Arg<'_>], slot: &mut impl Slot) {
-    for arg in args {
-        arg.put(slot);
+    match args {
+        // Scheduling records have one or two, of types that their caller spells out. In a loop the optimiser loses sight
+        // of these; here it sees that the size of such a record is a constant.
+        [] => {}
+        [only] => only.put(slot),
+        [first, second] => {
+            first.put(slot);
+            second.put(slot);
+        }
+        _ => put_many(args, slot),
     }
+}
+
+#[inline(never)]
+fn words_of_many(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
+    args.iter().try_fold(0, |sum, arg| Ok(sum + arg.words()?))
+}
+
+#[inline(never)]
+fn put_many(args: &[Arg<'_>], slot: &mut impl Slot) {
+    args.iter().for_each(|arg| arg.put(slot));
 }
 
 #[cfg(test)]

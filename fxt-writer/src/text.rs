@@ -33,10 +33,7 @@ impl Text<'_> {
     pub fn inline_words(&self) -> Result<usize, EncodeError> {
         match self {
             Text::Indexed(_) => Ok(0),
-            Text::Inline(content) => {
-                check(content)?;
-                Ok(stream_words(content.len()))
-            }
+            Text::Inline(content) => checked_words(content),
         }
     }
 
@@ -57,7 +54,7 @@ impl Text<'_> {
     #[inline]
     pub(crate) fn put(&self, slot: &mut impl Slot) {
         if let Text::Inline(content) = self {
-            slot.put_stream(content.as_bytes());
+            put_inline(content, slot);
         }
     }
 }
@@ -72,6 +69,19 @@ impl<'a> From<&'a str> for Text<'a> {
     fn from(content: &'a str) -> Self {
         Text::Inline(content)
     }
+}
+
+/// Words that a string takes inline. Kept out of line, and [`put_inline`] too: records that refer to the string table,
+/// which are nearly all, stay small enough to be inlined where they are written.
+#[inline(never)]
+fn checked_words(content: &str) -> Result<usize, EncodeError> {
+    check(content)?;
+    Ok(stream_words(content.len()))
+}
+
+#[inline(never)]
+fn put_inline(content: &str, slot: &mut impl Slot) {
+    slot.put_stream(content.as_bytes());
 }
 
 /// Checks what the format and its readers ask of a string's content.
