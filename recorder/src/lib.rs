@@ -12,5 +12,6 @@ pub mod cli;
 pub mod commands;
 pub mod encode;
 pub mod kernel;
+pub mod report;
 pub mod sink;
 pub mod units;

@@ -1,0 +1,141 @@
+//! The language of gates.
+//!
+//! ```text
+//! gate       = measure OP VALUE [ "if" condition ]
+//! measure    = METRIC [ "." STAT ]
+//! OP         = ">" | ">=" | "<" | "<=" | "=" | "!="
+//! VALUE      = NUMBER [ UNIT ]
+//! condition  = all { "or" all }
+//! all        = one { "and" one }
+//! one        = "not" one | "(" condition ")" | test
+//! test       = "comm" ( "=" | "!=" | "~" | "!~" ) TEXT
+//!            | ( "pid" | "tid" | "cpu" ) ( "=" | "!=" ) NUMBER
+//! ```
+//!
+//! `~` matches a pattern with `*`, `?` and `[...]`. TEXT stands in double or single quotes. A condition says whose
+//! values are looked at. The language has no precedence to remember beyond `and` before `or`, as everywhere.
+//!
+//! A line that is not of the language is refused with the place where it stops being so:
+//!
+//! ```text
+//! wakeup has no statistic p98
+//!
+//!   wakeup.p98 > 2ms
+//!          ^^^
+//!   there are count, sum, min, mean, p50, p90, p99, p99.9, max; p90 is nearest
+//! ```
+
+mod condition;
+mod lexer;
+mod nearest;
+mod parser;
+mod problem;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use condition::{Condition, Subject};
+pub use problem::{ParseError, Problem};
+
+use super::amount::Amount;
+use super::metric::Quantity;
+
+/// How a measured value is held against a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `>`
+    Above,
+    /// `>=`
+    AtLeast,
+    /// `<`
+    Below,
+    /// `<=`
+    AtMost,
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+impl Comparison {
+    /// Whether `measured` and `limit` stand to each other so.
+    pub fn holds(self, measured: f64, limit: f64) -> bool {
+        match self {
+            Comparison::Above => measured > limit,
+            Comparison::AtLeast => measured >= limit,
+            Comparison::Below => measured < limit,
+            Comparison::AtMost => measured <= limit,
+            Comparison::Equal => measured == limit,
+            Comparison::NotEqual => measured != limit,
+        }
+    }
+
+    /// As it is written.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Comparison::Above => ">",
+            Comparison::AtLeast => ">=",
+            Comparison::Below => "<",
+            Comparison::AtMost => "<=",
+            Comparison::Equal => "=",
+            Comparison::NotEqual => "!=",
+        }
+    }
+}
+
+/// A number to ask a recording for, and whose: `wakeup.p99 if comm = "app"`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    text: String,
+    /// The number.
+    pub quantity: Quantity,
+    /// Whose; `None` for everybody's.
+    pub condition: Option<Condition>,
+}
+
+impl FromStr for Measure {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Measure, ParseError> {
+        parser::measure(text)
+    }
+}
+
+/// The text it was made from.
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Something that must not be true of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    text: String,
+    /// The number that is looked at.
+    pub quantity: Quantity,
+    /// How it must not stand to the limit.
+    pub comparison: Comparison,
+    /// The limit.
+    pub limit: Amount,
+    /// Whose values are looked at; `None` for everybody's.
+    pub condition: Option<Condition>,
+}
+
+impl FromStr for Gate {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Gate, ParseError> {
+        parser::gate(text)
+    }
+}
+
+/// The text it was made from.
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! From words to a gate, by recursive descent: one function for each rule of the grammar.
+
+use std::ops::Range;
+
+use glob::Pattern;
+
+use super::super::amount::Amount;
+use super::super::metric::{Dimension, Quantity, Spans, Stat, Total};
+use super::lexer::{Kind, Token, tokens};
+use super::nearest::nearest;
+use super::problem::{ParseError, Problem};
+use super::{Comparison, Condition, Gate, Measure};
+
+/// Conditions may be inside each other this often; nobody means more, and the stack has an end.
+const MAX_DEPTH: usize = 32;
+
+const TIME_UNITS: [(&str, f64); 8] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("μs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("min", 60e9),
+    ("h", 3600e9),
+];
+
+const FIELDS: [&str; 4] = ["comm", "pid", "tid", "cpu"];
+
+pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
+    let mut parser = Parser::new(source)?;
+    let quantity = parser.quantity()?;
+    let comparison = parser.comparison()?;
+    let limit = parser.limit(quantity)?;
+    let condition = parser.rest(quantity)?;
+    Ok(Gate { text: source.trim().to_owned(), quantity, comparison, limit, condition })
+}
+
+pub(super) fn measure(source: &str) -> Result<Measure, ParseError> {
+    let mut parser = Parser::new(source)?;
+    let quantity = parser.quantity()?;
+    let condition = parser.rest(quantity)?;
+    Ok(Measure { text: source.trim().to_owned(), quantity, condition })
+}
+
+struct Parser<'a> {
+    source: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(source: &'a str) -> Result<Parser<'a>, ParseError> {
+        Ok(Parser { source, tokens: tokens(source)?, at: 0, depth: 0 })
+    }
+
+    fn peek(&self) -> &Token {
+        &self.tokens[self.at]
+    }
+
+    /// What the next word says; nothing at the end.
+    fn word(&self) -> &'a str {
+        &self.source[self.peek().span.clone()]
+    }
+
+    /// Takes the next word; the end stays.
+    fn take(&mut self) -> (&'a str, Range<usize>) {
+        let taken = (self.word(), self.peek().span.clone());
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        taken
+    }
+
+    /// Takes the next word if it is this one, outside of quotes.
+    fn take_if(&mut self, word: &str) -> bool {
+        let is = !matches!(self.peek().kind, Kind::Text(_)) && self.word() == word;
+        if is {
+            self.take();
+        }
+        is
+    }
+
+    fn fail<T>(&self, span: Range<usize>, problem: Problem) -> Result<T, ParseError> {
+        Err(ParseError::new(self.source, span, problem))
+    }
+
+    fn unexpected<T>(&self, expected: &'static str) -> Result<T, ParseError> {
+        let found = match self.peek().kind {
+            Kind::End => "the end".to_owned(),
+            _ => self.word().to_owned(),
+        };
+        self.fail(self.peek().span.clone(), Problem::Expected { expected, found })
+    }
+
+    /// `METRIC [ "." STAT ]`
+    fn quantity(&mut self) -> Result<Quantity, ParseError> {
+        if self.peek().kind != Kind::Name {
+            return self.unexpected("a metric, such as wakeup.p99");
+        }
+        let (word, span) = self.take();
+        let (name, stat) = match word.split_once('.') {
+            Some((name, stat)) => (name, Some(stat)),
+            None => (word, None),
+        };
+        let name_span = span.start..span.start + name.len();
+        let stat_span = (name_span.end + 1).min(span.end)..span.end;
+        if let Some(total) = Total::ALL.into_iter().find(|total| total.name() == name) {
+            return match stat {
+                Some(_) => self.fail(stat_span, Problem::NeedlessStat(total.name())),
+                None => Ok(Quantity::Total(total)),
+            };
+        }
+        let Some(spans) = Spans::ALL.into_iter().find(|spans| spans.name() == name) else {
+            let known = Spans::ALL.map(Spans::name).into_iter();
+            let nearest = nearest(name, known.chain(Total::ALL.map(Total::name)));
+            return self.fail(name_span, Problem::Metric { name: name.to_owned(), nearest });
+        };
+        let Some(stat) = stat else { return self.fail(span, Problem::NoStat(spans.name())) };
+        match Stat::ALL.into_iter().find(|known| known.name() == stat) {
+            Some(stat) => Ok(Quantity::Statistic(spans, stat)),
+            None => {
+                let nearest = nearest(stat, Stat::ALL.map(Stat::name).into_iter());
+                let (metric, name) = (spans.name(), stat.to_owned());
+                self.fail(stat_span, Problem::Stat { metric, name, nearest })
+            }
+        }
+    }
+
+    fn comparison(&mut self) -> Result<Comparison, ParseError> {
+        let comparison = match self.word() {
+            ">" => Comparison::Above,
+            ">=" => Comparison::AtLeast,
+            "<" => Comparison::Below,
+            "<=" => Comparison::AtMost,
+            "=" | "==" => Comparison::Equal,
+            "!=" => Comparison::NotEqual,
+            _ => return self.unexpected("a comparison (>, >=, <, <=, = or !=)"),
+        };
+        self.take();
+        Ok(comparison)
+    }
+
+    /// `NUMBER [ UNIT ]`
+    fn limit(&mut self, quantity: Quantity) -> Result<Amount, ParseError> {
+        let dimension = quantity.dimension();
+        if self.peek().kind != Kind::Number {
+            let time = dimension == Dimension::Time;
+            return self.unexpected(if time { "a limit, such as 2ms" } else { "a number" });
+        }
+        let (digits, span) = self.take();
+        let Ok(number) = digits.parse::<f64>() else { return self.fail(span, Problem::Number) };
+        let has_unit = self.peek().kind == Kind::Name && self.word() != "if";
+        let scale = match (dimension, has_unit) {
+            (Dimension::Time, false) => {
+                return self.fail(span, Problem::NoUnit(quantity.to_string()));
+            }
+            (Dimension::Time, true) => {
+                TIME_UNITS.into_iter().find(|(unit, _)| *unit == self.word()).map(|unit| unit.1)
+            }
+            (_, true) => None,
+            (_, false) => return Ok(Amount { number, dimension }),
+        };
+        let (unit, span) = self.take();
+        let (quantity, unit) = (quantity.to_string(), unit.to_owned());
+        match scale {
+            Some(scale) => Ok(Amount { number: number * scale, dimension }),
+            None => self.fail(span, Problem::Unit { quantity, dimension, unit }),
+        }
+    }
+
+    /// `[ "if" condition ]` and the end.
+    fn rest(&mut self, quantity: Quantity) -> Result<Option<Condition>, ParseError> {
+        if self.peek().kind == Kind::End {
+            return Ok(None);
+        }
+        let span = self.peek().span.clone();
+        if !self.take_if("if") {
+            return self.unexpected("`if` and a condition, or the end");
+        }
+        if let Quantity::Total(total) = quantity
+            && !total.takes_condition()
+        {
+            return self.fail(span, Problem::NoCondition(total.name()));
+        }
+        let condition = self.any()?;
+        match self.peek().kind {
+            Kind::End => Ok(Some(condition)),
+            _ => self.unexpected("`and`, `or` or the end"),
+        }
+    }
+
+    /// `all { "or" all }`
+    fn any(&mut self) -> Result<Condition, ParseError> {
+        let first = self.all()?;
+        let mut parts = vec![first];
+        while self.take_if("or") {
+            parts.push(self.all()?);
+        }
+        Ok(together(parts, Condition::Any))
+    }
+
+    /// `one { "and" one }`
+    fn all(&mut self) -> Result<Condition, ParseError> {
+        let first = self.one()?;
+        let mut parts = vec![first];
+        while self.take_if("and") {
+            parts.push(self.one()?);
+        }
+        Ok(together(parts, Condition::All))
+    }
+
+    /// `"not" one | "(" condition ")" | test`
+    fn one(&mut self) -> Result<Condition, ParseError> {
+        let span = self.peek().span.clone();
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return self.fail(span, Problem::Deep(MAX_DEPTH));
+        }
+        let condition = if self.take_if("not") {
+            Condition::Not(Box::new(self.one()?))
+        } else if self.take_if("(") {
+            let inner = self.any()?;
+            if !self.take_if(")") {
+                return self.unexpected("`)`");
+            }
+            inner
+        } else {
+            self.test()?
+        };
+        self.depth -= 1;
+        Ok(condition)
+    }
+
+    fn test(&mut self) -> Result<Condition, ParseError> {
+        if self.peek().kind != Kind::Name {
+            return self.unexpected("a condition on comm, pid, tid or cpu");
+        }
+        let (word, span) = self.take();
+        let Some(field) = FIELDS.into_iter().find(|field| *field == word) else {
+            let nearest = nearest(word, FIELDS.into_iter());
+            return self.fail(span, Problem::Field { name: word.to_owned(), nearest });
+        };
+        if self.peek().kind != Kind::Sign || matches!(self.word(), "(" | ")") {
+            return self.unexpected("a comparison, such as =");
+        }
+        let (sign, span) = self.take();
+        let (condition, negated) = match (field, sign) {
+            ("comm", "~" | "!~") => (Condition::CommLike(self.pattern()?), sign == "!~"),
+            ("comm", "=" | "==" | "!=") => {
+                let (text, _) = self.text()?;
+                (Condition::Comm(text), sign == "!=")
+            }
+            (_, "=" | "==" | "!=") if field != "comm" => {
+                let id = self.id()?;
+                let condition = match field {
+                    "pid" => Condition::Pid(id),
+                    "tid" => Condition::Tid(id),
+                    _ => Condition::Cpu(id),
+                };
+                (condition, sign == "!=")
+            }
+            _ => {
+                let sign = sign.to_owned();
+                return self.fail(span, Problem::Comparison { field, sign });
+            }
+        };
+        Ok(if negated { Condition::Not(Box::new(condition)) } else { condition })
+    }
+
+    fn text(&mut self) -> Result<(String, Range<usize>), ParseError> {
+        let Kind::Text(text) = &self.peek().kind else {
+            return self.unexpected("a text in quotes, such as \"app\"");
+        };
+        let text = text.clone();
+        let (_, span) = self.take();
+        Ok((text, span))
+    }
+
+    fn pattern(&mut self) -> Result<Pattern, ParseError> {
+        let (text, span) = self.text()?;
+        Pattern::new(&text)
+            .map_err(|error| ParseError::new(self.source, span, Problem::Pattern(error.msg)))
+    }
+
+    fn id(&mut self) -> Result<u64, ParseError> {
+        if self.peek().kind != Kind::Number {
+            return self.unexpected("a number");
+        }
+        let (digits, span) = self.take();
+        digits.parse().or_else(|_| self.fail(span, Problem::Id))
+    }
+}
+
+/// One part stays what it is.
+fn together(mut parts: Vec<Condition>, join: fn(Vec<Condition>) -> Condition) -> Condition {
+    match parts.pop() {
+        Some(only) if parts.is_empty() => only,
+        last => {
+            parts.extend(last);
+            join(parts)
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Why a line is not a gate, said so that it can be put right.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::super::metric::{Dimension, Spans, Stat, Total};
+
+/// A line that is not of the language, with the place where it stops being so. Shows itself with the line and a mark
+/// under the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    source: String,
+    span: Range<usize>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A character that begins no word.
+    #[error("{0:?} has no meaning here")]
+    Character(char),
+    /// A text whose quote does not end.
+    #[error("the text that begins here does not end")]
+    OpenText,
+    /// A backslash before something that needs none.
+    #[error("a backslash stands before a quote or another backslash, not before {0:?}")]
+    Backslash(char),
+    /// Something else should be here.
+    #[error("expected {expected}, found {found}")]
+    Expected {
+        /// What should be here.
+        expected: &'static str,
+        /// What is.
+        found: String,
+    },
+    /// No metric has this name.
+    #[error("there is no metric {name}")]
+    Metric {
+        /// The name.
+        name: String,
+        /// What may be meant.
+        nearest: Option<&'static str>,
+    },
+    /// No statistic has this name.
+    #[error("{metric} has no statistic {name}")]
+    Stat {
+        /// The metric.
+        metric: &'static str,
+        /// The name.
+        name: String,
+        /// What may be meant.
+        nearest: Option<&'static str>,
+    },
+    /// A metric with many values without a statistic.
+    #[error("{0} has many values: say which statistic of them")]
+    NoStat(&'static str),
+    /// A metric that is one number, with a statistic.
+    #[error("{0} is one number and has no statistics")]
+    NeedlessStat(&'static str),
+    /// A length of time without a unit.
+    #[error("{0} is a length of time, and this has no unit")]
+    NoUnit(String),
+    /// A unit of no known kind, or of the wrong one.
+    #[error("{quantity} is {}, and {unit} is no unit of it", kind_name(*.dimension))]
+    Unit {
+        /// What is limited.
+        quantity: String,
+        /// Its kind.
+        dimension: Dimension,
+        /// The unit.
+        unit: String,
+    },
+    /// Digits that make no number.
+    #[error("this is not a number")]
+    Number,
+    /// A whole number that is too large for any id.
+    #[error("this is no id of the kernel's")]
+    Id,
+    /// No condition is on this.
+    #[error("there is no condition on {name}")]
+    Field {
+        /// The name.
+        name: String,
+        /// What may be meant.
+        nearest: Option<&'static str>,
+    },
+    /// A comparison that the field does not have.
+    #[error("{field} cannot be compared with {sign}")]
+    Comparison {
+        /// The field.
+        field: &'static str,
+        /// The comparison.
+        sign: String,
+    },
+    /// A pattern that cannot be.
+    #[error("this is no pattern: {0}")]
+    Pattern(&'static str),
+    /// A condition on what belongs to no thread.
+    #[error("{0} belongs to the whole recording, so it takes no condition")]
+    NoCondition(&'static str),
+    /// A line that goes on too deeply to be meant.
+    #[error("more than {0} conditions inside each other")]
+    Deep(usize),
+}
+
+fn kind_name(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Time => "a length of time",
+        Dimension::Count => "a count",
+        Dimension::Rate => "a number per second",
+    }
+}
+
+impl Problem {
+    /// What would be right, where that is not said yet.
+    fn help(&self) -> Option<String> {
+        let near = |nearest: &Option<&str>| {
+            nearest.map(|name| format!("; {name} is nearest")).unwrap_or_default()
+        };
+        match self {
+            Problem::Metric { nearest, .. } => {
+                let spans = Spans::ALL.map(Spans::name).join(", ");
+                let totals = Total::ALL.map(Total::name).join(", ");
+                Some(format!("there are {spans}, {totals}{}", near(nearest)))
+            }
+            Problem::Stat { nearest, .. } => {
+                Some(format!("there are {}{}", Stat::ALL.map(Stat::name).join(", "), near(nearest)))
+            }
+            Problem::NoStat(metric) => Some(format!("for example {metric}.p99 or {metric}.max")),
+            Problem::NeedlessStat(metric) => Some(format!("write {metric} alone")),
+            Problem::NoUnit(_) | Problem::Unit { dimension: Dimension::Time, .. } => {
+                Some("units are ns, us, ms, s, min and h, as in 2ms".to_owned())
+            }
+            Problem::Unit { .. } => Some("write the number alone".to_owned()),
+            Problem::Field { nearest, .. } => {
+                Some(format!("conditions are on comm, pid, tid and cpu{}", near(nearest)))
+            }
+            Problem::Comparison { field: "comm", .. } => {
+                Some("comm has =, !=, ~ and !~, the last two with a pattern".to_owned())
+            }
+            Problem::Comparison { .. } => Some("ids have = and !=".to_owned()),
+            Problem::OpenText => Some("it must end with the quote it begins with".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl ParseError {
+    pub(super) fn new(source: &str, span: Range<usize>, problem: Problem) -> ParseError {
+        ParseError { source: source.to_owned(), span, problem }
+    }
+
+    /// The place, in characters from the beginning of the line.
+    pub fn columns(&self) -> Range<usize> {
+        let columns = |bytes: usize| self.source[..bytes].chars().count();
+        let start = columns(self.span.start);
+        start..columns(self.span.end).max(start + 1)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.columns();
+        // One line, each character one column wide.
+        let line: String =
+            self.source.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let mark = "^".repeat(columns.len());
+        writeln!(f, "{}\n\n  {line}", self.problem)?;
+        write!(f, "  {:indent$}{mark}", "", indent = columns.start)?;
+        match self.problem.help() {
+            Some(help) => write!(f, "\n  {help}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+use super::super::metric::{Dimension, Spans, Stat, Total};
+use super::*;
+
+fn gate(text: &str) -> Gate {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The message, and the line of marks as it stands under the text.
+fn refused(text: &str) -> (String, String) {
+    let error = text.parse::<Gate>().expect_err(text);
+    let shown = error.to_string();
+    let mut lines = shown.lines();
+    let message = lines.next().expect("a message").to_owned();
+    assert_eq!(lines.next(), Some(""));
+    assert_eq!(lines.next(), Some(&*format!("  {text}")), "the line is shown as it is");
+    (message, lines.next().expect("marks")[2..].to_owned())
+}
+
+/// Asserts message and marks.
+fn assert_refused(text: &str, marks: &str, message: &str) {
+    assert_eq!(refused(text), (message.to_owned(), marks.to_owned()), "{text}");
+}
+
+fn subject(comm: &str) -> Subject<'_> {
+    Subject { comm, pid: 10, tid: 11, cpu: 1 }
+}
+
+/// Whether the condition is true of a thread `audio-io` of process 10, with id 11, on CPU 1.
+fn holds(condition: &str) -> bool {
+    let gate = gate(&format!("wakeup.max > 1ms if {condition}"));
+    gate.condition.expect("a condition").holds(&subject("audio-io"))
+}
+
+#[test]
+fn a_gate_says_what_how_and_how_much() {
+    let parsed = gate(" wakeup.p99 > 2ms ");
+    assert_eq!(parsed.quantity, Quantity::Statistic(Spans::Wakeup, Stat::P99));
+    assert_eq!(parsed.comparison, Comparison::Above);
+    assert_eq!(parsed.limit, Amount { number: 2e6, dimension: Dimension::Time });
+    assert_eq!(parsed.condition, None);
+    assert_eq!(parsed.to_string(), "wakeup.p99 > 2ms");
+}
+
+#[test]
+fn every_metric_and_statistic_can_be_asked_for() {
+    for spans in Spans::ALL {
+        for stat in Stat::ALL {
+            let quantity = Quantity::Statistic(spans, stat);
+            let limit = if stat == Stat::Count { "5" } else { "5us" };
+            assert_eq!(gate(&format!("{quantity} > {limit}")).quantity, quantity);
+        }
+    }
+    for total in Total::ALL {
+        let quantity = Quantity::Total(total);
+        assert_eq!(gate(&format!("{quantity} >= 0")).quantity, quantity);
+    }
+}
+
+#[test]
+fn limits_take_every_unit_of_time() {
+    for (limit, nanos) in [
+        ("7ns", 7.0),
+        ("1.5us", 1_500.0),
+        ("2µs", 2_000.0),
+        ("2 ms", 2e6),
+        ("0.25s", 2.5e8),
+        ("1min", 6e10),
+        ("2h", 7.2e12),
+        ("0ms", 0.0),
+    ] {
+        assert_eq!(gate(&format!("slice.max > {limit}")).limit.number, nanos, "{limit}");
+    }
+}
+
+#[test]
+fn comparisons_hold_as_they_are_written() {
+    for (sign, below, same, above) in [
+        (">", false, false, true),
+        (">=", false, true, true),
+        ("<", true, false, false),
+        ("<=", true, true, false),
+        ("=", false, true, false),
+        ("==", false, true, false),
+        ("!=", true, false, true),
+    ] {
+        let comparison = gate(&format!("lost {sign} 5")).comparison;
+        let holds = [4.0, 5.0, 6.0].map(|measured| comparison.holds(measured, 5.0));
+        assert_eq!(holds, [below, same, above], "{sign}");
+    }
+}
+
+#[test]
+fn conditions_are_on_names_ids_and_cpus() {
+    for condition in [
+        "comm = \"audio-io\"",
+        "comm ~ 'audio*'",
+        "comm ~ \"audio-?[ox]\"",
+        "comm !~ 'video*'",
+        "comm != \"audio\"",
+        "pid = 10",
+        "tid == 11",
+        "cpu = 1",
+        "cpu != 0",
+        "not cpu = 0",
+    ] {
+        assert!(holds(condition), "{condition}");
+        assert!(!holds(&format!("not {condition}")), "not {condition}");
+    }
+}
+
+#[test]
+fn and_binds_closer_than_or_and_parentheses_closer_than_both() {
+    assert!(holds("cpu = 1 or cpu = 0 and tid = 0"));
+    assert!(!holds("(cpu = 1 or cpu = 0) and tid = 0"));
+    assert!(holds("tid = 0 and cpu = 0 or cpu = 1"));
+    assert!(holds("not tid = 0 and cpu = 1"));
+    assert!(!holds("not (tid = 0 or cpu = 1)"));
+}
+
+#[test]
+fn a_condition_knows_whether_it_needs_the_cpu() {
+    let needs = |condition: &str| {
+        let gate = gate(&format!("wakeup.max > 1ms if {condition}"));
+        !gate.condition.expect("a condition").names_no_cpu()
+    };
+    assert!(needs("comm = 'a' or not cpu = 1"));
+    assert!(!needs("comm = 'a' and (pid = 1 or tid = 2)"));
+}
+
+#[test]
+fn a_measure_is_a_gate_without_its_limit() {
+    let measure: Measure = "wakeup.p99 if comm ~ \"a*\"".parse().expect("a measure");
+    assert_eq!(measure.quantity, Quantity::Statistic(Spans::Wakeup, Stat::P99));
+    assert!(measure.condition.expect("a condition").holds(&subject("app")));
+    let error = "wakeup.p99 > 2ms".parse::<Measure>().expect_err("this is a gate");
+    assert_eq!(error.columns(), 11..12);
+}
+
+#[test]
+fn an_unknown_metric_is_pointed_at_and_the_nearest_one_named() {
+    assert_refused("wakup.p99 > 2ms", "^^^^^", "there is no metric wakup");
+    let text = "wakup.p99 > 2ms".parse::<Gate>().unwrap_err().to_string();
+    assert!(text.ends_with("migrations; wakeup is nearest"), "{text}");
+    let text = "throughput > 2".parse::<Gate>().unwrap_err().to_string();
+    assert!(text.ends_with("switches_per_s, migrations"), "{text}");
+}
+
+#[test]
+fn an_unknown_statistic_is_pointed_at_alone() {
+    assert_refused("wakeup.p98 > 2ms", "       ^^^", "wakeup has no statistic p98");
+    assert_refused("wakeup.p99.99 > 2ms", "       ^^^^^^", "wakeup has no statistic p99.99");
+    assert_refused("wakeup. > 2ms", "       ^", "wakeup has no statistic ");
+}
+
+#[test]
+fn a_statistic_is_neither_left_out_nor_too_many() {
+    assert_refused(
+        "preempt > 2ms",
+        "^^^^^^^",
+        "preempt has many values: say which statistic of them",
+    );
+    assert_refused("lost.max > 0", "     ^^^", "lost is one number and has no statistics");
+}
+
+#[test]
+fn a_limit_must_be_of_the_kind_of_what_it_limits() {
+    let message = "wakeup.p99 is a length of time, and this has no unit";
+    assert_refused("wakeup.p99 > 2", "             ^", message);
+    assert_refused("wakeup.p99 > 2 if cpu = 1", "             ^", message);
+    let message = "wakeup.p99 is a length of time, and parsecs is no unit of it";
+    assert_refused("wakeup.p99 > 2parsecs", "              ^^^^^^^", message);
+    assert_refused("lost > 3ms", "        ^^", "lost is a count, and ms is no unit of it");
+    let message = "wakeup.count is a count, and us is no unit of it";
+    assert_refused("wakeup.count > 3 us", "                 ^^", message);
+    let message = "switches_per_s is a number per second, and s is no unit of it";
+    assert_refused("switches_per_s > 9s", "                  ^", message);
+    assert_refused("wakeup.p99 > 1.2.3ms", "             ^^^^^", "this is not a number");
+}
+
+#[test]
+fn what_is_missing_is_asked_for_where_it_should_be() {
+    for (text, column, expected) in [
+        ("", 0, "a metric, such as wakeup.p99"),
+        ("> 2ms", 0, "a metric, such as wakeup.p99"),
+        ("lost", 4, "a comparison (>, >=, <, <=, = or !=)"),
+        ("wakeup.p99 >", 12, "a limit, such as 2ms"),
+        ("lost > x", 7, "a number"),
+        ("wakeup.p99 > 2ms comm = 'a'", 17, "`if` and a condition, or the end"),
+        ("slice.max > 1s if", 17, "a condition on comm, pid, tid or cpu"),
+        ("slice.max > 1s if comm", 22, "a comparison, such as ="),
+        ("slice.max > 1s if comm = app", 25, "a text in quotes, such as \"app\""),
+        ("slice.max > 1s if pid = \"1\"", 24, "a number"),
+        ("slice.max > 1s if (pid = 1", 26, "`)`"),
+        ("slice.max > 1s if pid = 1 pid", 26, "`and`, `or` or the end"),
+        ("slice.max > 1s if pid = 1 and", 29, "a condition on comm, pid, tid or cpu"),
+        ("slice.max > 1s if pid = 1)", 25, "`and`, `or` or the end"),
+    ] {
+        let error = text.parse::<Gate>().expect_err(text);
+        assert_eq!(error.columns().start, column, "{error}");
+        match error.problem {
+            Problem::Expected { expected: wanted, .. } => assert_eq!(wanted, expected, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_condition_that_cannot_be_is_pointed_at() {
+    let beginning = "slice.max > 1s if ";
+    let indent = " ".repeat(beginning.len());
+    for (condition, marks, message) in [
+        ("com = 'a'", "^^^", "there is no condition on com"),
+        ("comm > 'a'", "     ^", "comm cannot be compared with >"),
+        ("tid ~ 5", "    ^", "tid cannot be compared with ~"),
+        ("cpu >= 5", "    ^^", "cpu cannot be compared with >="),
+        ("pid = 1.5", "      ^^^", "this is no id of the kernel's"),
+        ("comm ~ 'a[b'", "       ^^^^^", "this is no pattern: invalid range pattern"),
+        ("comm = 'a", "       ^^", "the text that begins here does not end"),
+        (
+            r#"comm = "a\n""#,
+            "         ^^",
+            "a backslash stands before a quote or another backslash, not before 'n'",
+        ),
+        ("cpu & 1", "    ^", "'&' has no meaning here"),
+    ] {
+        assert_refused(&format!("{beginning}{condition}"), &format!("{indent}{marks}"), message);
+    }
+    let message = "lost belongs to the whole recording, so it takes no condition";
+    assert_refused("lost > 0 if cpu = 1", "         ^^", message);
+}
+
+#[test]
+fn marks_stand_under_the_place_behind_letters_of_several_bytes() {
+    let text = "slice.max > 1s if comm = 'grün' or cmm = 'b'";
+    let (_, marks) = refused(text);
+    let before = text.split("cmm").next().expect("the text before");
+    assert_eq!(marks, format!("{}^^^", " ".repeat(before.chars().count())));
+}
+
+#[test]
+fn conditions_deep_inside_each_other_are_refused_and_do_not_overflow() {
+    let deep = |depth: usize| {
+        let (open, close) = ("(".repeat(depth), ")".repeat(depth));
+        format!("slice.max > 1s if {open}cpu = 1{close}").parse::<Gate>()
+    };
+    assert!(deep(31).is_ok());
+    assert_eq!(deep(32).unwrap_err().problem, Problem::Deep(32));
+    assert_eq!(deep(100_000).unwrap_err().problem, Problem::Deep(32));
+    let chain = format!("slice.max > 1s if {}cpu = 1", "not ".repeat(100_000));
+    assert_eq!(chain.parse::<Gate>().unwrap_err().problem, Problem::Deep(32));
+    // A long list is not a deep one.
+    let list = vec!["cpu = 1"; 50_000].join(" or ");
+    assert!(format!("slice.max > 1s if {list}").parse::<Gate>().is_ok());
+}

@@ -1,0 +1,226 @@
+//! What a gate can be about: the metrics of `docs/latency.md`, the statistics of each, and their dimensions.
+
+use std::fmt;
+
+/// A metric of which a recording holds many values, each a length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spans {
+    /// From the wake-up of a blocked thread to its next switch-in.
+    Wakeup,
+    /// From a switch-out that leaves the thread runnable to its next switch-in.
+    Preempt,
+    /// Both kinds of wait for a CPU.
+    Runqueue,
+    /// From switch-in to switch-out.
+    Slice,
+    /// Blocked in an interruptible sleep.
+    Blocked,
+    /// Blocked uninterruptibly, as while waiting for a disk.
+    BlockedD,
+}
+
+impl Spans {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Spans; 6] = [
+        Spans::Wakeup,
+        Spans::Preempt,
+        Spans::Runqueue,
+        Spans::Slice,
+        Spans::Blocked,
+        Spans::BlockedD,
+    ];
+
+    /// The name in an expression.
+    pub fn name(self) -> &'static str {
+        match self {
+            Spans::Wakeup => "wakeup",
+            Spans::Preempt => "preempt",
+            Spans::Runqueue => "runqueue",
+            Spans::Slice => "slice",
+            Spans::Blocked => "blocked",
+            Spans::BlockedD => "blocked_d",
+        }
+    }
+}
+
+/// A metric that is one number for the whole recording, or for the threads of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Total {
+    /// Events that the kernel dropped.
+    Lost,
+    /// Context switches in which a thread went out.
+    Switches,
+    /// The same, divided by the length of the recording.
+    SwitchesPerSecond,
+    /// How often a thread came in on another CPU than before.
+    Migrations,
+}
+
+impl Total {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Total; 4] =
+        [Total::Lost, Total::Switches, Total::SwitchesPerSecond, Total::Migrations];
+
+    /// The name in an expression.
+    pub fn name(self) -> &'static str {
+        match self {
+            Total::Lost => "lost",
+            Total::Switches => "switches",
+            Total::SwitchesPerSecond => "switches_per_s",
+            Total::Migrations => "migrations",
+        }
+    }
+
+    /// Whether it can be had for some threads alone.
+    pub fn takes_condition(self) -> bool {
+        self != Total::Lost
+    }
+}
+
+/// A statistic of a metric's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stat {
+    /// How many values there are.
+    Count,
+    /// Their sum.
+    Sum,
+    /// The smallest.
+    Min,
+    /// The arithmetic mean.
+    Mean,
+    /// The median.
+    P50,
+    /// The value that nine in ten do not exceed.
+    P90,
+    /// The value that 99 in 100 do not exceed.
+    P99,
+    /// The value that 999 in 1000 do not exceed.
+    P999,
+    /// The largest.
+    Max,
+}
+
+impl Stat {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Stat; 9] = [
+        Stat::Count,
+        Stat::Sum,
+        Stat::Min,
+        Stat::Mean,
+        Stat::P50,
+        Stat::P90,
+        Stat::P99,
+        Stat::P999,
+        Stat::Max,
+    ];
+
+    /// The name in an expression.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stat::Count => "count",
+            Stat::Sum => "sum",
+            Stat::Min => "min",
+            Stat::Mean => "mean",
+            Stat::P50 => "p50",
+            Stat::P90 => "p90",
+            Stat::P99 => "p99",
+            Stat::P999 => "p99.9",
+            Stat::Max => "max",
+        }
+    }
+
+    /// How many values there must be for the statistic to mean anything: for a percentile as many as make one value
+    /// beyond it likely, so that it is not the maximum under another name.
+    pub fn samples_needed(self) -> u64 {
+        match self {
+            Stat::Count | Stat::Sum => 0,
+            Stat::Min | Stat::Mean | Stat::P50 | Stat::Max => 1,
+            Stat::P90 => 10,
+            Stat::P99 => 100,
+            Stat::P999 => 1000,
+        }
+    }
+}
+
+/// What kind of number a quantity is, and so which units its limit takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// A length of time, in nanoseconds.
+    Time,
+    /// A plain count.
+    Count,
+    /// Events per second.
+    Rate,
+}
+
+/// One number that a recording can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quantity {
+    /// A statistic of a metric with many values.
+    Statistic(Spans, Stat),
+    /// A metric with one.
+    Total(Total),
+}
+
+impl Quantity {
+    /// The kind of number.
+    pub fn dimension(self) -> Dimension {
+        match self {
+            Quantity::Statistic(_, Stat::Count)
+            | Quantity::Total(Total::Lost | Total::Switches | Total::Migrations) => {
+                Dimension::Count
+            }
+            Quantity::Statistic(..) => Dimension::Time,
+            Quantity::Total(Total::SwitchesPerSecond) => Dimension::Rate,
+        }
+    }
+
+    /// How many values there must be for it to mean anything.
+    pub fn samples_needed(self) -> u64 {
+        match self {
+            Quantity::Statistic(_, stat) => stat.samples_needed(),
+            Quantity::Total(_) => 0,
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Quantity::Statistic(spans, stat) => write!(f, "{}.{}", spans.name(), stat.name()),
+            Quantity::Total(total) => f.write_str(total.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_metrics_have_one_name() {
+        let mut names: Vec<&str> = Spans::ALL.iter().map(|spans| spans.name()).collect();
+        names.extend(Total::ALL.iter().map(|total| total.name()));
+        let before = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), before);
+    }
+
+    #[test]
+    fn the_count_of_a_time_is_a_count_and_its_sum_a_time() {
+        let dimension = |stat| Quantity::Statistic(Spans::Wakeup, stat).dimension();
+        assert_eq!(dimension(Stat::Count), Dimension::Count);
+        for stat in Stat::ALL.into_iter().filter(|&stat| stat != Stat::Count) {
+            assert_eq!(dimension(stat), Dimension::Time, "{stat:?}");
+        }
+    }
+
+    #[test]
+    fn a_percentile_needs_enough_values_for_one_beyond_it() {
+        let needed = [Stat::P90, Stat::P99, Stat::P999].map(Stat::samples_needed);
+        assert_eq!(needed, [10, 100, 1000]);
+        assert_eq!(Stat::Max.samples_needed(), 1);
+        assert_eq!(Stat::Count.samples_needed(), 0);
+    }
+}
