@@ -1,0 +1,88 @@
+"""A recorder's processes: starting them, what they have used so far, and ending them."""
+
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+class Process:
+    """A program that runs beside the workload."""
+
+    def __init__(self, command, output=subprocess.DEVNULL, errors=subprocess.DEVNULL):
+        self.command = command
+        self.used = None
+        self.status = None
+
+        def die_with_us():
+            # A recorder that outlives a killed benchmark would go on recording.
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+        # A session of its own: Ctrl-C is the benchmark's, which then ends the recorder.
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+            start_new_session=True, preexec_fn=die_with_us,
+        )
+        self.pid = self.child.pid
+
+    def _tasks(self):
+        return pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+
+    def cpu(self):
+        """Nanoseconds of CPU that its living threads have used."""
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in self._tasks())
+
+    def wakes(self):
+        """How often its threads went to sleep or were preempted: each time is a wake-up or a switch."""
+        lines = (line for task in self._tasks() for line in (task / "status").read_text().splitlines())
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
+    def resident(self):
+        """The most memory that was resident, in bytes."""
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def is_running(self):
+        """Whether it has not ended yet."""
+        return self.status is None and self._reap(os.WNOHANG) is None
+
+    def _reap(self, options):
+        pid, status, usage = os.wait4(self.pid, options)
+        if pid == self.pid:
+            self.status = os.waitstatus_to_exitcode(status)
+            # Popen must not wait for it once more.
+            self.child.returncode = self.status
+            self.used = int((usage.ru_utime + usage.ru_stime) * 1e9)
+        return self.status
+
+    def interrupt(self):
+        """Asks it to end as Ctrl-C does."""
+        if self.is_running():
+            os.kill(self.pid, signal.SIGINT)
+
+    def wait(self, seconds=30.0):
+        """Waits for its end; kills it when that takes too long. Returns nanoseconds of CPU used in all."""
+        deadline = time.monotonic() + seconds
+        while self.is_running():
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                self._reap(0)
+                raise RuntimeError(f"{' '.join(self.command)} did not end within {seconds:.0f} s")
+            time.sleep(0.005)
+        return self.used
+
+    def kill(self):
+        """Ends it in any case."""
+        if self.is_running():
+            os.kill(self.pid, signal.SIGTERM)
+            try:
+                self.wait(5.0)
+            except RuntimeError:
+                pass

@@ -1,0 +1,275 @@
+"""The recorders that are compared.
+
+Each has `start`, which returns when it records, `stop`, which returns what came of it, and `abort`.
+"""
+
+import dataclasses
+import mmap
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import time
+
+from .process import Process
+
+EVENTS = ["sched_switch", "sched_wakeup", "sched_wakeup_new"]
+INSTANCE = "fxtrec-bench-"
+READER = pathlib.Path(__file__).resolve().parent.parent / "raw_ftrace.py"
+
+# A recorder that has made its output still has to get going.
+SETTLE_SECONDS = 0.4
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What one recording came to."""
+
+    events: int
+    lost: int
+    # Of the output.
+    bytes: int
+    # Nanoseconds of CPU since the workload began, the end of the recording included.
+    cpu: int
+    # The same without the end of the recording.
+    cpu_meanwhile: int
+    # Bytes resident at most.
+    resident: int
+    # Sleeps and preemptions of the recorder's threads while the workload ran.
+    wakes: int
+
+
+class Recorder:
+    """What all have in common: processes, and their use of the machine."""
+
+    def __init__(self, name, scratch):
+        self.name = name
+        self.scratch = scratch
+        self.processes = []
+        self.before = (0, 0)
+
+    def launch(self):
+        """Starts the processes."""
+
+    def outputs(self):
+        """The files that exist once it records."""
+        return []
+
+    def count(self):
+        """Events written and events lost."""
+        raise NotImplementedError
+
+    def stop_producing(self):
+        """Whatever must be done before the processes are interrupted."""
+
+    def clean_up(self):
+        """Removes everything that it made."""
+        for path in self.outputs():
+            path.unlink(missing_ok=True)
+
+    def start(self):
+        self.processes = []
+        self.launch()
+        deadline = time.monotonic() + 20.0
+        while not all(path.exists() for path in self.outputs()):
+            ended = [process for process in self.processes if not process.is_running()]
+            if ended or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} does not record: {self.why()}")
+            time.sleep(0.01)
+        time.sleep(SETTLE_SECONDS)
+        self.before = self.use()
+
+    def why(self):
+        """What it said about its failure."""
+        return "see above"
+
+    def use(self):
+        """CPU and wake-ups of its processes so far."""
+        alive = [process for process in self.processes if process.is_running()]
+        if len(alive) < len(self.processes):
+            raise RuntimeError(f"{self.name} ended before it was told to: {self.why()}")
+        return sum(p.cpu() for p in alive), sum(p.wakes() for p in alive)
+
+    def stop(self):
+        cpu_before, wakes_before = self.before
+        cpu_meanwhile, wakes = self.use()
+        resident = sum(process.resident() for process in self.processes)
+        self.stop_producing()
+        for process in self.processes:
+            process.interrupt()
+        cpu = sum(process.wait() for process in self.processes) - cpu_before
+        size = sum(path.stat().st_size for path in self.outputs())
+        events, lost = self.count()
+        self.clean_up()
+        meanwhile = (cpu_meanwhile - cpu_before, resident, wakes - wakes_before)
+        return Outcome(events, lost, size, cpu, *meanwhile)
+
+    def abort(self):
+        """Ends it and removes what it made, whatever state it is in."""
+        for process in self.processes:
+            process.kill()
+        self.clean_up()
+
+
+class Nothing(Recorder):
+    """No recorder: what the workload takes by itself."""
+
+    def __init__(self, scratch):
+        super().__init__("untraced", scratch)
+
+    def start(self):
+        pass
+
+    def stop(self):
+        return None
+
+
+class Perf(Recorder):
+    """perf record with its defaults, of which a look through the whole file at the end is one."""
+
+    def __init__(self, scratch):
+        super().__init__("perf record", scratch)
+        self.path = scratch / "perf.data"
+
+    def launch(self):
+        events = ",".join(f"sched:{event}" for event in EVENTS)
+        # Without -N it would leave files in ~/.debug.
+        command = ["perf", "record", "-a", "-N", "-q", "-e", events, "-o", str(self.path)]
+        self.processes = [Process(command)]
+
+    def outputs(self):
+        return [self.path]
+
+    def count(self):
+        return count_perf_data(self.path)
+
+
+def count_perf_data(path):
+    """Samples and lost samples in a perf.data file."""
+    sample, lost_record = 9, 2
+    header = struct.Struct("<IHH")
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        # struct perf_file_header: magic, size, attr_size, attrs, then offset and size of the data.
+        start, size = struct.unpack_from("<QQ", data, 40)
+        at, end, samples, lost = start, start + size, 0, 0
+        while at + header.size <= end:
+            kind, _, length = header.unpack_from(data, at)
+            if kind == sample:
+                samples += 1
+            elif kind == lost_record:
+                lost += struct.unpack_from("<Q", data, at + 16)[0]
+            at += max(length, header.size)
+    return samples, lost
+
+
+class RawFtrace(Recorder):
+    """The pages of a tracing instance of its own, moved to one file per CPU and not looked into."""
+
+    def __init__(self, scratch, tracefs):
+        super().__init__("raw ftrace", scratch)
+        self.instances = tracefs / "instances"
+        self.instance = self.instances / f"{INSTANCE}{os.getpid()}"
+        self.cpus = sorted(os.sched_getaffinity(0))
+
+    def write(self, name, text):
+        (self.instance / name).write_text(text)
+
+    def launch(self):
+        self.instance.mkdir()
+        self.write("trace_clock", "mono")
+        self.write("buffer_size_kb", "8192")
+        self.write("buffer_percent", "25")
+        for cpu, path in zip(self.cpus, self.outputs()):
+            source = self.instance / f"per_cpu/cpu{cpu}/trace_pipe_raw"
+            self.processes.append(Process([sys.executable, str(READER), str(source), str(path)]))
+        for event in EVENTS:
+            self.write(f"events/sched/{event}/enable", "1")
+
+    def outputs(self):
+        return [self.scratch / f"cpu{cpu}.raw" for cpu in self.cpus]
+
+    def stop_producing(self):
+        for event in EVENTS:
+            self.write(f"events/sched/{event}/enable", "0")
+
+    def count(self):
+        read, lost = 0, 0
+        for cpu in self.cpus:
+            stats = (self.instance / f"per_cpu/cpu{cpu}/stats").read_text()
+            figures = dict(re.findall(r"^([^:]+): (\d+)$", stats, re.MULTILINE))
+            read += int(figures["read events"]) + int(figures["entries"])
+            lost += int(figures["overrun"]) + int(figures["dropped events"])
+        return read, lost
+
+    def clean_up(self):
+        super().clean_up()
+        if self.instance.exists():
+            self.instance.rmdir()
+
+
+def remove_stale_instances(tracefs):
+    """Removes what benchmarks that were killed have left behind."""
+    for left in (tracefs / "instances").glob(f"{INSTANCE}*"):
+        if not pathlib.Path("/proc", left.name.removeprefix(INSTANCE)).exists():
+            left.rmdir()
+
+
+class Fxtrec(Recorder):
+    """fxtrec, with one of its sources and one kind of output."""
+
+    def __init__(self, scratch, binary, source, suffix):
+        packed = ", .zst" if suffix.endswith(".zst") else ""
+        super().__init__(f"fxtrec {source or 'perf'}{packed}", scratch)
+        self.path = scratch / f"trace{suffix}"
+        self.said = scratch / "said"
+        options = ["--source", source] if source else []
+        # The time is for the case that nobody is left to end it.
+        self.command = [str(binary), "-a", "-d", "300s", *options, "-o", str(self.path)]
+
+    def launch(self):
+        with open(self.said, "w") as said:
+            self.processes = [Process(self.command, errors=said)]
+
+    def outputs(self):
+        return [self.path]
+
+    def why(self):
+        return self.said.read_text().strip()
+
+    def clean_up(self):
+        super().clean_up()
+        self.said.unlink(missing_ok=True)
+
+    def count(self):
+        said = self.said.read_text().replace("\u202f", " ")
+
+        def figure(pattern):
+            found = re.search(pattern, said, re.MULTILINE)
+            return int(found[1].replace(" ", "")) if found else 0
+
+        number = r"(\d[\d ]*)"
+        events = figure(rf"^  switches +{number}") + figure(rf"^  wake-ups +{number}")
+        if not events:
+            raise RuntimeError(f"{self.name} says nothing of what it recorded: {said}")
+        spurious = figure(rf"^  wake-ups +\d[\d ]*\(and {number}of")
+        return events + spurious, figure(rf"^  lost +{number}EVENTS")
+
+
+def fxtrec_sources(binary):
+    """The sources that this fxtrec knows and this machine allows; one without a name where there is no choice."""
+    usage = subprocess.run([binary, "record", "--help"], capture_output=True, text=True).stdout
+    if "--source" not in usage:
+        return [None]
+    tries = {
+        source: subprocess.run(
+            [binary, "-a", "-d", "100ms", "-q", "--source", source, "-o", "/dev/null"],
+            capture_output=True, text=True,
+        )
+        for source in ["perf", "bpf", "ftrace"]
+    }
+    for source, tried in tries.items():
+        if tried.returncode:
+            print(f"not measured: --source {source}: {tried.stderr.strip()}")
+    return [source for source, tried in tries.items() if tried.returncode == 0]

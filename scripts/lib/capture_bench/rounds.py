@@ -1,0 +1,57 @@
+"""Running every workload under every recorder, in turn, so that what disturbs the machine disturbs all alike."""
+
+import dataclasses
+import sys
+import time
+
+from .recorders import Outcome
+from .workloads import Quiet
+
+
+@dataclasses.dataclass
+class Run:
+    """One workload under one recorder."""
+
+    workload: str
+    recorder: str
+    # Microseconds per operation; none where there is no operation.
+    per_operation: float | None
+    # Seconds that the workload took.
+    seconds: float
+    outcome: Outcome | None
+
+
+def run_once(workload, recorder):
+    """One run; leaves nothing behind, however it ends."""
+    try:
+        recorder.start()
+        begun = time.monotonic()
+        per_operation = workload.run()
+        seconds = time.monotonic() - begun
+        outcome = recorder.stop()
+    except BaseException:
+        recorder.abort()
+        raise
+    return Run(workload.name, recorder.name, per_operation, seconds, outcome)
+
+
+def run_all(workloads, recorders, rounds, quiet_rounds, seconds):
+    """All runs of at most so many rounds, as many as `seconds` are likely to suffice for. Returns them, and how many
+    rounds they are. The order of the recorders moves on by one from round to round.
+    """
+    runs = []
+    begun = time.monotonic()
+    for number in range(rounds):
+        shifted = recorders[number % len(recorders):] + recorders[:number % len(recorders)]
+        for workload in workloads:
+            if isinstance(workload, Quiet) and number >= quiet_rounds:
+                continue
+            for recorder in shifted:
+                if isinstance(workload, Quiet) and recorder.name == "untraced":
+                    continue
+                runs.append(run_once(workload, recorder))
+        passed = time.monotonic() - begun
+        print(f"round {number + 1} of {rounds} done after {passed:.0f} s", file=sys.stderr)
+        if passed * (number + 2) / (number + 1) > seconds:
+            break
+    return runs, number + 1

@@ -1,0 +1,112 @@
+"""Medians of all rounds, as a table for the terminal or for docs/."""
+
+import datetime
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+
+HEAD = [
+    "workload", "recorder", "us per op", "added", "of perf's", "CPU s per M events", "bytes per event",
+    "lost", "resident MiB",
+]
+QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
+
+
+def median(values):
+    """The median, or none of no values."""
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def text(value, digits=2):
+    """A number as the table shows it."""
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def rows_of_workload(name, runs):
+    """One row per recorder of one workload."""
+    of = {}
+    for run in runs:
+        if run.workload == name:
+            of.setdefault(run.recorder, []).append(run)
+    untraced = median(run.per_operation for run in of.get("untraced", []))
+    medians = {recorder: median(run.per_operation for run in found) for recorder, found in of.items()}
+    perf_added = medians["perf record"] - untraced if "perf record" in medians and untraced else None
+    rows = []
+    for recorder in sorted(of, key=list(order(runs)).index):
+        outcomes = [run.outcome for run in of[recorder] if run.outcome]
+        if not outcomes:
+            rows.append([name, recorder, text(medians[recorder])] + [""] * 6)
+            continue
+        added = medians[recorder] - untraced
+        share = added / perf_added if perf_added else None
+        cpu = median(o.cpu / 1e9 / (max(o.events, 1) / 1e6) for o in outcomes)
+        size = median(o.bytes / max(o.events, 1) for o in outcomes)
+        lost = sum(o.lost for o in outcomes)
+        resident = median(o.resident / (1 << 20) for o in outcomes)
+        rows.append([
+            name, recorder, text(medians[recorder]), text(added), text(share), text(cpu, 3), text(size, 1),
+            f"{lost}", text(resident, 0),
+        ])
+    return rows
+
+
+def order(runs):
+    """The recorders in a fixed order: untraced, perf, the others as they first ran."""
+    names = dict.fromkeys(run.recorder for run in runs)
+    first = [name for name in ("untraced", "perf record", "raw ftrace") if name in names]
+    return dict.fromkeys(first + sorted(name for name in names if name not in first))
+
+
+def quiet_rows(runs):
+    """What each recorder uses while nothing happens."""
+    rows = []
+    for recorder in order(runs):
+        found = [run for run in runs if run.workload == "quiet" and run.recorder == recorder and run.outcome]
+        if found:
+            rows.append([
+                recorder,
+                text(median(100 * run.outcome.cpu_meanwhile / 1e9 / run.seconds for run in found), 3),
+                text(median(run.outcome.wakes / run.seconds for run in found), 1),
+                text(median(run.outcome.resident / (1 << 20) for run in found), 0),
+            ])
+    return rows
+
+
+def plain(head, rows):
+    """Columns for a terminal."""
+    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [head, *rows])
+
+
+def markdown(head, rows):
+    """A table for docs/."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def machine():
+    """One line about the machine and the programs."""
+    model = "unknown processor"
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    perf = subprocess.run(["perf", "--version"], capture_output=True, text=True).stdout.strip()
+    return f"{os.cpu_count()} CPUs ({model}), Linux {platform.release()} {platform.machine()}, {perf}"
+
+
+def render(runs, workloads, rounds, as_markdown):
+    """The whole result."""
+    table = markdown if as_markdown else plain
+    names = [workload.name for workload in workloads if workload.operations]
+    rows = [row for name in names for row in rows_of_workload(name, runs)]
+    date = datetime.date.today().isoformat()
+    head = f"{date}: {machine()}; medians of {rounds} rounds, losses summed over them."
+    parts = [head, table(HEAD, rows)]
+    quiet = quiet_rows(runs)
+    if quiet:
+        parts += ["A quiet machine:", table(QUIET_HEAD, quiet)]
+    return "\n\n".join(parts)
