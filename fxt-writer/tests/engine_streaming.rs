@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Saver, engine, numbered, numbers, records, save, string_indices, string_record};
-use fxt_writer::engine::{Config, Engine, Full, Mode, OnFull, SaveError};
+use fxt_writer::engine::{Batch, Config, Engine, Full, Mode, OnFull, SaveError};
 use fxt_writer::packet::Packet;
 use fxt_writer::record::Record;
 use fxt_writer::{Slot, Space, WriteError};
@@ -183,6 +183,18 @@ fn a_batch_is_written_like_single_records() {
         [(0, number), (1, number)].into_iter().take(if number % 11 == 0 { 2 } else { 1 })
     });
     assert_eq!(numbers(&output), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_shared_batch_keeps_its_engine_and_moves_between_threads() {
+    let (engine, _inbox) = engine(small(OnFull::Drop));
+    let mut batch = Batch::shared(Arc::clone(&engine));
+    numbered(0, 1).write(&mut batch).expect("an empty buffer");
+    let writer = std::thread::spawn(move || {
+        numbered(0, 2).write(&mut batch).expect("there is room");
+        Arc::strong_count(&engine)
+    });
+    assert_eq!(writer.join().expect("no panic"), 2, "the batch holds one of them");
 }
 
 #[test]

@@ -14,6 +14,9 @@
 //! The first record's header is held back until then, so that the claim in its
 //! place keeps covering the whole reservation.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use super::Engine;
 use super::position::Position;
 use super::reserve::Full;
@@ -30,10 +33,12 @@ use crate::space::{Slot, Space};
 /// are in. Close it before waiting for anything, in particular before writing to
 /// the durable lane of a blocking engine, which may wait for that very buffer;
 /// a batch left open for longer than the grace period is given up.
+///
+/// It borrows its engine ([`Rolling::batch`](super::Rolling::batch)) or shares it ([`Batch::shared`]).
 #[derive(Debug)]
 #[must_use = "records reach the buffer when the batch is closed or dropped"]
-pub struct Batch<'e> {
-    engine: &'e Engine,
+pub struct Batch<E: Deref<Target = Engine>> {
+    engine: E,
     chunk: Option<Chunk>,
 }
 
@@ -56,9 +61,21 @@ struct Chunk {
 /// more than a record can be.
 const SHARE: usize = if cfg!(loom) { 2 } else { 16 };
 
-impl<'e> Batch<'e> {
-    pub(super) const fn new(engine: &'e Engine) -> Self {
+impl Batch<Arc<Engine>> {
+    /// A batch that keeps its engine alive, for a writer that is not tied to a scope.
+    pub const fn shared(engine: Arc<Engine>) -> Self {
+        Self::new(engine)
+    }
+}
+
+impl<E: Deref<Target = Engine>> Batch<E> {
+    pub(super) const fn new(engine: E) -> Self {
         Self { engine, chunk: None }
+    }
+
+    /// The engine that the records go into.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Commits the records written so far. The next record reserves anew.
@@ -93,7 +110,7 @@ impl Chunk {
     }
 }
 
-impl Space for Batch<'_> {
+impl<E: Deref<Target = Engine>> Space for Batch<E> {
     type Full = Full;
     type Slot<'a>
         = BatchSlot<'a>
@@ -110,14 +127,14 @@ impl Space for Batch<'_> {
         }
         match &mut self.chunk {
             Some(chunk) => {
-                Ok(BatchSlot { engine: self.engine, words, put: 1, finished: false, chunk })
+                Ok(BatchSlot { engine: &self.engine, words, put: 1, finished: false, chunk })
             }
             None => unreachable!("a chunk was just reserved"),
         }
     }
 }
 
-impl Drop for Batch<'_> {
+impl<E: Deref<Target = Engine>> Drop for Batch<E> {
     fn drop(&mut self) {
         self.close();
     }

@@ -46,7 +46,7 @@ impl<'e> Rolling<'e> {
 
     /// Room for a run of records of this thread, at a fraction of the cost; see
     /// [`Batch`].
-    pub const fn batch(&self) -> Batch<'e> {
+    pub const fn batch(&self) -> Batch<&'e Engine> {
         Batch::new(self.engine)
     }
 }

@@ -105,6 +105,7 @@ impl Capture {
                 open = self.encoder.event(time, cpu, event).is_ok();
                 open
             });
+            self.encoder.lanes().commit();
             self.progress.update(self.encoder.stats());
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
@@ -126,6 +127,7 @@ impl Capture {
             open = open && self.encoder.event(time, cpu, event).is_ok();
             open
         });
+        self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
         let packets = self.engine.finish();
         if let Some(flight) = &self.flight {

@@ -2,30 +2,46 @@
 
 use std::sync::Arc;
 
-use fxt_writer::engine::Engine;
+use fxt_writer::engine::{Batch, Engine};
 use fxt_writer::record::Record;
 
 use crate::encode::lanes::{Closed, Lanes};
 
 /// Writes into an engine, and waits where the engine's policy is to wait.
+///
+/// Records go into the rolling buffers in batches, which cost a fraction of lone ones. [`EngineLanes::commit`] ends a
+/// batch: before anything waits for the engine, or for events.
 #[derive(Debug)]
 pub(super) struct EngineLanes {
-    pub(super) engine: Arc<Engine>,
+    batch: Batch<Arc<Engine>>,
     /// Whether names go into the engine; in circular mode they are kept elsewhere, since they would be overwritten.
-    pub(super) takes_names: bool,
+    takes_names: bool,
+}
+
+impl EngineLanes {
+    pub(super) fn new(engine: Arc<Engine>, takes_names: bool) -> EngineLanes {
+        EngineLanes { batch: Batch::shared(engine), takes_names }
+    }
+
+    /// Makes all records so far part of the buffer.
+    pub(super) fn commit(&mut self) {
+        self.batch.close();
+    }
 }
 
 impl Lanes for EngineLanes {
     #[inline]
     fn durable(&mut self, record: &impl Record) -> Result<(), Closed> {
-        match self.takes_names {
-            true => record.write(&mut self.engine.durable()).map_err(|_| Closed),
-            false => Ok(()),
+        if !self.takes_names {
+            return Ok(());
         }
+        // Where there is no room the engine waits for a rolling buffer to be saved, which must not wait for the batch.
+        self.commit();
+        record.write(&mut self.batch.engine().durable()).map_err(|_| Closed)
     }
 
     #[inline]
     fn rolling(&mut self, record: &impl Record) -> Result<(), Closed> {
-        record.write(&mut self.engine.rolling()).map_err(|_| Closed)
+        record.write(&mut self.batch).map_err(|_| Closed)
     }
 }

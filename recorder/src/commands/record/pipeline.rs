@@ -94,7 +94,7 @@ impl Pipeline {
         let progress = Arc::new(Progress::default());
         let written = Arc::new(Written::default());
         let narrow = plan.scope != Filter::Machine;
-        let lanes = EngineLanes { engine: engine.clone(), takes_names: !circular };
+        let lanes = EngineLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
         if circular {
             encoder.keep_departed();
