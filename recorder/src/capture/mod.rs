@@ -7,5 +7,6 @@ pub mod cursor;
 pub mod decode;
 pub mod event;
 pub mod order;
+pub mod perf_rings;
 pub mod perf_source;
 pub mod source;

@@ -153,6 +153,30 @@ impl Merger {
         }
     }
 
+    /// Lets `read` move what the rings hold into the merger, and hands out what nothing older can precede any more,
+    /// until the rings are empty or `take` takes no more. `read` says whether a ring is not empty since its lane is
+    /// full. Returns whether everything was taken.
+    pub fn round(
+        &mut self,
+        mut read: impl FnMut(&mut Merger) -> bool,
+        clock: impl Fn() -> Nanos,
+        mut take: impl FnMut(Nanos, Cpu, &Event) -> bool,
+    ) -> bool {
+        loop {
+            // Before the rings are read: what happens from here on may not be in them yet.
+            let now = clock();
+            let full = read(self);
+            let mut go_on = true;
+            self.emit(self.horizon(now), |time, cpu, event| {
+                go_on = take(time, cpu, event);
+                go_on
+            });
+            if !full || !go_on {
+                return go_on;
+            }
+        }
+    }
+
     /// How many events arrived behind the horizon, and by how much the worst of them.
     pub fn late(&self) -> (u64, Nanos) {
         (self.late, self.most_late)
