@@ -7,7 +7,9 @@
 use perf_event_open_sys::bindings as b;
 
 use super::cursor::Cursor;
-use super::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind};
+use super::event::{Comm, Event, Kind, LocalId, Sample, Switch, UserState, Wake, WakeKind};
+use super::payload::Payload;
+use crate::kernel::extra::OpenExtras;
 use crate::kernel::format::{Field, Format, FormatError, Place};
 use crate::kernel::prev_state::{StateTable, StateTableError};
 use crate::kernel::ring::RawRecord;
@@ -260,21 +262,38 @@ fn tid_at(raw: &[u8], at: At) -> Option<Tid> {
 
 /// What a record turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoded {
-    /// The event.
+pub struct Decoded<'a> {
+    /// The event. A sample's payload is still to be kept.
     pub event: Event,
     /// Inside a pid namespace: who the current thread is there.
     pub identity: Option<Event>,
+    /// The bytes that a sample carries; empty for any other event.
+    pub payload: &'a [u8],
+}
+
+/// What the records of a ring were asked to carry.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// Whether it is the ids of the recorder's pid namespace.
+    pub namespace_ids: bool,
+    /// The events beside the scheduler's, where there are any: then it is the id of the event that wrote a record.
+    pub extras: Option<&'a OpenExtras>,
 }
 
 /// Decodes one perf record; `None` for one of no interest, or one that is too short for what it claims to be.
-///
-/// `namespace_ids` says whether the samples were asked to carry the ids of the recorder's pid namespace.
-pub fn decode(layout: &SchedLayout, record: RawRecord<'_>, namespace_ids: bool) -> Option<Decoded> {
+pub fn decode<'a>(
+    layout: &SchedLayout,
+    record: RawRecord<'a>,
+    shape: Shape<'_>,
+) -> Option<Decoded<'a>> {
     let mut cursor = Cursor::new(record.body);
     match record.kind {
         b::PERF_RECORD_SAMPLE => {
-            let local = match namespace_ids {
+            let extra = match shape.extras {
+                Some(extras) => extras.find(cursor.read_u64()?),
+                None => None,
+            };
+            let local = match shape.namespace_ids {
                 true => Some((LocalId(cursor.read_u32()?), LocalId(cursor.read_u32()?))),
                 false => None,
             };
@@ -285,10 +304,35 @@ pub fn decode(layout: &SchedLayout, record: RawRecord<'_>, namespace_ids: bool) 
                 let tid = layout.current(raw)?;
                 Some(Event { time, kind: Kind::Identity { tid, local_pid, local_tid } })
             });
-            Some(Decoded { event: Event { time, kind: layout.decode(raw)? }, identity })
+            let (kind, payload) = match extra {
+                None => (layout.decode(raw)?, &[][..]),
+                Some((extra, has_stack)) => {
+                    let user = if has_stack { read_user_state(&mut cursor)? } else { None };
+                    let (current, payload) = (layout.current(raw)?, Payload::default());
+                    (Kind::Sample(Sample { extra, current, user, payload }), raw)
+                }
+            };
+            Some(Decoded { event: Event { time, kind }, identity, payload })
         }
-        _ => decode_side_band(record, cursor).map(|event| Decoded { event, identity: None }),
+        _ => {
+            if shape.extras.is_some() {
+                cursor.read_back_u64()?;
+            }
+            let event = decode_side_band(record, cursor)?;
+            Some(Decoded { event, identity: None, payload: &[] })
+        }
     }
+}
+
+/// Reads the registers that a sample was asked to carry, of which there is one. Inside: `None` for a thread of the
+/// kernel, which has no program.
+fn read_user_state(cursor: &mut Cursor<'_>) -> Option<Option<UserState>> {
+    let abi = cursor.read_u64()?;
+    if abi == u64::from(b::PERF_SAMPLE_REGS_ABI_NONE) {
+        return Some(None);
+    }
+    let is_32_bit = abi == u64::from(b::PERF_SAMPLE_REGS_ABI_32);
+    Some(Some(UserState { stack: cursor.read_u64()?, is_32_bit }))
 }
 
 /// Decodes what is not a sample. Such records end with the sample's ids, of which the time is the last.
@@ -327,6 +371,9 @@ fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Eve
     };
     Some(Event { time, kind })
 }
+
+#[cfg(test)]
+mod extra_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -410,8 +457,10 @@ pub(crate) mod tests {
         body
     }
 
-    fn decode_body(kind: u32, misc: u32, body: &[u8]) -> Option<Decoded> {
-        decode(&layout(), RawRecord { kind, misc: misc as u16, body }, false)
+    const PLAIN: Shape<'static> = Shape { namespace_ids: false, extras: None };
+
+    fn decode_body(kind: u32, misc: u32, body: &[u8]) -> Option<Decoded<'_>> {
+        decode(&layout(), RawRecord { kind, misc: misc as u16, body }, PLAIN)
     }
 
     #[test]
@@ -447,8 +496,9 @@ pub(crate) mod tests {
         body.extend(3u32.to_ne_bytes());
         body.extend(sample(9, &raw_wake(302, 0, 500)));
         let record = RawRecord { kind: b::PERF_RECORD_SAMPLE, misc: 0, body: &body };
-        let identity =
-            decode(&layout(), record, true).expect("whole").identity.expect("an identity");
+        let shape = Shape { namespace_ids: true, ..PLAIN };
+        let found = decode(&layout(), record, shape).expect("whole");
+        let identity = found.identity.expect("an identity");
         let expected =
             Kind::Identity { tid: Tid(500), local_pid: LocalId(2), local_tid: LocalId(3) };
         assert_eq!(identity, Event { time: Nanos(9), kind: expected });
@@ -507,7 +557,8 @@ pub(crate) mod tests {
         }
         for kind in 0..20 {
             for len in 0..40 {
-                let found = decode_body(kind, 0, &vec![0xff; len]);
+                let body = vec![0xff; len];
+                let found = decode_body(kind, 0, &body);
                 assert!(found.is_none_or(|found| found.event.time == Nanos(u64::MAX)));
             }
         }

@@ -1,5 +1,7 @@
 //! What a capture source reports: typed events, the same for every source.
 
+use super::payload::Payload;
+use crate::kernel::extra::ExtraIndex;
 use crate::kernel::prev_state::PrevState;
 use crate::units::{Cpu, Nanos, Tid};
 
@@ -82,6 +84,28 @@ pub struct Wake {
     pub from_task: bool,
 }
 
+/// A sample of an event that is recorded beside the scheduler's. What it says lies in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Which event left it.
+    pub extra: ExtraIndex,
+    /// The thread that had the CPU.
+    pub current: Tid,
+    /// What that thread's program had for registers, where that was asked for.
+    pub user: Option<UserState>,
+    /// The raw bytes, as the tracepoint's format describes them.
+    pub payload: Payload,
+}
+
+/// Where a thread was in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserState {
+    /// Its stack pointer.
+    pub stack: u64,
+    /// Whether it is a 32-bit program on a 64-bit machine.
+    pub is_32_bit: bool,
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -134,6 +158,8 @@ pub enum Kind {
         /// Its id in the recorder's namespace.
         local_tid: LocalId,
     },
+    /// A probe or tracepoint beside the scheduler's was hit.
+    Sample(Sample),
     /// The kernel found no room for this many samples since the last event of this CPU.
     Lost {
         /// How many.

@@ -7,6 +7,7 @@ pub mod cursor;
 pub mod decode;
 pub mod event;
 pub mod order;
+pub mod payload;
 pub mod perf_rings;
 pub mod perf_source;
 pub mod source;

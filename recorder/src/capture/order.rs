@@ -28,7 +28,8 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
-use super::event::Event;
+use super::event::{Event, Kind};
+use super::payload::{Payload, Payloads};
 use crate::units::{Cpu, Nanos};
 
 /// How long a quiet CPU may hold up the others.
@@ -40,13 +41,23 @@ pub const SLACK: Nanos = Nanos(1_000_000);
 /// How many events of one CPU are held at most.
 pub const QUEUE_EVENTS: usize = 32 * 1024;
 
+/// How many bytes that its events carry are held at most, give or take one event's.
+pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
+
 #[derive(Debug)]
 struct Queue {
     cpu: Cpu,
     events: VecDeque<Event>,
+    payloads: Payloads,
     youngest: Nanos,
     /// Whether everything that the CPU had to say when it was last asked is in the queue.
     drained: bool,
+}
+
+impl Queue {
+    fn is_full(&self) -> bool {
+        self.events.len() >= QUEUE_EVENTS || self.payloads.held() >= PAYLOAD_BYTES
+    }
 }
 
 /// The queues of all CPUs.
@@ -74,15 +85,21 @@ impl Merger {
     pub fn lane(&mut self, cpu: Cpu) -> Lane {
         let known = self.queues.iter().position(|queue| queue.cpu == cpu);
         Lane(known.unwrap_or_else(|| {
-            let (events, youngest) = (VecDeque::new(), Nanos(0));
-            self.queues.push(Queue { cpu, events, youngest, drained: true });
+            let (events, payloads) = (VecDeque::new(), Payloads::default());
+            let youngest = Nanos(0);
+            self.queues.push(Queue { cpu, events, payloads, youngest, drained: true });
             self.queues.len() - 1
         }))
     }
 
     /// Whether the lane takes no more before [`Merger::emit`] has made room.
     pub fn is_full(&self, lane: Lane) -> bool {
-        self.queues[lane.0].events.len() >= QUEUE_EVENTS
+        self.queues[lane.0].is_full()
+    }
+
+    /// Keeps the bytes that an event is going to carry, which must then be pushed to the same lane.
+    pub fn keep(&mut self, lane: Lane, content: &[u8]) -> Payload {
+        self.queues[lane.0].payloads.push(content)
     }
 
     /// Adds an event of the lane's CPU.
@@ -107,7 +124,7 @@ impl Merger {
 
     /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
     pub fn horizon(&self, now: Nanos) -> Nanos {
-        let full = self.queues.iter().any(|queue| queue.events.len() >= QUEUE_EVENTS);
+        let full = self.queues.iter().any(Queue::is_full);
         let window = if full { SLACK } else { WINDOW };
         let quiet = Nanos(now.0.saturating_sub(window.0));
         let safe = self.queues.iter().map(|queue| {
@@ -119,8 +136,13 @@ impl Merger {
 
     /// Hands out, in order of time, every event not younger than `horizon`, as long as `take` returns true.
     ///
-    /// The time that is handed out with an event never goes back. It is the event's own except for a late one.
-    pub fn emit(&mut self, horizon: Nanos, mut take: impl FnMut(Nanos, Cpu, &Event) -> bool) {
+    /// The time that is handed out with an event never goes back. It is the event's own except for a late one. With
+    /// the event come the bytes that it carries, if any.
+    pub fn emit(
+        &mut self,
+        horizon: Nanos,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) {
         self.heads.clear();
         for (place, queue) in self.queues.iter().enumerate() {
             if let Some(first) = queue.events.front() {
@@ -147,7 +169,16 @@ impl Merger {
             } else {
                 self.emitted = time;
             }
-            if !take(self.emitted, queue.cpu, &event) {
+            let go_on = match event.kind {
+                Kind::Sample(sample) => {
+                    let content = queue.payloads.get(sample.payload);
+                    let go_on = take(self.emitted, queue.cpu, &event, content);
+                    queue.payloads.release(sample.payload);
+                    go_on
+                }
+                _ => take(self.emitted, queue.cpu, &event, &[]),
+            };
+            if !go_on {
                 return;
             }
         }
@@ -160,15 +191,15 @@ impl Merger {
         &mut self,
         mut read: impl FnMut(&mut Merger) -> bool,
         clock: impl Fn() -> Nanos,
-        mut take: impl FnMut(Nanos, Cpu, &Event) -> bool,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
         loop {
             // Before the rings are read: what happens from here on may not be in them yet.
             let now = clock();
             let full = read(self);
             let mut go_on = true;
-            self.emit(self.horizon(now), |time, cpu, event| {
-                go_on = take(time, cpu, event);
+            self.emit(self.horizon(now), |time, cpu, event, bytes| {
+                go_on = take(time, cpu, event, bytes);
                 go_on
             });
             if !full || !go_on {
@@ -190,7 +221,6 @@ impl Merger {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Kind;
     use super::*;
 
     fn event(time: u64) -> Event {
@@ -199,7 +229,7 @@ mod tests {
 
     fn emitted(merger: &mut Merger, horizon: u64) -> Vec<(u64, u32)> {
         let mut found = Vec::new();
-        merger.emit(Nanos(horizon), |time, cpu, _| {
+        merger.emit(Nanos(horizon), |time, cpu, _, _| {
             found.push((time.0, cpu.0));
             true
         });
@@ -294,7 +324,7 @@ mod tests {
         let lane = merger.lane(Cpu(0));
         (1..=3).for_each(|time| merger.push(lane, event(time)));
         let mut taken = 0;
-        merger.emit(Nanos(10), |_, _, _| {
+        merger.emit(Nanos(10), |_, _, _, _| {
             taken += 1;
             false
         });

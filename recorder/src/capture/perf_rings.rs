@@ -7,10 +7,11 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use super::decode::{self, SchedLayout};
+use super::decode::{self, SchedLayout, Shape};
 use super::event::{Event, Kind};
 use super::order::{Lane, Merger};
 use super::source::SourceError;
+use crate::kernel::extra::OpenExtras;
 use crate::kernel::perf::{CpuEvents, KernelCount, OpenError, Options};
 use crate::kernel::sys::Sys;
 use crate::kernel::{clock, cpus, idle_probe};
@@ -179,8 +180,8 @@ impl PerfRings {
             events.ring.refresh();
             let mut watch = ChainWatch::default();
             while let Some(record) = events.ring.next_record() {
-                let found = decode::decode(&self.layout, record, self.options.namespace_ids);
-                if let Some(found) = found {
+                let shape = shape(&self.options, &events.extras);
+                if let Some(found) = decode::decode(&self.layout, record, shape) {
                     watch.see(&found.event);
                 }
             }
@@ -213,14 +214,19 @@ impl PerfRings {
                 }
                 let Some(record) = ring.events.ring.next_record() else { break true };
                 let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
-                match decode::decode(&self.layout, record, self.options.namespace_ids) {
+                let shape = shape(&self.options, &ring.events.extras);
+                match decode::decode(&self.layout, record, shape) {
                     Some(found) => {
                         if let Some(identity) = found.identity {
                             merger.push(ring.lane, identity);
                         }
-                        let stale = ring.is_stale(&found.event);
+                        let mut event = found.event;
+                        if let Kind::Sample(sample) = &mut event.kind {
+                            sample.payload = merger.keep(ring.lane, found.payload);
+                        }
+                        let stale = ring.is_stale(&event);
                         if !stale || self.options.namespace_ids {
-                            merger.push(ring.lane, found.event);
+                            merger.push(ring.lane, event);
                         }
                     }
                     None if is_sample => self.undecoded += 1,
@@ -296,6 +302,12 @@ impl PerfRings {
         }
         counts
     }
+}
+
+/// What the records of a CPU's ring carry.
+fn shape<'a>(options: &Options, extras: &'a OpenExtras) -> Shape<'a> {
+    let extras = options.event_ids().then_some(extras);
+    Shape { namespace_ids: options.namespace_ids, extras }
 }
 
 /// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
@@ -411,6 +423,7 @@ mod tests {
             wake_bytes: 1 << 12,
             tracepoints: layout.tracepoints(),
             namespace_ids: false,
+            extras: std::sync::Arc::new([]),
         };
         let sys = Box::new(machine.clone());
         PerfRings::open(sys, layout, options, 1 << 16, merger).expect("it opens")

@@ -70,8 +70,8 @@ pub struct SourceStats {
     pub most_late: Nanos,
 }
 
-/// Takes an event with the time to give it; false to get no more of them for now.
-pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event) -> bool + 'a;
+/// Takes an event with the time to give it and the bytes it carries, if any; false to get no more of them for now.
+pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
 
 /// Where events come from.
 pub trait Source: Debug + Send {

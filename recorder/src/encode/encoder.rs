@@ -96,7 +96,13 @@ impl<L: Lanes> Encoder<L> {
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
-    pub fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event) -> Result<(), Closed> {
+    pub fn event(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        event: &Event,
+        _bytes: &[u8],
+    ) -> Result<(), Closed> {
         match &event.kind {
             Kind::Switch(switch) => self.switch(time, cpu, switch),
             Kind::Wake(wake) => self.wake(time, cpu, wake),
@@ -119,6 +125,7 @@ impl<L: Lanes> Encoder<L> {
                 self.threads.identify(*tid, *local_pid, *local_tid);
                 Ok(())
             }
+            Kind::Sample(_) => Ok(()),
             Kind::Lost { count } => self.lost(time, cpu, *count),
         }
     }

@@ -1,6 +1,7 @@
 //! A machine that answers as a test tells it to, and remembers what it was asked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub(crate) struct Fake {
     refuses_read_format: bool,
     asked: Shared<Vec<String>>,
     attrs: Shared<Vec<perf_event_attr>>,
+    appended: Shared<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -76,6 +78,11 @@ impl Fake {
         self.attrs.lock().clone()
     }
 
+    /// What was added to files that take commands.
+    pub(crate) fn appended(&self) -> Vec<String> {
+        self.appended.lock().clone()
+    }
+
     /// Lets a directory appear once tracefs is mounted.
     pub(crate) fn mount_shows(mut self, path: &str) -> Fake {
         self.behind_mount = Some(path.into());
@@ -110,6 +117,25 @@ impl Sys for Fake {
             Some(Ok(content)) => Ok(content.clone()),
             Some(Err(errno)) => Err(io::Error::from_raw_os_error(*errno)),
             None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        }
+    }
+
+    fn append(&self, _path: &Path, text: &str) -> io::Result<()> {
+        self.answer("append")?;
+        self.appended.lock().push(text.to_owned());
+        Ok(())
+    }
+
+    /// A directory is there when a file of it is.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let files = self.files.lock();
+        let below = files.keys().filter_map(|file| file.strip_prefix(path).ok());
+        let first = below.filter_map(|rest| rest.iter().next());
+        let names: BTreeSet<String> =
+            first.map(|name| name.to_string_lossy().into_owned()).collect();
+        match names.is_empty() {
+            true => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            false => Ok(names.into_iter().collect()),
         }
     }
 
@@ -150,6 +176,16 @@ impl Sys for Fake {
     fn perf_set_output(&self, _event: BorrowedFd<'_>, _ring: BorrowedFd<'_>) -> io::Result<()> {
         self.asked.lock().push("set_output".to_owned());
         self.answer("perf_set_output")
+    }
+
+    fn perf_set_filter(&self, _event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()> {
+        self.asked.lock().push(format!("set_filter {}", filter.to_string_lossy()));
+        self.answer("perf_set_filter")
+    }
+
+    /// Events are numbered as they are opened, from 1 on.
+    fn perf_id(&self, _event: BorrowedFd<'_>) -> io::Result<u64> {
+        self.answer("perf_id").map(|()| self.attrs.lock().len() as u64)
     }
 
     fn perf_enable(&self, _event: BorrowedFd<'_>) -> io::Result<()> {

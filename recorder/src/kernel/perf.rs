@@ -4,6 +4,7 @@
 //!   dummy software event   FORK, COMM, EXIT  --+
 //!   sched:sched_switch     SAMPLE            --+--> the dummy's ring, one per CPU
 //!   sched:sched_wakeup     SAMPLE            --+
+//!   probes, tracepoints    SAMPLE            --+    (only where they are asked for, see [`super::extra`])
 //!   switch-record event    SWITCH_CPU_WIDE   --+    (only where some task is not reported)
 //! ```
 //!
@@ -15,9 +16,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use perf_event_open_sys::bindings as b;
 
+use super::extra::{Extra, ExtraCall, ExtraIndex, OpenExtras};
 use super::ring::{BadRing, Ring};
 use super::sys::{Mapping, Sys};
 use crate::units::Cpu;
@@ -36,6 +39,15 @@ pub struct Options {
     pub tracepoints: Vec<u64>,
     /// Whether records carry the process and thread ids of the reader's pid namespace.
     pub namespace_ids: bool,
+    /// What is recorded beside the scheduler's tracepoints.
+    pub extras: Arc<[Extra]>,
+}
+
+impl Options {
+    /// Whether every record carries the id of the event that wrote it.
+    pub fn event_ids(&self) -> bool {
+        !self.extras.is_empty()
+    }
 }
 
 /// The call that the kernel refused.
@@ -47,6 +59,8 @@ pub enum Call {
     OpenTracepoint(u64),
     /// perf_event_open(2) of the event that reports each switch without a tracepoint.
     OpenSwitchRecords,
+    /// A step of getting an extra event.
+    Extra(ExtraIndex, ExtraCall),
     /// mmap(2) of a ring with this many data bytes.
     MapRing(usize),
     /// `PERF_EVENT_IOC_SET_OUTPUT`.
@@ -99,6 +113,8 @@ pub struct CpuEvents {
     cpu: Cpu,
     dummy: OwnedFd,
     tracepoints: Vec<OwnedFd>,
+    /// Those beside the scheduler's.
+    pub extras: OpenExtras,
     switch_records: Option<OwnedFd>,
     /// The ring that all of them write to.
     pub ring: Ring,
@@ -110,6 +126,9 @@ fn base_attr(options: &Options) -> b::perf_event_attr {
     attr.sample_type = u64::from(b::PERF_SAMPLE_TIME);
     if options.namespace_ids {
         attr.sample_type |= u64::from(b::PERF_SAMPLE_TID);
+    }
+    if options.event_ids() {
+        attr.sample_type |= u64::from(b::PERF_SAMPLE_IDENTIFIER);
     }
     attr.set_disabled(1);
     attr.set_sample_id_all(1);
@@ -167,15 +186,38 @@ impl CpuEvents {
         let dummy = open_event(sys, cpu, dummy_attr(options), Call::OpenDummy)?;
         let ring =
             Ring::new(map_ring(sys, cpu, dummy.as_fd(), options.ring_bytes, min_ring_bytes)?)?;
-        let mut events =
-            CpuEvents { cpu, dummy, tracepoints: Vec::new(), switch_records: None, ring };
+        let (tracepoints, extras) = (Vec::new(), OpenExtras::default());
+        let mut events = CpuEvents { cpu, dummy, tracepoints, extras, switch_records: None, ring };
         for &id in &options.tracepoints {
             let attr = tracepoint_attr(options, id);
             let event = open_event(sys, cpu, attr, Call::OpenTracepoint(id))?;
             events.redirect(sys, event.as_fd())?;
             events.tracepoints.push(event);
         }
+        for (extra, index) in options.extras.iter().zip((0..).map(ExtraIndex)) {
+            events.add_extra(sys, options, extra, index)?;
+        }
         Ok(events)
+    }
+
+    fn add_extra(
+        &mut self,
+        sys: &dyn Sys,
+        options: &Options,
+        extra: &Extra,
+        index: ExtraIndex,
+    ) -> Result<(), OpenError> {
+        let mut attr = base_attr(options);
+        extra.fill(&mut attr);
+        let event = open_event(sys, self.cpu, attr, Call::Extra(index, ExtraCall::Open))?;
+        self.redirect(sys, event.as_fd())?;
+        let id = extra.prepare(sys, event.as_fd()).map_err(|(call, error)| OpenError::Refused {
+            call: Call::Extra(index, call),
+            cpu: self.cpu,
+            error,
+        })?;
+        self.extras.add(event, id, index, extra.user_stack);
+        Ok(())
     }
 
     /// Lets the kernel write a record at each switch-in, beside the tracepoint's; off by default since it costs as
@@ -220,14 +262,22 @@ impl CpuEvents {
     /// [`OpenError::Refused`].
     pub fn enable(&self, sys: &dyn Sys) -> Result<(), OpenError> {
         self.enable_one(sys, self.dummy.as_fd())?;
-        self.tracepoints.iter().try_for_each(|event| self.enable_one(sys, event.as_fd()))
+        let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
+        tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
+    }
+
+    /// Every open event, the one that owns the ring last.
+    fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
+        let switch_records = self.switch_records.iter().map(AsFd::as_fd);
+        tracepoints.chain(self.extras.events()).chain(switch_records).chain([self.dummy.as_fd()])
     }
 
     /// Stops all events; what is in the ring stays readable. A CPU that went offline has stopped by itself.
     pub fn disable(&self, sys: &dyn Sys) {
-        for event in self.tracepoints.iter().chain(&self.switch_records).chain([&self.dummy]) {
+        for event in self.all() {
             // An event that cannot be stopped is closed soon after; there is nothing better to do about it.
-            let _ = sys.perf_disable(event.as_fd());
+            let _ = sys.perf_disable(event);
         }
     }
 
@@ -244,8 +294,8 @@ impl CpuEvents {
     /// How many records of all events found no room in the ring so far, where the kernel counts that (6.0 and later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
         let mut sum = 0_u64;
-        for event in self.tracepoints.iter().chain(&self.switch_records).chain([&self.dummy]) {
-            sum = sum.saturating_add(sys.perf_read(event.as_fd()).ok()?.1?);
+        for event in self.all() {
+            sum = sum.saturating_add(sys.perf_read(event).ok()?.1?);
         }
         Some(sum)
     }
@@ -311,6 +361,7 @@ pub fn page_size() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::extra::What;
     use super::super::fake::Fake;
     use super::*;
 
@@ -320,6 +371,7 @@ mod tests {
             wake_bytes: 1 << 16,
             tracepoints: vec![11, 12],
             namespace_ids: false,
+            extras: Arc::new([]),
         }
     }
 
@@ -382,6 +434,45 @@ mod tests {
         let fake = Fake::default().fail("perf_event_open", libc::EACCES);
         let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("refused");
         assert!(matches!(error, OpenError::Refused { call: Call::OpenDummy, cpu: Cpu(7), .. }));
+    }
+
+    #[test]
+    fn extra_events_share_the_ring_and_make_every_record_carry_an_id() {
+        let fake = Fake::default();
+        let extra = |id, user_stack, filter: Option<&std::ffi::CStr>| Extra {
+            what: What::Tracepoint(id),
+            user_stack,
+            filter: filter.map(Into::into),
+        };
+        let extras = Arc::new([extra(21, false, Some(c"pid==1")), extra(12, true, None)]);
+        let options = Options { extras, ..options() };
+        let events = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect("opens");
+        let asked = fake.asked();
+        let expected =
+            ["open 2 21 cpu 0", "set_output", "set_filter pid==1", "open 2 12 cpu 0", "set_output"];
+        assert_eq!(asked[asked.len() - 5..], expected);
+        let identifier = u64::from(b::PERF_SAMPLE_IDENTIFIER);
+        assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
+        // The dummy and the scheduler's two came first; the same tracepoint once more is told apart.
+        assert_eq!(events.extras.find(3), None);
+        assert_eq!(events.extras.find(4), Some((ExtraIndex(0), false)));
+        assert_eq!(events.extras.find(5).map(|(index, _)| index), Some(ExtraIndex(1)));
+    }
+
+    #[test]
+    fn a_refused_filter_is_told_from_a_refused_event() {
+        let extra = || {
+            let filter = Some(c"nonsense".into());
+            Extra { what: What::Tracepoint(21), user_stack: false, filter }
+        };
+        let options = Options { extras: Arc::new([extra()]), ..options() };
+        let fake = Fake::default().fail("perf_set_filter", libc::EINVAL);
+        let error = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect_err("refused");
+        let call = Call::Extra(ExtraIndex(0), ExtraCall::SetFilter);
+        assert!(
+            matches!(error, OpenError::Refused { call: refused, .. } if refused == call),
+            "{error:?}"
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use super::extra::ExtraCall;
 use super::facts::{Facts, Limit};
 use super::perf::{Call, OpenError};
 use super::tracefs::TracefsError;
@@ -56,12 +57,13 @@ pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
 
 /// Explains why `call` on `cpu` failed with `err`.
 fn explain(call: Call, cpu: Cpu, err: &io::Error, rings: usize, facts: &Facts) -> Refusal {
-    use Call::{MapRing, OpenDummy, OpenSwitchRecords, OpenTracepoint};
+    use Call::{Extra, MapRing, OpenDummy, OpenSwitchRecords, OpenTracepoint};
     let (cause, remedy) = match (call, err.raw_os_error()) {
         (MapRing(bytes), Some(libc::EPERM)) => ring_limit(bytes, rings, facts),
-        (OpenDummy | OpenTracepoint(_) | OpenSwitchRecords, Some(libc::EACCES | libc::EPERM)) => {
-            not_allowed(err, facts)
-        }
+        (
+            OpenDummy | OpenTracepoint(_) | OpenSwitchRecords | Extra(..),
+            Some(libc::EACCES | libc::EPERM),
+        ) => not_allowed(err, facts),
         (_, Some(errno)) => by_errno(call, errno, facts),
         (_, None) => ("The call never reached the kernel.".into(), DOCTOR.into()),
     };
@@ -76,6 +78,9 @@ fn name(call: Call) -> String {
         Call::OpenDummy => "perf_event_open (forks and names)".to_owned(),
         Call::OpenTracepoint(id) => format!("perf_event_open (tracepoint {id})"),
         Call::OpenSwitchRecords => "perf_event_open (context switches)".to_owned(),
+        Call::Extra(_, ExtraCall::Open) => "perf_event_open (probe or tracepoint)".to_owned(),
+        Call::Extra(_, ExtraCall::SetFilter) => "ioctl PERF_EVENT_IOC_SET_FILTER".to_owned(),
+        Call::Extra(_, ExtraCall::Id) => "ioctl PERF_EVENT_IOC_ID".to_owned(),
         Call::MapRing(bytes) => format!("mmap of a ring of {} KiB", bytes / 1024),
         Call::SetOutput => "ioctl PERF_EVENT_IOC_SET_OUTPUT".to_owned(),
         Call::Enable => "ioctl PERF_EVENT_IOC_ENABLE".to_owned(),
@@ -298,6 +303,7 @@ mod tests {
             wake_bytes: 1 << 16,
             tracepoints: vec![11],
             namespace_ids: false,
+            extras: std::sync::Arc::new([]),
         };
         let sys = Fake::default().fail("perf_event_open", errno);
         let error = CpuEvents::open(&sys, Cpu(1), &options, 1 << 20).expect_err("told to fail");

@@ -6,8 +6,9 @@
 //! errors a kernel would, so that messages and fallbacks can be tested on any
 //! machine.
 
+use std::ffi::CStr;
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
@@ -18,6 +19,12 @@ use perf_event_open_sys::bindings::perf_event_attr;
 pub trait Sys: Debug {
     /// Reads a whole file of procfs, sysfs or tracefs.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Adds `text` as one write to a file that takes commands, such as tracefs's list of user probes.
+    fn append(&self, path: &Path, text: &str) -> io::Result<()>;
+
+    /// The names in a directory, in order.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
     /// Mounts tracefs on an existing directory.
     fn mount_tracefs(&self, at: &Path) -> io::Result<()>;
@@ -30,6 +37,12 @@ pub trait Sys: Debug {
 
     /// `PERF_EVENT_IOC_SET_OUTPUT`: lets `event` write into the ring of `ring`.
     fn perf_set_output(&self, event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// `PERF_EVENT_IOC_SET_FILTER`: has the kernel check each sample of a tracepoint first.
+    fn perf_set_filter(&self, event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()>;
+
+    /// `PERF_EVENT_IOC_ID`: the number by which the records of `event` can be told from others.
+    fn perf_id(&self, event: BorrowedFd<'_>) -> io::Result<u64>;
 
     /// `PERF_EVENT_IOC_ENABLE`.
     fn perf_enable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
@@ -105,6 +118,20 @@ impl Sys for Linux {
         std::fs::read(path)
     }
 
+    fn append(&self, path: &Path, text: &str) -> io::Result<()> {
+        // Without O_APPEND the list would be cleared first.
+        std::fs::OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let name = |entry: io::Result<std::fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        };
+        let mut names = std::fs::read_dir(path)?.map(name).collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
     fn mount_tracefs(&self, at: &Path) -> io::Result<()> {
         let name = Some("tracefs");
         nix::mount::mount(name, at, name, nix::mount::MsFlags::empty(), None::<&str>)
@@ -128,6 +155,18 @@ impl Sys for Linux {
         // SAFETY: both descriptors are open for the time of the call.
         check(unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), ring.as_raw_fd() as _) })
             .map(drop)
+    }
+
+    fn perf_set_filter(&self, event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()> {
+        // SAFETY: the descriptor is open for the time of the call; the kernel only reads the text, which ends with a NUL.
+        check(unsafe { perf::ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) })
+            .map(drop)
+    }
+
+    fn perf_id(&self, event: BorrowedFd<'_>) -> io::Result<u64> {
+        let mut id = 0;
+        // SAFETY: the descriptor is open for the time of the call, and the kernel writes one u64 to where it may.
+        check(unsafe { perf::ioctls::ID(event.as_raw_fd(), &raw mut id) }).map(|_| id)
     }
 
     fn perf_enable(&self, event: BorrowedFd<'_>) -> io::Result<()> {

@@ -117,6 +117,7 @@ fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> 
         wake_bytes: 1,
         tracepoints: Vec::new(),
         namespace_ids: false,
+        extras: std::sync::Arc::new([]),
     };
     let mut opened = Vec::new();
     for cpu in &online {

@@ -100,9 +100,9 @@ impl Capture {
         let mut flushed = Instant::now();
         while open && !self.waker.is_stopped() {
             let before = ended;
-            self.source.round(&mut |time, cpu, event| {
+            self.source.round(&mut |time, cpu, event, bytes| {
                 ended = time;
-                open = self.encoder.event(time, cpu, event).is_ok();
+                open = self.encoder.event(time, cpu, event, bytes).is_ok();
                 open
             });
             self.encoder.lanes().commit();
@@ -122,9 +122,9 @@ impl Capture {
                 break;
             }
         }
-        self.source.finish(&mut |time, cpu, event| {
+        self.source.finish(&mut |time, cpu, event, bytes| {
             ended = time;
-            open = open && self.encoder.event(time, cpu, event).is_ok();
+            open = open && self.encoder.event(time, cpu, event, bytes).is_ok();
             open
         });
         self.encoder.lanes().commit();

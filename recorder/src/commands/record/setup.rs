@@ -65,6 +65,7 @@ pub(in crate::commands) fn open(
         wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES) as u32,
         tracepoints: layout.tracepoints(),
         namespace_ids: !facts.namespaces.initial_pid,
+        extras: std::sync::Arc::new([]),
     };
     // A size that was asked for is taken at its word.
     let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };

@@ -65,7 +65,7 @@ impl Scene {
     pub(super) fn at(&mut self, time: u64, cpu: u32, kind: impl Into<Kind>) {
         let time = Nanos(time);
         let event = Event { time, kind: kind.into() };
-        self.encoder.event(time, Cpu(cpu), &event).expect("memory takes every record");
+        self.encoder.event(time, Cpu(cpu), &event, &[]).expect("memory takes every record");
     }
 
     /// The records that were written since this was last asked, one line each.
