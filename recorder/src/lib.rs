@@ -4,12 +4,13 @@
 //! Arrows between the modules point one way: [`cli`] describes the command
 //! line, [`commands`] carry it out with the help of [`capture`] (kernel samples
 //! to typed events in time order), [`encode`] (events to FXT records) and
-//! [`sink`] (saved buffers to a file or pipe). Everything that touches Linux
+//! [`sink`] (saved buffers to a file or pipe), and [`convert`] (other formats in and out). Everything that touches Linux
 //! directly, and all `unsafe`, is in [`kernel`].
 
 pub mod capture;
 pub mod cli;
 pub mod commands;
+pub mod convert;
 pub mod encode;
 pub mod kernel;
 pub mod report;

@@ -16,6 +16,7 @@
 //! fxtrec -o t.fxt doctor   a program called doctor
 //! ```
 
+mod convert;
 mod doctor;
 mod dump;
 mod record;
@@ -27,6 +28,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use convert::{ConvertArgs, SchedShape};
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use record::{Mode, Progress, RecordArgs, Scope};
@@ -98,6 +100,9 @@ pub enum Command {
     /// Print a trace, count its records, or check it
     #[command(arg_required_else_help = true)]
     Dump(DumpArgs),
+    /// Turn a trace into another format: FXT, and Chrome's JSON
+    #[command(arg_required_else_help = true)]
+    Convert(ConvertArgs),
 }
 
 impl Cli {

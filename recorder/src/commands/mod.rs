@@ -1,5 +1,6 @@
 //! What each subcommand does.
 
+pub mod convert;
 pub mod doctor;
 pub mod dump;
 pub mod plan;

@@ -37,6 +37,19 @@ pub fn weight(tid: Tid, prio: i32) -> i32 {
     NICE_WEIGHTS[step.min(NICE_WEIGHTS.len() - 1)]
 }
 
+/// The kernel priority that has this weight: for weights between two nice levels that of the
+/// lower one, for real-time threads the highest of theirs, for the idle task that of nice 0.
+pub fn priority(weight: i32) -> i32 {
+    match weight {
+        IDLE => FIRST_NICE_PRIO + 20,
+        REAL_TIME => FIRST_NICE_PRIO - 1,
+        weight => {
+            let step = NICE_WEIGHTS.partition_point(|level| *level > weight);
+            FIRST_NICE_PRIO + step.min(NICE_WEIGHTS.len() - 1) as i32
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +69,13 @@ mod tests {
         assert_eq!(weight(Tid(1), -1), REAL_TIME);
         assert_eq!(weight(Tid(0), 120), IDLE);
         assert_eq!(weight(Tid(1), 140), 15);
+    }
+
+    #[test]
+    fn a_weight_leads_back_to_its_priority() {
+        for prio in 100..140 {
+            assert_eq!(priority(weight(Tid(1), prio)), prio);
+        }
+        assert_eq!((priority(REAL_TIME), priority(IDLE), priority(1000)), (99, 120, 121));
     }
 }

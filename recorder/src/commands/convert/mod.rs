@@ -1,0 +1,77 @@
+//! `fxtrec convert`: one trace in, the same in another format out.
+//!
+//! Progress and the closing report go to standard error; the report says what the new format
+//! had no place for.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::cli::{ConvertArgs, SchedShape};
+use crate::convert::tef::write::Sched;
+use crate::convert::{
+    ConvertError, Format, Input, Options, Output, Packed, Report, UnknownFormat, convert,
+};
+use crate::kernel::terminal;
+
+/// Converts as `args` ask, and reports to `messages`. An output that is closed early ends it
+/// quietly.
+///
+/// # Errors
+///
+/// As for [`convert`], and when a file cannot be opened or its format not be told.
+pub fn run(args: &ConvertArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
+    match convert_files(args) {
+        Ok(report) => {
+            if !args.quiet {
+                tell(&report, &args.output, messages);
+            }
+            Ok(())
+        }
+        Err(error) if error.is_broken_pipe() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
+    let mut input = Input::open(&args.input, !args.quiet)?;
+    let from = match args.from {
+        Some(format) => format,
+        None => input.format()?,
+    };
+    let Packed { format: to, packing } = target(args)?;
+    if to == Format::Fxt && args.output == Path::new("-") && terminal::stdout_is_terminal() {
+        return Err(ConvertError::Terminal);
+    }
+    let mut output = Output::create(&args.output, packing, &[&args.input])?;
+    let options = Options { sched: sched(args.sched), lenient: args.lenient };
+    let result = convert(&mut input, from, &mut output, to, options);
+    input.finish();
+    let report = result?;
+    output.finish()?;
+    Ok(report)
+}
+
+/// What the output is to be, by `--to` or its name.
+fn target(args: &ConvertArgs) -> Result<Packed, UnknownFormat> {
+    let (format, packing) = Format::of_path(&args.output);
+    match (args.to, format) {
+        (Some(packed), _) if args.output == Path::new("-") => Ok(packed),
+        // The name of a file says how it is packed, whatever is in it.
+        (Some(Packed { format, .. }), _) | (None, Some(format)) => Ok(Packed { format, packing }),
+        (None, None) => Err(UnknownFormat::Output(args.output.clone())),
+    }
+}
+
+fn sched(shape: SchedShape) -> Sched {
+    match shape {
+        SchedShape::Slices => Sched::Slices,
+        SchedShape::Fuchsia => Sched::Fuchsia,
+        SchedShape::Ftrace => Sched::Ftrace,
+    }
+}
+
+fn tell(report: &Report, output: &Path, messages: &mut dyn Write) {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(messages, "fxtrec: {} records to {}", report.read, output.display());
+    let _ = write!(messages, "{report}");
+}

@@ -1,0 +1,192 @@
+//! Formats, told by a file's name or by its first bytes.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A format that traces come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// The Fuchsia trace format.
+    Fxt,
+    /// The Trace Event Format of Chrome, in JSON.
+    Json,
+}
+
+/// How the bytes of a file are packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    #[default]
+    Plain,
+    /// A gzip stream.
+    Gzip,
+    /// A Zstandard stream.
+    Zstd,
+}
+
+/// A file whose format cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnknownFormat {
+    /// The name given to an option is that of no format.
+    #[error("'{0}' is no format; there are fxt and json, each with .gz or .zst behind it")]
+    Name(String),
+    /// The output's name does not tell, and no option does.
+    #[error(
+        "{} does not say which format it is to have: end it in .fxt or .json (and .gz or .zst), \
+         or say --to",
+        .0.display()
+    )]
+    Output(PathBuf),
+    /// The input begins like nothing that is known.
+    #[error(
+        "{} is of no known format: it begins with the bytes {first:02x?}; say --from if you know \
+         better",
+        path.display()
+    )]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What it begins with.
+        first: Vec<u8>,
+    },
+}
+
+impl Format {
+    /// The name that options know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fxt => "fxt",
+            Self::Json => "json",
+        }
+    }
+
+    /// What the file's name says about its format and packing.
+    pub fn of_path(path: &Path) -> (Option<Self>, Packing) {
+        let packing = Packing::of_ending(path.extension());
+        let inner = match packing {
+            Packing::Plain => path.extension(),
+            _ => path.file_stem().map(Path::new).and_then(Path::extension),
+        };
+        (inner.and_then(OsStr::to_str).and_then(Self::of_ending), packing)
+    }
+
+    fn of_ending(ending: &str) -> Option<Self> {
+        match ending.to_ascii_lowercase().as_str() {
+            "fxt" | "ftf" => Some(Self::Fxt),
+            "json" | "ctrace" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    /// What the first bytes of an unpacked file say.
+    pub fn of_content(first: &[u8]) -> Option<Self> {
+        const FXT_MAGIC: [u8; 8] = [0x10, 0x00, 0x04, 0x46, 0x78, 0x54, 0x16, 0x00];
+        let reversed: Vec<u8> = FXT_MAGIC.into_iter().rev().collect();
+        if first.starts_with(&FXT_MAGIC) || first.starts_with(&reversed) {
+            return Some(Self::Fxt);
+        }
+        let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
+        match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'[' | b'{') => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fxt => "FXT",
+            Self::Json => "Trace Event Format (JSON)",
+        })
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::of_ending(name).ok_or_else(|| UnknownFormat::Name(name.to_owned()))
+    }
+}
+
+impl Packing {
+    fn of_ending(ending: Option<&OsStr>) -> Self {
+        match ending.and_then(OsStr::to_str).map(str::to_ascii_lowercase).as_deref() {
+            Some("gz") => Self::Gzip,
+            Some("zst") => Self::Zstd,
+            _ => Self::Plain,
+        }
+    }
+
+    /// What the first bytes of a file say.
+    pub fn of_content(first: &[u8]) -> Self {
+        if first.starts_with(&[0x1f, 0x8b]) {
+            Self::Gzip
+        } else if first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            Self::Zstd
+        } else {
+            Self::Plain
+        }
+    }
+}
+
+/// A format and a packing, as `json.gz`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// The format.
+    pub format: Format,
+    /// How it is packed.
+    pub packing: Packing,
+}
+
+impl FromStr for Packed {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        // A name such as `json.gz` is the ending of a file called `x`.
+        let (format, packing) = Format::of_path(Path::new(&format!("x.{name}")));
+        let format = format.ok_or_else(|| UnknownFormat::Name(name.to_owned()))?;
+        Ok(Self { format, packing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_tell_format_and_packing() {
+        for (name, format, packing) in [
+            ("a.fxt", Some(Format::Fxt), Packing::Plain),
+            ("a.b.FXT.zst", Some(Format::Fxt), Packing::Zstd),
+            ("a.json.gz", Some(Format::Json), Packing::Gzip),
+            ("a.gz", None, Packing::Gzip),
+            ("json", None, Packing::Plain),
+            ("-", None, Packing::Plain),
+        ] {
+            assert_eq!(Format::of_path(Path::new(name)), (format, packing), "{name}");
+        }
+    }
+
+    #[test]
+    fn first_bytes_tell_the_format_whatever_the_name_is() {
+        let magic = 0x0016_5478_4604_0010_u64;
+        assert_eq!(Format::of_content(&magic.to_le_bytes()), Some(Format::Fxt));
+        assert_eq!(Format::of_content(&magic.to_be_bytes()), Some(Format::Fxt));
+        assert_eq!(Format::of_content(b"\xef\xbb\xbf \n[{"), Some(Format::Json));
+        assert_eq!(Format::of_content(b"PERFILE2"), None);
+    }
+
+    #[test]
+    fn an_option_names_format_and_packing_at_once() {
+        let packed: Packed = "json.gz".parse().expect("a format");
+        assert_eq!(packed, Packed { format: Format::Json, packing: Packing::Gzip });
+        let error = "xml".parse::<Packed>().expect_err("no format");
+        assert!(error.to_string().contains("'xml' is no format"), "{error}");
+    }
+}

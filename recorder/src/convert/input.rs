@@ -1,0 +1,119 @@
+//! The input of a conversion: opened, unpacked, and looked at.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, stdin};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::error::ConvertError;
+use super::format::{Format, Packing, UnknownFormat};
+
+/// Bytes that are read from the file at a time.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A file or pipe, unpacked.
+pub struct Input {
+    path: PathBuf,
+    content: Box<dyn BufRead>,
+    progress: ProgressBar,
+}
+
+impl Input {
+    /// Opens `path`, or standard input for `-`, and takes the packing off. With `show_progress`,
+    /// a bar on standard error says how far reading is, if that is a terminal.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened, or not read at all.
+    pub fn open(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
+        let cannot_open = |source| ConvertError::Open { path: path.to_owned(), source };
+        let (file, length): (Box<dyn Read>, _) = if path == Path::new("-") {
+            (Box::new(stdin()), None)
+        } else {
+            let file = File::open(path).map_err(cannot_open)?;
+            let facts = file.metadata().map_err(cannot_open)?;
+            if facts.is_dir() {
+                return Err(cannot_open(io::ErrorKind::IsADirectory.into()));
+            }
+            (Box::new(file), facts.is_file().then_some(facts.len()))
+        };
+        let progress = progress_bar(length, show_progress);
+        let content = unpack(progress.wrap_read(file)).map_err(cannot_open)?;
+        Ok(Self { path: path.to_owned(), content, progress })
+    }
+
+    /// The format that the content shows, or the file's name says.
+    ///
+    /// # Errors
+    ///
+    /// When neither tells, or the input cannot be read.
+    pub fn format(&mut self) -> Result<Format, ConvertError> {
+        let first = self.content.fill_buf().map_err(ConvertError::Read)?;
+        if let Some(format) = Format::of_content(first) {
+            return Ok(format);
+        }
+        let first = first.get(..first.len().min(8)).unwrap_or_default().to_vec();
+        match Format::of_path(&self.path).0 {
+            Some(format) => Ok(format),
+            None => Err(UnknownFormat::Input { path: self.path.clone(), first }.into()),
+        }
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the progress bar away.
+    pub fn finish(&self) {
+        self.progress.finish_and_clear();
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.content.read(buffer)
+    }
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Takes gzip or zstd off whatever `packed` holds.
+fn unpack(packed: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+    let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
+    Ok(match Packing::of_content(packed.fill_buf()?) {
+        Packing::Plain => Box::new(packed),
+        Packing::Gzip => {
+            let plain = flate2::bufread::MultiGzDecoder::new(packed);
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
+        }
+        Packing::Zstd => {
+            let plain = zstd::stream::read::Decoder::with_buffer(packed)?;
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
+        }
+    })
+}
+
+/// A bar for files, a spinner for pipes; nothing where standard error is no terminal.
+fn progress_bar(length: Option<u64>, show: bool) -> ProgressBar {
+    if !show {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match length {
+        Some(length) => {
+            (ProgressBar::new(length), "{bar:30} {percent:>3}% {bytes_per_sec}, {eta} left")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes} {bytes_per_sec}"),
+    };
+    // Draws only where standard error is a terminal.
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}

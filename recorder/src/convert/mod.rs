@@ -1,0 +1,63 @@
+//! Other formats in and out: what people already have comes in, what their tools read comes out.
+//!
+//! A conversion is one pass over its input with bounded memory, from any [`Format`] that can be
+//! read to any that can be written. Compression is no format: it is taken off the input by
+//! [`input`], whatever the file is called, and put on by [`output`].
+//!
+//! ```text
+//! file, pipe --> input: unpack, sniff --> fxt-reader ---> tef::write --+--> output: pack --> file, pipe
+//!                                    \--> tef::read ----> fxt-writer --+
+//! ```
+//!
+//! What the other format has no place for is kept in some other shape, counted in a [`Report`],
+//! and told when the conversion ends. Nothing is left out in silence. `docs/convert.md` is the
+//! whole mapping.
+
+mod error;
+mod format;
+pub mod input;
+pub mod output;
+mod report;
+pub mod tef;
+
+pub use error::{ConvertError, Position};
+pub use format::{Format, Packed, Packing, UnknownFormat};
+pub use input::Input;
+pub use output::Output;
+pub use report::Report;
+
+use std::io::Read;
+
+use fxt_reader::Reader;
+
+use tef::write::Sched;
+
+/// How to convert, where there is a choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// What becomes of scheduling records in Trace Event Format.
+    pub sched: Sched,
+    /// Whether to go on behind what cannot be understood.
+    pub lenient: bool,
+}
+
+/// Converts all of `input`, which is in the format `from`, into `output`.
+///
+/// # Errors
+///
+/// When the input cannot be read or understood, the output not be written, or the two formats
+/// not be converted into each other.
+pub fn convert(
+    input: impl Read,
+    from: Format,
+    output: &mut Output,
+    to: Format,
+    options: Options,
+) -> Result<Report, ConvertError> {
+    match (from, to) {
+        (Format::Fxt, Format::Json) => {
+            tef::write::write(&mut Reader::new(input), output, options.sched)
+        }
+        (from, to) => Err(ConvertError::NoSuchWay { from, to }),
+    }
+}

@@ -1,0 +1,229 @@
+//! Scheduling as slices on one track for each CPU, and as states on the threads.
+//!
+//! A slice on a CPU's track is the time that one thread had the CPU. It ends with a context
+//! switch, all of which is in the slice's arguments, so that the switch can be read back:
+//!
+//! ```text
+//! switches     a->b      b->idle          idle->a
+//! CPU 0    ==a==|====b====|------idle-------|==a==
+//!                         ^ this slice's args: thread=b, state=blocked, next=0, and the
+//!                           arguments of the record b->idle
+//! ```
+
+use fxt_reader::record::{ContextSwitch, LegacyContextSwitch, Wakeup};
+use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
+use rustc_hash::FxHashMap;
+
+use super::args::Split;
+use super::document::Document;
+use super::json::{self, Object};
+use super::names::Names;
+use super::states::{State, States};
+use crate::convert::tef::{CPUS_PROCESS, marks};
+
+/// Who has which CPU since when, and who is in which state.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    /// The time of the first scheduling record: what was before is unknown.
+    start: Option<Nanos>,
+    cpus: FxHashMap<Cpu, OnCpu>,
+    states: States,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OnCpu {
+    thread: Koid,
+    since: Nanos,
+}
+
+/// One switch, whichever record it is from.
+#[derive(Clone, Copy, Debug)]
+struct Switch {
+    time: Nanos,
+    cpu: Cpu,
+    outgoing: Koid,
+    incoming: Koid,
+    state: ThreadState,
+}
+
+impl Slices {
+    /// The thread has durations of its own, which slices of its states would overlap.
+    pub(super) fn has_durations(&mut self, thread: Koid) {
+        self.states.has_durations(thread);
+    }
+
+    pub(super) fn take(&mut self, record: &Record<'_>, document: &mut Document<'_>, names: &Names) {
+        match record {
+            Record::ContextSwitch(switch) => self.context_switch(switch, document, names),
+            Record::LegacyContextSwitch(switch) => self.legacy_switch(switch, document, names),
+            Record::Wakeup(wakeup) => self.wakeup(wakeup, document, names),
+            _ => {}
+        }
+    }
+
+    fn context_switch(
+        &mut self,
+        record: &ContextSwitch<'_>,
+        document: &mut Document<'_>,
+        names: &Names,
+    ) {
+        let switch = Switch {
+            time: record.time,
+            cpu: record.cpu,
+            outgoing: record.outgoing,
+            incoming: record.incoming,
+            state: record.outgoing_state,
+        };
+        let split = Split::of(record.args);
+        let mut slice = self.begin_slice(switch, document, names);
+        slice.string(marks::FIELD, marks::SWITCH);
+        split.write_args_behind(&mut slice, false, |args| write_switch(args, switch));
+        slice.end();
+        let prev_state = record.args.str("prev_state").unwrap_or_default();
+        self.change_states(switch, prev_state, document, names);
+    }
+
+    fn legacy_switch(
+        &mut self,
+        record: &LegacyContextSwitch,
+        document: &mut Document<'_>,
+        names: &Names,
+    ) {
+        let switch = Switch {
+            time: record.time,
+            cpu: record.cpu,
+            outgoing: record.outgoing.thread,
+            incoming: record.incoming.thread,
+            state: record.outgoing_state,
+        };
+        let mut slice = self.begin_slice(switch, document, names);
+        slice.string(marks::FIELD, marks::LEGACY_SWITCH);
+        let mut args = Object::begin(slice.key("args"));
+        write_switch(&mut args, switch);
+        json::id(args.key("outgoing_process"), record.outgoing.process.0);
+        json::id(args.key("incoming_process"), record.incoming.process.0);
+        args.number("outgoing_priority", record.outgoing_priority.into());
+        args.number("incoming_priority", record.incoming_priority.into());
+        args.end();
+        slice.end();
+        self.change_states(switch, "", document, names);
+    }
+
+    /// Begins the slice that the switch ends, and remembers the one that it begins.
+    fn begin_slice<'d>(
+        &mut self,
+        switch: Switch,
+        document: &'d mut Document<'_>,
+        names: &Names,
+    ) -> Object<'d> {
+        let start = *self.start.get_or_insert(switch.time);
+        let now = OnCpu { thread: switch.incoming, since: switch.time };
+        let since = match self.cpus.insert(switch.cpu, now) {
+            None => {
+                announce_cpu(switch.cpu, self.cpus.len() == 1, document);
+                start
+            }
+            Some(before) if before.thread == switch.outgoing => before.since,
+            // Nobody knows when the thread came in.
+            Some(_) => switch.time,
+        };
+        let on_cpu = OnCpu { thread: switch.outgoing, since };
+        begin_cpu_slice(document, switch.cpu, on_cpu, switch.time, names)
+    }
+
+    fn change_states(
+        &mut self,
+        switch: Switch,
+        prev_state: &str,
+        document: &mut Document<'_>,
+        names: &Names,
+    ) {
+        let Switch { time, outgoing, incoming, state, .. } = switch;
+        let start = self.start.unwrap_or(time);
+        self.states.began_before(outgoing, State::Running, start);
+        self.states.change(outgoing, State::after(state, prev_state), time, document, names);
+        self.states.change(incoming, State::Running, time, document, names);
+    }
+
+    fn wakeup(&mut self, record: &Wakeup<'_>, document: &mut Document<'_>, names: &Names) {
+        self.start.get_or_insert(record.time);
+        self.states.woken(record.koid, record.time, document, names);
+        let split = Split::of(record.args);
+        let mut event = document.event();
+        event.string("ph", "i");
+        event.string("cat", "sched");
+        event.string("name", "wakeup");
+        names.write_id(event.key("pid"), names.process_of(record.koid));
+        names.write_id(event.key("tid"), record.koid);
+        json::micros(event.key("ts"), record.time.0);
+        event.string("s", "t");
+        event.string(marks::FIELD, marks::WAKEUP);
+        split.write_args_behind(&mut event, false, |args| {
+            args.number("cpu", record.cpu.0.into());
+        });
+        event.end();
+    }
+
+    /// Ends what is still open with the trace.
+    pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
+        let mut open: Vec<_> = self.cpus.drain().collect();
+        open.sort_unstable_by_key(|(cpu, _)| *cpu);
+        for (cpu, on_cpu) in open {
+            let mut slice = begin_cpu_slice(document, cpu, on_cpu, end, names);
+            slice.string(marks::FIELD, marks::DERIVED);
+            slice.end();
+        }
+        self.states.end(end, document, names);
+    }
+}
+
+/// The names of the CPU's track, and before the first of the process of all.
+fn announce_cpu(cpu: Cpu, first: bool, document: &mut Document<'_>) {
+    if first {
+        write_name(document.event(), "process_name", None, "CPUs");
+    }
+    write_name(document.event(), "thread_name", Some(cpu), &format!("CPU {cpu}"));
+}
+
+fn write_name(mut event: Object<'_>, what: &str, cpu: Option<Cpu>, name: &str) {
+    event.string("ph", "M");
+    event.string("name", what);
+    event.number("pid", CPUS_PROCESS);
+    if let Some(cpu) = cpu {
+        event.number("tid", cpu.0.into());
+    }
+    event.string(marks::FIELD, marks::DERIVED);
+    let mut args = Object::begin(event.key("args"));
+    args.string("name", name);
+    args.end();
+    event.end();
+}
+
+fn begin_cpu_slice<'d>(
+    document: &'d mut Document<'_>,
+    cpu: Cpu,
+    on_cpu: OnCpu,
+    end: Nanos,
+    names: &Names,
+) -> Object<'d> {
+    let mut slice = document.event();
+    slice.string("ph", "X");
+    slice.string("cat", "sched");
+    if on_cpu.thread == Koid(0) {
+        slice.string("name", "idle");
+        slice.string("cname", "white");
+    } else {
+        slice.string("name", &names.label(on_cpu.thread));
+    }
+    slice.number("pid", CPUS_PROCESS);
+    slice.number("tid", cpu.0.into());
+    json::micros(slice.key("ts"), on_cpu.since.0);
+    json::micros(slice.key("dur"), end.0.saturating_sub(on_cpu.since.0));
+    slice
+}
+
+fn write_switch(args: &mut Object<'_>, switch: Switch) {
+    json::id(args.key("thread"), switch.outgoing.0);
+    json::formatted(args.key("state"), format_args!("\"{}\"", switch.state));
+    json::id(args.key("next"), switch.incoming.0);
+}
