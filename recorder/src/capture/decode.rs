@@ -56,7 +56,7 @@ pub struct SchedFormats {
 }
 
 /// Offset of a four-byte field.
-type At = usize;
+pub(super) type At = usize;
 
 #[derive(Clone, Copy, Debug)]
 struct CommonLayout {
@@ -99,7 +99,7 @@ pub struct SchedLayout {
     wakes: Vec<WakeLayout>,
 }
 
-fn locate(format: &Format, name: &str, sizes: &[usize]) -> Result<At, LayoutError> {
+pub(super) fn locate(format: &Format, name: &str, sizes: &[usize]) -> Result<At, LayoutError> {
     let field: &Field = format.field(name)?;
     if field.place == Place::Inline && sizes.contains(&field.size) {
         return Ok(field.offset);
@@ -107,11 +107,11 @@ fn locate(format: &Format, name: &str, sizes: &[usize]) -> Result<At, LayoutErro
     Err(LayoutError::Field { event: format.name.clone(), field: name.to_owned(), size: field.size })
 }
 
-fn least(format: &Format) -> usize {
+pub(super) fn least(format: &Format) -> usize {
     format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0)
 }
 
-fn id(format: &Format) -> Result<u16, LayoutError> {
+pub(super) fn id(format: &Format) -> Result<u16, LayoutError> {
     // A sample begins with the tracepoint's id in two bytes, so a larger one could not be told from another.
     u16::try_from(format.id).map_err(|_| LayoutError::Field {
         event: format.name.clone(),
@@ -230,7 +230,9 @@ impl SchedLayout {
         std::iter::once(u64::from(self.switch.id)).chain(wakes).collect()
     }
 
-    fn decode(&self, raw: &[u8]) -> Option<Kind> {
+    /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
+    #[inline]
+    pub(super) fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
         if id == self.switch.id {
             return self.switch.decode(raw);
@@ -244,11 +246,11 @@ impl SchedLayout {
     }
 }
 
-fn chunk<const N: usize>(raw: &[u8], at: usize) -> Option<[u8; N]> {
+pub(super) fn chunk<const N: usize>(raw: &[u8], at: usize) -> Option<[u8; N]> {
     raw.get(at..)?.first_chunk().copied()
 }
 
-fn u32_at(raw: &[u8], at: At) -> Option<u32> {
+pub(super) fn u32_at(raw: &[u8], at: At) -> Option<u32> {
     chunk(raw, at).map(u32::from_ne_bytes)
 }
 
@@ -256,7 +258,7 @@ fn i32_at(raw: &[u8], at: At) -> Option<i32> {
     chunk(raw, at).map(i32::from_ne_bytes)
 }
 
-fn tid_at(raw: &[u8], at: At) -> Option<Tid> {
+pub(super) fn tid_at(raw: &[u8], at: At) -> Option<Tid> {
     u32_at(raw, at).map(Tid)
 }
 
@@ -385,7 +387,7 @@ pub(crate) mod tests {
 \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
 ";
 
-    fn format(name: &str, id: u32, fields: &str, print: &str) -> Format {
+    pub(crate) fn format(name: &str, id: u32, fields: &str, print: &str) -> Format {
         let text =
             format!("name: {name}\nID: {id}\nformat:\n{COMMON}\n{fields}\nprint fmt: {print}\n");
         Format::parse(&text).expect("a well-formed format")

@@ -106,6 +106,33 @@ pub struct UserState {
     pub is_32_bit: bool,
 }
 
+/// What tracepoints tell about the life of a thread. They name threads as the initial pid namespace does, and do not
+/// say which process a thread belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// A thread came into being.
+    Begin {
+        /// The new thread.
+        tid: Tid,
+        /// Who made it.
+        parent: Tid,
+        /// Whether it is a thread of the same process, and not the first one of a new process.
+        same_process: bool,
+    },
+    /// A thread has a new name, by its own wish or by execve(2).
+    Rename {
+        /// The thread.
+        tid: Tid,
+        /// The name.
+        comm: Comm,
+    },
+    /// A thread begins to exit; it will be switched out once more, for ever.
+    End {
+        /// The thread.
+        tid: Tid,
+    },
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -149,6 +176,8 @@ pub enum Kind {
         /// The name.
         comm: Comm,
     },
+    /// A thread came, went or was renamed, as tracepoints tell it and not perf's own records.
+    Life(Life),
     /// Inside a pid namespace: the ids there of a thread, learned from a sample it left.
     Identity {
         /// The thread as tracepoints name it.

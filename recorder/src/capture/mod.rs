@@ -1,11 +1,14 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
 //!
-//! A [`source`] reads bytes that the kernel left ([`perf_source`]), [`decode`] makes
+//! A [`source`] reads bytes that the kernel left ([`perf_source`], [`ftrace_source`]), [`decode`] and [`life`] make
 //! them [`event`]s, and [`order`] puts those of all CPUs into one sequence.
 
 pub mod cursor;
 pub mod decode;
 pub mod event;
+pub mod ftrace_rings;
+pub mod ftrace_source;
+pub mod life;
 pub mod order;
 pub mod payload;
 pub mod perf_rings;

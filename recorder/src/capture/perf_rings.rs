@@ -338,13 +338,13 @@ fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
 ///   A -> idle ...    B -> C     idle is not: B must have come in from it
 /// ```
 #[derive(Debug, Default)]
-struct ChainWatch {
+pub(super) struct ChainWatch {
     current: Option<Tid>,
     broken: bool,
 }
 
 impl ChainWatch {
-    fn see(&mut self, event: &Event) {
+    pub(super) fn see(&mut self, event: &Event) {
         let (current, next) = match event.kind {
             Kind::Switch(switch) => (switch.prev, switch.next),
             Kind::Wake(wake) => (wake.current, wake.current),
@@ -358,7 +358,7 @@ impl ChainWatch {
         self.current = Some(next);
     }
 
-    fn is_blind(&self) -> bool {
+    pub(super) fn is_blind(&self) -> bool {
         self.broken
     }
 }

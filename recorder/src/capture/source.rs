@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::event::Event;
 use crate::kernel::cpus::CpusError;
+use crate::kernel::ftrace::FtraceError;
 use crate::kernel::perf::{KernelCount, OpenError};
 use crate::kernel::waker::Waker;
 use crate::units::{Cpu, Nanos};
@@ -26,6 +27,8 @@ use crate::units::{Cpu, Nanos};
 pub enum SourceKind {
     /// Tracepoints of perf, one ring per CPU.
     Perf,
+    /// Tracepoints of ftrace, in an instance of fxtrec's own.
+    Ftrace,
 }
 
 impl SourceKind {
@@ -33,6 +36,7 @@ impl SourceKind {
     pub fn name(self) -> &'static str {
         match self {
             SourceKind::Perf => "perf",
+            SourceKind::Ftrace => "ftrace",
         }
     }
 }
@@ -53,12 +57,16 @@ pub enum SourceError {
     /// The perf events of a CPU cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The tracing instance cannot be had.
+    #[error(transparent)]
+    Ftrace(#[from] FtraceError),
 }
 
 /// Figures of a source that no event carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// What the kernel itself counted: of `sched_switch`, then of the wake-up tracepoints.
+    /// What the kernel itself counted: of `sched_switch`, then of the wake-up tracepoints. Empty where it counts no
+    /// single tracepoint.
     pub kernel_counts: Vec<KernelCount>,
     /// Samples that could not be decoded.
     pub undecoded: u64,

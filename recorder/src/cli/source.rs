@@ -22,4 +22,6 @@ pub enum SourceChoice {
     Auto,
     /// Tracepoints of perf, one ring per CPU
     Perf,
+    /// Tracepoints of ftrace, in a tracing instance of fxtrec's own
+    Ftrace,
 }

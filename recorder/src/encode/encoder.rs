@@ -17,7 +17,7 @@ use super::stats::Stats;
 use super::strings;
 use super::threads::{IDLE, Naming, Run, Slot, Threads};
 use super::weight::{self, weight};
-use crate::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind};
+use crate::capture::event::{Comm, Event, Kind, Life, LocalId, Switch, Wake, WakeKind};
 use crate::units::{Cpu, Nanos, Tid};
 
 /// The provider id of fxtrec's own records.
@@ -121,12 +121,30 @@ impl<L: Lanes> Encoder<L> {
                 self.threads.renamed(*pid, *tid, *comm, *exec);
                 Ok(())
             }
+            Kind::Life(life) => {
+                self.life(event.time, life);
+                Ok(())
+            }
             Kind::Identity { tid, local_pid, local_tid } => {
                 self.threads.identify(*tid, *local_pid, *local_tid);
                 Ok(())
             }
             Kind::Sample(_) => Ok(()),
             Kind::Lost { count } => self.lost(time, cpu, *count),
+        }
+    }
+
+    fn life(&mut self, time: Nanos, life: &Life) {
+        match *life {
+            Life::Begin { tid, parent, same_process } => {
+                self.stats.forks += 1;
+                self.threads.begun(time, tid, parent, same_process);
+            }
+            Life::Rename { tid, comm } => {
+                self.stats.renames += 1;
+                self.threads.named(tid, comm);
+            }
+            Life::End { .. } => self.stats.exits += 1,
         }
     }
 

@@ -147,6 +147,29 @@ impl Sys for Fake {
         self.mount_errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        self.asked.lock().push(format!("mkdir {}", path.display()));
+        self.answer("make_dir")
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.asked.lock().push(format!("rmdir {}", path.display()));
+        self.answer("remove_dir")
+    }
+
+    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.asked.lock().push(format!("{name} {}", String::from_utf8_lossy(content)));
+        self.answer("write_file")
+    }
+
+    fn open_nonblocking(&self, path: &Path) -> io::Result<OwnedFd> {
+        let name = path.display().to_string();
+        self.asked.lock().push(format!("open {name}"));
+        self.answer("open_nonblocking")?;
+        Ok(std::fs::File::open("/dev/null")?.into())
+    }
+
     fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
         self.asked.lock().push(format!("open {} {} cpu {cpu}", attr.type_, attr.config));
         self.attrs.lock().push(*attr);

@@ -12,6 +12,7 @@ pub mod cpus;
 pub mod extra;
 pub mod facts;
 pub mod format;
+pub mod ftrace;
 pub mod idle_probe;
 pub mod limits;
 pub mod machine;

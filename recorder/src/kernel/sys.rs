@@ -8,8 +8,9 @@
 
 use std::ffi::CStr;
 use std::fmt::Debug;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use perf_event_open_sys as perf;
@@ -28,6 +29,18 @@ pub trait Sys: Debug {
 
     /// Mounts tracefs on an existing directory.
     fn mount_tracefs(&self, at: &Path) -> io::Result<()>;
+
+    /// Makes a directory, of mode 700.
+    fn make_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory, or one that goes as a whole, such as a tracing instance.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Writes `content` in one go to a file that is there.
+    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
+
+    /// Opens a file for reads that never wait, close-on-exec.
+    fn open_nonblocking(&self, path: &Path) -> io::Result<OwnedFd>;
 
     /// Opens a perf event that counts on `cpu` for every process (`pid` -1), close-on-exec.
     fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd>;
@@ -109,13 +122,22 @@ unsafe impl Send for Mapping {}
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
+/// Bytes asked for by the first read of a file.
+const FIRST_READ: usize = 16 * 1024;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 impl Sys for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+        let mut file = std::fs::File::open(path)?;
+        // tracefs has files, such as `header_page`, that give what fits into the first read, and then nothing.
+        let mut content = vec![0; FIRST_READ];
+        let first = file.read(&mut content)?;
+        content.truncate(first);
+        file.read_to_end(&mut content)?;
+        Ok(content)
     }
 
     fn append(&self, path: &Path, text: &str) -> io::Result<()> {
@@ -136,6 +158,23 @@ impl Sys for Linux {
         let name = Some("tracefs");
         nix::mount::mount(name, at, name, nix::mount::MsFlags::empty(), None::<&str>)
             .map_err(io::Error::from)
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new().mode(0o700).create(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
+    }
+
+    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        std::fs::OpenOptions::new().write(true).open(path)?.write_all(content)
+    }
+
+    fn open_nonblocking(&self, path: &Path) -> io::Result<OwnedFd> {
+        let mut options = std::fs::OpenOptions::new();
+        Ok(options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?.into())
     }
 
     fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {

@@ -133,6 +133,12 @@ impl Tracefs {
         Tracefs::find_mounted(sys)?.ok_or(TracefsError::Absent { source })
     }
 
+    /// A tracefs at a known place.
+    #[cfg(test)]
+    pub(crate) fn at(path: &Path) -> Tracefs {
+        Tracefs { path: path.to_owned() }
+    }
+
     /// The directory in which `events/` is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -126,8 +126,8 @@ pub(super) struct Ending {
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
 pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<Vec<u8>, Closed> {
     let Ending { stats, source, ended } = ending;
-    let fired = source.kernel_counts.first().map_or(0, |count| count.fired);
-    let args = [
+    let fired = source.kernel_counts.first().map(|count| count.fired);
+    let mut args = vec![
         number("switches", stats.switches_written),
         number("inferred_switches", stats.inferred_switches),
         number("wakeups", stats.wakeups_written),
@@ -141,9 +141,9 @@ pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<
         number("renames", stats.renames),
         number("late_events", source.late),
         number("undecoded", source.undecoded + source.garbled),
-        number("kernel_switches", fired),
         number("bytes", bytes),
     ];
+    args.extend(fired.map(|fired| number("kernel_switches", fired)));
     let mut tail = Vec::new();
     tail.rolling(&own_event(*ended, recorder, strings::TRACE_STATS, &args))?;
     Ok(tail)

@@ -1,11 +1,16 @@
 //! Getting from a plan to perf events that wait to be enabled.
 
 use crate::capture::decode::{SchedFormats, SchedLayout};
+use crate::capture::ftrace_rings;
+use crate::capture::ftrace_source::FtraceSource;
+use crate::capture::life::{LifeFormats, LifeLayout};
 use crate::capture::perf_source::PerfSource;
 use crate::capture::source::{Source, SourceError};
 use crate::cli::SourceChoice;
 use crate::commands::plan::{Plan, default_ring_bytes};
 use crate::kernel::facts::Facts;
+use crate::kernel::ftrace::instance::Instance;
+use crate::kernel::ftrace::refused;
 use crate::kernel::perf::Options;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
@@ -78,6 +83,7 @@ pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Fact
     match error {
         SourceError::Cpus(error) => error.into(),
         SourceError::Open(error) => refusal::explain_open(&error, cpus, facts).into(),
+        SourceError::Ftrace(error) => refused::explain(&error, facts).into(),
     }
 }
 
@@ -85,10 +91,54 @@ pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Fact
 pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<Box<dyn Source>, RecordError> {
     match plan.source {
         SourceChoice::Auto | SourceChoice::Perf => Ok(Box::new(open_perf(facts, plan)?)),
+        SourceChoice::Ftrace => Ok(Box::new(open_ftrace(facts, plan.waking, plan.ring_bytes)?)),
     }
 }
 
 fn open_perf(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
     let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
     open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, facts)
+}
+
+/// Opens a tracing instance with all its events off.
+///
+/// Doctor opens one by this too.
+///
+/// # Errors
+/// [`RecordError`], at the first thing that the kernel refuses.
+pub(in crate::commands) fn open_ftrace(
+    facts: &Facts,
+    waking: bool,
+    wanted_ring_bytes: Option<usize>,
+) -> Result<FtraceSource, RecordError> {
+    let sys = Linux;
+    let tracefs = Tracefs::find(&sys).map_err(|e| refusal::explain_tracefs(&e, facts))?;
+    let sched = layout(&sys, &tracefs, waking, facts)?;
+    // These tracepoints know no ids but those of the initial pid namespace.
+    let life = facts.namespaces.initial_pid.then(|| life_layout(&sys, &tracefs, facts));
+    let cpus = cpus::online(&sys)?.len();
+    let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
+    limits::raise_open_files(cpus as u64);
+    let options = ftrace_rings::Options {
+        ring_bytes,
+        min_ring_bytes: if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES },
+        wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES),
+        waking,
+    };
+    let instance = Instance::create(Box::new(sys), &tracefs)
+        .map_err(|error| refused::explain(&error, facts))?;
+    FtraceSource::open(Box::new(sys), instance, sched, life.transpose()?, options)
+        .map_err(|error| explain(error, cpus, facts))
+}
+
+fn life_layout(sys: &dyn Sys, tracefs: &Tracefs, facts: &Facts) -> Result<LifeLayout, RecordError> {
+    let format = |group, name| {
+        let explain = |error| refusal::explain_tracefs(&error, facts);
+        tracefs.event_format(sys, group, name).map_err(explain)
+    };
+    Ok(LifeLayout::new(&LifeFormats {
+        newtask: format("task", "task_newtask")?,
+        rename: format("task", "task_rename")?,
+        exit: format("sched", "sched_process_exit")?,
+    })?)
 }

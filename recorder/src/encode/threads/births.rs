@@ -73,6 +73,20 @@ impl Threads {
         }
     }
 
+    /// A thread came into being, as tracepoints tell it: they name both threads, and no process.
+    ///
+    /// Inside a pid namespace nothing is known of them; the new thread's first wake-up makes it known.
+    pub fn begun(&mut self, time: Nanos, tid: Tid, parent: Tid, same_process: bool) {
+        let (Some(local), Some(local_parent)) = (self.ids.local(tid), self.ids.local(parent))
+        else {
+            return;
+        };
+        let home = self.get(parent, None);
+        let Some(parent_pid) = self.process(self.thread(home).process).local else { return };
+        let pid = if same_process { parent_pid } else { local };
+        self.fork(time, (pid, local), (parent_pid, local_parent));
+    }
+
     fn fork_process(&mut self, pid: LocalId, parent_pid: LocalId) {
         let parent = self.processes.find(parent_pid).map(|slot| self.process(slot).clone());
         let slot = self.processes.replace(pid);

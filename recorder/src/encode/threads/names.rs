@@ -64,6 +64,22 @@ impl Threads {
         }
     }
 
+    /// A thread has a new name, as tracepoints tell it: they do not say which process it belongs to.
+    pub fn named(&mut self, tid: Tid, comm: Comm) {
+        let slot = self.get(tid, None);
+        let home = self.process(self.thread(slot).process).local;
+        match (home, self.ids.local(tid)) {
+            // Whether execve(2) gave the name is not told; a name that was cut is made whole in either case.
+            (Some(pid), Some(local)) => self.renamed(pid, local, comm, true),
+            _ if slot != IDLE => {
+                let thread = self.thread_mut(slot);
+                thread.comm = comm;
+                thread.naming.outdate();
+            }
+            _ => {}
+        }
+    }
+
     /// Inside a pid namespace: the ids there of a thread.
     pub fn identify(&mut self, tid: Tid, local_pid: LocalId, local_tid: LocalId) {
         if local_tid == LocalId(0) || tid == Tid::IDLE || self.ids.local(tid) == Some(local_tid) {

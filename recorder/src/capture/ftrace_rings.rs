@@ -1,0 +1,295 @@
+//! The rings of a tracing instance: opening them, reading them into a [`Merger`], following CPUs that come.
+//!
+//! One instance has a ring on each CPU, which all enabled tracepoints share. It
+//! keeps the youngest events: what was not read in time is overwritten, and the
+//! next page says how much that was.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::decode::SchedLayout;
+use super::event::{Event, Kind};
+use super::life::LifeLayout;
+use super::order::{Lane, Merger};
+use super::perf_rings::ChainWatch;
+use super::source::SourceError;
+use crate::kernel::ftrace::FtraceError;
+use crate::kernel::ftrace::instance::Instance;
+use crate::kernel::ftrace::layout::PageLayout;
+use crate::kernel::ftrace::page::Page;
+use crate::kernel::ftrace::pipe::RawPipe;
+use crate::kernel::sys::Sys;
+use crate::kernel::{clock, cpus, idle_probe};
+use crate::units::Cpu;
+
+/// How often it is looked whether CPUs came.
+const HOTPLUG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The clock that is the trace's: `CLOCK_MONOTONIC`.
+const CLOCK: &str = "mono";
+
+/// What tells of threads coming, going and being renamed.
+const LIFE_EVENTS: [&str; 3] =
+    ["task/task_newtask", "task/task_rename", "sched/sched_process_exit"];
+
+/// What is recorded, and with how much memory.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of each CPU's ring.
+    pub ring_bytes: usize,
+    /// Halves of it are tried down to this when there is no memory.
+    pub min_ring_bytes: usize,
+    /// The reader is woken when this many bytes of a ring are filled.
+    pub wake_bytes: usize,
+    /// Whether `sched_waking` is recorded as well.
+    pub waking: bool,
+}
+
+#[derive(Debug)]
+struct CpuRing {
+    cpu: Cpu,
+    pipe: RawPipe,
+    lane: Lane,
+    /// Losses told so far.
+    told_lost: u64,
+    /// While it is being found out whether every task is reported.
+    watch: Option<ChainWatch>,
+}
+
+/// The instance and the rings of all online CPUs.
+#[derive(Debug)]
+pub struct FtraceRings {
+    /// Before the instance, which cannot be removed while they are open: fields are dropped in order.
+    rings: Vec<CpuRing>,
+    instance: Instance,
+    sys: Box<dyn Sys + Send>,
+    sched: SchedLayout,
+    life: Option<LifeLayout>,
+    layout: PageLayout,
+    /// The page that is being read.
+    page: Vec<u8>,
+    options: Options,
+    undecoded: u64,
+    garbled: u64,
+    /// Why a ring cannot be read any more.
+    failed: Option<io::Error>,
+    hotplug_checked: Instant,
+}
+
+impl FtraceRings {
+    /// Makes an instance with all events off, and opens the ring of every online CPU, each with a lane of its own in
+    /// `merger`. Without `life`, nothing is told of threads coming, going and being renamed.
+    ///
+    /// # Errors
+    /// [`SourceError`], at the first thing that the kernel refuses; nothing is left behind then.
+    pub fn open(
+        sys: Box<dyn Sys + Send>,
+        instance: Instance,
+        (sched, life): (SchedLayout, Option<LifeLayout>),
+        options: Options,
+        merger: &mut Merger,
+    ) -> Result<FtraceRings, SourceError> {
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", CLOCK)?;
+        let options = take_memory(&instance, options)?;
+        let percent = (options.wake_bytes * 100 / options.ring_bytes).clamp(1, 100);
+        // Kernels before 5.0 have no such file; the reader then looks by its own clock.
+        let _ = instance.write("buffer_percent", &percent.to_string());
+        let layout = page_layout(&instance)?;
+        let mut rings = FtraceRings {
+            rings: Vec::new(),
+            instance,
+            sys,
+            sched,
+            life,
+            page: vec![0; layout.page_bytes()],
+            layout,
+            options,
+            undecoded: 0,
+            garbled: 0,
+            failed: None,
+            hotplug_checked: Instant::now(),
+        };
+        rings.look_for_cpus(merger)?;
+        Ok(rings)
+    }
+
+    /// The CPUs whose rings are open.
+    pub fn cpus(&self) -> Vec<Cpu> {
+        self.rings.iter().map(|ring| ring.cpu).collect()
+    }
+
+    /// Bytes of each ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.options.ring_bytes
+    }
+
+    /// Starts all events at once.
+    ///
+    /// # Errors
+    /// [`FtraceError::Write`].
+    pub fn enable(&self) -> Result<(), FtraceError> {
+        let life = if self.life.is_some() { &LIFE_EVENTS[..] } else { &[] };
+        let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
+        let waking = self.options.waking.then_some("sched/sched_waking");
+        for event in life.iter().copied().chain(sched).chain(waking) {
+            self.instance.write(&format!("events/{event}/enable"), "1")?;
+        }
+        self.instance.write("tracing_on", "1")
+    }
+
+    /// Stops all events; what the rings hold stays readable.
+    pub fn disable(&self) {
+        // An instance that cannot be stopped is removed soon after; there is nothing better to do about it.
+        let _ = self.instance.write("tracing_on", "0");
+    }
+
+    /// The descriptors that poll(2) reports readable when rings want to be read.
+    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|ring| ring.pipe.poll_fd())
+    }
+
+    /// Lets every CPU be idle for a moment and looks whether each task there was reported. Returns the CPUs where one
+    /// was not: ftrace has no other way to ask for it.
+    pub fn find_silent(&mut self, merger: &mut Merger) -> Vec<Cpu> {
+        for ring in &mut self.rings {
+            ring.watch = Some(ChainWatch::default());
+        }
+        idle_probe::nap_on_each(self.cpus());
+        self.read(merger);
+        let mut silent = Vec::new();
+        for ring in &mut self.rings {
+            if ring.watch.take().is_some_and(|watch| watch.is_blind()) {
+                silent.push(ring.cpu);
+            }
+        }
+        silent
+    }
+
+    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
+    pub fn read(&mut self, merger: &mut Merger) -> bool {
+        let mut full = false;
+        for at in 0..self.rings.len() {
+            let lane = self.rings[at].lane;
+            let drained = loop {
+                // Looked at once for each page, so a lane may get as many events too many as a page holds.
+                if merger.is_full(lane) {
+                    break false;
+                }
+                match self.rings[at].pipe.read(&mut self.page) {
+                    Ok(true) => self.take_page(at, merger),
+                    Ok(false) => break true,
+                    Err(error) => {
+                        self.failed.get_or_insert(error);
+                        break true;
+                    }
+                }
+            };
+            merger.set_drained(lane, drained);
+            full |= !drained;
+        }
+        full
+    }
+
+    fn take_page(&mut self, at: usize, merger: &mut Merger) {
+        let ring = &mut self.rings[at];
+        let Some(mut page) = Page::new(&self.layout, &self.page) else {
+            self.garbled += 1;
+            return;
+        };
+        let mut push = |event: Event| {
+            if let Some(watch) = &mut ring.watch {
+                watch.see(&event);
+            }
+            merger.push(ring.lane, event);
+        };
+        if let Some(stored) = page.missed {
+            let count = missed(&self.instance, ring.cpu, ring.told_lost, stored);
+            ring.told_lost += count;
+            push(Event { time: page.time(), kind: Kind::Lost { count } });
+        }
+        while let Some((time, raw)) = page.next_event() {
+            let kind = self.sched.decode(raw);
+            match kind.or_else(|| self.life.as_ref()?.decode(raw)) {
+                Some(kind) => push(Event { time, kind }),
+                None => self.undecoded += 1,
+            }
+        }
+        self.garbled += u64::from(page.is_garbled());
+    }
+
+    /// Adds what was lost at the very end, which no page tells any more.
+    pub fn tell_rest(&mut self, merger: &mut Merger) {
+        for ring in &mut self.rings {
+            let lost = self.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
+            let count = lost.saturating_sub(ring.told_lost);
+            if count > 0 {
+                ring.told_lost = lost;
+                merger.push(ring.lane, Event { time: clock::now(), kind: Kind::Lost { count } });
+            }
+        }
+    }
+
+    /// Once a second: opens the rings of CPUs that came online. The ring of one that went stays, and is read to its
+    /// end.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+        if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
+            return Ok(());
+        }
+        self.hotplug_checked = Instant::now();
+        self.look_for_cpus(merger)
+    }
+
+    fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+        let known = self.cpus();
+        for cpu in cpus::online(&*self.sys)?.into_iter().filter(|cpu| !known.contains(cpu)) {
+            let pipe = self.instance.open_pipe(cpu)?;
+            let lane = merger.lane(cpu);
+            self.rings.push(CpuRing { cpu, pipe, lane, told_lost: 0, watch: None });
+        }
+        Ok(())
+    }
+
+    /// Records that could not be decoded, and pages that could not be read to their end.
+    pub fn odd(&self) -> (u64, u64) {
+        (self.undecoded, self.garbled)
+    }
+
+    /// Why a ring cannot be read any more, told once.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
+    }
+}
+
+/// Sets the size of the rings, smaller ones when there is no memory for those that are wanted.
+fn take_memory(instance: &Instance, mut options: Options) -> Result<Options, FtraceError> {
+    loop {
+        let kib = (options.ring_bytes / 1024).max(1);
+        match instance.write("buffer_size_kb", &kib.to_string()) {
+            Err(error)
+                if error.is_out_of_memory() && options.ring_bytes / 2 >= options.min_ring_bytes =>
+            {
+                options.ring_bytes /= 2;
+            }
+            result => return result.map(|()| options),
+        }
+    }
+}
+
+fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
+    let page = instance.read("events/header_page")?;
+    let event = instance.read("events/header_event")?;
+    Ok(PageLayout::parse(&page, &event)?)
+}
+
+/// How many events a page says are missing before it, of those that the kernel counted and that were not told yet. At
+/// least one: the page says so.
+fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
+    let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
+    // Where the page had no room for the number, all that is not told yet is the best there is.
+    stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
+}

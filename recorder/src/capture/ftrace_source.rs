@@ -1,0 +1,100 @@
+//! Events from a tracing instance of ftrace, for machines on which perf events are refused but tracefs is open.
+//!
+//! The scheduler's tracepoints are the same ones, in the same form. What perf
+//! tells by records of its own, forks, exits and names, comes from tracepoints
+//! too, which name threads as the initial pid namespace does: inside another one
+//! they are left out, and threads have the names that switches carry.
+
+use std::io;
+use std::time::Duration;
+
+use super::decode::SchedLayout;
+use super::ftrace_rings::{FtraceRings, Options};
+use super::life::LifeLayout;
+use super::order::Merger;
+use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
+use crate::kernel::clock;
+use crate::kernel::ftrace::instance::Instance;
+use crate::kernel::sys::Sys;
+use crate::kernel::waker::Waker;
+use crate::units::{Cpu, Nanos};
+
+/// A tracing instance, and the merger of what its rings hold.
+#[derive(Debug)]
+pub struct FtraceSource {
+    rings: FtraceRings,
+    merger: Merger,
+}
+
+impl FtraceSource {
+    /// Opens the rings of every online CPU in `instance`, with all events off.
+    ///
+    /// Without `life`, nothing is told of threads coming, going and being renamed.
+    ///
+    /// # Errors
+    /// [`SourceError`], at the first thing that the kernel refuses. The instance is gone then.
+    pub fn open(
+        sys: Box<dyn Sys + Send>,
+        instance: Instance,
+        sched: SchedLayout,
+        life: Option<LifeLayout>,
+        options: Options,
+    ) -> Result<FtraceSource, SourceError> {
+        let mut merger = Merger::new();
+        let rings = FtraceRings::open(sys, instance, (sched, life), options, &mut merger)?;
+        Ok(FtraceSource { rings, merger })
+    }
+}
+
+impl Source for FtraceSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Ftrace
+    }
+
+    fn cpus(&self) -> Vec<Cpu> {
+        self.rings.cpus()
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.rings.ring_bytes()
+    }
+
+    fn enable(&mut self) -> Result<(), SourceError> {
+        Ok(self.rings.enable()?)
+    }
+
+    fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
+        Ok(self.rings.find_silent(&mut self.merger))
+    }
+
+    fn round(&mut self, take: &mut Take<'_>) {
+        let rings = &mut self.rings;
+        self.merger.round(|merger| rings.read(merger), clock::now, take);
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) {
+        self.rings.disable();
+        let rings = &mut self.rings;
+        if self.merger.round(|merger| rings.read(merger), clock::now, &mut *take) {
+            self.rings.tell_rest(&mut self.merger);
+            self.merger.emit(Nanos(u64::MAX), take);
+        }
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+        match self.rings.take_failure() {
+            Some(error) => Err(error),
+            None => waker.wait(self.rings.poll_fds(), timeout),
+        }
+    }
+
+    fn follow_hotplug(&mut self) -> Result<(), SourceError> {
+        self.rings.follow_hotplug(&mut self.merger)
+    }
+
+    fn stats(&self) -> SourceStats {
+        let (undecoded, garbled) = self.rings.odd();
+        let (late, most_late) = self.merger.late();
+        SourceStats { kernel_counts: Vec::new(), undecoded, garbled, late, most_late }
+    }
+}

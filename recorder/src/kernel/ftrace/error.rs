@@ -1,0 +1,58 @@
+//! What can go wrong with a tracing instance.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::layout::PageLayoutError;
+
+/// Why an instance cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FtraceError {
+    /// The instance's directory cannot be made.
+    #[error("making the tracing instance {} failed: {source}", path.display())]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// One of its settings is refused.
+    #[error("writing `{value}` to {} failed: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What was written.
+        value: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A file of tracefs cannot be opened or read.
+    #[error("reading {} failed: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The pages are of no known form.
+    #[error(transparent)]
+    Layout(#[from] PageLayoutError),
+}
+
+impl FtraceError {
+    /// What the kernel said, where it said something.
+    pub fn source_error(&self) -> Option<&io::Error> {
+        match self {
+            FtraceError::Create { source, .. }
+            | FtraceError::Write { source, .. }
+            | FtraceError::Read { source, .. } => Some(source),
+            FtraceError::Layout(_) => None,
+        }
+    }
+
+    /// Whether the kernel had not enough memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.source_error().is_some_and(|error| error.raw_os_error() == Some(libc::ENOMEM))
+    }
+}
