@@ -4,8 +4,9 @@
 //! Arrows between the modules point one way: [`cli`] describes the command
 //! line, [`commands`] carry it out with the help of [`capture`] (kernel samples
 //! to typed events in time order), [`encode`] (events to FXT records) and
-//! [`sink`] (saved buffers to a file or pipe), and [`convert`] (other formats in and out). Everything that touches Linux
-//! directly, and all `unsafe`, is in [`kernel`].
+//! [`sink`] (saved buffers to a file or pipe), [`convert`] (other formats in and
+//! out), and [`report`] (figures of a finished trace). Everything that touches
+//! Linux directly, and all `unsafe`, is in [`kernel`].
 
 pub mod capture;
 pub mod cli;

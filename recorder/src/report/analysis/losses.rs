@@ -1,0 +1,78 @@
+//! Gaps: what is no longer known when something is missing.
+
+use fxt_reader::record::Event;
+use fxt_reader::{Cpu, Nanos};
+
+use super::history::Tenant;
+use super::{Analysis, Observer, number};
+use crate::report::model::{Gap, Span};
+
+/// So many gaps are listed.
+const MAX_LISTED: usize = 1000;
+
+/// A gap that was announced, whose time comes with the next record that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    Nothing,
+    /// A provider's buffer filled up. fxtrec says more in the event that follows.
+    Loss,
+    /// A part of the file could not be read.
+    Damage,
+}
+
+impl<O: Observer> Analysis<O> {
+    /// fxtrec lost events of a CPU. False when that is beyond what is wanted.
+    pub(super) fn lost_event(&mut self, event: &Event<'_>) -> bool {
+        if self.pending == Pending::Loss {
+            self.pending = Pending::Nothing;
+        }
+        if !self.advance(event.time) {
+            return false;
+        }
+        let cpu = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok());
+        self.gap(cpu.map(Cpu), number(event, "count").unwrap_or(0));
+        true
+    }
+
+    /// A gap was announced by something that had no time.
+    pub(super) fn settle_pending(&mut self) {
+        if std::mem::replace(&mut self.pending, Pending::Nothing) != Pending::Nothing {
+            self.gap(None, 0);
+        }
+    }
+
+    /// Events of a CPU, or of any, are missing, up to the present time.
+    fn gap(&mut self, cpu: Option<Cpu>, events: u64) {
+        let now = self.now;
+        let mut hit = Vec::new();
+        let mut begin = now;
+        for (number, on) in self.cpus.iter() {
+            if cpu.is_none_or(|cpu| cpu == number) {
+                begin = begin.min(on.since);
+                hit.push(number);
+            }
+        }
+        for number in hit {
+            let on = self.cpus.get(number.0);
+            // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
+            on.history.correct(Tenant::Unknown);
+            on.history.push(now, Tenant::Unknown);
+            on.since = now;
+            on.sound = false;
+            if let Some(occupant) = on.occupant.take() {
+                self.vanish(number.0, occupant);
+            }
+        }
+        self.cpus.forget_queues(cpu, now);
+        // Anybody may have run there, too: nothing that is open can be relied on.
+        self.epoch += 1;
+        if self.active {
+            self.losses.events = self.losses.events.saturating_add(events);
+            self.losses.gaps += 1;
+            if self.losses.list.len() < MAX_LISTED {
+                let span = Span { begin: Nanos(begin), end: Nanos(now) };
+                self.losses.list.push(Gap { cpu, span, events });
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is known of a thread while the trace goes on.
+
+use crate::report::metric::Metric;
+use crate::report::model::Wait;
+use crate::report::tally::Tally;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not known: it was not seen yet, or something about it is missing.
+    #[default]
+    Unknown,
+    /// It has a CPU.
+    Running,
+    /// It waits for a CPU.
+    Waiting(Cause),
+    /// It waits for something else.
+    Blocked {
+        /// In the kernel's state `D`.
+        uninterruptible: bool,
+    },
+    /// It was stopped.
+    Stopped,
+}
+
+/// Why a thread waits for a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It was woken.
+    Woken,
+    /// It was preempted, or gave way.
+    Preempted,
+}
+
+impl Cause {
+    pub(super) fn metric(self) -> Metric {
+        match self {
+            Cause::Woken => Metric::Wakeup,
+            Cause::Preempted => Metric::Preemption,
+        }
+    }
+}
+
+/// The metric of a blocked time.
+pub(super) fn blocked(uninterruptible: bool) -> Metric {
+    if uninterruptible { Metric::BlockedUninterruptible } else { Metric::Blocked }
+}
+
+/// A thread that has not ended.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) koid: u64,
+    pub(super) state: State,
+    /// When the state began.
+    pub(super) since: u64,
+    /// The epoch in which it began.
+    pub(super) epoch: u32,
+    /// The CPU that it has or waits for.
+    pub(super) cpu: u16,
+    /// The CPU that it last ran on.
+    pub(super) last_cpu: Option<u16>,
+    /// Who woke it last; 0 when that is not known.
+    pub(super) waker: u64,
+    /// How long it was blocked before it was last woken, and waited before it last came in.
+    pub(super) blocked: Option<u64>,
+    pub(super) waited: Option<u64>,
+    /// Whether its waits are wanted among the longest.
+    pub(super) chosen: bool,
+    /// Its longest wait, in nanoseconds.
+    pub(super) longest: u64,
+    pub(super) worst: Option<Box<Wait>>,
+    pub(super) tallies: [Tally; 6],
+    pub(super) cpu_time: u64,
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
+    pub(super) migrations: u64,
+    pub(super) inferred: u64,
+}
+
+impl Live {
+    /// Goes over to another state.
+    #[inline]
+    pub(super) fn enter(&mut self, state: State, cpu: u16, now: u64, epoch: u32) {
+        self.state = state;
+        self.cpu = cpu;
+        self.since = now;
+        self.epoch = epoch;
+    }
+}

@@ -1,0 +1,102 @@
+//! The longest waits, and who caused them.
+
+use std::time::Duration;
+
+use fxt_reader::{Cpu, Nanos};
+
+use super::thread::{Cause, Live};
+use super::{Analysis, Observer};
+use crate::report::model::{Antagonist, Span, Wait};
+use crate::report::selection::ThreadFilter;
+
+/// So many antagonists of a wait are named.
+const NAMED: usize = 5;
+
+/// The longest waits so far.
+#[derive(Debug)]
+pub(super) struct Worst {
+    most: usize,
+    everyone: bool,
+    /// The longest first.
+    waits: Vec<Wait>,
+    /// What a wait must exceed to be among them, in nanoseconds.
+    floor: u64,
+}
+
+impl Worst {
+    pub(super) fn new(most: usize, filter: &ThreadFilter) -> Worst {
+        let everyone = filter.is_everything();
+        // With none wanted, none is long enough.
+        let floor = if most == 0 { u64::MAX } else { 0 };
+        Worst { most, everyone, waits: Vec::new(), floor }
+    }
+
+    /// Whether a wait of this thread would be among the longest.
+    #[inline]
+    pub(super) fn wants(&self, live: &Live, nanos: u64) -> bool {
+        nanos > self.floor && (self.everyone || live.chosen)
+    }
+
+    fn take(&mut self, wait: Wait) {
+        let at = self.waits.partition_point(|known| known.length() >= wait.length());
+        self.waits.insert(at, wait);
+        self.waits.truncate(self.most);
+        if let (true, Some(last)) = (self.waits.len() == self.most, self.waits.last()) {
+            self.floor = last.span.end.0.saturating_sub(last.span.begin.0);
+        }
+    }
+
+    /// How many are wanted.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    pub(super) fn finish(self) -> Vec<Wait> {
+        self.waits
+    }
+}
+
+impl<O: Observer> Analysis<O> {
+    /// A wait has ended that is the thread's longest, or among the longest of all.
+    #[cold]
+    pub(super) fn note_wait(&mut self, slot: u32, cause: Cause, ran_on: Cpu) {
+        let now = self.now;
+        let live = self.roster.live(slot);
+        let (koid, begin, queued_on, waker) = (live.koid, live.since, live.cpu, live.waker);
+        let nanos = now.saturating_sub(begin);
+        let among_worst = self.worst.wants(live, nanos);
+        let own_longest = nanos > live.longest;
+        let shares = self.cpus.get(queued_on).history.shares(begin, now);
+        let mut parties = shares.threads.iter().filter(|(other, _)| *other != koid);
+        let antagonists: Vec<Antagonist> = parties
+            .by_ref()
+            .take(NAMED)
+            .map(|&(other, ran)| Antagonist {
+                thread: self.roster.party(other),
+                ran: Duration::from_nanos(ran),
+            })
+            .collect();
+        let rest: Vec<u64> = parties.map(|&(_, ran)| ran).collect();
+        let wait = Wait {
+            thread: self.roster.party(koid),
+            metric: cause.metric(),
+            span: Span { begin: Nanos(begin), end: Nanos(now) },
+            queued_on: Cpu(queued_on),
+            ran_on,
+            waker: (waker != 0).then(|| self.roster.party(waker)),
+            antagonists,
+            more_antagonists: rest.len() as u64,
+            others: Duration::from_nanos(rest.iter().sum()),
+            idle: shares.idle,
+            unknown: shares.unknown,
+        };
+        if own_longest {
+            let live = self.roster.live(slot);
+            live.longest = nanos;
+            live.worst = Some(Box::new(wait.clone()));
+        }
+        if among_worst {
+            self.worst.take(wait);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! How often which length of time occurred: a finished distribution.
+//!
+//! What an analysis gathers (a [`Tally`](super::tally::Tally)) is frozen into this: exact
+//! figures, and the values that occurred with their counts, in order. That is small, is walked
+//! through for a percentile, and merges by sorting.
+
+use std::time::Duration;
+
+use fxt_reader::Nanos;
+
+/// A value and how often it occurred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The length of time, in nanoseconds; where values were put together, the greatest of them.
+    pub nanos: u64,
+    /// How many samples.
+    pub count: u64,
+}
+
+/// The samples of one metric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    pub(super) count: u64,
+    pub(super) censored: u64,
+    pub(super) sum: u64,
+    pub(super) min: u64,
+    pub(super) max: u64,
+    pub(super) max_at: Nanos,
+    /// In order of their values, each value once.
+    pub(super) buckets: Box<[Bucket]>,
+}
+
+impl Distribution {
+    /// How many samples there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many more there were whose beginning or end is not known. They are in no other figure.
+    pub fn censored(&self) -> u64 {
+        self.censored
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum)
+    }
+
+    /// The least; `None` without samples.
+    pub fn min(&self) -> Option<Duration> {
+        self.some(self.min)
+    }
+
+    /// The greatest; `None` without samples.
+    pub fn max(&self) -> Option<Duration> {
+        self.some(self.max)
+    }
+
+    /// When the greatest ended, the first of them where there are several.
+    pub fn max_at(&self) -> Option<Nanos> {
+        (self.count > 0).then_some(self.max_at)
+    }
+
+    /// The mean; `None` without samples.
+    pub fn mean(&self) -> Option<Duration> {
+        self.sum.checked_div(self.count).map(Duration::from_nanos)
+    }
+
+    /// The smallest value that at least `percent` of a hundred samples do not exceed; at most
+    /// 0.8 % too high, never too low. `None` without samples.
+    pub fn percentile(&self, percent: f64) -> Option<Duration> {
+        if self.count == 0 {
+            return None;
+        }
+        let share = percent.clamp(0.0, 100.0) / 100.0;
+        // A product that is a whole number but for the rounding of floats is that number.
+        let rank = ((self.count as f64 * share) * (1.0 - f64::EPSILON)).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let at_rank = self.buckets.iter().find(|bucket| {
+            seen += bucket.count;
+            seen >= rank
+        });
+        let nanos = at_rank.map_or(self.max, |bucket| bucket.nanos);
+        Some(Duration::from_nanos(nanos.clamp(self.min, self.max)))
+    }
+
+    /// The values that occurred, in order.
+    pub fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    /// All samples of several distributions.
+    pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Distribution>) -> Distribution {
+        let mut whole = Distribution { min: u64::MAX, ..Distribution::default() };
+        let mut buckets: Vec<Bucket> = Vec::new();
+        for part in parts {
+            whole.censored += part.censored;
+            if part.count == 0 {
+                continue;
+            }
+            let first = whole.count == 0;
+            whole.count += part.count;
+            whole.sum = whole.sum.saturating_add(part.sum);
+            whole.min = whole.min.min(part.min);
+            if first || (part.max, whole.max_at) > (whole.max, part.max_at) {
+                (whole.max, whole.max_at) = (part.max, part.max_at);
+            }
+            buckets.extend(&part.buckets);
+        }
+        if whole.count == 0 {
+            whole.min = 0;
+        }
+        buckets.sort_unstable_by_key(|bucket| bucket.nanos);
+        buckets.dedup_by(|later, kept| {
+            let same = later.nanos == kept.nanos;
+            if same {
+                kept.count += later.count;
+            }
+            same
+        });
+        whole.buckets = buckets.into();
+        whole
+    }
+
+    fn some(&self, nanos: u64) -> Option<Duration> {
+        (self.count > 0).then(|| Duration::from_nanos(nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tally::Tally;
+    use super::*;
+
+    fn of(samples: impl IntoIterator<Item = u64>) -> Distribution {
+        let mut tally = Tally::default();
+        for (at, sample) in samples.into_iter().enumerate() {
+            tally.record(sample, Nanos(at as u64));
+        }
+        tally.freeze()
+    }
+
+    #[test]
+    fn percentiles_of_few_samples_are_exact() {
+        let ten = of((1..=10).map(|n| n * 1_000_003));
+        let percentile = |percent| ten.percentile(percent).map(|d| d.as_nanos() as u64);
+        assert_eq!(percentile(50.0), Some(5 * 1_000_003));
+        assert_eq!(percentile(90.0), Some(9 * 1_000_003));
+        assert_eq!(percentile(90.1), Some(10 * 1_000_003));
+        assert_eq!(percentile(100.0), Some(10 * 1_000_003));
+        assert_eq!(percentile(0.0), Some(1_000_003));
+    }
+
+    #[test]
+    fn percentiles_of_many_samples_are_never_too_low_and_at_most_a_hundredth_too_high() {
+        let many = of((1..=100_000).map(|n| n * 977));
+        for percent in [1.0, 50.0, 90.0, 99.0, 99.9] {
+            let exact = (percent * 1000.0) as u64 * 977;
+            let found = many.percentile(percent).expect("samples").as_nanos() as u64;
+            assert!(exact <= found && found <= exact + exact / 125, "{percent}: {found}, {exact}");
+        }
+        assert_eq!(many.percentile(100.0), many.max());
+        assert_eq!(many.sum().as_nanos(), 977 * 100_000 * 100_001 / 2);
+    }
+
+    #[test]
+    fn nothing_has_no_figures() {
+        let nothing = of([]);
+        let figures = [nothing.min(), nothing.max(), nothing.mean(), nothing.percentile(50.0)];
+        assert_eq!((figures, nothing.max_at()), ([None; 4], None));
+        let merged = Distribution::merge([&nothing, &nothing]);
+        assert_eq!(merged, nothing);
+    }
+
+    #[test]
+    fn what_is_merged_has_the_figures_of_all_samples_together() {
+        let parts = [of(1..=40), of([500]), of([]), of((1..=10_000).map(|n| n * 331))];
+        let whole = of((1..=40).chain([500]).chain((1..=10_000).map(|n| n * 331)));
+        let merged = Distribution::merge(&parts);
+        let figures = |d: &Distribution| (d.count(), d.sum(), d.min(), d.max(), d.mean());
+        assert_eq!(figures(&merged), figures(&whole));
+        let counted: u64 = merged.buckets().iter().map(|bucket| bucket.count).sum();
+        assert_eq!(counted, merged.count());
+        assert!(merged.buckets().windows(2).all(|pair| pair[0].nanos < pair[1].nanos));
+    }
+
+    #[test]
+    fn the_time_of_the_greatest_is_that_of_the_first_of_equals() {
+        let mut parts = [of([7, 9, 9]), of([9])];
+        assert_eq!(parts[0].max_at(), Some(Nanos(1)));
+        let at = |parts: &[Distribution]| Distribution::merge(parts).max_at();
+        assert_eq!(at(&parts), Some(Nanos(0)));
+        parts.reverse();
+        assert_eq!(at(&parts), Some(Nanos(0)));
+    }
+}

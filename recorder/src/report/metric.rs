@@ -1,0 +1,95 @@
+//! The six lengths of time that are measured, by the names they go by everywhere.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A length of time that is measured for each thread; `docs/latency.md` has the definitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// From the wake-up of a thread that was not able to run to its next switch in.
+    Wakeup,
+    /// From a switch out in a state that can run to the next switch in.
+    Preemption,
+    /// Either of the two.
+    RunQueue,
+    /// From a switch in to the next switch out.
+    Slice,
+    /// From a switch out in a waiting state other than `D` to the wake-up.
+    Blocked,
+    /// From a switch out in the state `D` to the wake-up.
+    BlockedUninterruptible,
+}
+
+impl Metric {
+    /// All metrics, in the order in which they are shown.
+    pub const ALL: [Metric; 6] = [
+        Metric::Wakeup,
+        Metric::Preemption,
+        Metric::RunQueue,
+        Metric::Slice,
+        Metric::Blocked,
+        Metric::BlockedUninterruptible,
+    ];
+
+    /// The name in gates, JSON and CSV.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Metric::Wakeup => "wakeup",
+            Metric::Preemption => "preempt",
+            Metric::RunQueue => "runqueue",
+            Metric::Slice => "slice",
+            Metric::Blocked => "blocked",
+            Metric::BlockedUninterruptible => "blocked_d",
+        }
+    }
+
+    /// What people call it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Metric::Wakeup => "wakeup latency",
+            Metric::Preemption => "preemption wait",
+            Metric::RunQueue => "run-queue wait",
+            Metric::Slice => "slice",
+            Metric::Blocked => "blocked",
+            Metric::BlockedUninterruptible => "blocked, uninterruptible",
+        }
+    }
+
+    /// Its place in [`Metric::ALL`].
+    pub(super) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The name of no metric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such metric; there are wakeup, preempt, runqueue, slice, blocked and blocked_d")]
+pub struct NoSuchMetric;
+
+impl FromStr for Metric {
+    type Err = NoSuchMetric;
+
+    fn from_str(name: &str) -> Result<Metric, NoSuchMetric> {
+        Metric::ALL.into_iter().find(|metric| metric.name() == name).ok_or(NoSuchMetric)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_found_by_the_name_it_prints_and_stands_where_its_index_says() {
+        for (at, metric) in Metric::ALL.into_iter().enumerate() {
+            assert_eq!(metric.to_string().parse(), Ok(metric));
+            assert_eq!(metric.index(), at);
+        }
+        assert_eq!("latency".parse::<Metric>(), Err(NoSuchMetric));
+    }
+}

@@ -1,0 +1,357 @@
+//! What an analysis comes to.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fxt_reader::{Cpu, Koid, Nanos};
+
+use super::distribution::Distribution;
+use super::metric::Metric;
+use super::selection::ThreadFilter;
+
+/// What the scheduler did with the threads of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What the trace says about itself, where fxtrec wrote it.
+    pub origin: Option<Origin>,
+    /// From the first scheduling record to the end, or where it was cut.
+    pub span: Span,
+    /// What is known of each CPU, in order of their numbers.
+    pub cpus: Vec<CpuReport>,
+    /// How long one CPU ran a thread and had others queued, while another idled.
+    pub unconserved: Duration,
+    /// What is missing.
+    pub losses: Losses,
+    /// Wake-ups of threads that ran or waited for a CPU already.
+    pub idle_wakeups: u64,
+    /// How many ended threads are summed up by name instead of one by one.
+    pub folded: u64,
+    pub(super) threads: Vec<ThreadReport>,
+    pub(super) total: Stats,
+    pub(super) worst: Vec<Wait>,
+}
+
+/// What fxtrec wrote into a trace about the recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The version that recorded it.
+    pub version: String,
+    /// Its command line.
+    pub command_line: String,
+    /// The machine's name.
+    pub host: String,
+    /// The kernel's release.
+    pub release: String,
+    /// How many CPUs were recorded.
+    pub cpus: u64,
+    /// Whose switches are in the trace: `all` for those of the machine.
+    pub scope: String,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Its beginning.
+    pub begin: Nanos,
+    /// Its end.
+    pub end: Nanos,
+}
+
+impl Span {
+    /// Its length.
+    pub fn length(&self) -> Duration {
+        Duration::from_nanos(self.end.0.saturating_sub(self.begin.0))
+    }
+}
+
+/// What a trace lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Events that the recorder could not keep.
+    pub events: u64,
+    /// How often there was a gap; damaged places of the file count.
+    pub gaps: u64,
+    /// The first of them.
+    pub list: Vec<Gap>,
+    /// Damaged places of the file.
+    pub damaged: u64,
+    /// Whether the file was cut off in the middle of a record.
+    pub truncated: bool,
+}
+
+/// A stretch of time in which events of a CPU are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The CPU; `None` when it is not known which.
+    pub cpu: Option<Cpu>,
+    /// From the CPU's last switch before it to when it was reported.
+    pub span: Span,
+    /// How many events; 0 when that is not known.
+    pub events: u64,
+}
+
+/// A thread, or threads of one name that have ended and were summed up.
+#[derive(Clone, Debug)]
+pub struct ThreadReport {
+    /// Its id in the trace; `None` for threads that were summed up.
+    pub koid: Option<Koid>,
+    /// Its last name.
+    pub comm: Arc<str>,
+    /// Its process id.
+    pub pid: Option<u64>,
+    /// Its thread id.
+    pub tid: Option<u64>,
+    /// The id of its process in the trace.
+    pub process: Option<Koid>,
+    /// The name of its process.
+    pub process_name: Arc<str>,
+    /// How many threads it stands for.
+    pub threads: u64,
+    /// Its figures.
+    pub stats: Stats,
+    /// Its longest run-queue wait.
+    pub worst: Option<Box<Wait>>,
+}
+
+impl ThreadReport {
+    /// The samples of a metric.
+    pub fn metric(&self, metric: Metric) -> &Distribution {
+        self.stats.metric(metric)
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct ProcessReport {
+    /// Its id in the trace.
+    pub koid: Koid,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its id.
+    pub pid: Option<u64>,
+    /// How many of its threads are in the report.
+    pub threads: u64,
+    /// The figures of these threads together.
+    pub stats: Stats,
+}
+
+/// The figures of a thread, or of several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub(super) metrics: [Distribution; 6],
+    /// How long it is known to have been on a CPU.
+    pub cpu_time: Duration,
+    /// Switches out in a state that waits or ends.
+    pub voluntary: u64,
+    /// Switches out in a state that can run.
+    pub involuntary: u64,
+    /// Switches in on another CPU than the one it last ran on.
+    pub migrations: u64,
+    /// Inferred switches that it went out or came in with. In no other figure.
+    pub inferred: u64,
+}
+
+impl Stats {
+    /// The samples of a metric.
+    pub fn metric(&self, metric: Metric) -> &Distribution {
+        &self.metrics[metric.index()]
+    }
+
+    /// Switches out.
+    pub fn switches(&self) -> u64 {
+        self.voluntary + self.involuntary
+    }
+
+    /// The figures of several threads together.
+    pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Stats>) -> Stats {
+        let parts: Vec<&Stats> = parts.into_iter().collect();
+        let mut whole = Stats::default();
+        for part in &parts {
+            whole.cpu_time += part.cpu_time;
+            whole.voluntary += part.voluntary;
+            whole.involuntary += part.involuntary;
+            whole.migrations += part.migrations;
+            whole.inferred += part.inferred;
+        }
+        whole.metrics = Metric::ALL
+            .map(|metric| Distribution::merge(parts.iter().map(|part| part.metric(metric))));
+        whole
+    }
+}
+
+/// What is known of a CPU.
+#[derive(Clone, Debug)]
+pub struct CpuReport {
+    /// Its number.
+    pub cpu: Cpu,
+    pub(super) metrics: [Distribution; 6],
+    /// Switches on it, those from and to idle included.
+    pub switches: u64,
+    /// Switches on it that were inferred. In no other figure.
+    pub inferred: u64,
+    /// Time with a thread other than idle.
+    pub busy: Duration,
+    /// Time with the idle task.
+    pub idle: Duration,
+    /// The mean number of threads that waited for it, weighted by time.
+    pub queue_mean: f64,
+    /// The most threads that waited for it at once.
+    pub queue_max: u64,
+}
+
+impl CpuReport {
+    /// The samples that belong to the CPU.
+    pub fn metric(&self, metric: Metric) -> &Distribution {
+        &self.metrics[metric.index()]
+    }
+
+    /// The part of the known time in which it was busy, from 0 to 1.
+    pub fn utilisation(&self) -> f64 {
+        let known = (self.busy + self.idle).as_secs_f64();
+        if known > 0.0 { self.busy.as_secs_f64() / known } else { 0.0 }
+    }
+}
+
+/// A run-queue wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who waited, as it was called then.
+    pub thread: Party,
+    /// [`Metric::Wakeup`] or [`Metric::Preemption`].
+    pub metric: Metric,
+    /// When.
+    pub span: Span,
+    /// The CPU on whose queue the thread was put.
+    pub queued_on: Cpu,
+    /// The CPU it came in on.
+    pub ran_on: Cpu,
+    /// Who woke it, where the trace says so.
+    pub waker: Option<Party>,
+    /// Who had the CPU it was queued on meanwhile, the longest first.
+    pub antagonists: Vec<Antagonist>,
+    /// How many more had it, each for a shorter time.
+    pub more_antagonists: u64,
+    /// How long they had it together.
+    pub others: Duration,
+    /// How long that CPU was idle meanwhile.
+    pub idle: Duration,
+    /// How long it is not known who had it.
+    pub unknown: Duration,
+}
+
+impl Wait {
+    /// How long it was.
+    pub fn length(&self) -> Duration {
+        self.span.length()
+    }
+}
+
+/// A thread that has a part in something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// Its id in the trace.
+    pub koid: Koid,
+    /// Its name.
+    pub comm: Arc<str>,
+    /// Its process id.
+    pub pid: Option<u64>,
+    /// Its thread id.
+    pub tid: u64,
+}
+
+/// Who had a CPU that a thread waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Antagonist {
+    /// The thread.
+    pub thread: Party,
+    /// For how long, within the wait.
+    pub ran: Duration,
+}
+
+impl Report {
+    /// The threads, the one with the longest run-queue wait first.
+    pub fn threads(&self) -> &[ThreadReport] {
+        &self.threads
+    }
+
+    /// The figures of all threads together.
+    pub fn total(&self) -> &Stats {
+        &self.total
+    }
+
+    /// The longest run-queue waits, the longest first.
+    pub fn worst(&self) -> &[Wait] {
+        &self.worst
+    }
+
+    /// Switches of all CPUs, those from and to idle included.
+    pub fn switches(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.switches).sum()
+    }
+
+    /// Switches of all CPUs by the length of the trace, in seconds.
+    pub fn switches_per_second(&self) -> f64 {
+        self.per_second(self.switches())
+    }
+
+    /// A count by the length of the trace, in seconds; 0 for a trace without length.
+    pub fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.span.length().as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    /// Whether the trace holds the switches of some threads only.
+    pub fn is_narrow(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.scope != "all")
+    }
+
+    /// The processes, the one with the most CPU time first. Threads that were summed up by name
+    /// are of none.
+    pub fn processes(&self) -> Vec<ProcessReport> {
+        let mut members: Vec<(Koid, &ThreadReport)> = self
+            .threads
+            .iter()
+            .filter_map(|thread| thread.process.map(|process| (process, thread)))
+            .collect();
+        members.sort_by_key(|(process, _)| *process);
+        let mut processes: Vec<ProcessReport> = members
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|members| ProcessReport {
+                koid: members[0].0,
+                name: members[0].1.process_name.clone(),
+                pid: members[0].1.pid,
+                threads: members.len() as u64,
+                stats: Stats::merge(members.iter().map(|(_, thread)| &thread.stats)),
+            })
+            .collect();
+        processes.sort_by_key(|process| Reverse(process.stats.cpu_time));
+        processes
+    }
+
+    /// Adds each thread's longest wait to the longest of all, of which `most` are kept.
+    pub(super) fn complete_worst(&mut self, most: usize) {
+        self.worst
+            .extend(self.threads.iter().filter_map(|thread| thread.worst.as_deref()).cloned());
+        self.worst.sort_by_key(|wait| (Reverse(wait.length()), wait.span.begin, wait.thread.koid));
+        self.worst.dedup_by_key(|wait| (wait.thread.koid, wait.span.begin));
+        self.worst.truncate(most);
+    }
+
+    /// Lets go of all threads that the filter does not choose, and of their waits; the total is
+    /// then that of those that stay. Figures of CPUs remain.
+    pub fn retain(&mut self, filter: &ThreadFilter) {
+        if filter.is_everything() {
+            return;
+        }
+        self.threads.retain(|thread| filter.admits_thread(thread));
+        let kept: std::collections::HashSet<Koid> =
+            self.threads.iter().filter_map(|thread| thread.koid).collect();
+        self.worst.retain(|wait| {
+            let thread = &wait.thread;
+            kept.contains(&thread.koid)
+                || (self.folded > 0 && filter.admits(&thread.comm, thread.pid, Some(thread.tid)))
+        });
+        self.total = Stats::merge(self.threads.iter().map(|thread| &thread.stats));
+    }
+}

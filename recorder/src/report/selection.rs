@@ -1,0 +1,114 @@
+//! Which threads, CPUs and times a report is about.
+
+use fxt_reader::{Cpu, Nanos};
+use glob::Pattern;
+
+use super::model::ThreadReport;
+
+/// Which threads, CPUs and times a report is about. The default is everything.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The threads.
+    pub threads: ThreadFilter,
+    /// The CPUs whose samples count; all when empty.
+    pub cpus: Vec<Cpu>,
+    /// Where the trace is cut.
+    pub range: TimeRange,
+}
+
+impl Selection {
+    /// Whether samples of this CPU count.
+    pub fn has_cpu(&self, cpu: Cpu) -> bool {
+        self.cpus.is_empty() || self.cpus.contains(&cpu)
+    }
+}
+
+/// Where a trace is cut. What crosses a cut is censored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeRange {
+    /// From here on; from its beginning without.
+    pub from: Option<Moment>,
+    /// Up to here; up to its end without.
+    pub to: Option<Moment>,
+}
+
+/// A time as a user gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A time of the trace's clock, as reports print it.
+    At(Nanos),
+    /// So many nanoseconds after the first scheduling record.
+    After(u64),
+}
+
+impl Moment {
+    /// The time it is in a trace that begins at `begin`.
+    pub fn resolve(self, begin: Nanos) -> Nanos {
+        match self {
+            Moment::At(time) => time,
+            Moment::After(nanos) => Nanos(begin.0.saturating_add(nanos)),
+        }
+    }
+}
+
+/// Chooses threads. Each list that is not empty must have an entry that fits.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadFilter {
+    /// Globs (`*`, `?`, `[a-z]`) for the thread's name.
+    pub comms: Vec<Pattern>,
+    /// Process ids.
+    pub pids: Vec<u64>,
+    /// Thread ids.
+    pub tids: Vec<u64>,
+}
+
+impl ThreadFilter {
+    /// Whether it chooses every thread.
+    pub fn is_everything(&self) -> bool {
+        self.comms.is_empty() && self.pids.is_empty() && self.tids.is_empty()
+    }
+
+    /// Whether it chooses a thread of this name and these ids.
+    pub fn admits(&self, comm: &str, pid: Option<u64>, tid: Option<u64>) -> bool {
+        let listed = |list: &[u64], id: Option<u64>| {
+            list.is_empty() || id.is_some_and(|id| list.contains(&id))
+        };
+        (self.comms.is_empty() || self.comms.iter().any(|glob| glob.matches(comm)))
+            && listed(&self.pids, pid)
+            && listed(&self.tids, tid)
+    }
+
+    /// Whether it chooses this thread. Threads that were summed up by name have no ids.
+    pub fn admits_thread(&self, thread: &ThreadReport) -> bool {
+        self.admits(&thread.comm, thread.pid, thread.tid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_list_that_is_given_must_fit() {
+        let filter = ThreadFilter {
+            comms: ["audio*", "x?"]
+                .iter()
+                .map(|glob| Pattern::new(glob).expect("a glob"))
+                .collect(),
+            pids: vec![40, 41],
+            tids: Vec::new(),
+        };
+        assert!(filter.admits("audio-out", Some(41), Some(1)));
+        assert!(filter.admits("xy", Some(40), None));
+        assert!(!filter.admits("xyz", Some(40), None), "no glob fits");
+        assert!(!filter.admits("audio", Some(42), None), "no process fits");
+        assert!(!filter.admits("audio", None, None), "threads that were summed up have no pid");
+        assert!(ThreadFilter::default().admits("", None, None));
+    }
+
+    #[test]
+    fn a_moment_after_the_beginning_moves_with_it() {
+        assert_eq!(Moment::After(5).resolve(Nanos(100)), Nanos(105));
+        assert_eq!(Moment::At(Nanos(5)).resolve(Nanos(100)), Nanos(5));
+    }
+}
