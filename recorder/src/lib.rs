@@ -14,6 +14,7 @@ pub mod commands;
 pub mod convert;
 pub mod encode;
 pub mod kernel;
+pub mod probe;
 pub mod report;
 pub mod sink;
 pub mod units;

@@ -21,6 +21,7 @@ pub mod perf;
 pub mod prev_state;
 pub mod print_fmt;
 pub mod priority;
+pub mod process_files;
 pub mod procfs;
 pub mod refusal;
 pub mod ring;

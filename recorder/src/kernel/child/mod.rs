@@ -26,6 +26,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use nix::errno::Errno;
@@ -47,6 +48,13 @@ pub struct Launch {
     pub user: Option<Account>,
     /// Whether its standard output goes to standard error, since standard output has the trace.
     pub stdout_to_stderr: bool,
+}
+
+impl Launch {
+    /// The files that the kernel will be asked to run, in order, until it takes one.
+    pub fn candidates(&self) -> Vec<PathBuf> {
+        prepare::program_paths(self)
+    }
 }
 
 /// Why COMMAND did not run.

@@ -9,7 +9,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::signals::Inherited;
 use super::{Launch, LaunchError};
@@ -95,12 +95,8 @@ impl Prepared {
             .collect::<Result<_, _>>()
             .map_err(zero_byte)?;
 
-        let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        if let Some(user) = &launch.user {
-            variables.extend(user.environment().map(|(key, value)| (key.into(), value)));
-        }
-        let path = variables.get(OsStr::new("PATH")).map_or(OsStr::new(DEFAULT_PATH), |p| p);
-        let candidates = candidates(&launch.program, path)
+        let variables = variables(launch);
+        let candidates = candidates(&launch.program, search_path(&variables))
             .into_iter()
             .map(CString::new)
             .collect::<Result<_, _>>()
@@ -282,6 +278,25 @@ fn check(step: u8, result: libc::c_int) -> Result<(), Report> {
 
 fn errno() -> i32 {
     nix::errno::Errno::last_raw()
+}
+
+/// The environment that COMMAND is to have.
+fn variables(launch: &Launch) -> BTreeMap<OsString, OsString> {
+    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    if let Some(user) = &launch.user {
+        variables.extend(user.environment().map(|(key, value)| (key.into(), value)));
+    }
+    variables
+}
+
+fn search_path(variables: &BTreeMap<OsString, OsString>) -> &OsStr {
+    variables.get(OsStr::new("PATH")).map_or(OsStr::new(DEFAULT_PATH), |path| path)
+}
+
+/// The paths at which COMMAND may be found, in order.
+pub(super) fn program_paths(launch: &Launch) -> Vec<PathBuf> {
+    let found = candidates(&launch.program, search_path(&variables(launch)));
+    found.into_iter().map(|path| PathBuf::from(OsString::from_vec(path))).collect()
 }
 
 /// The paths at which `program` may be found.

@@ -1,0 +1,246 @@
+//! From the arguments of a spec to those of the kernel.
+
+use super::fetch::Fetch;
+use super::registers::{self, Passed};
+use super::{ArgError, ArgKind, FetchArg, Moment, Width};
+use crate::probe::elf::Arch;
+use crate::probe::spec::{Arg, ArgType, Value};
+
+/// The kernel takes no longer text for an argument, in bytes.
+const LONGEST: usize = 63;
+
+/// A value that `argN` stands for in a USDT probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Operand {
+    /// Where it is.
+    pub(crate) fetch: Fetch,
+    /// What it is.
+    pub(crate) kind: ArgKind,
+}
+
+/// What `argN` stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arguments<'a> {
+    /// What the calling convention says.
+    Convention,
+    /// What the note of a USDT probe says; an error for what the kernel cannot fetch.
+    Note(&'a [Result<Operand, String>]),
+}
+
+/// Puts an argument into the kernel's words.
+///
+/// # Errors
+/// When there is no such register or argument, or the kernel cannot fetch it.
+pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<FetchArg, ArgError> {
+    let Lowered { fetch, kind, moment } =
+        place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
+    let kind = match (arg.ty, &fetch) {
+        // The kernel knows it as a text only.
+        (_, Fetch::Comm) => return finish(arg, &fetch, ArgKind::Str, moment),
+        (None, _) => kind,
+        (Some(ArgType::Unsigned(width)), _) => ArgKind::Unsigned(width),
+        (Some(ArgType::Signed(width)), _) => ArgKind::Signed(width),
+        (Some(ArgType::Ptr), _) => ArgKind::Ptr,
+        (Some(ArgType::Str), Fetch::Immediate(_)) => return Err(Problem::ConstantText.of(arg)),
+        (Some(ArgType::Str), _) => {
+            return finish(arg, &fetch.deref(0), ArgKind::Str, moment);
+        }
+        (Some(ArgType::Text), fetch) if fetch.is_memory() => ArgKind::Str,
+        (Some(ArgType::Text), _) => return Err(Problem::TextInRegister.of(arg)),
+    };
+    finish(arg, &fetch, kind, moment)
+}
+
+fn finish(arg: &Arg, fetch: &Fetch, kind: ArgKind, moment: Moment) -> Result<FetchArg, ArgError> {
+    let fetch = format!("{fetch}:{kind}");
+    if fetch.len() > LONGEST {
+        return Err(Problem::TooLong(LONGEST).of(arg));
+    }
+    Ok(FetchArg { name: arg.name.clone(), fetch, kind, moment })
+}
+
+struct Lowered {
+    fetch: Fetch,
+    kind: ArgKind,
+    moment: Moment,
+}
+
+fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered, Problem> {
+    let word = ArgKind::Unsigned(Width::Bits64);
+    let at_hit = |fetch, kind| Ok(Lowered { fetch, kind, moment: Moment::Hit });
+    match value {
+        Value::Argument(number) => match arguments {
+            Arguments::Convention => at_hit(
+                match registers::argument(arch, *number) {
+                    Passed::In(register) => Fetch::Register(register),
+                    Passed::OnStack(offset) => Fetch::Register("sp").deref(offset),
+                },
+                word,
+            ),
+            Arguments::Note(operands) => {
+                let index = (*number as usize).checked_sub(1);
+                match index.and_then(|index| operands.get(index)) {
+                    Some(Ok(operand)) => at_hit(operand.fetch.clone(), operand.kind),
+                    Some(Err(operand)) => Err(Problem::Operand(operand.clone())),
+                    None => Err(Problem::NoArgument(operands.len())),
+                }
+            }
+        },
+        Value::Returned => Ok(Lowered {
+            fetch: Fetch::Returned,
+            kind: ArgKind::Signed(Width::Bits64),
+            moment: Moment::Return,
+        }),
+        Value::Register(name) => match registers::by_any_name(arch, name) {
+            Some(register) => {
+                at_hit(Fetch::Register(register.kernel), ArgKind::Unsigned(register.width))
+            }
+            None => Err(Problem::NoRegister { arch, all: registers::all(arch) }),
+        },
+        Value::Deref { offset, of } => {
+            let Lowered { fetch, moment, .. } = place(of, arch, arguments)?;
+            match fetch {
+                Fetch::Immediate(_) | Fetch::Comm => Err(Problem::NoAddress),
+                fetch => Ok(Lowered { fetch: fetch.deref(*offset), kind: word, moment }),
+            }
+        }
+        Value::Stack(number) => at_hit(Fetch::Stack(*number), word),
+        Value::StackPointer => at_hit(Fetch::StackPointer, ArgKind::Ptr),
+        Value::Comm => at_hit(Fetch::Comm, ArgKind::Str),
+        Value::Memory(address) => at_hit(Fetch::Memory(*address), word),
+        Value::FileMemory(offset) => at_hit(Fetch::FileMemory(*offset), word),
+        Value::Immediate(value) => at_hit(
+            Fetch::Immediate(*value),
+            if *value < 0 { ArgKind::Signed(Width::Bits64) } else { word },
+        ),
+    }
+}
+
+/// Why the kernel cannot fetch a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Problem {
+    #[error("there is no such register on {arch}; there are {all}")]
+    NoRegister { arch: Arch, all: String },
+    #[error("the probe has {0} arguments; fxtrec probes BINARY lists them")]
+    NoArgument(usize),
+    #[error("the probe has it at '{0}', which the kernel cannot fetch")]
+    Operand(String),
+    #[error("a constant is no text")]
+    ConstantText,
+    #[error("string is a text in memory, and this is a value: str is the text that it points to")]
+    TextInRegister,
+    #[error("this is no address that could be followed")]
+    NoAddress,
+    #[error("the kernel takes no more than {0} characters for one argument")]
+    TooLong(usize),
+}
+
+impl Problem {
+    fn of(self, arg: &Arg) -> ArgError {
+        ArgError { arg: arg.text.clone(), problem: self.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::Spec;
+
+    fn lowered(text: &str, arch: Arch) -> Result<Vec<(String, String)>, String> {
+        let spec: Spec = text.parse().expect("a spec");
+        spec.args
+            .iter()
+            .map(|arg| lower(arg, arch, Arguments::Convention))
+            .map(|result| {
+                result.map(|arg| (arg.name, arg.fetch)).map_err(|error| error.to_string())
+            })
+            .collect()
+    }
+
+    fn one(text: &str) -> String {
+        lowered(&format!(":f%span {text}"), Arch::X86_64).expect("fetched").remove(0).1
+    }
+
+    #[test]
+    fn arguments_follow_the_calling_convention() {
+        let x86 = lowered(":f arg1:u32 n=arg2:str arg7:i8", Arch::X86_64).expect("fetched");
+        let fetches: Vec<_> = x86.iter().map(|(_, fetch)| fetch.as_str()).collect();
+        assert_eq!(fetches, ["%di:u32", "+0(%si):string", "+8(%sp):s8"]);
+        let arm = lowered(":f arg1:u32 n=arg2:str arg9:ptr", Arch::Aarch64).expect("fetched");
+        let fetches: Vec<_> = arm.iter().map(|(_, fetch)| fetch.as_str()).collect();
+        assert_eq!(fetches, ["%x0:u32", "+0(%x1):string", "+0(%sp):x64"]);
+    }
+
+    #[test]
+    fn every_kind_of_place_is_put_into_the_kernels_words() {
+        for (text, fetch) in [
+            ("arg3", "%dx:u64"),
+            ("ret", "$retval:s64"),
+            ("ret:str", "+0($retval):string"),
+            ("%rdi", "%di:u64"),
+            ("%edi", "%di:u32"),
+            ("%ax", "%ax:u64"),
+            ("%al:i8", "%ax:s8"),
+            ("+8(%si):x16", "+8(%si):u16"),
+            ("+8(%si):string", "+8(%si):string"),
+            ("+8(%si):str", "+0(+8(%si)):string"),
+            ("-16(+0(arg1))", "-16(+0(%di)):u64"),
+            ("$stack", "$stack:x64"),
+            ("$stack3:u8", "$stack3:u8"),
+            ("$comm", "$comm:string"),
+            ("@0x4010:s32", "@0x4010:s32"),
+            ("@+0x10:string", "@+0x10:string"),
+            (r"\7:u8", r"\7:u8"),
+            (r"\-7", r"\-7:s64"),
+        ] {
+            assert_eq!(one(text), fetch, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_returned_value_is_fetched_at_the_return_and_others_at_the_hit() {
+        let spec: Spec = ":f%span a=arg1 b=ret c=+8(ret)".parse().expect("a spec");
+        let moments: Vec<_> = spec
+            .args
+            .iter()
+            .map(|arg| lower(arg, Arch::X86_64, Arguments::Convention).expect("fetched").moment)
+            .collect();
+        assert_eq!(moments, [Moment::Hit, Moment::Return, Moment::Return]);
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_fetch_is_refused_with_the_argument() {
+        for (text, part) in [
+            (":f x=%xmm0", "x=%xmm0: there is no such register on x86-64; there are ax, bx"),
+            (":f %di:string", "str is the text that it points to"),
+            (r":f \5:str", "no text"),
+            (":f +8($comm)", "no address"),
+            (
+                ":f +1000000000(+1000000000(+1000000000(+1000000000(+1000000000(%di)))))",
+                "no more than 63 characters",
+            ),
+        ] {
+            let error = lowered(text, Arch::X86_64).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_a_note_are_what_the_note_says() {
+        let operands = [
+            Ok(Operand { fetch: Fetch::Register("bx"), kind: ArgKind::Signed(Width::Bits32) }),
+            Err("8@%xmm0".to_owned()),
+        ];
+        let of = |text: &str| {
+            let spec: Spec = format!(":usdt:a:b {text}").parse().expect("a spec");
+            lower(&spec.args[0], Arch::X86_64, Arguments::Note(&operands))
+                .map(|arg| arg.fetch)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of("n=arg1"), Ok("%bx:s32".into()));
+        assert_eq!(of("n=arg1:u8"), Ok("%bx:u8".into()));
+        assert_eq!(of("arg1:str"), Ok("+0(%bx):string".into()));
+        assert!(of("arg2").expect_err("in a vector register").contains("8@%xmm0"));
+        assert!(of("arg3").expect_err("one too many").contains("has 2 arguments"));
+    }
+}

@@ -1,0 +1,111 @@
+//! What is fetched at a probe, in the words of the kernel's `uprobe_events`.
+
+mod fetch;
+mod lower;
+mod registers;
+
+use std::fmt;
+
+pub(crate) use fetch::Fetch;
+pub(crate) use lower::{Arguments, Operand, lower};
+pub(crate) use registers::by_assembler;
+
+/// An argument of a spec that the kernel cannot fetch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{arg}: {problem}")]
+pub struct ArgError {
+    /// The argument as it was written.
+    pub arg: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// One value to fetch at a [`Site`](super::Site).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchArg {
+    /// The argument's name in the event.
+    pub name: String,
+    /// What the kernel is to fetch: `%di:u32`, `+0(%di):string`.
+    pub fetch: String,
+    /// How the bytes that come back are to be read.
+    pub kind: ArgKind,
+    /// On which side of the function it is fetched.
+    pub moment: Moment,
+}
+
+/// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// When the instruction is reached.
+    Hit,
+    /// When the function returns.
+    Return,
+}
+
+/// How the bytes of a fetched value are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArgKind {
+    /// An unsigned integer.
+    Unsigned(Width),
+    /// A signed integer.
+    Signed(Width),
+    /// A text that ends with a zero byte, in the kernel's `__data_loc` form.
+    Str,
+    /// An address, 64 bits wide.
+    Ptr,
+}
+
+/// The size of an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Width {
+    /// One byte.
+    Bits8,
+    /// Two bytes.
+    Bits16,
+    /// Four bytes.
+    Bits32,
+    /// Eight bytes.
+    Bits64,
+}
+
+impl Width {
+    /// All of them, narrow ones first.
+    pub const ALL: [Width; 4] = [Width::Bits8, Width::Bits16, Width::Bits32, Width::Bits64];
+
+    /// The width of that many bits.
+    pub fn of_bits(bits: u32) -> Option<Width> {
+        Width::ALL.into_iter().find(|width| width.bits() == bits)
+    }
+
+    /// Its size in bits.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Width::Bits8 => 8,
+            Width::Bits16 => 16,
+            Width::Bits32 => 32,
+            Width::Bits64 => 64,
+        }
+    }
+
+    /// Its size in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Width::Bits8 => 1,
+            Width::Bits16 => 2,
+            Width::Bits32 => 4,
+            Width::Bits64 => 8,
+        }
+    }
+}
+
+/// The kernel's name of the type.
+impl fmt::Display for ArgKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArgKind::Unsigned(width) => write!(f, "u{}", width.bits()),
+            ArgKind::Signed(width) => write!(f, "s{}", width.bits()),
+            ArgKind::Str => f.write_str("string"),
+            ArgKind::Ptr => f.write_str("x64"),
+        }
+    }
+}

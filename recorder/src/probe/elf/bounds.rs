@@ -1,0 +1,167 @@
+//! Where instructions begin.
+//!
+//! A breakpoint in the middle of an instruction makes another instruction of
+//! it, and the program does anything. The kernel cannot tell, so it is checked
+//! here, by going from one instruction to the next from the function's start.
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
+use object::ReadRef;
+
+use super::{Arch, Elf, Function, Functions};
+
+/// No function is gone through further than this, in bytes.
+const FURTHEST: u64 = 16 << 20;
+
+/// Instructions of AArch64 all have this size, in bytes.
+const AARCH64_INSTRUCTION: u64 = 4;
+
+/// Why a place is not the beginning of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BoundsError {
+    /// It is behind the function.
+    #[error(
+        "{function} has only {size:#x} ({size}) bytes, so +{offset:#x} is not in it; the last \
+         instruction can be found with: objdump -d"
+    )]
+    Beyond {
+        /// The function.
+        function: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The offset that was asked for.
+        offset: u64,
+    },
+    /// It is in the middle of an instruction.
+    #[error(
+        "{function}+{offset:#x} is inside an instruction: a breakpoint there would break the \
+         program; instructions begin at +{before:#x} and +{after:#x}"
+    )]
+    Inside {
+        /// The function.
+        function: String,
+        /// The offset that was asked for.
+        offset: u64,
+        /// The offset of the instruction that it is inside of.
+        before: u64,
+        /// The offset of the next instruction.
+        after: u64,
+    },
+    /// The code before it is none that can be followed.
+    #[error(
+        "{function}+{offset:#x} cannot be told to be the beginning of an instruction, since what \
+         is at +{at:#x} is none"
+    )]
+    Undecodable {
+        /// The function.
+        function: String,
+        /// The offset that was asked for.
+        offset: u64,
+        /// The offset of what is no instruction.
+        at: u64,
+    },
+}
+
+/// Checks that an instruction begins `offset` bytes into `function`, which is called `name`.
+///
+/// # Errors
+/// When none does, or that cannot be told.
+pub fn check<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    functions: &Functions,
+    function: &Function,
+    name: &str,
+    offset: u64,
+) -> Result<(), BoundsError> {
+    if offset == 0 {
+        return Ok(());
+    }
+    let size = extent(elf, functions, function);
+    if offset >= size {
+        return Err(BoundsError::Beyond { function: name.to_owned(), size, offset });
+    }
+    match elf.arch() {
+        Arch::Aarch64 if offset.is_multiple_of(AARCH64_INSTRUCTION) => Ok(()),
+        Arch::Aarch64 => {
+            let before = offset - offset % AARCH64_INSTRUCTION;
+            let after = before + AARCH64_INSTRUCTION;
+            Err(BoundsError::Inside { function: name.to_owned(), offset, before, after })
+        }
+        Arch::X86_64 => {
+            // The instruction that is looked for must be readable as well.
+            let code = elf.mapped(function.address, size.min(FURTHEST)).unwrap_or_default();
+            follow(code, name, offset)
+        }
+    }
+}
+
+/// How many bytes the function has; up to the next one when the file does not say.
+fn extent<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, functions: &Functions, function: &Function) -> u64 {
+    let address = function.address;
+    let segment = elf.segments().iter().find(|segment| segment.contains(address));
+    let rest = segment.map_or(0, |segment| segment.size - (address - segment.address));
+    let next = functions.next_after(address).map_or(rest, |next| next - address);
+    function.size.unwrap_or(next).min(rest)
+}
+
+fn follow(code: &[u8], name: &str, offset: u64) -> Result<(), BoundsError> {
+    let function = name.to_owned();
+    let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        let at = decoder.ip();
+        if at == offset {
+            return Ok(());
+        }
+        decoder.decode_out(&mut instruction);
+        if instruction.code() == Code::INVALID {
+            return Err(BoundsError::Undecodable { function, offset, at });
+        }
+        let after = decoder.ip();
+        if after > offset {
+            return Err(BoundsError::Inside { function, offset, before: at, after });
+        }
+    }
+    let at = decoder.ip();
+    if at == offset { Ok(()) } else { Err(BoundsError::Undecodable { function, offset, at }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // push %rbp; mov %rsp,%rbp; sub $0x10,%rsp; vaddps %ymm2,%ymm1,%ymm0; ret
+    const CODE: [u8; 13] =
+        [0x55, 0x48, 0x89, 0xE5, 0x48, 0x83, 0xEC, 0x10, 0xC5, 0xF4, 0x58, 0xC2, 0xC3];
+
+    #[test]
+    fn only_where_an_instruction_begins_can_a_probe_be() {
+        let begins: Vec<u64> =
+            (0..13).filter(|offset| follow(&CODE, "f", *offset).is_ok()).collect();
+        assert_eq!(begins, [0, 1, 4, 8, 12]);
+    }
+
+    #[test]
+    fn inside_of_an_instruction_its_neighbours_are_named() {
+        let error = follow(&CODE, "f", 6).expect_err("inside of sub");
+        let wanted = BoundsError::Inside { function: "f".into(), offset: 6, before: 4, after: 8 };
+        assert_eq!(error, wanted);
+    }
+
+    #[test]
+    fn what_is_no_instruction_is_not_followed() {
+        // 0x06 is not an instruction of 64-bit code.
+        let error = follow(&[0x90, 0x06, 0x90, 0x90], "f", 3).expect_err("behind 0x06");
+        assert_eq!(error, BoundsError::Undecodable { function: "f".into(), offset: 3, at: 1 });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            code in proptest::collection::vec(proptest::num::u8::ANY, 0..64),
+            offset in 0_u64..70,
+        ) {
+            let _ = follow(&code, "f", offset);
+        }
+    }
+}

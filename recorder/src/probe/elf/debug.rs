@@ -1,0 +1,110 @@
+//! Symbols that were stripped off a file and put into another one.
+//!
+//! Distributions install them below `/usr/lib/debug`, found by the build ID
+//! that both files carry, or by the name in `.gnu_debuglink` with a checksum.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use object::{ReadCache, ReadRef};
+
+use super::Elf;
+
+/// A build ID is a hash; nothing longer is one.
+const LONGEST_ID: usize = 64;
+
+impl<'d, R: ReadRef<'d>> Elf<'d, R> {
+    /// The number that the linker gave to this build.
+    pub fn build_id(&self) -> Option<&'d [u8]> {
+        let (note, _) = self.section(".note.gnu.build-id").ok()??;
+        // Sizes of name and description, type 3, "GNU\0", the ID.
+        let size = u32::from_le_bytes(note.get(4..8)?.try_into().ok()?);
+        let id = note.get(16..16 + usize::try_from(size).ok()?)?;
+        (!id.is_empty() && id.len() <= LONGEST_ID && &note[12..16] == b"GNU\0").then_some(id)
+    }
+
+    /// The name of the file with the stripped symbols.
+    fn debug_link(&self) -> Option<&'d str> {
+        let (link, _) = self.section(".gnu_debuglink").ok()??;
+        let name = std::str::from_utf8(link.split(|byte| *byte == 0).next()?).ok()?;
+        // A name, not a path to somewhere else.
+        (!name.is_empty() && !name.contains('/')).then_some(name)
+    }
+}
+
+/// Opens the file with the symbols that were stripped off `elf`, the file at `path`, if it is
+/// installed; below `root`, where the file is another mount namespace's, or else here.
+///
+/// Only a file of the same build is taken.
+pub fn separate_debug_file<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    path: &Path,
+    root: &Path,
+) -> Option<(PathBuf, ReadCache<File>)> {
+    let id = elf.build_id()?;
+    candidates(id, elf.debug_link(), path, root).into_iter().find_map(|candidate| {
+        let data = super::open(&candidate).ok()?;
+        let same = Elf::parse(&data).is_ok_and(|debug| debug.build_id() == Some(id));
+        same.then_some((candidate, data))
+    })
+}
+
+/// Where the file may be, the likeliest first.
+fn candidates(id: &[u8], link: Option<&str>, path: &Path, root: &Path) -> Vec<PathBuf> {
+    let id = hex(id);
+    let by_id = format!("usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
+    let mut candidates = vec![root.join(&by_id)];
+    if root != Path::new("/") {
+        candidates.push(Path::new("/").join(&by_id));
+    }
+    if let (Some(link), Some(folder)) = (link, path.parent()) {
+        candidates.push(folder.join(link));
+        candidates.push(folder.join(".debug").join(link));
+        let inside = folder.strip_prefix(root).unwrap_or(folder);
+        let inside = inside.strip_prefix("/").unwrap_or(inside);
+        candidates.push(root.join("usr/lib/debug").join(inside).join(link));
+    }
+    candidates.retain(|candidate| candidate != path);
+    candidates
+}
+
+/// Bytes as two hexadecimal digits each.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_comes_first_and_then_the_link() {
+        let id = [0xAB, 0xCD, 0x01];
+        let found = candidates(&id, Some("app.debug"), Path::new("/opt/bin/app"), Path::new("/"));
+        let found: Vec<_> = found.iter().filter_map(|path| path.to_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "/usr/lib/debug/.build-id/ab/cd01.debug",
+                "/opt/bin/app.debug",
+                "/opt/bin/.debug/app.debug",
+                "/usr/lib/debug/opt/bin/app.debug",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_containers_files_are_looked_for_in_it_first() {
+        let root = Path::new("/proc/7/root");
+        let path = Path::new("/proc/7/root/bin/app");
+        let found = candidates(&[1, 2], Some("app.debug"), path, root);
+        assert_eq!(found[0], Path::new("/proc/7/root/usr/lib/debug/.build-id/01/02.debug"));
+        assert_eq!(found[1], Path::new("/usr/lib/debug/.build-id/01/02.debug"));
+        assert_eq!(found[4], Path::new("/proc/7/root/usr/lib/debug/bin/app.debug"));
+    }
+}

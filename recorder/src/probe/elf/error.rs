@@ -1,0 +1,57 @@
+//! Why a file is nothing that probes can be put into.
+
+use object::ReadRef;
+use object::elf;
+
+/// Why a file is nothing that probes can be put into.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ElfError {
+    /// It does not begin like an ELF file.
+    #[error("it is not an ELF file: probes go into compiled programs and libraries")]
+    NotElf,
+    /// It begins with `#!`.
+    #[error(
+        "it is a script for {0}: probes go into compiled code, so put the interpreter's path in \
+         front of the ':', or that of a library it loads"
+    )]
+    Script(String),
+    /// It is for 32-bit processors.
+    #[error("it is a 32-bit program; fxtrec knows x86-64 and aarch64")]
+    Not64Bit,
+    /// It is for a processor that fxtrec does not know.
+    #[error("it is for another processor (ELF machine {0}); fxtrec knows x86-64 and aarch64")]
+    UnknownMachine(u16),
+    /// It is an ELF file that is never loaded.
+    #[error("it is {0}, which is never run itself: name the program or library made of it")]
+    NotLoaded(&'static str),
+    /// It contradicts itself.
+    #[error("it is damaged: {0} cannot be what it says")]
+    Damaged(&'static str),
+}
+
+pub(super) fn type_name(e_type: u16) -> &'static str {
+    match elf::FileType(e_type) {
+        elf::ET_REL => "an object file (.o)",
+        elf::ET_CORE => "a core dump",
+        _ => "an ELF file of an unknown type",
+    }
+}
+
+/// Tells by the first bytes what else a file may be.
+pub(super) fn check_identity<'d, R: ReadRef<'d>>(data: R) -> Result<(), ElfError> {
+    let length = data.len().map_err(|()| ElfError::NotElf)?;
+    let start = data.read_bytes_at(0, length.min(256)).map_err(|()| ElfError::NotElf)?;
+    if let Some(line) = start.strip_prefix(b"#!") {
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        return Err(ElfError::Script(String::from_utf8_lossy(line).trim().to_owned()));
+    }
+    if !start.starts_with(&elf::ELFMAG) {
+        return Err(ElfError::NotElf);
+    }
+    match start.get(4) {
+        Some(&class) if elf::FileClass(class) == elf::ELFCLASS64 => Ok(()),
+        Some(&class) if elf::FileClass(class) == elf::ELFCLASS32 => Err(ElfError::Not64Bit),
+        _ => Err(ElfError::Damaged("its header")),
+    }
+}

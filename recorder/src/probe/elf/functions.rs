@@ -1,0 +1,196 @@
+//! The functions that a file's symbol tables name.
+
+use std::collections::HashSet;
+
+use object::elf::{self, Sym64};
+use object::read::elf::{SectionHeader, Sym};
+use object::{Endianness, ReadRef};
+
+use super::{Elf, ElfError};
+
+/// A name for an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Function {
+    /// Where its first instruction is, before the loader moves the file.
+    pub address: u64,
+    /// How well the name is known: of several names for one address, the lowest is shown.
+    pub(super) rank: u8,
+    /// The name as the linker has it.
+    pub raw: String,
+    /// Its size in bytes; `None` when the file does not say.
+    pub size: Option<u64>,
+    /// Whether what is there only chooses the function, when the program starts.
+    pub chooses: bool,
+}
+
+/// What a file's symbol tables say about functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Functions {
+    /// Every name, by address and then the best name first.
+    pub all: Vec<Function>,
+    /// The names that the file uses and others define.
+    pub imported: Vec<String>,
+    /// Whether there was a full symbol table, not only what is needed for linking at run time.
+    pub complete: bool,
+}
+
+impl Functions {
+    /// Adds what another file says about the same addresses, such as a separate debug file.
+    pub fn merge(&mut self, other: Functions) {
+        self.all.extend(other.all);
+        self.complete |= other.complete;
+        self.tidy();
+    }
+
+    /// The function whose code `address` is in: its first name, and how far into it.
+    pub fn at(&self, address: u64) -> Option<(&Function, u64)> {
+        let next = self.all.partition_point(|function| function.address <= address);
+        let begin = self.all.get(next.checked_sub(1)?)?.address;
+        let first = self.all.partition_point(|function| function.address < begin);
+        let names = &self.all[first..next];
+        let into = address - begin;
+        let within = names.iter().any(|name| name.size.is_none_or(|size| into < size));
+        within.then(|| (&names[0], into))
+    }
+
+    /// Where the next function begins behind `address`.
+    pub fn next_after(&self, address: u64) -> Option<u64> {
+        let next = self.all.partition_point(|function| function.address <= address);
+        self.all.get(next).map(|function| function.address)
+    }
+
+    fn tidy(&mut self) {
+        self.all.sort_unstable();
+        self.all.dedup_by(|a, b| a.address == b.address && a.raw == b.raw);
+        self.imported.sort_unstable();
+        self.imported.dedup();
+    }
+}
+
+impl<'d, R: ReadRef<'d>> Elf<'d, R> {
+    /// Reads the symbol tables.
+    ///
+    /// # Errors
+    /// When one is not within the file.
+    pub fn functions(&self) -> Result<Functions, ElfError> {
+        self.functions_of(self)
+    }
+
+    /// Reads the symbol tables of this file for those addresses at which `code` has code: a
+    /// separate debug file has none of its own.
+    ///
+    /// # Errors
+    /// When one is not within the file.
+    pub fn functions_of<'c, C: ReadRef<'c>>(
+        &self,
+        code: &Elf<'c, C>,
+    ) -> Result<Functions, ElfError> {
+        let mut functions = Functions::default();
+        for (complete, header) in self.symbol_tables() {
+            functions.complete |= complete;
+            let Table { symbols, strings } = self.table(header)?;
+            for symbol in symbols {
+                if let Some(name) = name(strings, symbol.st_name(self.endian)) {
+                    take_symbol(symbol, name, self.endian, code, &mut functions);
+                }
+            }
+        }
+        let defined: HashSet<&str> =
+            functions.all.iter().map(|function| function.raw.as_str()).collect();
+        functions.imported.retain(|name| !defined.contains(name.as_str()));
+        functions.tidy();
+        Ok(functions)
+    }
+
+    /// Where the variable of this name is, before the loader moves the file.
+    pub fn variable(&self, wanted: &str) -> Option<u64> {
+        self.symbol_tables().into_iter().find_map(|(_, header)| {
+            let Table { symbols, strings } = self.table(header).ok()?;
+            let symbol = symbols.iter().find(|symbol| {
+                symbol.st_type() == elf::STT_OBJECT
+                    && !symbol.is_undefined(self.endian)
+                    && name(strings, symbol.st_name(self.endian)) == Some(wanted)
+            })?;
+            Some(symbol.st_value(self.endian))
+        })
+    }
+
+    /// The full symbol table and the one for linking at run time, `true` with the full one. There
+    /// is one of each, so that of a file with thousands only the first two are looked at.
+    fn symbol_tables(&self) -> Vec<(bool, &'d elf::SectionHeader64<Endianness>)> {
+        [(true, elf::SHT_SYMTAB), (false, elf::SHT_DYNSYM)]
+            .into_iter()
+            .filter_map(|(complete, kind)| {
+                let header = self.sections.iter().find(|it| it.sh_type(self.endian) == kind)?;
+                Some((complete, header))
+            })
+            .collect()
+    }
+
+    fn table(&self, header: &elf::SectionHeader64<Endianness>) -> Result<Table<'d>, ElfError> {
+        let damaged = || ElfError::Damaged("a symbol table");
+        let bytes = self.section_data(header)?;
+        let count = bytes.len() / size_of::<Sym64<Endianness>>();
+        let (symbols, _) = object::pod::slice_from_bytes::<Sym64<Endianness>>(bytes, count)
+            .map_err(|()| damaged())?;
+        let strings = self.sections.section(header.link(self.endian)).map_err(|_| damaged())?;
+        Ok(Table { symbols, strings: self.section_data(strings)? })
+    }
+}
+
+/// A symbol table and the names in it.
+struct Table<'d> {
+    symbols: &'d [Sym64<Endianness>],
+    strings: &'d [u8],
+}
+
+fn take_symbol<'c, C: ReadRef<'c>>(
+    symbol: &Sym64<Endianness>,
+    name: &str,
+    endian: Endianness,
+    code: &Elf<'c, C>,
+    to: &mut Functions,
+) {
+    let kind = symbol.st_type();
+    let named_code = match kind {
+        elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
+        // Hand-written assembly seldom says what its labels are.
+        elf::STT_NOTYPE => !symbol.is_local() && !symbol.is_undefined(endian),
+        _ => false,
+    };
+    if !named_code {
+        return;
+    }
+    if symbol.is_undefined(endian) {
+        to.imported.push(name.to_owned());
+        return;
+    }
+    let address = symbol.st_value(endian);
+    if !code.is_executable(address) {
+        return;
+    }
+    let rank = match symbol.st_bind() {
+        elf::STB_GLOBAL => 0,
+        elf::STB_WEAK => 1,
+        _ => 2,
+    };
+    to.all.push(Function {
+        address,
+        rank,
+        raw: name.to_owned(),
+        size: Some(symbol.st_size(endian)).filter(|size| *size != 0),
+        chooses: kind == elf::STT_GNU_IFUNC,
+    });
+}
+
+/// No name is longer, in bytes.
+const LONGEST_NAME: usize = 32 * 1024;
+
+/// The text at `offset` of a string table, up to its zero byte and without a version (`@GLIBC_2.2`).
+fn name(strings: &[u8], offset: u32) -> Option<&str> {
+    let rest = strings.get(usize::try_from(offset).ok()?..)?;
+    let end = rest.iter().take(LONGEST_NAME).position(|byte| *byte == 0)?;
+    let text = std::str::from_utf8(&rest[..end]).ok()?;
+    let text = text.split('@').next().unwrap_or(text);
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,195 @@
+//! An ELF file as far as probes need it: segments, functions, what it links to.
+//!
+//! [`Elf`] is a view: it reads what is asked for when it is asked for, from
+//! anything that implements `ReadRef`, so that a browser's gigabyte of debug
+//! information is not loaded to find one function. Files come from users and
+//! containers, so every number in them is taken for a lie until it is checked;
+//! what cannot be true is an [`ElfError`].
+
+mod bounds;
+mod debug;
+mod dynamic;
+mod error;
+mod functions;
+mod names;
+mod select;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use object::{Endianness, ReadCache, ReadRef};
+
+pub use bounds::{BoundsError, check as check_bounds};
+pub use debug::separate_debug_file;
+pub use dynamic::Dynamic;
+pub use error::ElfError;
+pub use functions::{Function, Functions};
+pub use names::Names;
+pub use select::{Selection, select};
+
+/// A symbol or string table beyond this many bytes is taken for a lie.
+const LARGEST_TABLE: u64 = 1 << 31;
+
+/// A processor that fxtrec knows the calling convention of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// x86-64.
+    X86_64,
+    /// AArch64, also called arm64.
+    Aarch64,
+}
+
+impl Arch {
+    /// The one that fxtrec was built for, and whose programs run here.
+    pub const HOST: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arch::X86_64 => "x86-64",
+            Arch::Aarch64 => "aarch64",
+        })
+    }
+}
+
+/// A part of the file that the loader maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it is mapped, before the loader moves the file.
+    pub address: u64,
+    /// How much of it is in the file, in bytes.
+    pub size: u64,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// Whether its bytes can be run.
+    pub executable: bool,
+}
+
+impl Segment {
+    fn contains(&self, address: u64) -> bool {
+        address.checked_sub(self.address).is_some_and(|into| into < self.size)
+    }
+}
+
+/// A program or library.
+pub struct Elf<'d, R: ReadRef<'d>> {
+    data: R,
+    endian: Endianness,
+    header: &'d FileHeader64<Endianness>,
+    sections: SectionTable<'d, FileHeader64<Endianness>, R>,
+    arch: Arch,
+    segments: Vec<Segment>,
+}
+
+impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elf").field("arch", &self.arch).field("segments", &self.segments).finish()
+    }
+}
+
+/// Opens a file for [`Elf::parse`].
+///
+/// # Errors
+/// When it cannot be opened, or is no plain file.
+pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        let kind = std::io::ErrorKind::InvalidInput;
+        return Err(std::io::Error::new(kind, "it is not a plain file"));
+    }
+    Ok(ReadCache::new(file))
+}
+
+impl<'d, R: ReadRef<'d>> Elf<'d, R> {
+    /// Looks at the headers.
+    ///
+    /// # Errors
+    /// When it is no ELF file, or not a program or library for a processor that fxtrec knows.
+    pub fn parse(data: R) -> Result<Elf<'d, R>, ElfError> {
+        error::check_identity(data)?;
+        let damaged = |_| ElfError::Damaged("its header");
+        let header = FileHeader64::<Endianness>::parse(data).map_err(damaged)?;
+        let endian = header.endian().map_err(damaged)?;
+        let arch = match header.e_machine(endian) {
+            elf::EM_X86_64 => Arch::X86_64,
+            elf::EM_AARCH64 => Arch::Aarch64,
+            other => return Err(ElfError::UnknownMachine(other.0)),
+        };
+        match header.e_type(endian) {
+            elf::ET_EXEC | elf::ET_DYN => {}
+            other => return Err(ElfError::NotLoaded(error::type_name(other.0))),
+        }
+        let segments = header
+            .program_headers(endian, data)
+            .map_err(|_| ElfError::Damaged("its program headers"))?
+            .iter()
+            .filter(|header| header.p_type(endian) == elf::PT_LOAD)
+            .map(|header| Segment {
+                address: header.p_vaddr(endian),
+                size: header.p_filesz(endian),
+                offset: header.p_offset(endian),
+                executable: header.p_flags(endian).contains(elf::PF_X),
+            })
+            .collect();
+        // A program without sections runs; it only has no names.
+        let sections = header.sections(endian, data).unwrap_or_default();
+        Ok(Elf { data, endian, header, sections, arch, segments })
+    }
+
+    /// The processor it is for.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// The parts that the loader maps.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Where in the file the byte is that is mapped at `address`.
+    pub fn file_offset(&self, address: u64) -> Option<u64> {
+        let segment = self.segments.iter().find(|segment| segment.contains(address))?;
+        segment.offset.checked_add(address - segment.address)
+    }
+
+    /// Whether code is mapped at `address`.
+    pub fn is_executable(&self, address: u64) -> bool {
+        self.segments.iter().any(|segment| segment.executable && segment.contains(address))
+    }
+
+    /// The bytes that are mapped at `address`, at most `most` of them.
+    pub fn mapped(&self, address: u64, most: u64) -> Option<&'d [u8]> {
+        let segment = self.segments.iter().find(|segment| segment.contains(address))?;
+        let into = address - segment.address;
+        let offset = segment.offset.checked_add(into)?;
+        self.data.read_bytes_at(offset, most.min(segment.size - into)).ok()
+    }
+
+    /// The bytes of a section and its address, if there is a section of that name.
+    ///
+    /// # Errors
+    /// When the section is there but not within the file.
+    pub fn section(&self, name: &str) -> Result<Option<(&'d [u8], u64)>, ElfError> {
+        let Some((_, header)) = self.sections.section_by_name(self.endian, name.as_bytes()) else {
+            return Ok(None);
+        };
+        let bytes = self.section_data(header)?;
+        Ok(Some((bytes, header.sh_addr(self.endian))))
+    }
+
+    fn section_data(
+        &self,
+        header: &elf::SectionHeader64<Endianness>,
+    ) -> Result<&'d [u8], ElfError> {
+        if header.sh_size(self.endian) > LARGEST_TABLE {
+            return Err(ElfError::Damaged("the size of a section"));
+        }
+        header.data(self.endian, self.data).map_err(|_| ElfError::Damaged("a section"))
+    }
+}

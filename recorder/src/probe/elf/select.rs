@@ -1,0 +1,79 @@
+//! Which functions a name or glob of the user's means.
+
+use std::collections::BTreeMap;
+
+use super::functions::{Function, Functions};
+use super::names::{Names, squeeze};
+use crate::probe::glob;
+
+/// A function that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection<'a> {
+    /// The function, by the name that matched.
+    pub function: &'a Function,
+    /// What to call it: its readable name without parameters, or with them where that is needed to
+    /// tell it from another selected one.
+    pub name: String,
+}
+
+/// How a pattern meant a name, the surest way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// The linker's name.
+    Raw,
+    /// The readable name with parameters.
+    Full,
+    /// The readable name without parameters.
+    Short,
+    /// The readable name without parameters and without generic arguments.
+    Family,
+    /// By a glob.
+    Glob,
+}
+
+/// The functions that `pattern` means, by address, each address once.
+///
+/// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Of
+/// the ways to mean a name only the surest that finds something counts: `f` is not `f<int>` where
+/// there is an `f`.
+pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
+    let wanted = squeeze(pattern);
+    let is_glob = glob::is_glob(pattern);
+    let mut found: BTreeMap<Way, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
+    for function in &functions.all {
+        let names = Names::of(&function.raw);
+        if let Some(way) = meant(&wanted, is_glob, &names) {
+            // The best name of an address comes first, and stays.
+            found.entry(way).or_default().entry(function.address).or_insert((function, names));
+        }
+    }
+    let Some((_, chosen)) = found.pop_first() else { return Vec::new() };
+    let mut shorts: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, names) in chosen.values() {
+        *shorts.entry(names.short.to_string()).or_default() += 1;
+    }
+    chosen
+        .into_values()
+        .map(|(function, names)| {
+            let ambiguous = shorts.get(&*names.short).is_some_and(|count| *count > 1);
+            let name = if ambiguous { names.full } else { names.short };
+            Selection { function, name: name.into_owned() }
+        })
+        .collect()
+}
+
+fn meant(wanted: &str, is_glob: bool, names: &Names<'_>) -> Option<Way> {
+    let ways = [(Way::Raw, names.raw), (Way::Full, &names.full), (Way::Short, &names.short)];
+    let literal = ways
+        .into_iter()
+        .chain([(Way::Family, names.family())])
+        .find(|(_, name)| *squeeze(name) == *wanted);
+    if let Some((way, _)) = literal {
+        return Some(way);
+    }
+    // Parts that the compiler split off are no functions that anybody calls.
+    let split_off = names.raw.ends_with(".cold") || names.raw.contains(".cold.");
+    let by_glob =
+        is_glob && !split_off && ways.iter().any(|(_, name)| glob::matches(wanted, &squeeze(name)));
+    by_glob.then_some(Way::Glob)
+}

@@ -1,0 +1,225 @@
+//! Why a spec names no place for a probe, and what to do about it.
+
+use std::path::PathBuf;
+
+use super::args::ArgError;
+use super::elf::{Arch, BoundsError, ElfError};
+use super::locate::LocateError;
+use super::usdt::UsdtError;
+
+/// A spec that names no place for a probe.
+#[derive(Debug, thiserror::Error)]
+#[error("probe '{spec}': {problem}")]
+pub struct ProbeError {
+    /// The spec as the user wrote it.
+    pub spec: String,
+    /// Why not.
+    pub problem: Problem,
+}
+
+/// Why a spec names no place for a probe.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The binary is not found.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    /// The binary is nothing that probes can be put into.
+    #[error("{}: {source}", path.display())]
+    Elf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ElfError,
+    },
+    /// The binary's USDT probes cannot be read.
+    #[error("{}: {source}", path.display())]
+    Usdt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them.
+        source: UsdtError,
+    },
+    /// The binary is for another processor.
+    #[error("{} is for {arch}, and this machine runs {}", path.display(), Arch::HOST)]
+    OtherArch {
+        /// The file.
+        path: PathBuf,
+        /// What it is for.
+        arch: Arch,
+    },
+    /// No function has the name.
+    #[error("{} has no function '{pattern}'{}", path.display(), advice(*.symbols, nearest))]
+    NoFunction {
+        /// The file.
+        path: PathBuf,
+        /// The name or glob.
+        pattern: String,
+        /// What the file says about functions.
+        symbols: Symbols,
+        /// Names that are like it.
+        nearest: Vec<String>,
+    },
+    /// The function is another file's.
+    #[error(
+        "{} only uses '{name}', which a library defines; probe it there: {}",
+        path.display(), somewhere(.libraries, name)
+    )]
+    Imported {
+        /// The file.
+        path: PathBuf,
+        /// The function.
+        name: String,
+        /// The libraries that the file needs.
+        libraries: Vec<String>,
+    },
+    /// What has the name only chooses the function.
+    #[error(
+        "'{name}' of {} is chosen when the program starts, to fit the processor (IFUNC), and a \
+         probe would only see the choice; probe what is chosen{}",
+        path.display(), one_of(.implementations)
+    )]
+    Chosen {
+        /// The file.
+        path: PathBuf,
+        /// The function.
+        name: String,
+        /// What may be chosen.
+        implementations: Vec<String>,
+    },
+    /// The place is not where an instruction begins.
+    #[error("{}: {source}", path.display())]
+    Bounds {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        source: BoundsError,
+    },
+    /// The address is not in the file's code.
+    #[error(
+        "{}: {address:#x} is not in its code, which is at {code}; an address is one that nm or \
+         objdump -d prints, before the loader moves the file",
+        path.display()
+    )]
+    NotCode {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        address: u64,
+        /// Where there is code.
+        code: String,
+    },
+    /// A return probe not at a function's beginning.
+    #[error(
+        "{}: {address:#x} is not where a function is known to begin, so %return and %span would \
+         break the program",
+        path.display()
+    )]
+    NotEntry {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        address: u64,
+    },
+    /// Arguments by number at a place where nobody knows them.
+    #[error(
+        "{}: {address:#x} is not where a function is known to begin, so argN is unknown there: \
+         name the register instead",
+        path.display()
+    )]
+    NoConvention {
+        /// The file.
+        path: PathBuf,
+        /// The address.
+        address: u64,
+    },
+    /// No USDT probe has the name.
+    #[error("{} has no USDT probe {provider}:{name}{}", path.display(), usdt_advice(.nearest))]
+    NoUsdt {
+        /// The file.
+        path: PathBuf,
+        /// The provider's name or glob.
+        provider: String,
+        /// The probe's name or glob.
+        name: String,
+        /// What probes there are, those that are like it first.
+        nearest: Vec<String>,
+    },
+    /// A probe's semaphore is not in the file.
+    #[error("{}: the semaphore of {probe} is at {address:#x}, which is not in the file", path.display())]
+    Semaphore {
+        /// The file.
+        path: PathBuf,
+        /// The probe.
+        probe: String,
+        /// Where the semaphore is said to be.
+        address: u64,
+    },
+    /// An argument that the kernel cannot fetch.
+    #[error(transparent)]
+    Arg(#[from] ArgError),
+    /// More places than anybody wants by accident.
+    #[error(
+        "it names {found} places, and {most} is the most; a narrower glob, or several, name those \
+         that are wanted"
+    )]
+    TooMany {
+        /// How many.
+        found: usize,
+        /// The bound.
+        most: usize,
+    },
+}
+
+/// How much a file says about its functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbols {
+    /// All of them.
+    Complete,
+    /// Only those that others may use.
+    Exported,
+    /// None.
+    Stripped,
+}
+
+fn advice(symbols: Symbols, nearest: &[String]) -> String {
+    let mut text = match symbols {
+        Symbols::Complete => String::new(),
+        Symbols::Exported => "; it is stripped, so only the functions that it exports are known: \
+                              install its debug symbols, use a build that is not stripped, or name \
+                              an address (0x...)"
+            .to_owned(),
+        Symbols::Stripped => "; it is stripped of all names: install its debug symbols, use a \
+                              build that is not stripped, or name an address (0x...)"
+            .to_owned(),
+    };
+    match nearest {
+        [] if symbols == Symbols::Complete => {
+            text.push_str("; fxtrec probes BINARY lists those it has");
+        }
+        [] => {}
+        nearest => text.push_str(&format!("; did you mean {}?", nearest.join(" or "))),
+    }
+    text
+}
+
+fn somewhere(libraries: &[String], name: &str) -> String {
+    let places: Vec<String> = libraries.iter().map(|library| format!("{library}:{name}")).collect();
+    if places.is_empty() { "LIBRARY:".to_owned() + name } else { places.join(" or ") }
+}
+
+fn one_of(names: &[String]) -> String {
+    if names.is_empty() {
+        "; the library's debug symbols name it".to_owned()
+    } else {
+        format!(": {}", names.join(", "))
+    }
+}
+
+fn usdt_advice(nearest: &[String]) -> String {
+    if nearest.is_empty() {
+        "; it has none at all: was it built with them?".to_owned()
+    } else {
+        format!("; it has {}", nearest.join(", "))
+    }
+}

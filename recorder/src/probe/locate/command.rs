@@ -1,0 +1,26 @@
+//! COMMAND's executable, and programs by `PATH`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{LocateError, Program};
+
+/// The file that will be run: the first that is there and may be, as execvp(3) does.
+pub(super) fn executable(program: &Program) -> Result<PathBuf, LocateError> {
+    let found = program.candidates.iter().find(|path| is_runnable(path));
+    // A bare name is looked for in the current directory when PATH says so.
+    found
+        .map(|path| if path.is_absolute() { path.clone() } else { Path::new(".").join(path) })
+        .ok_or_else(|| LocateError::CommandNotFound(program.given.to_string_lossy().into_owned()))
+}
+
+/// Where `PATH` has a program.
+pub(super) fn in_path(name: &str) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    directories.map(|directory| directory.join(name)).filter(|path| is_runnable(path)).collect()
+}
+
+fn is_runnable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,91 @@
+//! Where probes go: from what a user writes to places in files that the kernel
+//! can put a breakpoint at.
+//!
+//! ```text
+//! ":render_frame%span n=arg1:u32"
+//!     | spec     the grammar alone, nothing of the machine is looked at
+//!     v
+//!   Spec
+//!     | locate   which file: a path, a library as the loader finds it, COMMAND, /proc/PID/root
+//!     | elf      which addresses: symbol tables, demangled names, segments, instruction bounds
+//!     | usdt     or which notes, with their arguments
+//!     | args     what to fetch there, in the kernel's own words
+//!     v
+//!   Site, Site, ...
+//! ```
+//!
+//! Nothing in here changes the machine or needs privileges beyond reading the
+//! files. `docs/probes.md` is the grammar for users; how a [`Site`] becomes a
+//! probe is [`crate::kernel`]'s business.
+
+pub mod args;
+pub mod elf;
+mod error;
+mod glob;
+pub mod locate;
+mod nearest;
+mod resolve;
+pub mod spec;
+pub mod usdt;
+
+use std::path::PathBuf;
+
+pub use args::{ArgKind, FetchArg, Moment, Width};
+pub use error::ProbeError;
+pub use locate::Context;
+pub use resolve::resolve;
+pub use spec::Spec;
+
+/// How many places one [`Spec`] may name when nobody says otherwise.
+pub const DEFAULT_MOST: usize = 256;
+
+/// One place in one file to put a probe at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The name that hits have in the trace.
+    pub name: String,
+    /// The file, by a path that opens it from where fxtrec runs; below `/proc/PID/root` when it
+    /// is another mount namespace's.
+    pub binary: PathBuf,
+    /// Where in the file the instruction is, in bytes.
+    pub offset: u64,
+    /// The function, demangled, and the offset into it in bytes: `render::frame+0x10`;
+    /// `PROVIDER:NAME` for a USDT probe, `0x401136` where no function is known.
+    pub symbol: String,
+    /// What is recorded there.
+    pub kind: SiteKind,
+    /// Where in the file the counter is that opens the probe's is-enabled guard, in bytes.
+    pub semaphore: Option<u64>,
+    /// What is fetched.
+    pub args: Vec<FetchArg>,
+}
+
+/// What is recorded at a [`Site`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SiteKind {
+    /// Each time the instruction is reached.
+    Entry,
+    /// Each return of the function.
+    Return,
+    /// How long the function runs, from its first instruction to its return.
+    Span,
+    /// Each time a probe that the program's author left there is reached.
+    Usdt,
+}
+
+impl SiteKind {
+    /// The category that its events have.
+    pub fn category(self) -> &'static str {
+        match self {
+            SiteKind::Entry | SiteKind::Return | SiteKind::Span => "uprobe",
+            SiteKind::Usdt => "usdt",
+        }
+    }
+}
+
+impl Site {
+    /// The category that its events have.
+    pub fn category(&self) -> &'static str {
+        self.kind.category()
+    }
+}

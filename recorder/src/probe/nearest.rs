@@ -1,0 +1,88 @@
+//! The names that somebody who mistyped one may have meant.
+
+/// Longer names are compared by their first bytes only.
+const COMPARED: usize = 200;
+
+/// At most `most` of `names` that are like `wanted`, the most alike first; none that is entirely
+/// different.
+pub(super) fn nearest<'a>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> Vec<String> {
+    let wanted_folded = wanted.to_lowercase();
+    let letters = wanted_folded.trim_matches(['*', '?']);
+    let bound = letters.len() / 3 + 1;
+    let mut ranked: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .filter_map(|name| {
+            let folded = name.to_lowercase();
+            // A part of a name is as good as a slip of one letter.
+            if letters.len() > 2 && folded.contains(letters) {
+                return Some((1, name));
+            }
+            // The last part of a path, when no path was given.
+            let tail = if letters.contains("::") { &folded } else { last_part(&folded) };
+            distance(letters, tail, bound).map(|distance| (distance, name))
+        })
+        .collect();
+    ranked.sort_by(|a, b| (a.0, a.1.len(), a.1).cmp(&(b.0, b.1.len(), b.1)));
+    ranked.dedup_by(|a, b| a.1 == b.1);
+    ranked.into_iter().take(most).map(|(_, name)| name.to_owned()).collect()
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit("::").next().unwrap_or(name)
+}
+
+/// How many letters have to be changed, added or left out to make `a` of `b`, if no more than
+/// `bound`.
+fn distance(a: &str, b: &str, bound: usize) -> Option<usize> {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let (a, b) = (&a[..a.len().min(COMPARED)], &b[..b.len().min(COMPARED)]);
+    if a.len().abs_diff(b.len()) > bound {
+        return None;
+    }
+    // One row of the table at a time; row[j] is the distance to b's first j letters.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().filter(|distance| *distance <= bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_name_finds_what_was_meant() {
+        let names = ["render_frame", "render_frames", "main", "_init", "app::render_frame"];
+        assert_eq!(
+            nearest("rendr_frame", names, 3),
+            ["render_frame", "app::render_frame", "render_frames"]
+        );
+        assert_eq!(nearest("Render_Frame", names, 1), ["render_frame"]);
+    }
+
+    #[test]
+    fn a_part_of_a_name_finds_it_and_nothing_alike_finds_nothing() {
+        let names = ["__memcpy_avx_unaligned", "memmove", "main"];
+        assert_eq!(nearest("memcpy", names, 5), ["__memcpy_avx_unaligned"]);
+        assert!(nearest("quux", names, 5).is_empty());
+    }
+
+    #[test]
+    fn the_distance_counts_letters_up_to_its_bound() {
+        assert_eq!(distance("kitten", "sitting", 3), Some(3));
+        assert_eq!(distance("kitten", "sitting", 2), None);
+        assert_eq!(distance("", "abc", 3), Some(3));
+    }
+}

@@ -1,0 +1,337 @@
+//! From a spec to the places it names.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use object::ReadRef;
+
+use super::args::{self, Arguments, FetchArg, Moment};
+use super::elf::{self, Elf, Functions, Selection};
+use super::error::{Problem, Symbols};
+use super::locate::{self, Context, Located};
+use super::nearest::nearest;
+use super::spec::{Mode, Place, Spec, Value};
+use super::{ProbeError, Site, SiteKind, glob};
+
+/// How many names like a mistyped one are shown.
+const SHOWN: usize = 4;
+
+/// Finds the places that a spec names: one, or several for a glob, for a name that several
+/// functions have, and for a USDT probe that was inlined.
+///
+/// # Errors
+/// When there is no such binary or function, or a probe there would break the program or cannot
+/// fetch what it is to.
+pub fn resolve(spec: &Spec, context: &Context) -> Result<Vec<Site>, ProbeError> {
+    resolve_all(spec, context).map_err(|problem| ProbeError { spec: spec.text.clone(), problem })
+}
+
+fn resolve_all(spec: &Spec, context: &Context) -> Result<Vec<Site>, Problem> {
+    let mut sites = Vec::new();
+    for located in locate::locate(&spec.binary, context)? {
+        sites.extend(in_file(spec, &located)?);
+    }
+    if sites.len() > context.most {
+        return Err(Problem::TooMany { found: sites.len(), most: context.most });
+    }
+    Ok(sites)
+}
+
+fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
+    let path = &located.path;
+    let of_elf = |source| Problem::Elf { path: path.clone(), source };
+    let data = elf::open(path)
+        .map_err(|source| locate::LocateError::Open { path: path.clone(), source })?;
+    let elf = Elf::parse(&data).map_err(of_elf)?;
+    if elf.arch() != elf::Arch::HOST {
+        return Err(Problem::OtherArch { path: path.clone(), arch: elf.arch() });
+    }
+    let functions = all_functions(&elf, located).map_err(of_elf)?;
+    let file = File { path, elf: &elf, functions: &functions };
+    match &spec.place {
+        Place::Function { pattern, offset } => file.functions(spec, pattern, *offset),
+        Place::Address(address) => file.address(spec, *address).map(|site| vec![site]),
+        Place::Usdt { provider, name } => file.usdt(spec, provider, name),
+    }
+}
+
+/// The functions of a file, with what its separate debug file adds.
+pub(crate) fn all_functions<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    located: &Located,
+) -> Result<Functions, elf::ElfError> {
+    let mut functions = elf.functions()?;
+    if !functions.complete
+        && let Some((_, data)) = elf::separate_debug_file(elf, &located.path, &located.root)
+        && let Ok(debug) = Elf::parse(&data)
+        && let Ok(more) = debug.functions_of(elf)
+    {
+        functions.merge(more);
+    }
+    Ok(functions)
+}
+
+/// A file, and what is known about it.
+struct File<'a, 'd, R: ReadRef<'d>> {
+    path: &'a Path,
+    elf: &'a Elf<'d, R>,
+    functions: &'a Functions,
+}
+
+impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
+    fn functions(&self, spec: &Spec, pattern: &str, offset: u64) -> Result<Vec<Site>, Problem> {
+        let selected = elf::select(self.functions, pattern);
+        if selected.is_empty() {
+            return Err(self.no_function(pattern));
+        }
+        let (chosen, plain): (Vec<_>, Vec<_>) =
+            selected.into_iter().partition(|selection| selection.function.chooses);
+        if plain.is_empty() {
+            return Err(self.chosen(&chosen[0].name));
+        }
+        let one = plain.len() == 1;
+        plain.iter().map(|selection| self.function(spec, selection, offset, one)).collect()
+    }
+
+    fn function(
+        &self,
+        spec: &Spec,
+        selection: &Selection<'_>,
+        offset: u64,
+        one: bool,
+    ) -> Result<Site, Problem> {
+        let Selection { function, name } = selection;
+        elf::check_bounds(self.elf, self.functions, function, name, offset)
+            .map_err(|source| Problem::Bounds { path: self.path.to_owned(), source })?;
+        let address = function.address.saturating_add(offset);
+        let symbol = if offset == 0 { name.clone() } else { format!("{name}+{offset:#x}") };
+        let shown = match (&spec.name, one) {
+            (Some(name), true) => name.clone(),
+            (Some(name), false) => format!("{name}:{symbol}"),
+            (None, _) if spec.mode == Mode::Return => format!("{symbol}%return"),
+            (None, _) => symbol.clone(),
+        };
+        self.site(spec, shown, symbol, address)
+    }
+
+    fn address(&self, spec: &Spec, address: u64) -> Result<Site, Problem> {
+        if !self.elf.is_executable(address) {
+            return Err(self.not_code(address));
+        }
+        let path = || self.path.to_owned();
+        let function = self.functions.at(address);
+        let begins = matches!(function, Some((_, 0)));
+        if !begins && spec.mode != Mode::Hit {
+            return Err(Problem::NotEntry { path: path(), address });
+        }
+        if !begins
+            && spec.args.iter().any(|arg| matches!(arg.value.innermost(), Value::Argument(_)))
+        {
+            return Err(Problem::NoConvention { path: path(), address });
+        }
+        let symbol = match function {
+            Some((function, into)) => {
+                let name = elf::Names::of(&function.raw).short.into_owned();
+                elf::check_bounds(self.elf, self.functions, function, &name, into)
+                    .map_err(|source| Problem::Bounds { path: path(), source })?;
+                if into == 0 { name } else { format!("{name}+{into:#x}") }
+            }
+            None => format!("{address:#x}"),
+        };
+        let name = spec.name.clone().unwrap_or_else(|| symbol.clone());
+        self.site(spec, name, symbol, address)
+    }
+
+    fn site(
+        &self,
+        spec: &Spec,
+        name: String,
+        symbol: String,
+        address: u64,
+    ) -> Result<Site, Problem> {
+        let mut fetched = Vec::new();
+        for arg in &spec.args {
+            fetched.push(args::lower(arg, self.elf.arch(), Arguments::Convention)?);
+        }
+        let kind = match spec.mode {
+            Mode::Hit => SiteKind::Entry,
+            Mode::Return => SiteKind::Return,
+            Mode::Span => SiteKind::Span,
+        };
+        if kind == SiteKind::Return {
+            at_return(&mut fetched);
+        }
+        let offset = self.elf.file_offset(address).ok_or_else(|| self.not_code(address))?;
+        Ok(Site {
+            name,
+            binary: self.path.to_owned(),
+            offset,
+            symbol,
+            kind,
+            semaphore: None,
+            args: fetched,
+        })
+    }
+
+    fn not_code(&self, address: u64) -> Problem {
+        let code: Vec<String> = self
+            .elf
+            .segments()
+            .iter()
+            .filter(|segment| segment.executable)
+            .map(|segment| {
+                format!(
+                    "{:#x} to {:#x}",
+                    segment.address,
+                    segment.address.saturating_add(segment.size)
+                )
+            })
+            .collect();
+        let code = if code.is_empty() { "nowhere".to_owned() } else { code.join(", ") };
+        Problem::NotCode { path: self.path.to_owned(), address, code }
+    }
+
+    fn no_function(&self, pattern: &str) -> Problem {
+        let path = self.path.to_owned();
+        if self.functions.imported.iter().any(|name| name == pattern) {
+            let libraries = self.elf.dynamic().map(|dynamic| dynamic.needed).unwrap_or_default();
+            return Problem::Imported { path, name: pattern.to_owned(), libraries };
+        }
+        let symbols = match (self.functions.complete, self.functions.all.is_empty()) {
+            (true, _) => Symbols::Complete,
+            (false, false) => Symbols::Exported,
+            (false, true) => Symbols::Stripped,
+        };
+        let names: BTreeSet<String> = self
+            .functions
+            .all
+            .iter()
+            .map(|function| elf::Names::of(&function.raw).short.into_owned())
+            .collect();
+        let nearest = nearest(pattern, names.iter().map(String::as_str), SHOWN);
+        Problem::NoFunction { path, pattern: pattern.to_owned(), symbols, nearest }
+    }
+
+    /// The name belongs to nothing but a choice.
+    fn chosen(&self, name: &str) -> Problem {
+        let implementations: BTreeSet<&str> = self
+            .functions
+            .all
+            .iter()
+            .filter(|function| !function.chooses && function.raw.contains(&format!("{name}_")))
+            .map(|function| function.raw.as_str())
+            .collect();
+        Problem::Chosen {
+            path: self.path.to_owned(),
+            name: name.to_owned(),
+            implementations: implementations.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    fn usdt(&self, spec: &Spec, provider: &str, name: &str) -> Result<Vec<Site>, Problem> {
+        let all = super::usdt::probes(self.elf)
+            .map_err(|source| Problem::Usdt { path: self.path.to_owned(), source })?;
+        let meant: Vec<_> = all
+            .iter()
+            .filter(|it| glob::matches(provider, &it.provider) && glob::matches(name, &it.name))
+            .collect();
+        if meant.is_empty() {
+            let there: BTreeSet<String> =
+                all.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)).collect();
+            let mut like = nearest(name, there.iter().map(String::as_str), SHOWN);
+            let rest: Vec<_> = there.into_iter().filter(|it| !like.contains(it)).collect();
+            like.extend(rest.into_iter().take(SHOWN * 2));
+            return Err(Problem::NoUsdt {
+                path: self.path.to_owned(),
+                provider: provider.to_owned(),
+                name: name.to_owned(),
+                nearest: like,
+            });
+        }
+        let names: BTreeSet<_> = meant.iter().map(|it| (&it.provider, &it.name)).collect();
+        let one = names.len() == 1;
+        meant.iter().map(|probe| self.usdt_site(spec, probe, one)).collect()
+    }
+
+    fn usdt_site(
+        &self,
+        spec: &Spec,
+        probe: &super::usdt::Probe,
+        one: bool,
+    ) -> Result<Site, Problem> {
+        let symbol = format!("{}:{}", probe.provider, probe.name);
+        let name = match (&spec.name, one) {
+            (Some(name), true) => name.clone(),
+            (Some(name), false) => format!("{name}:{symbol}"),
+            (None, _) => symbol.clone(),
+        };
+        if !self.elf.is_executable(probe.address) {
+            return Err(self.not_code(probe.address));
+        }
+        let offset =
+            self.elf.file_offset(probe.address).ok_or_else(|| self.not_code(probe.address))?;
+        let semaphore = probe.semaphore.map(|address| {
+            self.elf.file_offset(address).ok_or_else(|| Problem::Semaphore {
+                path: self.path.to_owned(),
+                probe: symbol.clone(),
+                address,
+            })
+        });
+        Ok(Site {
+            name,
+            binary: self.path.to_owned(),
+            offset,
+            symbol: symbol.clone(),
+            kind: SiteKind::Usdt,
+            semaphore: semaphore.transpose()?,
+            args: self.usdt_args(spec, probe)?,
+        })
+    }
+
+    /// The arguments that were asked for; without any, all that the kernel can fetch.
+    fn usdt_args(&self, spec: &Spec, probe: &super::usdt::Probe) -> Result<Vec<FetchArg>, Problem> {
+        let arch = self.elf.arch();
+        let variable = |name: &str| self.variable(name, probe.address);
+        let operands = super::usdt::operands(&probe.arguments, arch, &variable);
+        let mut fetched = Vec::new();
+        for arg in &spec.args {
+            fetched.push(args::lower(arg, arch, Arguments::Note(&operands))?);
+        }
+        if spec.args.is_empty() {
+            for (index, operand) in operands.iter().enumerate() {
+                let Ok(operand) = operand else { continue };
+                fetched.push(FetchArg {
+                    name: format!("arg{}", index + 1),
+                    fetch: format!("{}:{}", operand.fetch, operand.kind),
+                    kind: operand.kind,
+                    moment: Moment::Hit,
+                });
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// Where a variable is, in the only words for it that hold wherever the file is loaded: the
+    /// kernel takes an offset of the file and adds the distance between the probe's offset and its
+    /// address. So it is not the variable's own offset, where the two are mapped differently.
+    fn variable(&self, name: &str, probe: u64) -> Option<args::Fetch> {
+        let address = self.elf.variable(name)?;
+        let place = self.elf.file_offset(probe)?.wrapping_sub(probe).wrapping_add(address);
+        Some(args::Fetch::FileMemory(place))
+    }
+}
+
+/// At a return probe everything is fetched at the return.
+fn at_return(args: &mut Vec<FetchArg>) {
+    for arg in args.iter_mut() {
+        arg.moment = Moment::Return;
+    }
+    if args.is_empty() {
+        args.push(FetchArg {
+            name: "ret".to_owned(),
+            fetch: "$retval:s64".to_owned(),
+            kind: args::ArgKind::Signed(args::Width::Bits64),
+            moment: Moment::Return,
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! A place in the text of a spec.
+
+use super::SpecError;
+
+/// How far a parser has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'a> {
+    text: &'a str,
+    offset: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(text: &'a str) -> Cursor<'a> {
+        Cursor { text, offset: 0 }
+    }
+
+    /// What is left.
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.offset..]
+    }
+
+    /// Bytes before it; on a character's boundary, as is everything that moves the cursor.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    /// Steps over `prefix`, if that comes next.
+    pub(super) fn eat(&mut self, prefix: &str) -> bool {
+        let there = self.rest().starts_with(prefix);
+        if there {
+            self.offset += prefix.len();
+        }
+        there
+    }
+
+    /// Steps over characters as long as `wanted` takes them.
+    pub(super) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.take(end)
+    }
+
+    /// Steps over so many bytes, or to the end of the character in which they end.
+    pub(super) fn take(&mut self, bytes: usize) -> &'a str {
+        let rest = self.rest();
+        let end = (bytes..rest.len()).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
+        self.offset += end;
+        &rest[..end]
+    }
+
+    /// Steps over a text in double quotes, and returns what is between them. `None` when no quote
+    /// comes next.
+    pub(super) fn quoted(&mut self) -> Result<Option<&'a str>, SpecError> {
+        let before = *self;
+        if !self.eat("\"") {
+            return Ok(None);
+        }
+        let inner = self.take_while(|c| c != '"');
+        if self.eat("\"") { Ok(Some(inner)) } else { Err(before.error("this quote is not closed")) }
+    }
+
+    /// An error that shows here.
+    pub(super) fn error(&self, message: impl Into<String>) -> SpecError {
+        SpecError::new(self.text, self.offset, message)
+    }
+}

@@ -1,0 +1,162 @@
+//! What a user writes to name a probe, taken apart.
+//!
+//! ```text
+//! [NAME=]BINARY:SYMBOL[+OFFSET][%return|%span][ ARG...]
+//! [NAME=]BINARY:0xADDRESS[ ARG...]
+//! [NAME=]BINARY:usdt:PROVIDER:NAME[ ARG...]
+//! ARG = [NAME=]VALUE[:TYPE]
+//! ```
+//!
+//! Parsing looks at the text alone, so clap can do it: whether there is such a
+//! binary or function is [`resolve`](super::resolve())'s question.
+
+mod cursor;
+mod error;
+mod parse;
+mod place;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::args::Width;
+pub use error::SpecError;
+
+/// A probe as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The text it was parsed from.
+    pub text: String,
+    /// What its hits are to be called.
+    pub name: Option<String>,
+    /// The file it is in.
+    pub binary: Binary,
+    /// Where in the file.
+    pub place: Place,
+    /// What is recorded there.
+    pub mode: Mode,
+    /// What is fetched.
+    pub args: Vec<Arg>,
+}
+
+/// The file a probe is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// COMMAND's own executable, or that of the process to record.
+    Command,
+    /// This file.
+    Path(PathBuf),
+    /// A library that the loader would find under this name, `libc` or `libc.so.6`.
+    Name(String),
+}
+
+/// Where in a file a probe is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// So many bytes into the functions of this name, which may be a glob.
+    Function {
+        /// The name or glob.
+        pattern: String,
+        /// Bytes from the function's first instruction.
+        offset: u64,
+    },
+    /// At an address as `nm` and `objdump` print it, before the loader moves the file.
+    Address(u64),
+    /// At the probes that the program's author left there.
+    Usdt {
+        /// The provider's name or a glob.
+        provider: String,
+        /// The probe's name or a glob.
+        name: String,
+    },
+}
+
+/// What is recorded where a [`Place`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Each time it is reached.
+    Hit,
+    /// Each return of the function, `%return`.
+    Return,
+    /// The time in the function, `%span`.
+    Span,
+}
+
+/// A value to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arg {
+    /// Its name in the event.
+    pub name: String,
+    /// Where it is.
+    pub value: Value,
+    /// What it is, unless that is left to the default.
+    pub ty: Option<ArgType>,
+    /// How it was written.
+    pub text: String,
+}
+
+/// Where a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The function's or USDT probe's argument of this number, from 1: `arg1`.
+    Argument(u32),
+    /// What the function returns: `ret`.
+    Returned,
+    /// A register by the kernel's or the assembler's name: `%di`, `%rdi`, `%x0`.
+    Register(String),
+    /// So many bytes from an address: `+8(%si)`.
+    Deref {
+        /// Bytes to add to the address.
+        offset: i64,
+        /// The address.
+        of: Box<Value>,
+    },
+    /// The stack's word of this number, from 0: `$stack0`.
+    Stack(u32),
+    /// The stack's address: `$stack`.
+    StackPointer,
+    /// The thread's name: `$comm`.
+    Comm,
+    /// Memory at an address of the process: `@0x601040`.
+    Memory(u64),
+    /// Memory at an offset of the probed file, as it is mapped: `@+0x3010`.
+    FileMemory(u64),
+    /// A constant: `\7`.
+    Immediate(i64),
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArgType {
+    /// `u8` to `u64`, and `x8` to `x64`.
+    Unsigned(Width),
+    /// `s8` to `s64`, and `i8` to `i64`.
+    Signed(Width),
+    /// `str`: the value is the address of a text.
+    Str,
+    /// `string`: the text is at the place itself, as the kernel means it.
+    Text,
+    /// `ptr`.
+    Ptr,
+}
+
+impl Value {
+    /// The value that all dereferences in it begin at.
+    pub fn innermost(&self) -> &Value {
+        let mut value = self;
+        while let Value::Deref { of, .. } = value {
+            value = of;
+        }
+        value
+    }
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Spec, SpecError> {
+        parse::spec(text)
+    }
+}
