@@ -64,6 +64,14 @@ fn doctor_behind(copy: &PublicCopy, wrapper: &[&str]) -> Diagnosis {
     Diagnosis { text, works: status.code() == Some(0) }
 }
 
+/// The same where the tracepoints can be read, and no tracing instance can be made.
+fn behind_closed_tracefs(copy: &PublicCopy, wrapper: &str) -> Diagnosis {
+    let close = "mount -o remount,bind,ro /sys/kernel/tracing && exec \"$0\" \"$@\"";
+    let unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", close];
+    let words: Vec<&str> = unshare.into_iter().chain(wrapper.split_whitespace()).collect();
+    doctor_behind(copy, &words)
+}
+
 const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
 
 #[test]
@@ -73,7 +81,9 @@ fn root_can_do_everything() {
     }
     let found = doctor(&PublicCopy::new(), "");
     found.verdict(true);
-    for check in ["tracefs", "tracepoints", "perf events", "capabilities", "paranoid level"] {
+    for check in
+        ["tracefs", "tracepoints", "perf events", "ftrace", "capabilities", "paranoid level"]
+    {
         assert_eq!(found.row(check).0, "ok", "{check}:\n{}", found.text);
     }
     assert!(!found.text.contains("FAIL"), "{}", found.text);
@@ -130,12 +140,17 @@ fn the_root_of_a_user_namespace_is_not_taken_for_root() {
     if !root::or_skip("machines differ in who may make a user namespace") {
         return;
     }
-    let found = doctor(&PublicCopy::new(), "unshare --user --map-root-user");
+    let copy = PublicCopy::new();
+    let found = behind_closed_tracefs(&copy, "unshare --user --map-root-user");
     found.verdict(false);
     assert_eq!(found.row("perf events").0, "FAIL");
     assert_eq!(found.row("user namespace").0, "warn");
     found.has("but only inside of this user namespace");
     found.has("What to do: Run fxtrec outside of the user namespace");
+    // The files of tracefs are the machine's root's, who this is: ftrace is open to it.
+    let found = doctor(&copy, "unshare --user --map-root-user");
+    found.verdict(true);
+    assert_eq!((found.row("perf events").0, found.row("ftrace").0), ("warn", "ok"));
 }
 
 #[test]
@@ -156,14 +171,28 @@ fn in_a_pid_namespace_recording_works_and_it_is_said_whose_ids_count() {
 }
 
 #[test]
-fn a_root_without_the_capability_is_told_how_to_get_it_into_the_container() {
+fn a_root_without_the_capability_can_record_by_ftrace_and_is_told_what_perf_lacks() {
     if !root::or_skip("it gives up capabilities") {
         return;
     }
     let without = "setpriv --bounding-set -perfmon,-sys_admin --inh-caps -all";
     let found = doctor(&PublicCopy::new(), without);
-    found.verdict(false);
+    found.verdict(true);
+    assert_eq!((found.row("perf events").0, found.row("ftrace").0), ("warn", "ok"));
     found.has("this root lacks CAP_PERFMON");
+    found.has("records by ftrace instead");
+}
+
+#[test]
+fn a_root_without_the_capability_and_with_a_closed_tracefs_is_told_what_the_container_needs() {
+    if !root::or_skip("it gives up capabilities and mounts") {
+        return;
+    }
+    let without = "setpriv --bounding-set -perfmon,-sys_admin --inh-caps -all";
+    let found = behind_closed_tracefs(&PublicCopy::new(), without);
+    found.verdict(false);
+    assert_eq!((found.row("perf events").0, found.row("ftrace").0), ("FAIL", "warn"));
+    found.has("mounted read-only");
     found.has("--cap-add=PERFMON");
 }
 

@@ -65,7 +65,7 @@ pub struct FtraceRings {
     instance: Instance,
     sys: Box<dyn Sys + Send>,
     sched: SchedLayout,
-    life: Option<LifeLayout>,
+    life: LifeLayout,
     layout: PageLayout,
     /// The page that is being read.
     page: Vec<u8>,
@@ -79,14 +79,14 @@ pub struct FtraceRings {
 
 impl FtraceRings {
     /// Makes an instance with all events off, and opens the ring of every online CPU, each with a lane of its own in
-    /// `merger`. Without `life`, nothing is told of threads coming, going and being renamed.
+    /// `merger`.
     ///
     /// # Errors
     /// [`SourceError`], at the first thing that the kernel refuses; nothing is left behind then.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         instance: Instance,
-        (sched, life): (SchedLayout, Option<LifeLayout>),
+        (sched, life): (SchedLayout, LifeLayout),
         options: Options,
         merger: &mut Merger,
     ) -> Result<FtraceRings, SourceError> {
@@ -130,10 +130,9 @@ impl FtraceRings {
     /// # Errors
     /// [`FtraceError::Write`].
     pub fn enable(&self) -> Result<(), FtraceError> {
-        let life = if self.life.is_some() { &LIFE_EVENTS[..] } else { &[] };
         let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
         let waking = self.options.waking.then_some("sched/sched_waking");
-        for event in life.iter().copied().chain(sched).chain(waking) {
+        for event in LIFE_EVENTS.into_iter().chain(sched).chain(waking) {
             self.instance.write(&format!("events/{event}/enable"), "1")?;
         }
         self.instance.write("tracing_on", "1")
@@ -211,7 +210,7 @@ impl FtraceRings {
         }
         while let Some((time, raw)) = page.next_event() {
             let kind = self.sched.decode(raw);
-            match kind.or_else(|| self.life.as_ref()?.decode(raw)) {
+            match kind.or_else(|| self.life.decode(raw)) {
                 Some(kind) => push(Event { time, kind }),
                 None => self.undecoded += 1,
             }

@@ -2,8 +2,8 @@
 //!
 //! The scheduler's tracepoints are the same ones, in the same form. What perf
 //! tells by records of its own, forks, exits and names, comes from tracepoints
-//! too, which name threads as the initial pid namespace does: inside another one
-//! they are left out, and threads have the names that switches carry.
+//! too. These name threads as the initial pid namespace does: inside another one
+//! the processes of `/proc` are not known for those that run.
 
 use std::io;
 use std::time::Duration;
@@ -29,15 +29,13 @@ pub struct FtraceSource {
 impl FtraceSource {
     /// Opens the rings of every online CPU in `instance`, with all events off.
     ///
-    /// Without `life`, nothing is told of threads coming, going and being renamed.
-    ///
     /// # Errors
     /// [`SourceError`], at the first thing that the kernel refuses. The instance is gone then.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         instance: Instance,
         sched: SchedLayout,
-        life: Option<LifeLayout>,
+        life: LifeLayout,
         options: Options,
     ) -> Result<FtraceSource, SourceError> {
         let mut merger = Merger::new();

@@ -16,6 +16,7 @@ pub(super) fn checks(examination: &Examination) -> Vec<Check> {
         tracefs(examination),
         tracepoints(examination),
         events(examination),
+        ftrace(examination),
         idle_task(examination),
         capabilities(facts),
         paranoid(facts),
@@ -63,7 +64,27 @@ fn events(examination: &Examination) -> Check {
             let text = "forks and names can be had; the tracepoints could not be tried";
             Check::new(Status::Warn, name, text)
         }
+        Err(refusal) if examination.ftrace.is_ok() => {
+            let text = format!("{}\nfxtrec records by ftrace instead", refused(refusal));
+            Check::new(Status::Warn, name, text)
+        }
         Err(refusal) => Check::new(Status::Fail, name, refused(refusal)),
+    }
+}
+
+fn ftrace(examination: &Examination) -> Check {
+    let name = "ftrace";
+    match &examination.ftrace {
+        Ok(instances) => {
+            let left = match instances.removed.as_slice() {
+                [] => String::new(),
+                names => format!("\nremoved {}, whose owners are no more", names.join(", ")),
+            };
+            let text =
+                format!("a tracing instance was made and started on {} CPUs", instances.cpus);
+            Check::new(Status::Ok, name, text + &left)
+        }
+        Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),
     }
 }
 

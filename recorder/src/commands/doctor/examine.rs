@@ -8,6 +8,7 @@ use crate::commands::plan::default_ring_bytes;
 use crate::commands::record::{RecordError, setup};
 use crate::kernel::cpus;
 use crate::kernel::facts::Facts;
+use crate::kernel::ftrace::instance;
 use crate::kernel::perf::{CpuEvents, OpenError, Options, page_size};
 use crate::kernel::refusal::{Refusal, explain_open, explain_tracefs};
 use crate::kernel::sys::Sys;
@@ -27,6 +28,8 @@ pub(super) struct Examination {
     pub(super) tracepoints: Option<Result<(), String>>,
     /// Whether the events could be opened.
     pub(super) events: Result<Opened, Refusal>,
+    /// Whether a tracing instance of ftrace could be had.
+    pub(super) ftrace: Result<Instances, Refusal>,
     /// Whether the kernel has uprobes that perf can open.
     pub(super) uprobes: bool,
     /// Whether the kernel describes its own types.
@@ -58,6 +61,15 @@ impl Opened {
     }
 }
 
+/// A tracing instance that could be made and started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Instances {
+    /// On how many CPUs.
+    pub(super) cpus: usize,
+    /// The instances that dead processes had left behind, and that are gone now.
+    pub(super) removed: Vec<String>,
+}
+
 /// Examines the machine. Mounts tracefs where it is missing and that is permitted, as a recording does.
 pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let facts = Facts::gather(sys);
@@ -68,8 +80,10 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
         Some(Err(error)) => (Some(Err(error.to_string())), without_tracepoints(sys, &facts)),
         None => (None, without_tracepoints(sys, &facts)),
     };
+    let removed = tracefs.as_ref().map(|tracefs| instance::remove_stale(sys, tracefs));
     Examination {
         headline: headline(&facts),
+        ftrace: ftrace(&facts, removed.unwrap_or_default()),
         tracefs: match tracefs {
             Ok(tracefs) => Ok(tracefs.path().display().to_string()),
             Err(error) => Err(explain_tracefs(&error, &facts)),
@@ -107,6 +121,14 @@ fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
         tracepoints: true,
         blind: source.find_silent().map_err(explain)?,
     })
+}
+
+/// Makes and starts a tracing instance as a recording does.
+fn ftrace(facts: &Facts, removed: Vec<String>) -> Result<Instances, Refusal> {
+    let mut source = setup::open_ftrace(facts, false, None).map_err(refusal)?;
+    let cpus = source.cpus().len();
+    source.enable().map_err(|error| refusal(setup::explain(error, cpus, facts)))?;
+    Ok(Instances { cpus, removed })
 }
 
 /// Opens what can be opened without knowing the tracepoints: the event for forks and names.

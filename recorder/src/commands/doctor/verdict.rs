@@ -15,12 +15,16 @@ pub(super) struct Verdict {
 
 /// The verdict per use.
 pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
-    let obstacle = obstacle(examination);
-    let verdict = |usage, good: &str| Verdict {
+    let machine = obstacle(examination);
+    // ftrace knows the host's ids only.
+    let by_host_ids = examination.events.is_err() && !examination.facts.namespaces.initial_pid;
+    let process = machine.or(by_host_ids.then_some("perf events"));
+    let of = |obstacle: Option<&str>, usage, good: &str| Verdict {
         usage,
         works: obstacle.is_none(),
         text: obstacle.map_or(good.to_owned(), |obstacle| format!("because of: {obstacle}")),
     };
+    let verdict = |usage, good: &str| of(machine, usage, good);
     let ids = if examination.facts.namespaces.initial_pid {
         "record a process that runs already"
     } else {
@@ -29,7 +33,7 @@ pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
     vec![
         verdict("fxtrec -- COMMAND", "record the machine while COMMAND runs"),
         verdict("fxtrec -a", "record the machine"),
-        verdict("fxtrec -p PID", ids),
+        of(process, "fxtrec -p PID", ids),
         verdict("latency in CI", latency(examination)),
     ]
 }
@@ -39,8 +43,8 @@ pub(super) fn remedy(examination: &Examination) -> Option<String> {
     match (&examination.tracefs, &examination.events) {
         (Err(tracefs), Ok(_)) => Some(tracefs.remedy.clone()),
         // Whoever may open the events can be told how to reach tracefs; the other way round helps less.
-        (_, Err(events)) => Some(events.remedy.clone()),
-        (Ok(_), Ok(_)) => match &examination.tracepoints {
+        (_, Err(events)) if examination.ftrace.is_err() => Some(events.remedy.clone()),
+        (_, _) => match &examination.tracepoints {
             Some(Err(error)) => Some(format!("report this kernel to fxtrec's authors: {error}")),
             _ => None,
         },
@@ -53,7 +57,7 @@ fn obstacle(examination: &Examination) -> Option<&'static str> {
         Some("tracefs")
     } else if !matches!(examination.tracepoints, Some(Ok(()))) {
         Some("tracepoints")
-    } else if examination.events.is_err() {
+    } else if examination.events.is_err() && examination.ftrace.is_err() {
         Some("perf events")
     } else {
         None
@@ -76,7 +80,7 @@ fn latency(examination: &Examination) -> &'static str {
 mod tests {
     use super::*;
     use crate::commands::doctor::checks::checks;
-    use crate::commands::doctor::examine::Opened;
+    use crate::commands::doctor::examine::{Instances, Opened};
     use crate::commands::doctor::{Check, Status};
     use crate::commands::plan::DEFAULT_RING_BYTES;
     use crate::kernel::caps::{Capabilities, Capability};
@@ -102,6 +106,7 @@ mod tests {
             tracefs: Ok("/sys/kernel/tracing".into()),
             tracepoints: Some(Ok(())),
             events: Ok(opened(DEFAULT_RING_BYTES, &[])),
+            ftrace: Ok(Instances { cpus: 2, removed: Vec::new() }),
             uprobes: true,
             btf: true,
         }
@@ -125,7 +130,8 @@ mod tests {
     fn each_obstacle_alone_stops_every_use_and_is_named() {
         let closed = Examination { tracefs: Err(refusal("x")), tracepoints: None, ..healthy() };
         let strange = Examination { tracepoints: Some(Err("odd".into())), ..healthy() };
-        let refused = Examination { events: Err(refusal("x")), ..healthy() };
+        let refused =
+            Examination { events: Err(refusal("x")), ftrace: Err(refusal("y")), ..healthy() };
         for (examination, name) in
             [(closed, "tracefs"), (strange, "tracepoints"), (refused, "perf events")]
         {
@@ -144,11 +150,34 @@ mod tests {
             tracefs: Err(refusal("open tracefs")),
             tracepoints: None,
             events: Err(refusal("open the events")),
+            ftrace: Err(refusal("open tracefs")),
             ..healthy()
         };
         assert_eq!(remedy(&user).as_deref(), Some("open the events"));
         let tracefs_only = Examination { tracefs: Err(refusal("open tracefs")), ..healthy() };
         assert_eq!(remedy(&tracefs_only).as_deref(), Some("open tracefs"));
+    }
+
+    #[test]
+    fn without_perf_events_ftrace_will_do_but_for_processes_of_an_inner_namespace() {
+        let mut refused = Examination { events: Err(refusal("x")), ..healthy() };
+        assert!(verdicts(&refused).iter().all(|verdict| verdict.works));
+        assert_eq!(named(&refused, "perf events").status, Status::Warn);
+        assert_eq!(remedy(&refused), None);
+        refused.facts.namespaces.initial_pid = false;
+        let works: Vec<bool> = verdicts(&refused).iter().map(|verdict| verdict.works).collect();
+        assert_eq!(works, [true, true, false, true]);
+    }
+
+    #[test]
+    fn what_the_dead_left_behind_is_told() {
+        let removed = vec!["fxtrec-7-1-0".to_owned()];
+        let found = Examination { ftrace: Ok(Instances { cpus: 2, removed }), ..healthy() };
+        let ftrace = named(&found, "ftrace");
+        assert_eq!(ftrace.status, Status::Ok);
+        assert!(ftrace.text.contains("removed fxtrec-7-1-0"), "{}", ftrace.text);
+        let closed = Examination { ftrace: Err(refusal("x")), ..healthy() };
+        assert_eq!(named(&closed, "ftrace").status, Status::Warn);
     }
 
     #[test]

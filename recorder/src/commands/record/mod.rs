@@ -12,6 +12,7 @@
 //! instruction until the other two threads run.
 
 mod capture;
+mod choose;
 mod describe;
 mod error;
 mod flight;
@@ -28,6 +29,7 @@ use std::os::fd::OwnedFd;
 
 pub use error::RecordError;
 
+use choose::Chosen;
 use describe::Beginning;
 use pipeline::Pipeline;
 use session::{Session, say};
@@ -61,7 +63,10 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let open_files = OpenFiles::now();
-    let mut source = setup::open_source(&facts, &plan)?;
+    let Chosen { mut source, instead } = choose::open(&facts, &plan)?;
+    if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
+        say(err, reason);
+    }
     let cpus = source.cpus().len();
     let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);

@@ -5,8 +5,7 @@ use crate::capture::ftrace_rings;
 use crate::capture::ftrace_source::FtraceSource;
 use crate::capture::life::{LifeFormats, LifeLayout};
 use crate::capture::perf_source::PerfSource;
-use crate::capture::source::{Source, SourceError};
-use crate::cli::SourceChoice;
+use crate::capture::source::SourceError;
 use crate::commands::plan::{Plan, default_ring_bytes};
 use crate::kernel::facts::Facts;
 use crate::kernel::ftrace::instance::Instance;
@@ -87,15 +86,8 @@ pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Fact
     }
 }
 
-/// Opens everything that the plan wants recorded.
-pub(super) fn open_source(facts: &Facts, plan: &Plan) -> Result<Box<dyn Source>, RecordError> {
-    match plan.source {
-        SourceChoice::Auto | SourceChoice::Perf => Ok(Box::new(open_perf(facts, plan)?)),
-        SourceChoice::Ftrace => Ok(Box::new(open_ftrace(facts, plan.waking, plan.ring_bytes)?)),
-    }
-}
-
-fn open_perf(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
+/// Opens the perf events that the plan wants recorded.
+pub(super) fn open_perf(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
     let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
     open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, facts)
 }
@@ -114,8 +106,7 @@ pub(in crate::commands) fn open_ftrace(
     let sys = Linux;
     let tracefs = Tracefs::find(&sys).map_err(|e| refusal::explain_tracefs(&e, facts))?;
     let sched = layout(&sys, &tracefs, waking, facts)?;
-    // These tracepoints know no ids but those of the initial pid namespace.
-    let life = facts.namespaces.initial_pid.then(|| life_layout(&sys, &tracefs, facts));
+    let life = life_layout(&sys, &tracefs, facts)?;
     let cpus = cpus::online(&sys)?.len();
     let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     limits::raise_open_files(cpus as u64);
@@ -127,7 +118,7 @@ pub(in crate::commands) fn open_ftrace(
     };
     let instance = Instance::create(Box::new(sys), &tracefs)
         .map_err(|error| refused::explain(&error, facts))?;
-    FtraceSource::open(Box::new(sys), instance, sched, life.transpose()?, options)
+    FtraceSource::open(Box::new(sys), instance, sched, life, options)
         .map_err(|error| explain(error, cpus, facts))
 }
 

@@ -74,17 +74,33 @@ impl Threads {
     }
 
     /// A thread came into being, as tracepoints tell it: they name both threads, and no process.
-    ///
-    /// Inside a pid namespace nothing is known of them; the new thread's first wake-up makes it known.
     pub fn begun(&mut self, time: Nanos, tid: Tid, parent: Tid, same_process: bool) {
-        let (Some(local), Some(local_parent)) = (self.ids.local(tid), self.ids.local(parent))
-        else {
-            return;
+        let maker = self.get(parent, None);
+        let home = self.process(self.thread(maker).process).local;
+        match (self.ids.local(tid), self.ids.local(parent), home) {
+            (Some(local), Some(local_parent), Some(parent_pid)) => {
+                let pid = if same_process { parent_pid } else { local };
+                self.fork(time, (pid, local), (parent_pid, local_parent));
+            }
+            _ => self.begun_outside(tid, maker, same_process),
+        }
+    }
+
+    /// The same inside a pid namespace, where only the ids of the initial one are known.
+    fn begun_outside(&mut self, tid: Tid, maker: Slot, same_process: bool) {
+        if let Some(slot) = self.find(tid) {
+            // An earlier owner of the tid, whose end was not seen.
+            self.end(slot);
+        }
+        let koid = self.generations.next(tid);
+        let parent = self.thread(maker);
+        let (home, comm) = (parent.process, parent.comm);
+        let process = match same_process {
+            true => home,
+            false => self.processes.insert(Process::outer(Some(koid), comm.as_bytes().to_vec())),
         };
-        let home = self.get(parent, None);
-        let Some(parent_pid) = self.process(self.thread(home).process).local else { return };
-        let pid = if same_process { parent_pid } else { local };
-        self.fork(time, (pid, local), (parent_pid, local_parent));
+        let slot = self.insert(tid, koid, process, comm);
+        self.thread_mut(slot).origin = Origin::Fork;
     }
 
     fn fork_process(&mut self, pid: LocalId, parent_pid: LocalId) {

@@ -75,6 +75,13 @@ impl Threads {
                 let thread = self.thread_mut(slot);
                 thread.comm = comm;
                 thread.naming.outdate();
+                let (koid, home) = (thread.koid, thread.process);
+                let process = self.process_mut(home);
+                // Of a process outside, the koid is all that tells its main thread.
+                if process.koid == Some(koid) {
+                    process.name = comm.as_bytes().to_vec();
+                    process.naming.outdate();
+                }
             }
             _ => {}
         }

@@ -27,6 +27,10 @@ pub fn explain(error: &FtraceError, facts: &Facts) -> Refusal {
             "This kernel has no tracing instances (they came with Linux 3.10).".to_owned(),
             "Use another source, such as --source perf.".to_owned(),
         ),
+        (_, Some(libc::EMFILE)) => (
+            "fxtrec has reached its limit of open files.".to_owned(),
+            "Raise it in this shell with `ulimit -n 65536`.".to_owned(),
+        ),
         (_, Some(libc::ENOMEM)) => (
             "There is not enough memory for the rings.".to_owned(),
             "Ask for smaller ones with --ring-size.".to_owned(),
@@ -57,6 +61,7 @@ mod tests {
             (libc::EROFS, "remount,rw"),
             (libc::ENOENT, "--source perf"),
             (libc::ENOMEM, "--ring-size"),
+            (libc::EMFILE, "ulimit"),
             (libc::EBUSY, "doctor"),
         ] {
             let refusal = refused(errno);

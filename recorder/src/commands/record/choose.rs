@@ -1,0 +1,164 @@
+//! Which source a recording uses: the one that was asked for, or the first that the machine permits.
+
+use super::error::RecordError;
+use super::setup::{open_ftrace, open_perf};
+use crate::capture::source::{Source, SourceKind};
+use crate::cli::SourceChoice;
+use crate::commands::plan::{Filter, Plan};
+use crate::kernel::facts::Facts;
+use crate::kernel::refusal::Refusal;
+
+/// An open source.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) source: Box<dyn Source>,
+    /// Why it is not the one that would be taken first, in a line for people.
+    pub(super) instead: Option<String>,
+}
+
+/// Opens everything that the plan wants recorded.
+///
+/// # Errors
+/// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of the
+/// first.
+pub(super) fn open(facts: &Facts, plan: &Plan) -> Result<Chosen, RecordError> {
+    let open = |kind| open_one(kind, facts, plan);
+    match plan.source {
+        SourceChoice::Auto => first(&[SourceKind::Perf, SourceKind::Ftrace], open),
+        SourceChoice::Perf => first(&[SourceKind::Perf], open),
+        SourceChoice::Ftrace => first(&[SourceKind::Ftrace], open),
+    }
+}
+
+fn open_one(kind: SourceKind, facts: &Facts, plan: &Plan) -> Result<Box<dyn Source>, RecordError> {
+    match kind {
+        SourceKind::Perf => Ok(Box::new(open_perf(facts, plan)?)),
+        SourceKind::Ftrace => {
+            knows_scope(facts, plan)?;
+            Ok(Box::new(open_ftrace(facts, plan.waking, plan.ring_bytes)?))
+        }
+    }
+}
+
+/// Refuses what would be an empty trace: tracepoints have the host's ids, and COMMAND's or those of `-p` are others.
+fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
+    if facts.namespaces.initial_pid || plan.scope == Filter::Machine {
+        return Ok(());
+    }
+    Err(Refusal {
+        call: "ftrace cannot tell which threads are to be recorded.".to_owned(),
+        cause: "Inside this pid namespace it knows threads by the host's ids only.".to_owned(),
+        remedy: "Record the whole machine, or use --source perf.".to_owned(),
+    })
+}
+
+/// Tries one kind after the other, as long as the kernel refuses.
+fn first(
+    kinds: &[SourceKind],
+    open: impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError>,
+) -> Result<Chosen, RecordError> {
+    let mut refused: Option<(SourceKind, Refusal)> = None;
+    for &kind in kinds {
+        match open(kind) {
+            Ok(source) => {
+                let instead = refused.map(|(first, refusal)| {
+                    format!("recording by {kind}, since {first} is refused: {}", refusal.call)
+                });
+                return Ok(Chosen { source, instead });
+            }
+            Err(RecordError::Refused(refusal)) => {
+                refused.get_or_insert((kind, refusal));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refused.map(|(_, refusal)| refusal).map_or_else(nothing_tried, RecordError::Refused))
+}
+
+/// What cannot happen as long as every choice names a kind.
+fn nothing_tried() -> RecordError {
+    RecordError::System { doing: "record", source: std::io::Error::other("no source was tried") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::capture::source::{SourceError, SourceStats, Take};
+    use crate::kernel::waker::Waker;
+    use crate::units::Cpu;
+
+    #[derive(Debug)]
+    struct Silent(SourceKind);
+
+    impl Source for Silent {
+        fn kind(&self) -> SourceKind {
+            self.0
+        }
+        fn cpus(&self) -> Vec<Cpu> {
+            Vec::new()
+        }
+        fn ring_bytes(&self) -> usize {
+            0
+        }
+        fn enable(&mut self) -> Result<(), SourceError> {
+            Ok(())
+        }
+        fn round(&mut self, _: &mut Take<'_>) {}
+        fn finish(&mut self, _: &mut Take<'_>) {}
+        fn wait(&mut self, _: &Waker, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+        fn follow_hotplug(&mut self) -> Result<(), SourceError> {
+            Ok(())
+        }
+        fn stats(&self) -> SourceStats {
+            SourceStats::default()
+        }
+    }
+
+    const BOTH: [SourceKind; 2] = [SourceKind::Perf, SourceKind::Ftrace];
+
+    /// Opens what is not in `refused`.
+    fn machine(
+        refused: &[SourceKind],
+    ) -> impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError> {
+        move |kind| match refused.contains(&kind) {
+            false => Ok(Box::new(Silent(kind))),
+            true => Err(RecordError::Refused(Refusal {
+                call: format!("No {kind}."),
+                cause: "Because.".to_owned(),
+                remedy: "None.".to_owned(),
+            })),
+        }
+    }
+
+    #[test]
+    fn the_first_that_is_permitted_is_taken_and_nothing_is_said_of_it() {
+        let chosen = first(&BOTH, machine(&[])).expect("permitted");
+        assert_eq!((chosen.source.kind(), chosen.instead), (SourceKind::Perf, None));
+    }
+
+    #[test]
+    fn another_in_its_place_is_said_with_the_reason() {
+        let chosen = first(&BOTH, machine(&[SourceKind::Perf])).expect("the other is permitted");
+        assert_eq!(chosen.source.kind(), SourceKind::Ftrace);
+        let said = chosen.instead.expect("it is said");
+        assert_eq!(said, "recording by ftrace, since perf is refused: No perf.");
+    }
+
+    #[test]
+    fn when_all_are_refused_the_first_refusal_is_what_counts() {
+        let refused = first(&BOTH, machine(&BOTH)).expect_err("refused");
+        assert!(refused.to_string().starts_with("No perf."), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_refusal_is_not_got_around() {
+        let broken = |_| Err(nothing_tried());
+        let error = first(&BOTH, broken).expect_err("broken");
+        assert!(matches!(error, RecordError::System { .. }), "{error}");
+    }
+}
