@@ -58,6 +58,10 @@ pub fn convert(
         (Format::Fxt, Format::Json) => {
             tef::write::write(&mut Reader::new(input), output, options.sched)
         }
+        (Format::Json, Format::Fxt) => tef::read::read(input, output, options.lenient),
         (from, to) => Err(ConvertError::NoSuchWay { from, to }),
     }
 }
+
+#[cfg(test)]
+mod tests;

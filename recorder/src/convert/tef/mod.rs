@@ -9,6 +9,7 @@
 //!   said by `arg_types` beside `args`. A record that JSON shows as some other event says so by
 //!   the field `fxt`, see [`marks`]. Viewers ignore fields they do not know.
 
+pub mod read;
 pub mod write;
 
 /// Arguments of FXT records that stand for fields of JSON events.

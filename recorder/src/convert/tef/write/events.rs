@@ -94,7 +94,7 @@ fn write_event(object: &mut Object<'_>, event: &Event<'_>, split: &Split<'_>, na
     if !sample {
         split.field(object, notes::PHASE, |out| json::string(out, phase(kind)));
     }
-    if !category.is_empty() {
+    if !category.is_empty() && !sample {
         split.field(object, "cat", |out| json::string(out, category));
     }
     // The end of a duration needs none, since it ends whatever began last.

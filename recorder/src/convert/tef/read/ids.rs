@@ -1,0 +1,243 @@
+//! Ids: processes and threads as koids, correlation ids as numbers.
+//!
+//! In JSON a thread id belongs to its process, and either may be any text. A koid is a number
+//! that means one thing in all of the trace. Ids that are numbers stay what they are; where a
+//! second process uses a thread id, and where an id is no number, a koid is made up, and a kernel
+//! object record with the argument `tef:id` says what it stands for.
+
+use rustc_hash::FxHashMap;
+use serde_json::value::RawValue;
+
+use super::members::{Members, integer, text};
+
+/// Made-up koids begin here: beyond the ids of Linux, and within the 32 bits that Perfetto keeps.
+const FIRST_MADE_UP: u64 = 1 << 30;
+
+/// Which koid stands for which id.
+#[derive(Debug)]
+pub(super) struct Ids {
+    /// The process that a thread's koid belongs to.
+    owners: FxHashMap<u64, u64>,
+    /// Made-up koids of threads, by process and id.
+    others: FxHashMap<(u64, String), u64>,
+    processes: FxHashMap<String, u64>,
+    next: u64,
+    /// Whether a thread id means one thread in all of the file.
+    threads_are_unique: bool,
+}
+
+/// A koid, and whether it has just been made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Koid {
+    pub(super) koid: u64,
+    pub(super) new: bool,
+}
+
+impl Koid {
+    const fn known(koid: u64) -> Self {
+        Self { koid, new: false }
+    }
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self {
+            owners: FxHashMap::default(),
+            others: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            next: FIRST_MADE_UP,
+            threads_are_unique: false,
+        }
+    }
+}
+
+impl Ids {
+    /// From here on, thread ids that are numbers are koids whatever their process.
+    pub(super) fn trust_threads(&mut self) {
+        self.threads_are_unique = true;
+    }
+
+    /// The koid of a process; 0 where the event names none.
+    pub(super) fn process(&mut self, id: Option<&RawValue>) -> Koid {
+        let Some(id) = id else { return Koid::known(0) };
+        if let Some(number) = integer(id) {
+            return Koid::known(number);
+        }
+        if let Some(koid) = self.processes.get(id.get()) {
+            return Koid::known(*koid);
+        }
+        let koid = self.make_up();
+        self.processes.insert(id.get().to_owned(), koid);
+        Koid { koid, new: true }
+    }
+
+    /// The koid of a thread of that process; 0 where the event names none.
+    pub(super) fn thread(&mut self, process: u64, id: Option<&RawValue>) -> Koid {
+        let Some(id) = id else { return Koid::known(0) };
+        if let Some(number) = integer(id) {
+            // Nobody is thread 0: it stands for "no thread in particular", or the idle task.
+            let unique = self.threads_are_unique || number == 0;
+            if unique || *self.owners.entry(number).or_insert(process) == process {
+                return Koid::known(number);
+            }
+        }
+        if let Some(koid) = self.others.get(&(process, id.get().to_owned())) {
+            return Koid::known(*koid);
+        }
+        let koid = self.make_up();
+        self.owners.insert(koid, process);
+        self.others.insert((process, id.get().to_owned()), koid);
+        Koid { koid, new: true }
+    }
+
+    fn make_up(&mut self) -> u64 {
+        while self.owners.contains_key(&self.next) {
+            self.next += 1;
+        }
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// The number that correlates events, and whether the field `id` can be told from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Correlation {
+    pub(super) number: u64,
+    pub(super) plain: bool,
+}
+
+/// The number for an event's ids. What is no number, or means something only within a scope or
+/// a process, becomes a hash of all that.
+pub(super) fn correlation(
+    id: Option<&RawValue>,
+    id2: Option<&RawValue>,
+    scope: Option<&RawValue>,
+    process: u64,
+) -> Option<Correlation> {
+    if let Some(members) = id2.and_then(Members::of) {
+        let (local, global) = (members.get("local"), members.get("global"));
+        let mut hash = Hash::new();
+        if let Some(local) = local {
+            hash.add(&process.to_le_bytes());
+            hash.add(local.get().as_bytes());
+        } else {
+            let number = number(global?)?;
+            if scope.is_none() {
+                return Some(Correlation { number, plain: false });
+            }
+            hash.add(&number.to_le_bytes());
+        }
+        hash.add(scope.map_or("", RawValue::get).as_bytes());
+        return Some(Correlation { number: hash.0, plain: false });
+    }
+    let id = id?;
+    let plain = is_plain(id);
+    let number = number(id)?;
+    let Some(scope) = scope else { return Some(Correlation { number, plain }) };
+    let mut hash = Hash::new();
+    hash.add(&number.to_le_bytes());
+    hash.add(scope.get().as_bytes());
+    Some(Correlation { number: hash.0, plain: false })
+}
+
+/// The number that an id is, or a hash of its text.
+pub(super) fn number(id: &RawValue) -> Option<u64> {
+    if let Some(number) = integer(id).filter(|_| !id.get().starts_with('"')) {
+        return Some(number);
+    }
+    let Some(text) = text(id) else {
+        let mut hash = Hash::new();
+        hash.add(id.get().as_bytes());
+        return (id.get() != "null").then_some(hash.0);
+    };
+    pointer(&text).or_else(|| {
+        let mut hash = Hash::new();
+        hash.add(text.as_bytes());
+        Some(hash.0)
+    })
+}
+
+/// What a text such as `0x1000` means.
+pub(super) fn pointer(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// Whether an id is a number, or the very text that writing makes from its number.
+fn is_plain(id: &RawValue) -> bool {
+    match text(id) {
+        Some(text) => pointer(&text).is_some_and(|number| format!("{number:#x}") == text),
+        None => integer(id).is_some(),
+    }
+}
+
+/// FNV-1a in 64 bits: the same in every version, so that files stay comparable.
+struct Hash(u64);
+
+impl Hash {
+    const fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).expect("JSON")
+    }
+
+    #[test]
+    fn numbers_stay_what_they_are_and_a_second_owner_gets_another() {
+        let mut ids = Ids::default();
+        let (one, name) = (raw("1"), raw("\"Compositor\""));
+        assert_eq!(ids.thread(10, Some(&one)), Koid::known(1));
+        assert_eq!(ids.thread(20, Some(&one)), Koid { koid: FIRST_MADE_UP, new: true });
+        assert_eq!(ids.thread(20, Some(&one)), Koid::known(FIRST_MADE_UP));
+        assert_eq!(ids.thread(10, Some(&one)), Koid::known(1));
+        assert_eq!(ids.process(Some(&name)), Koid { koid: FIRST_MADE_UP + 1, new: true });
+        assert_eq!(ids.process(Some(&name)), Koid::known(FIRST_MADE_UP + 1));
+    }
+
+    #[test]
+    fn a_made_up_koid_avoids_those_in_use() {
+        let mut ids = Ids::default();
+        let taken = raw(&FIRST_MADE_UP.to_string());
+        assert_eq!(ids.thread(1, Some(&taken)).koid, FIRST_MADE_UP);
+        assert_eq!(ids.thread(1, Some(&raw("\"x\""))).koid, FIRST_MADE_UP + 1);
+    }
+
+    #[test]
+    fn ids_are_numbers_in_any_spelling() {
+        let of = |json: &str| correlation(Some(&raw(json)), None, None, 0).expect("an id");
+        assert_eq!(of("\"0x100\""), Correlation { number: 0x100, plain: true });
+        assert_eq!(of("256"), Correlation { number: 256, plain: true });
+        assert_eq!(of("\"0X0100\""), Correlation { number: 0x100, plain: false });
+        assert_eq!(of("\"task\""), of("\"task\""));
+        assert!(!of("\"task\"").plain);
+    }
+
+    #[test]
+    fn scopes_and_processes_keep_equal_ids_apart() {
+        let id = raw("\"0x1\"");
+        let local = raw("{\"local\": \"0x1\"}");
+        let (one, two) = (raw("\"one\""), raw("\"two\""));
+        let numbers = [
+            correlation(Some(&id), None, None, 7),
+            correlation(Some(&id), None, Some(&one), 7),
+            correlation(Some(&id), None, Some(&two), 7),
+            correlation(None, Some(&local), None, 7),
+            correlation(None, Some(&local), None, 8),
+        ]
+        .map(|found| found.expect("an id").number);
+        let distinct: std::collections::HashSet<u64> = numbers.into_iter().collect();
+        assert_eq!(distinct.len(), numbers.len());
+    }
+}
