@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
-use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE};
-use fxtrec::commands::{convert, doctor, dump, record};
+use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
+use fxtrec::commands::{compare, convert, doctor, dump, record};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_line(std::env::args_os()) {
@@ -37,6 +37,11 @@ fn main() -> ExitCode {
         },
         Command::Convert(args) => match convert::run(&args, &mut stderr()) {
             Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, EXIT_FAILURE),
+        },
+        Command::Compare(args) => match compare::compare(&args, &mut stdout().lock()) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
             Err(error) => fail(&error, EXIT_FAILURE),
         },
     }

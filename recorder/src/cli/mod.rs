@@ -16,9 +16,11 @@
 //! fxtrec -o t.fxt doctor   a program called doctor
 //! ```
 
+mod compare;
 mod convert;
 mod doctor;
 mod dump;
+mod gates;
 mod record;
 mod source;
 mod values;
@@ -28,9 +30,11 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use compare::{CompareArgs, NoPercent, Percent};
 pub use convert::{ConvertArgs, SchedShape};
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
+pub use gates::{EXIT_GATE_FAILED, GateArgs};
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use source::{SourceArgs, SourceChoice};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
@@ -51,12 +55,15 @@ Examples:
   sudo fxtrec -u @sudo ./app         the same, but run ./app as yourself
   sudo fxtrec -a -d 10s              record the machine for ten seconds, to system.fxt
   sudo fxtrec -p 1234 -o app.fxt.zst record one process until Ctrl-C, compressed
+  sudo fxtrec --fail-if 'wakeup.p99 > 2ms' -- ./run-tests
+                                     fail if latency is too high
   fxtrec doctor                      say what this machine allows, and what to change
 
 Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
-Exit status: that of COMMAND (128+n when signal n ended it), 125 when fxtrec itself
-fails, 126 when COMMAND cannot be run, 127 when it cannot be found.";
+Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a
+gate failed; 125 when fxtrec itself fails, 126 when COMMAND cannot be run, 127 when it cannot
+be found.";
 
 /// Everything a command line of fxtrec can say.
 #[derive(Debug, Parser)]
@@ -100,6 +107,9 @@ pub enum Command {
     /// Print a trace, count its records, or check it
     #[command(arg_required_else_help = true)]
     Dump(DumpArgs),
+    /// Hold recordings against earlier ones, and tell change from noise
+    #[command(arg_required_else_help = true)]
+    Compare(CompareArgs),
     /// Turn a trace into another format: FXT, and Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),

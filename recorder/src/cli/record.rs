@@ -96,6 +96,10 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub source: SourceArgs,
 
+    /// Gates, and where their verdicts go.
+    #[command(flatten)]
+    pub gates: super::gates::GateArgs,
+
     /// Print nothing but errors
     #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]
     pub quiet: bool,

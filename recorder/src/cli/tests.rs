@@ -111,9 +111,37 @@ fn help_that_was_asked_for_is_a_success_with_groups_and_examples() {
         let error = parse(&[option]).expect_err("help is an error for clap");
         assert_eq!(exit_code(&error), 0);
         let text = error.to_string();
-        for part in ["What to record:", "Output:", "Memory:", "Display:", "Examples:", "-d 10s"] {
+        for part in ["What to record:", "Output:", "Memory:", "Gates:", "Display:", "Examples:"] {
             assert!(text.contains(part), "{option} lacks {part}:\n{text}");
         }
     }
     assert_eq!(exit_code(&parse(&["--version"]).expect_err("so is the version")), 0);
+}
+
+#[test]
+fn gates_are_read_with_the_command_line_and_a_bad_one_is_pointed_at() {
+    let args = record(&["--fail-if", "wakeup.p99 > 2ms", "--fail-if", "lost > 0", "ls"]);
+    let gates: Vec<String> = args.gates.fail_if.iter().map(ToString::to_string).collect();
+    assert_eq!(gates, ["wakeup.p99 > 2ms", "lost > 0"]);
+    let text = refused(&["--fail-if", "wakeup.p98 > 2ms", "ls"]);
+    assert!(text.contains("\n  wakeup.p98 > 2ms\n         ^^^\n"), "{text}");
+    assert!(refused(&["--junit", "j.xml", "ls"]).contains("--fail-if"), "of what?");
+    assert!(refused(&["--on-too-few", "pass", "ls"]).contains("--fail-if"));
+}
+
+#[test]
+fn two_sides_are_compared() {
+    let compare = |line: &[&str]| match parse(line) {
+        Ok(Command::Compare(args)) => args,
+        other => panic!("{line:?}: {other:?}"),
+    };
+    let args = compare(&["compare", "--fail-if-worse", "10%", "a.fxt", "b.fxt", "--", "c.fxt"]);
+    assert_eq!((args.base.len(), args.new.len()), (2, 1));
+    assert_eq!(args.measures.len(), 5);
+    let args = compare(&["compare", "--metric", "slice.max if cpu = 1", "a", "--", "b"]);
+    assert_eq!(args.measures.len(), 1);
+    refused(&["compare", "a.fxt", "b.fxt"]);
+    refused(&["compare", "--", "b.fxt"]);
+    assert!(refused(&["compare", "--metric", "wakeup.p9", "a", "--", "b"]).contains("       ^^"));
+    assert!(refused(&["compare", "--fail-if-worse", "10", "a", "--", "b"]).contains("10%"));
 }

@@ -30,6 +30,7 @@
 //! ```
 
 pub mod analysis;
+pub mod compare;
 mod distribution;
 pub mod gates;
 mod metric;

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::capture::decode::LayoutError;
 use crate::cli::EXIT_FAILURE;
+use crate::commands::gates::GatesError;
 use crate::commands::plan::PlanError;
 use crate::kernel::child::LaunchError;
 use crate::kernel::cpus::CpusError;
@@ -42,6 +43,9 @@ pub enum RecordError {
     /// The buffer was asked to be of a size that cannot be.
     #[error("--buffer-size: {0}")]
     Buffer(#[from] fxt_writer::engine::ConfigError),
+    /// The gates cannot be judged.
+    #[error(transparent)]
+    Gates(#[from] GatesError),
     /// A system call that never fails did.
     #[error("cannot {doing}: {source}")]
     System {

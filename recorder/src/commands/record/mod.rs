@@ -35,7 +35,8 @@ use pipeline::Pipeline;
 use session::{Session, say};
 
 use crate::capture::event::LocalId;
-use crate::cli::RecordArgs;
+use crate::cli::{EXIT_GATE_FAILED, RecordArgs};
+use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::ids::Ids;
 use crate::encode::lookup::ProcLookup;
@@ -48,6 +49,7 @@ use crate::kernel::limits::OpenFiles;
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
+use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
 use crate::sink::{self, Opened};
@@ -59,7 +61,9 @@ use crate::sink::{self, Opened};
 /// # Errors
 /// [`RecordError`], which knows the status to exit with. A trace that was begun is finished as far as possible.
 pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
+    let gate_args = args.gates.clone();
     let plan = Plan::new(args)?;
+    let gates = Gates::prepare_for_recording(&gate_args, &plan.output.target)?;
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let open_files = OpenFiles::now();
@@ -110,7 +114,12 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if let Some(error) = owner_error {
         say(err, format_args!("the output stays root's: {error}"));
     }
-    Session::new(&plan, signals, attention, child, watched, err).run(pipeline, cpus)
+    let code = Session::new(&plan, signals, attention, child, watched, err).run(pipeline, cpus)?;
+    let Some(gates) = gates else { return Ok(code) };
+    let style = Style { colour: Terminal::of_stderr().colour, failures_only: plan.display.quiet };
+    let passed = gates.judge_recording(&plan.output.target, style, err)?;
+    // COMMAND's own failure is the one to look at first.
+    Ok(if code == 0 && !passed { EXIT_GATE_FAILED } else { code })
 }
 
 /// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors.

@@ -1,58 +1,20 @@
 //! What a gate can be about: the metrics of `docs/latency.md`, the statistics of each, and their dimensions.
 
 use std::fmt;
+use std::time::Duration;
 
-/// A metric of which a recording holds many values, each a length of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Spans {
-    /// From the wake-up of a blocked thread to its next switch-in.
-    Wakeup,
-    /// From a switch-out that leaves the thread runnable to its next switch-in.
-    Preempt,
-    /// Both kinds of wait for a CPU.
-    Runqueue,
-    /// From switch-in to switch-out.
-    Slice,
-    /// Blocked in an interruptible sleep.
-    Blocked,
-    /// Blocked uninterruptibly, as while waiting for a disk.
-    BlockedD,
-}
-
-impl Spans {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Spans; 6] = [
-        Spans::Wakeup,
-        Spans::Preempt,
-        Spans::Runqueue,
-        Spans::Slice,
-        Spans::Blocked,
-        Spans::BlockedD,
-    ];
-
-    /// The name in an expression.
-    pub fn name(self) -> &'static str {
-        match self {
-            Spans::Wakeup => "wakeup",
-            Spans::Preempt => "preempt",
-            Spans::Runqueue => "runqueue",
-            Spans::Slice => "slice",
-            Spans::Blocked => "blocked",
-            Spans::BlockedD => "blocked_d",
-        }
-    }
-}
+use crate::report::{Distribution, Metric};
 
 /// A metric that is one number for the whole recording, or for the threads of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Total {
     /// Events that the kernel dropped.
     Lost,
-    /// Context switches in which a thread went out.
+    /// Context switches; of some threads, those in which one of them went out.
     Switches,
-    /// The same, divided by the length of the recording.
+    /// The same by the length of the recording, in seconds.
     SwitchesPerSecond,
-    /// How often a thread came in on another CPU than before.
+    /// How often a thread came in on another CPU than the one it last ran on.
     Migrations,
 }
 
@@ -129,6 +91,22 @@ impl Stat {
         }
     }
 
+    /// What the statistic of these values is, in nanoseconds or a count; `None` where it needs a value and there is none.
+    pub fn of(self, values: &Distribution) -> Option<f64> {
+        let nanos = |length: Option<Duration>| length.map(|length| length.as_nanos() as f64);
+        match self {
+            Stat::Count => Some(values.count() as f64),
+            Stat::Sum => nanos(Some(values.sum())),
+            Stat::Min => nanos(values.min()),
+            Stat::Mean => nanos(values.mean()),
+            Stat::P50 => nanos(values.percentile(50.0)),
+            Stat::P90 => nanos(values.percentile(90.0)),
+            Stat::P99 => nanos(values.percentile(99.0)),
+            Stat::P999 => nanos(values.percentile(99.9)),
+            Stat::Max => nanos(values.max()),
+        }
+    }
+
     /// How many values there must be for the statistic to mean anything: for a percentile as many as make one value
     /// beyond it likely, so that it is not the maximum under another name.
     pub fn samples_needed(self) -> u64 {
@@ -157,7 +135,7 @@ pub enum Dimension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// A statistic of a metric with many values.
-    Statistic(Spans, Stat),
+    Statistic(Metric, Stat),
     /// A metric with one.
     Total(Total),
 }
@@ -187,7 +165,7 @@ impl Quantity {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Quantity::Statistic(spans, stat) => write!(f, "{}.{}", spans.name(), stat.name()),
+            Quantity::Statistic(metric, stat) => write!(f, "{}.{}", metric.name(), stat.name()),
             Quantity::Total(total) => f.write_str(total.name()),
         }
     }
@@ -199,7 +177,7 @@ mod tests {
 
     #[test]
     fn no_two_metrics_have_one_name() {
-        let mut names: Vec<&str> = Spans::ALL.iter().map(|spans| spans.name()).collect();
+        let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
         names.extend(Total::ALL.iter().map(|total| total.name()));
         let before = names.len();
         names.sort_unstable();
@@ -209,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_count_of_a_time_is_a_count_and_its_sum_a_time() {
-        let dimension = |stat| Quantity::Statistic(Spans::Wakeup, stat).dimension();
+        let dimension = |stat| Quantity::Statistic(Metric::Wakeup, stat).dimension();
         assert_eq!(dimension(Stat::Count), Dimension::Count);
         for stat in Stat::ALL.into_iter().filter(|&stat| stat != Stat::Count) {
             assert_eq!(dimension(stat), Dimension::Time, "{stat:?}");

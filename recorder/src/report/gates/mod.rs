@@ -5,5 +5,9 @@
 //! against what was measured. `docs/gates.md` is the user's page.
 
 pub mod amount;
+pub mod evaluate;
+pub mod evidence;
 pub mod expr;
 pub mod metric;
+pub mod recorded;
+pub mod show;

@@ -7,12 +7,12 @@ use glob::Pattern;
 pub struct Subject<'a> {
     /// The thread's name.
     pub comm: &'a str,
-    /// Its process.
-    pub pid: u64,
-    /// Its id.
-    pub tid: u64,
-    /// The CPU that the value belongs to.
-    pub cpu: u16,
+    /// Its process, where that is known.
+    pub pid: Option<u64>,
+    /// Its id; threads that were summed up have none.
+    pub tid: Option<u64>,
+    /// The CPU that the value belongs to, where that is asked for.
+    pub cpu: Option<u16>,
 }
 
 /// A condition on the thread and the CPU of a value.
@@ -42,25 +42,25 @@ impl Condition {
         match self {
             Condition::Comm(name) => subject.comm == name,
             Condition::CommLike(pattern) => pattern.matches(subject.comm),
-            Condition::Pid(pid) => subject.pid == *pid,
-            Condition::Tid(tid) => subject.tid == *tid,
-            Condition::Cpu(cpu) => u64::from(subject.cpu) == *cpu,
+            Condition::Pid(pid) => subject.pid == Some(*pid),
+            Condition::Tid(tid) => subject.tid == Some(*tid),
+            Condition::Cpu(cpu) => subject.cpu.map(u64::from) == Some(*cpu),
             Condition::Not(inner) => !inner.holds(subject),
             Condition::All(parts) => parts.iter().all(|part| part.holds(subject)),
             Condition::Any(parts) => parts.iter().any(|part| part.holds(subject)),
         }
     }
 
-    /// Whether it can be told without the CPU.
-    pub fn names_no_cpu(&self) -> bool {
+    /// The CPUs that it names, as it names them. When there are none, it can be told without the CPU.
+    pub fn cpus(&self) -> Vec<u64> {
         match self {
-            Condition::Cpu(_) => false,
+            Condition::Cpu(cpu) => vec![*cpu],
             Condition::Comm(_) | Condition::CommLike(_) | Condition::Pid(_) | Condition::Tid(_) => {
-                true
+                Vec::new()
             }
-            Condition::Not(inner) => inner.names_no_cpu(),
+            Condition::Not(inner) => inner.cpus(),
             Condition::All(parts) | Condition::Any(parts) => {
-                parts.iter().all(Condition::names_no_cpu)
+                parts.iter().flat_map(Condition::cpus).collect()
             }
         }
     }

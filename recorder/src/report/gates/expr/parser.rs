@@ -5,11 +5,12 @@ use std::ops::Range;
 use glob::Pattern;
 
 use super::super::amount::Amount;
-use super::super::metric::{Dimension, Quantity, Spans, Stat, Total};
+use super::super::metric::{Dimension, Quantity, Stat, Total};
 use super::lexer::{Kind, Token, tokens};
 use super::nearest::nearest;
 use super::problem::{ParseError, Problem};
 use super::{Comparison, Condition, Gate, Measure};
+use crate::report::Metric;
 
 /// Conditions may be inside each other this often; nobody means more, and the stack has an end.
 const MAX_DEPTH: usize = 32;
@@ -110,17 +111,17 @@ impl<'a> Parser<'a> {
                 None => Ok(Quantity::Total(total)),
             };
         }
-        let Some(spans) = Spans::ALL.into_iter().find(|spans| spans.name() == name) else {
-            let known = Spans::ALL.map(Spans::name).into_iter();
+        let Some(metric) = Metric::ALL.into_iter().find(|metric| metric.name() == name) else {
+            let known = Metric::ALL.map(Metric::name).into_iter();
             let nearest = nearest(name, known.chain(Total::ALL.map(Total::name)));
             return self.fail(name_span, Problem::Metric { name: name.to_owned(), nearest });
         };
-        let Some(stat) = stat else { return self.fail(span, Problem::NoStat(spans.name())) };
+        let Some(stat) = stat else { return self.fail(span, Problem::NoStat(metric.name())) };
         match Stat::ALL.into_iter().find(|known| known.name() == stat) {
-            Some(stat) => Ok(Quantity::Statistic(spans, stat)),
+            Some(stat) => Ok(Quantity::Statistic(metric, stat)),
             None => {
                 let nearest = nearest(stat, Stat::ALL.map(Stat::name).into_iter());
-                let (metric, name) = (spans.name(), stat.to_owned());
+                let (metric, name) = (metric.name(), stat.to_owned());
                 self.fail(stat_span, Problem::Stat { metric, name, nearest })
             }
         }

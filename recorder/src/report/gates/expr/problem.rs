@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::super::metric::{Dimension, Spans, Stat, Total};
+use super::super::metric::{Dimension, Stat, Total};
+use crate::report::Metric;
 
 /// A line that is not of the language, with the place where it stops being so. Shows itself with the line and a mark
 /// under the place.
@@ -122,9 +123,9 @@ impl Problem {
         };
         match self {
             Problem::Metric { nearest, .. } => {
-                let spans = Spans::ALL.map(Spans::name).join(", ");
+                let metrics = Metric::ALL.map(Metric::name).join(", ");
                 let totals = Total::ALL.map(Total::name).join(", ");
-                Some(format!("there are {spans}, {totals}{}", near(nearest)))
+                Some(format!("there are {metrics}, {totals}{}", near(nearest)))
             }
             Problem::Stat { nearest, .. } => {
                 Some(format!("there are {}{}", Stat::ALL.map(Stat::name).join(", "), near(nearest)))

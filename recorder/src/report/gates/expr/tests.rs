@@ -1,5 +1,6 @@
-use super::super::metric::{Dimension, Spans, Stat, Total};
+use super::super::metric::{Dimension, Stat, Total};
 use super::*;
+use crate::report::Metric;
 
 fn gate(text: &str) -> Gate {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -22,7 +23,7 @@ fn assert_refused(text: &str, marks: &str, message: &str) {
 }
 
 fn subject(comm: &str) -> Subject<'_> {
-    Subject { comm, pid: 10, tid: 11, cpu: 1 }
+    Subject { comm, pid: Some(10), tid: Some(11), cpu: Some(1) }
 }
 
 /// Whether the condition is true of a thread `audio-io` of process 10, with id 11, on CPU 1.
@@ -34,7 +35,7 @@ fn holds(condition: &str) -> bool {
 #[test]
 fn a_gate_says_what_how_and_how_much() {
     let parsed = gate(" wakeup.p99 > 2ms ");
-    assert_eq!(parsed.quantity, Quantity::Statistic(Spans::Wakeup, Stat::P99));
+    assert_eq!(parsed.quantity, Quantity::Statistic(Metric::Wakeup, Stat::P99));
     assert_eq!(parsed.comparison, Comparison::Above);
     assert_eq!(parsed.limit, Amount { number: 2e6, dimension: Dimension::Time });
     assert_eq!(parsed.condition, None);
@@ -43,9 +44,9 @@ fn a_gate_says_what_how_and_how_much() {
 
 #[test]
 fn every_metric_and_statistic_can_be_asked_for() {
-    for spans in Spans::ALL {
+    for metric in Metric::ALL {
         for stat in Stat::ALL {
-            let quantity = Quantity::Statistic(spans, stat);
+            let quantity = Quantity::Statistic(metric, stat);
             let limit = if stat == Stat::Count { "5" } else { "5us" };
             assert_eq!(gate(&format!("{quantity} > {limit}")).quantity, quantity);
         }
@@ -118,19 +119,19 @@ fn and_binds_closer_than_or_and_parentheses_closer_than_both() {
 }
 
 #[test]
-fn a_condition_knows_whether_it_needs_the_cpu() {
-    let needs = |condition: &str| {
+fn a_condition_knows_which_cpus_it_names() {
+    let named = |condition: &str| {
         let gate = gate(&format!("wakeup.max > 1ms if {condition}"));
-        !gate.condition.expect("a condition").names_no_cpu()
+        gate.condition.expect("a condition").cpus()
     };
-    assert!(needs("comm = 'a' or not cpu = 1"));
-    assert!(!needs("comm = 'a' and (pid = 1 or tid = 2)"));
+    assert_eq!(named("cpu = 3 and comm = 'a' or not (cpu = 1 or cpu = 3)"), [3, 1, 3]);
+    assert_eq!(named("comm = 'a' and (pid = 1 or tid = 2)"), Vec::<u64>::new());
 }
 
 #[test]
 fn a_measure_is_a_gate_without_its_limit() {
     let measure: Measure = "wakeup.p99 if comm ~ \"a*\"".parse().expect("a measure");
-    assert_eq!(measure.quantity, Quantity::Statistic(Spans::Wakeup, Stat::P99));
+    assert_eq!(measure.quantity, Quantity::Statistic(Metric::Wakeup, Stat::P99));
     assert!(measure.condition.expect("a condition").holds(&subject("app")));
     let error = "wakeup.p99 > 2ms".parse::<Measure>().expect_err("this is a gate");
     assert_eq!(error.columns(), 11..12);

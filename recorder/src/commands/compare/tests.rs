@@ -1,0 +1,109 @@
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::report::scene::{Leaves, Scene};
+
+/// A folder of traces in which a thread waits for a CPU so many microseconds.
+fn traces(side: &str, waits: &[u64], folder: &TempDir) -> Vec<String> {
+    let write = |(at, wait): (usize, &u64)| {
+        let mut scene = Scene::new();
+        scene.switch(0, 0, 0, Leaves::R, 102);
+        scene.wake(20, 0, 101);
+        scene.switch(20 + wait, 0, 102, Leaves::S, 101);
+        scene.switch(1000, 0, 101, Leaves::S, 0);
+        scene.end(1001);
+        let path = folder.path().join(format!("{side}{at}.fxt"));
+        fs::write(&path, scene.bytes()).expect("a trace");
+        path.display().to_string()
+    };
+    waits.iter().enumerate().map(write).collect()
+}
+
+/// What a command line comes to: whether it passed, and what it printed.
+fn run(options: &[&str], base: &[u64], new: &[u64]) -> (bool, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (base, new) = (traces("base", base, &folder), traces("new", new, &folder));
+    let mut line: Vec<&str> = vec!["fxtrec", "compare"];
+    line.extend(options);
+    line.extend(base.iter().map(String::as_str));
+    line.push("--");
+    line.extend(new.iter().map(String::as_str));
+    let args = match Cli::parse_line(&line) {
+        Ok(Command::Compare(args)) => args,
+        other => panic!("{line:?}: {other:?}"),
+    };
+    let mut out = Vec::new();
+    let passed = compare(&args, &mut out).expect("traces");
+    (passed, String::from_utf8(out).expect("text"))
+}
+
+const MAX: [&str; 2] = ["--metric", "wakeup.max"];
+
+#[test]
+fn worse_runs_fail_beyond_the_share_and_pass_within_it() {
+    let with = |limit| [&MAX[..], &["--fail-if-worse", limit]].concat();
+    let (base, new) = ([10, 11, 12, 13], [20, 21, 22, 23]);
+    let (passed, text) = run(&with("10%"), &base, &new);
+    assert!(!passed && text.contains("FAILED: wakeup.max is larger by more than 10 %"), "{text}");
+    let (passed, text) = run(&with("200%"), &base, &new);
+    assert!(passed && text.contains("passed: nothing is larger by more than 200 %"), "{text}");
+    let (passed, text) = run(&with("10%"), &new, &base);
+    assert!(passed && text.contains("smaller"), "{text}");
+    let (passed, text) = run(&MAX, &base, &new);
+    assert!(passed && text.contains("larger\n"), "without a limit nothing fails: {text}");
+}
+
+#[test]
+fn runs_that_differ_by_chance_are_not_called_different() {
+    let line = [&MAX[..], &["--fail-if-worse", "0%"]].concat();
+    let (passed, text) = run(&line, &[10, 14, 12, 18], &[11, 13, 15, 19]);
+    assert!(passed && text.contains("no difference that these runs can show"), "{text}");
+}
+
+#[test]
+fn too_few_runs_fail_or_pass_as_asked() {
+    let line = [&MAX[..], &["--fail-if-worse", "10%"]].concat();
+    let (passed, text) = run(&line, &[10, 11], &[20, 21]);
+    assert!(!passed && text.contains("too few runs to judge wakeup.max; give 4 a side"), "{text}");
+    let (passed, text) = run(&[&line[..], &["--on-too-few", "pass"]].concat(), &[10], &[20]);
+    assert!(passed && text.contains("passed: too few runs"), "{text}");
+}
+
+#[test]
+fn a_measure_may_have_a_condition_and_a_cpu_in_it() {
+    let metric = ["--metric", "wakeup.max if tid = 101 and cpu = 0"];
+    let (_, text) = run(&metric, &[10, 11, 12, 13], &[20, 21, 22, 23]);
+    assert!(text.contains("larger\n"), "{text}");
+    let (_, text) = run(&["--metric", "wakeup.max if comm = 'x'"], &[10], &[20]);
+    assert!(text.contains("too few values"), "{text}");
+}
+
+#[test]
+fn json_is_the_only_thing_printed_when_asked_for() {
+    let line = [&MAX[..], &["--json", "--fail-if-worse", "10%"]].concat();
+    let (passed, text) = run(&line, &[10, 11, 12, 13], &[20, 21, 22, 23]);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(!passed && value["failed"] == true);
+    assert_eq!(value["metrics"][0]["base"]["runs"][3], 13_000.0);
+}
+
+#[test]
+fn what_cannot_be_read_or_says_nothing_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().join("empty.fxt");
+    fs::write(&empty, Scene::new().end(10).bytes()).expect("a trace");
+    let compare_with_itself = |path: PathBuf| {
+        let path = path.display().to_string();
+        match Cli::parse_line(["fxtrec", "compare", &path, "--", &path]) {
+            Ok(Command::Compare(args)) => compare(&args, &mut Vec::new()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let error = compare_with_itself(empty).expect_err("nothing happened").to_string();
+    assert!(error.contains("empty.fxt: there is no context switch"), "{error}");
+    let error = compare_with_itself(folder.path().join("none.fxt")).expect_err("no file");
+    assert!(error.to_string().contains("none.fxt"), "{error}");
+}

@@ -1,0 +1,188 @@
+//! Gates, from the command line to the verdicts: on standard error or standard output, in a JUnit file, and on the
+//! summary page of a CI.
+//!
+//! What can be refused is refused by [`Gates::prepare`], before anything is recorded.
+
+mod file;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use fxt_reader::Reader;
+
+use crate::cli::GateArgs;
+use crate::report::gates::evaluate::{OnTooFew, Verdict, judge};
+use crate::report::gates::expr::Gate;
+use crate::report::gates::recorded::{Recorded, cpu_groups};
+use crate::report::gates::show::{Text, markdown, write_junit};
+use crate::report::{Options, Report, Selection, analyse};
+use crate::sink::Target;
+use file::Awaiting;
+
+/// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
+const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
+
+/// Why there is no verdict.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatesError {
+    /// The JUnit file cannot be written.
+    #[error("--junit {}: {source}", path.display())]
+    Junit {
+        /// The file.
+        path: PathBuf,
+        /// What came back.
+        source: io::Error,
+    },
+    /// A recording that cannot be read once it is made.
+    #[error("--fail-if judges the finished trace, and that goes to {0}: name a file with -o")]
+    NoFile(String),
+    /// The trace cannot be read.
+    #[error("cannot judge the recording: {0}")]
+    Read(#[from] fxt_reader::Error),
+    /// The verdicts cannot be printed.
+    #[error("cannot write the verdicts: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// How verdicts are printed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// Failures in red.
+    pub colour: bool,
+    /// Nothing about gates that passed.
+    pub failures_only: bool,
+}
+
+/// Gates that wait for a recording to judge.
+#[derive(Debug)]
+pub struct Gates {
+    gates: Vec<Gate>,
+    on_too_few: OnTooFew,
+    junit: Option<Awaiting>,
+    summary: Option<PathBuf>,
+}
+
+impl Gates {
+    /// Makes ready for what the arguments ask; `None` when that is nothing.
+    ///
+    /// # Errors
+    /// When the JUnit file cannot be created.
+    pub fn prepare(args: &GateArgs) -> Result<Option<Gates>, GatesError> {
+        Gates::prepare_with(args, std::env::var_os(SUMMARY_VARIABLE))
+    }
+
+    /// The same for a recording that is going to be written to `target`.
+    ///
+    /// # Errors
+    /// When the JUnit file cannot be created, or the target cannot be read once it is written.
+    pub fn prepare_for_recording(
+        args: &GateArgs,
+        target: &Target,
+    ) -> Result<Option<Gates>, GatesError> {
+        let gates = Gates::prepare(args)?;
+        match target {
+            _ if gates.is_none() => Ok(None),
+            Target::Stdout => Err(GatesError::NoFile("a pipe".to_owned())),
+            Target::Path(path) if path.exists() && !path.is_file() => {
+                Err(GatesError::NoFile(format!("{}, which is no file", path.display())))
+            }
+            Target::Path(_) => Ok(gates),
+        }
+    }
+
+    fn prepare_with(
+        args: &GateArgs,
+        summary: Option<OsString>,
+    ) -> Result<Option<Gates>, GatesError> {
+        if args.fail_if.is_empty() {
+            return Ok(None);
+        }
+        let create = |path: &PathBuf| {
+            Awaiting::new(path).map_err(|source| GatesError::Junit { path: path.clone(), source })
+        };
+        Ok(Some(Gates {
+            gates: args.fail_if.clone(),
+            on_too_few: args.on_too_few,
+            junit: args.junit.as_ref().map(create).transpose()?,
+            summary: summary.filter(|path| !path.is_empty()).map(PathBuf::from),
+        }))
+    }
+
+    /// Holds the gates against a recording that has just been written, as [`Gates::judge`] does.
+    ///
+    /// # Errors
+    /// When the recording cannot be read, or the verdicts not be written.
+    pub fn judge_recording(
+        self,
+        target: &Target,
+        style: Style,
+        out: &mut dyn Write,
+    ) -> Result<bool, GatesError> {
+        let Target::Path(path) = target else {
+            return Err(GatesError::NoFile("a pipe".to_owned()));
+        };
+        let read =
+            |selection| analyse(Reader::open(path)?, Options { selection, ..Options::default() });
+        let report = read(Selection::default())?;
+        self.judge(path, &report, style, read, out)
+    }
+
+    /// Holds the gates against `report`, prints the verdicts to `out`, and says whether all passed.
+    ///
+    /// `about` names the recording. `analyse` reads the trace again for conditions that name CPUs.
+    ///
+    /// # Errors
+    /// When the trace cannot be read again, or the verdicts not be written.
+    pub fn judge(
+        self,
+        about: &Path,
+        report: &Report,
+        style: Style,
+        mut analyse: impl FnMut(Selection) -> Result<Report, fxt_reader::Error>,
+        out: &mut dyn Write,
+    ) -> Result<bool, GatesError> {
+        let recorded = recorded(report, &self.gates, &mut analyse)?;
+        let verdicts: Vec<Verdict<'_>> =
+            self.gates.iter().map(|gate| judge(gate, &recorded, self.on_too_few)).collect();
+        let Style { colour, failures_only } = style;
+        let text = Text { verdicts: &verdicts, colour, failures_only };
+        write!(out, "{text}").map_err(GatesError::Write)?;
+        let about = about.display().to_string();
+        if let Some(mut junit) = self.junit {
+            let written = junit.fill(|out| write_junit(&verdicts, &about, out));
+            let path = junit.path().to_owned();
+            written.map_err(|source| GatesError::Junit { path, source })?;
+        }
+        if let Some(path) = self.summary {
+            let page = markdown(&verdicts, &about);
+            let written = file::append(&path).and_then(|mut file| file.write_all(page.as_bytes()));
+            if let Err(error) = written {
+                // The verdict is known, and nobody asked for this file on the command line.
+                let path = path.display();
+                writeln!(out, "fxtrec: no summary in {SUMMARY_VARIABLE} ({path}): {error}")
+                    .map_err(GatesError::Write)?;
+            }
+        }
+        Ok(verdicts.iter().all(|verdict| !verdict.failed))
+    }
+}
+
+/// Evidence for these gates.
+fn recorded<'r>(
+    report: &'r Report,
+    gates: &[Gate],
+    analyse: &mut dyn FnMut(Selection) -> Result<Report, fxt_reader::Error>,
+) -> Result<Recorded<'r>, fxt_reader::Error> {
+    let conditions = gates.iter().filter_map(|gate| gate.condition.as_ref());
+    let mut recorded = Recorded::new(report);
+    for group in cpu_groups(report, conditions) {
+        let selection = Selection { cpus: group.clone(), ..Selection::default() };
+        recorded.add(&group, analyse(selection)?);
+    }
+    Ok(recorded)
+}
+
+#[cfg(test)]
+mod tests;

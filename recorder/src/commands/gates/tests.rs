@@ -1,0 +1,100 @@
+use std::fs;
+
+use fxt_reader::Reader;
+
+use super::*;
+use crate::report::scene::{Leaves, Scene};
+use crate::report::{Options, analyse};
+
+fn args(fail_if: &[&str], junit: Option<PathBuf>) -> GateArgs {
+    let fail_if = fail_if.iter().map(|gate| gate.parse().expect("a gate")).collect();
+    GateArgs { fail_if, junit, ..GateArgs::default() }
+}
+
+/// Thread 101 waits 30 us for CPU 0.
+fn late() -> Scene {
+    let mut scene = Scene::new();
+    scene.switch(0, 0, 0, Leaves::R, 102);
+    scene.wake(20, 0, 101);
+    scene.switch(50, 0, 102, Leaves::S, 101);
+    scene.switch(60, 0, 101, Leaves::S, 0);
+    scene.end(100);
+    scene
+}
+
+/// Whether all gates passed, and what was printed.
+fn judged(gates: Gates, style: Style) -> (bool, String) {
+    let scene = late();
+    let again = |selection| {
+        analyse(Reader::from_slice(scene.bytes()), Options { selection, ..Options::default() })
+    };
+    let mut out = Vec::new();
+    let passed = gates.judge(Path::new("t.fxt"), &scene.report(), style, again, &mut out);
+    (passed.expect("nothing fails"), String::from_utf8(out).expect("text"))
+}
+
+#[test]
+fn without_gates_nothing_is_prepared() {
+    assert!(Gates::prepare(&args(&[], None)).expect("nothing to do").is_none());
+}
+
+#[test]
+fn all_gates_must_pass_and_each_is_printed() {
+    let judge = |fail_if: &[&str]| {
+        let gates = Gates::prepare_with(&args(fail_if, None), None).expect("ready");
+        judged(gates.expect("gates"), Style::default())
+    };
+    let (passed, text) = judge(&["wakeup.max > 31us", "lost > 0", "wakeup.max > 20us if cpu = 1"]);
+    assert!(!passed, "nothing happened on CPU 1, as far as is known: {text}");
+    let (passed, text) = judge(&["wakeup.max > 31us", "wakeup.max > 30us if cpu = 0"]);
+    assert!(passed && text.matches("gate   passed").count() == 2, "{text}");
+    let (passed, text) = judge(&["wakeup.max > 31us", "wakeup.max > 29us if cpu = 0"]);
+    assert!(!passed && text.contains("gate   FAILED  wakeup.max > 29us if cpu = 0"), "{text}");
+}
+
+#[test]
+fn the_verdicts_go_to_a_junit_file_and_behind_what_a_summary_holds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (junit, summary) = (folder.path().join("j.xml"), folder.path().join("summary.md"));
+    fs::write(&summary, "# Before\n").expect("a file");
+    let args = args(&["wakeup.max > 1us"], Some(junit.clone()));
+    let gates = Gates::prepare_with(&args, Some(summary.clone().into())).expect("ready");
+    assert!(!judged(gates.expect("a gate"), Style::default()).0);
+    let xml = fs::read_to_string(junit).expect("there");
+    assert!(xml.contains("<failure message=\"wakeup.max is 30.0 us, of 1 value\""), "{xml}");
+    let page = fs::read_to_string(summary).expect("there");
+    assert!(page.starts_with("# Before\n### fxtrec: the gate failed\n"), "{page}");
+    assert!(
+        page.contains("Recording: `t.fxt`") && page.contains("`t101 (101) for CPU 0"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_junit_file_that_cannot_be_is_refused_before_anything_is_recorded() {
+    let error = Gates::prepare(&args(&["lost > 0"], Some("/no/such/folder/j.xml".into())));
+    let text = error.expect_err("no such folder").to_string();
+    assert!(text.starts_with("--junit /no/such/folder/j.xml: No such file"), "{text}");
+}
+
+#[test]
+fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
+    let args = args(&["lost > 0"], None);
+    let gates = Gates::prepare_with(&args, Some("/no/such/folder/s.md".into())).expect("ready");
+    let (passed, text) =
+        judged(gates.expect("a gate"), Style { failures_only: true, ..Style::default() });
+    assert!(passed);
+    assert!(text.starts_with("fxtrec: no summary in GITHUB_STEP_SUMMARY"), "{text}");
+}
+
+#[test]
+fn a_recording_that_cannot_be_read_back_is_refused() {
+    let refused = |target: &Target| {
+        let error = Gates::prepare_for_recording(&args(&["lost > 0"], None), target);
+        error.expect_err("no file").to_string()
+    };
+    assert!(refused(&Target::Stdout).ends_with("goes to a pipe: name a file with -o"));
+    assert!(refused(&Target::Path("/dev/null".into())).contains("/dev/null, which is no file"));
+    let without = Gates::prepare_for_recording(&args(&[], None), &Target::Stdout);
+    assert!(without.expect("nobody asks for a verdict").is_none());
+}

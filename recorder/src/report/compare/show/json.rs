@@ -1,0 +1,51 @@
+//! A comparison for programs.
+
+use serde_json::{Value, json};
+
+use super::super::effect::ALPHA;
+use super::super::{Comparison, Finding, Row, Run};
+use crate::report::gates::metric::Dimension;
+
+/// Goes up when something that a reader relies on changes its meaning; new fields do not count.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The comparison as `docs/gates.md` describes it.
+pub fn json(comparison: &Comparison, failed: bool) -> Value {
+    let run = |run: &Run| json!({ "file": run.name, "lost": run.lost });
+    json!({
+        "schema": "fxtrec.compare",
+        "version": SCHEMA_VERSION,
+        "alpha": ALPHA,
+        "base": comparison.base.iter().map(run).collect::<Vec<_>>(),
+        "new": comparison.new.iter().map(run).collect::<Vec<_>>(),
+        "metrics": comparison.rows.iter().map(row).collect::<Vec<_>>(),
+        "could_show_a_difference": comparison.blind().is_empty(),
+        "failed": failed,
+    })
+}
+
+fn row(row: &Row) -> Value {
+    let unit = match row.measure.quantity.dimension() {
+        Dimension::Time => "ns",
+        Dimension::Count => "count",
+        Dimension::Rate => "1/s",
+    };
+    let finding = match row.finding {
+        Finding::Larger => "larger",
+        Finding::Smaller => "smaller",
+        Finding::Same => "same",
+        Finding::Unknown => "unknown",
+    };
+    // JSON has no infinity: a ratio to nothing is null.
+    let effect = row.effect.as_ref();
+    json!({
+        "metric": row.measure.to_string(),
+        "unit": unit,
+        "base": { "runs": row.base, "median": effect.map(|effect| effect.base) },
+        "new": { "runs": row.new, "median": effect.map(|effect| effect.new) },
+        "ratio": effect.map(|effect| effect.ratio),
+        "bound": effect.and_then(|effect| effect.bound).map(|(low, high)| [low, high]),
+        "p": row.p,
+        "finding": finding,
+    })
+}

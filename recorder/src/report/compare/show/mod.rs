@@ -1,0 +1,10 @@
+//! A comparison for people and for programs.
+
+mod json;
+mod text;
+
+pub use json::{SCHEMA_VERSION, json};
+pub use text::Text;
+
+#[cfg(test)]
+mod tests;

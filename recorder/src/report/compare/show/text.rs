@@ -1,0 +1,154 @@
+//! A comparison on a terminal.
+//!
+//! ```text
+//! 5 base runs, 5 new runs
+//!                     base        new      change     noise bound            p
+//!   wakeup.p50     12.1 us    12.3 us     +1.2 %     -3.0 % .. +5.1 %       1
+//!   wakeup.p99     1.20 ms    2.41 ms      +101 %     +80 % .. +130 %    0.040  larger
+//! ```
+
+use std::fmt;
+
+use super::super::effect::Ratio;
+use super::super::{Comparison, Finding, Row, runs_needed};
+use crate::report::gates::amount::Amount;
+
+/// Shows a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a>(pub &'a Comparison);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let comparison = self.0;
+        writeln!(
+            f,
+            "{}, {}",
+            runs(comparison.base.len(), "base"),
+            runs(comparison.new.len(), "new")
+        )?;
+        for run in comparison.base.iter().chain(&comparison.new).filter(|run| run.lost > 0) {
+            writeln!(
+                f,
+                "{} lacks {} events: what it says is not the whole truth",
+                run.name, run.lost
+            )?;
+        }
+        write_table(&comparison.rows, f)?;
+        for row in &comparison.rows {
+            write_left_out(comparison, row, f)?;
+        }
+        let different = comparison
+            .rows
+            .iter()
+            .any(|row| matches!(row.finding, Finding::Larger | Finding::Smaller));
+        if !different {
+            writeln!(f, "no difference that these runs can show")?;
+        }
+        write_blind(comparison, f)
+    }
+}
+
+/// Where no difference could have shown, and what it takes.
+fn write_blind(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (blind, rows) = (comparison.blind().len(), comparison.rows.len());
+    if blind == 0 {
+        return Ok(());
+    }
+    let among = match (blind == rows, rows) {
+        (true, 1) => "it".to_owned(),
+        (true, _) => "any metric".to_owned(),
+        (false, _) => format!("{blind} metrics"),
+    };
+    let (needed, least) = (runs_needed(rows), runs_needed(1));
+    write!(
+        f,
+        "no difference, however large, could have shown in {among}: it takes {needed} runs a side"
+    )?;
+    match needed > least {
+        true => writeln!(f, ", or {least} with one --metric alone"),
+        false => writeln!(f),
+    }
+}
+
+fn runs(count: usize, side: &str) -> String {
+    format!("{count} {side} run{}", if count == 1 { "" } else { "s" })
+}
+
+fn write_table(rows: &[Row], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let heads = ["", "base", "new", "change", "noise bound", "p", ""].map(str::to_owned);
+    let mut table = vec![heads];
+    table.extend(rows.iter().map(cells));
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..heads_len(&table)).map(|at| width(at).unwrap_or(0)).collect();
+    for row in &table {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Names to the left, numbers to the right.
+            match at {
+                0 => line += &format!("  {cell:<width$}"),
+                6 => line += &format!("  {cell}"),
+                _ => line += &format!("  {cell:>width$}"),
+            }
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn heads_len(table: &[[String; 7]]) -> usize {
+    table.first().map_or(0, |row| row.len())
+}
+
+fn cells(row: &Row) -> [String; 7] {
+    let name = row.measure.to_string();
+    let Some(effect) = row.effect else {
+        let none = || "-".to_owned();
+        return [name, none(), none(), none(), none(), none(), "too few values".to_owned()];
+    };
+    let dimension = row.measure.quantity.dimension();
+    let amount = |number| Amount { number, dimension }.to_string();
+    let bound = match effect.bound {
+        Some((low, high)) => format!("{} .. {}", change(low), change(high)),
+        None => "unknown".to_owned(),
+    };
+    let finding = match row.finding {
+        Finding::Larger => "larger",
+        Finding::Smaller => "smaller",
+        Finding::Same | Finding::Unknown => "",
+    };
+    let p = if row.p >= 0.9995 { "1".to_owned() } else { format!("{:.3}", row.p) };
+    [
+        name,
+        amount(effect.base),
+        amount(effect.new),
+        change(effect.ratio),
+        bound,
+        p,
+        finding.to_owned(),
+    ]
+}
+
+/// A ratio as a change: `+12 %`, and `x 15` when per cents would be hard to read.
+pub(super) fn change(ratio: Ratio) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if ratio.is_infinite() {
+        "from nothing".to_owned()
+    } else if ratio >= 9.95 {
+        format!("x {ratio:.0}")
+    } else if percent.abs() < 9.95 {
+        format!("{percent:+.1} %")
+    } else {
+        format!("{percent:+.0} %")
+    }
+}
+
+/// Which runs had too few values for a row.
+fn write_left_out(comparison: &Comparison, row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let base = comparison.base.len() - row.base.len();
+    let new = comparison.new.len() - row.new.len();
+    if base + new == 0 {
+        return Ok(());
+    }
+    let (measure, base, new) = (&row.measure, runs(base, "base"), runs(new, "new"));
+    writeln!(f, "{measure}: {base} and {new} have too few values and are left out")
+}

@@ -1,0 +1,107 @@
+use super::*;
+
+fn measures(texts: &[&str]) -> Vec<Measure> {
+    texts.iter().map(|text| text.parse().unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+/// Runs with these numbers, one number for each measure in each run.
+fn runs<const N: usize>(numbers: impl IntoIterator<Item = [f64; N]>) -> Vec<Run> {
+    let run = |numbers: [f64; N]| Run {
+        name: "run.fxt".to_owned(),
+        numbers: numbers.into_iter().map(|number| number.is_finite().then_some(number)).collect(),
+        lost: 0,
+    };
+    numbers.into_iter().map(run).collect()
+}
+
+fn findings(comparison: &Comparison) -> Vec<Finding> {
+    comparison.rows.iter().map(|row| row.finding).collect()
+}
+
+#[test]
+fn what_doubled_is_larger_what_halved_is_smaller_and_what_varies_is_the_same() {
+    let base =
+        [[10.0, 9.0, 5.0], [11.0, 8.0, 6.0], [12.0, 9.5, 7.0], [10.5, 8.5, 8.0], [11.5, 9.2, 9.0]];
+    let new = base.map(|[a, b, c]| [a * 2.0, b / 2.0, 14.0 - c]);
+    let measures = measures(&["wakeup.p50", "wakeup.p99", "wakeup.max"]);
+    let comparison = Comparison::new(&measures, runs(base), runs(new));
+    assert_eq!(findings(&comparison), [Finding::Larger, Finding::Smaller, Finding::Same]);
+    let worse = |share| comparison.worse_than(share).len();
+    assert_eq!((worse(0.1), worse(0.9), worse(1.1)), (1, 1, 0));
+    assert!(comparison.blind().is_empty());
+}
+
+#[test]
+fn four_runs_a_side_show_something_in_one_row_and_nothing_in_two() {
+    let base = [[1.0, 1.0], [1.1, 1.0], [1.2, 1.0], [1.3, 1.0]];
+    let new = base.map(|[a, b]| [a + 5.0, b]);
+    let names = ["wakeup.p99", "wakeup.p50"];
+    let two = Comparison::new(&measures(&names), runs(base), runs(new));
+    assert_eq!(findings(&two), [Finding::Same, Finding::Same]);
+    assert_eq!(two.blind().len(), 2);
+    let first = |numbers: [[f64; 2]; 4]| runs(numbers.map(|[a, _]| [a]));
+    let one = Comparison::new(&measures(&names[..1]), first(base), first(new));
+    assert_eq!(findings(&one), [Finding::Larger]);
+    assert!(one.blind().is_empty());
+}
+
+#[test]
+fn so_many_runs_a_side_are_said_to_be_needed_as_are() {
+    for rows in 1..40 {
+        let needed = runs_needed(rows);
+        let shows = |runs: usize| ranks::least_p(runs, runs) * rows as f64 <= ALPHA;
+        assert!(shows(needed) && !shows(needed - 1), "{rows} rows, {needed} runs");
+    }
+    assert_eq!([1, 2, 5].map(runs_needed), [4, 5, 5]);
+}
+
+#[test]
+fn a_run_with_too_few_values_is_left_out_of_that_row_alone() {
+    let none = f64::NAN;
+    let base = [[1.0, none], [2.0, none]];
+    let new = [[3.0, 1.0], [none, 2.0]];
+    let measures = measures(&["wakeup.p50", "wakeup.p99"]);
+    let comparison = Comparison::new(&measures, runs(base), runs(new));
+    assert_eq!((comparison.rows[0].base.len(), comparison.rows[0].new.len()), (2, 1));
+    assert_eq!(comparison.rows[0].finding, Finding::Same);
+    assert_eq!(comparison.rows[1].finding, Finding::Unknown);
+    assert_eq!(comparison.rows[1].effect, None);
+    assert!(comparison.worse_than(0.0).is_empty());
+}
+
+#[test]
+fn from_nothing_to_something_is_worse_than_any_share() {
+    let base = [[0.0]; 5];
+    let new = [[1.0]; 5];
+    let comparison = Comparison::new(&measures(&["lost"]), runs(base), runs(new));
+    assert_eq!(comparison.worse_than(1e9).len(), 1);
+}
+
+/// Of groups from one and the same source, no more than one in twenty is called different.
+#[test]
+fn false_alarms_are_as_rare_as_promised() {
+    let names = ["wakeup.p50", "wakeup.p99", "wakeup.max", "preempt.p99", "runqueue.p99"];
+    let measures = measures(&names);
+    // A generator of random numbers with heavy tails; its seed is fixed, so this always comes out the same.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let uniform = (state >> 11) as f64 / (1_u64 << 53) as f64;
+        1.0 / (1.0 - uniform)
+    };
+    let mut side = || runs((0..6).map(|_| [random(), random(), random(), random(), random()]));
+    let trials = 2000;
+    let alarms = (0..trials)
+        .filter(|_| {
+            let comparison = Comparison::new(&measures, side(), side());
+            comparison.rows.iter().any(|row| row.finding != Finding::Same)
+        })
+        .count();
+    assert!(alarms <= trials / 20, "{alarms} of {trials}");
+    assert!(
+        alarms > trials / 100,
+        "{alarms} of {trials}: it would be blind to differences as well"
+    );
+}

@@ -1,0 +1,130 @@
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::super::evidence::Offender;
+use super::super::expr::Gate;
+use super::*;
+
+fn gate(text: &str) -> Gate {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn verdict(gate: &Gate, finding: Finding, failed: bool) -> Verdict<'_> {
+    let dimension = gate.quantity.dimension();
+    let measured = Some(Amount { number: 23_400_000.0, dimension });
+    let samples = matches!(gate.quantity, Quantity::Statistic(..)).then_some(1204);
+    Verdict { gate, finding, failed, measured, samples, censored: 0, offenders: Vec::new() }
+}
+
+/// A broken gate with an offender of a name that nobody should have.
+fn broken(gate: &Gate) -> Verdict<'_> {
+    let amount = Amount { number: 23_400_000.0, dimension: Dimension::Time };
+    let what = "a`|<b>&\u{1}\"x (1234) on CPU 1".to_owned();
+    let offenders = vec![Offender { amount, what }];
+    Verdict { censored: 2, offenders, ..verdict(gate, Finding::Broken, true) }
+}
+
+#[test]
+fn text_has_for_each_gate_the_verdict_the_value_and_the_worst() {
+    let gates = [gate("wakeup.max > 20ms"), gate("wakeup.p99.9 > 1s"), gate("lost > 0")];
+    let too_few = Finding::TooFew { needed: 10_000 };
+    let verdicts = [
+        broken(&gates[0]),
+        verdict(&gates[1], too_few, true),
+        Verdict {
+            measured: Some(Amount { number: 0.0, dimension: Dimension::Count }),
+            ..verdict(&gates[2], Finding::Kept, false)
+        },
+    ];
+    let shown = Text { verdicts: &verdicts, colour: false, failures_only: false }.to_string();
+    let expected = "\
+gate   FAILED  wakeup.max > 20ms
+               wakeup.max is 23.4 ms, of 1 204 values
+               2 more are not whole, and not counted
+               23.4 ms  a`|<b>&\u{1}\"x (1234) on CPU 1
+gate   FAILED  wakeup.p99.9 > 1s
+               wakeup.p99.9 needs 10 000 values, and there are 1 204
+               --on-too-few pass would let it pass
+gate   passed  lost > 0
+               lost is 0
+";
+    assert_eq!(shown, expected);
+    let failures = Text { verdicts: &verdicts, colour: true, failures_only: true }.to_string();
+    assert!(failures.contains("\u{1b}[1;31mFAILED\u{1b}[0m") && !failures.contains("lost"));
+}
+
+#[test]
+fn markdown_is_a_table_that_no_name_breaks() {
+    let gates = [gate("wakeup.max > 20ms if comm = \"a|b\""), gate("lost > 0")];
+    let verdicts = [broken(&gates[0]), verdict(&gates[1], Finding::Kept, false)];
+    let page = markdown(&verdicts, "tests.fxt");
+    assert!(page.starts_with("### fxtrec: 1 of 2 gates failed\n"), "{page}");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+    assert_eq!(rows.len(), 4, "{page}");
+    for row in rows {
+        let bars = row.matches('|').count() - row.matches("\\|").count();
+        assert_eq!(bars, 4, "three cells: {row}");
+    }
+    assert!(page.contains("`wakeup.max > 20ms if comm = \"a\\|b\"`"), "{page}");
+    assert!(page.contains("- 23.4 ms `` a`\\|<b>& \"x (1234) on CPU 1 ``"), "{page}");
+}
+
+/// Elements with their attributes, and texts, as a reader of XML sees them.
+fn read(xml: &[u8]) -> Vec<String> {
+    let mut reader = Reader::from_reader(xml);
+    let mut seen = Vec::new();
+    loop {
+        match reader.read_event().expect("well-formed XML") {
+            Event::Start(element) | Event::Empty(element) => {
+                let mut line = element.name().as_ref().to_owned();
+                for attribute in element.attributes() {
+                    let attribute = attribute.expect("an attribute");
+                    let key = attribute.key.as_ref().to_owned();
+                    let value =
+                        quick_xml::escape::unescape(&attribute.value).expect("text").into_owned();
+                    line.push_str(&format!(" {key}={value}"));
+                }
+                seen.push(line);
+            }
+            Event::Eof => return seen,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn junit_is_well_formed_and_has_a_case_for_each_gate() {
+    let gates = [
+        gate("wakeup.max > 20ms if comm != \"<&>\""),
+        gate("wakeup.p99 > 1s"),
+        gate("wakeup.p99 > 2s"),
+        gate("slice.max > 1s if comm = 'none'"),
+    ];
+    let verdicts = [
+        broken(&gates[0]),
+        verdict(&gates[1], Finding::Kept, false),
+        verdict(&gates[2], Finding::TooFew { needed: 5000 }, false),
+        verdict(&gates[3], Finding::Nobody, true),
+    ];
+    let mut xml = Vec::new();
+    write_junit(&verdicts, "a & b.fxt", &mut xml).expect("memory takes everything");
+    let counts = "tests=4 failures=2 errors=0 skipped=1";
+    let case = "testcase classname=fxtrec.gates name=";
+    let expected = [
+        format!("testsuites name=fxtrec {counts}"),
+        format!("testsuite name=a & b.fxt {counts}"),
+        format!("{case}wakeup.max > 20ms if comm != \"<&>\" time=0"),
+        "failure message=wakeup.max is 23.4 ms, of 1 204 values type=latency".to_owned(),
+        format!("{case}wakeup.p99 > 1s time=0"),
+        "system-out".to_owned(),
+        format!("{case}wakeup.p99 > 2s time=0"),
+        "skipped message=wakeup.p99 needs 5 000 values, and there are 1 204".to_owned(),
+        format!("{case}slice.max > 1s if comm = 'none' time=0"),
+        "failure message=no thread of the recording fits the condition type=too few values"
+            .to_owned(),
+    ];
+    assert_eq!(read(&xml), expected);
+    let text = String::from_utf8(xml).expect("UTF-8");
+    assert!(!text.contains('\u{1}'), "XML 1.0 cannot have it, not even escaped: {text}");
+    assert!(text.contains("a`|&lt;b&gt;&amp;\u{fffd}"), "{text}");
+}
