@@ -1,5 +1,6 @@
 //! Helpers that the end-to-end tests share.
 
 pub mod binary;
+pub mod programs;
 pub mod root;
 pub mod trace;

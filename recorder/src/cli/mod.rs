@@ -21,6 +21,7 @@ mod convert;
 mod doctor;
 mod dump;
 mod gates;
+mod probes;
 mod record;
 mod source;
 mod values;
@@ -35,6 +36,7 @@ pub use convert::{ConvertArgs, SchedShape};
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use gates::{EXIT_GATE_FAILED, GateArgs};
+pub use probes::ProbesArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use source::{SourceArgs, SourceChoice};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
@@ -110,6 +112,9 @@ pub enum Command {
     /// Hold recordings against earlier ones, and tell change from noise
     #[command(arg_required_else_help = true)]
     Compare(CompareArgs),
+    /// List the functions and USDT probes that a program or library has
+    #[command(arg_required_else_help = true)]
+    Probes(ProbesArgs),
     /// Turn a trace into another format: FXT, and Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),

@@ -6,4 +6,5 @@ pub mod doctor;
 pub mod dump;
 pub mod gates;
 pub mod plan;
+pub mod probes;
 pub mod record;

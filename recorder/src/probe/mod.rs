@@ -22,6 +22,7 @@ pub mod args;
 pub mod elf;
 mod error;
 mod glob;
+mod list;
 pub mod locate;
 mod nearest;
 mod resolve;
@@ -31,7 +32,8 @@ pub mod usdt;
 use std::path::PathBuf;
 
 pub use args::{ArgKind, FetchArg, Moment, Width};
-pub use error::ProbeError;
+pub use error::{ProbeError, Problem, Symbols};
+pub use list::{ListedFunction, ListedUsdt, Listing, list};
 pub use locate::Context;
 pub use resolve::resolve;
 pub use spec::Spec;

@@ -25,6 +25,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache, ReadRef};
 
 pub use bounds::{BoundsError, check as check_bounds};
+pub(super) use debug::hex;
 pub use debug::separate_debug_file;
 pub use dynamic::Dynamic;
 pub use error::ElfError;

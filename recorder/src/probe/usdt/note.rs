@@ -36,6 +36,13 @@ pub struct Probe {
     pub arguments: String,
 }
 
+impl Probe {
+    /// Its name with its provider's, as a spec has them.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.provider, self.name)
+    }
+}
+
 /// What is wrong with a file's USDT probes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -1,7 +1,9 @@
 //! From a spec to the places it names.
 
+mod usdt;
+
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use object::ReadRef;
 
@@ -46,7 +48,7 @@ fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
     if elf.arch() != elf::Arch::HOST {
         return Err(Problem::OtherArch { path: path.clone(), arch: elf.arch() });
     }
-    let functions = all_functions(&elf, located).map_err(of_elf)?;
+    let (functions, _) = all_functions(&elf, located).map_err(of_elf)?;
     let file = File { path, elf: &elf, functions: &functions };
     match &spec.place {
         Place::Function { pattern, offset } => file.functions(spec, pattern, *offset),
@@ -55,27 +57,33 @@ fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
     }
 }
 
-/// The functions of a file, with what its separate debug file adds.
-pub(crate) fn all_functions<'d, R: ReadRef<'d>>(
+/// The functions of a file, with what its separate debug file adds, and which one that is.
+pub(super) fn all_functions<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     located: &Located,
-) -> Result<Functions, elf::ElfError> {
+) -> Result<(Functions, Option<PathBuf>), elf::ElfError> {
     let mut functions = elf.functions()?;
-    if !functions.complete
-        && let Some((_, data)) = elf::separate_debug_file(elf, &located.path, &located.root)
-        && let Ok(debug) = Elf::parse(&data)
-        && let Ok(more) = debug.functions_of(elf)
-    {
-        functions.merge(more);
+    if functions.complete {
+        return Ok((functions, None));
     }
-    Ok(functions)
+    let Some((path, data)) = elf::separate_debug_file(elf, &located.path, &located.root) else {
+        return Ok((functions, None));
+    };
+    // One that cannot be read leaves the file what it is: stripped.
+    match Elf::parse(&data).and_then(|debug| debug.functions_of(elf)) {
+        Ok(more) if more.complete => {
+            functions.merge(more);
+            Ok((functions, Some(path)))
+        }
+        _ => Ok((functions, None)),
+    }
 }
 
 /// A file, and what is known about it.
-struct File<'a, 'd, R: ReadRef<'d>> {
-    path: &'a Path,
-    elf: &'a Elf<'d, R>,
-    functions: &'a Functions,
+pub(super) struct File<'a, 'd, R: ReadRef<'d>> {
+    pub(super) path: &'a Path,
+    pub(super) elf: &'a Elf<'d, R>,
+    pub(super) functions: &'a Functions,
 }
 
 impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
@@ -86,8 +94,12 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         }
         let (chosen, plain): (Vec<_>, Vec<_>) =
             selected.into_iter().partition(|selection| selection.function.chooses);
-        if plain.is_empty() {
-            return Err(self.chosen(&chosen[0].name));
+        // A glob may pass over them. A name that an old version of the function has as well must
+        // not quietly be that one.
+        if let Some(chosen) = chosen.first()
+            && (plain.is_empty() || !glob::is_glob(pattern))
+        {
+            return Err(self.chosen(&chosen.name));
         }
         let one = plain.len() == 1;
         plain.iter().map(|selection| self.function(spec, selection, offset, one)).collect()
@@ -191,17 +203,13 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         Problem::NotCode { path: self.path.to_owned(), address, code }
     }
 
-    fn no_function(&self, pattern: &str) -> Problem {
+    pub(super) fn no_function(&self, pattern: &str) -> Problem {
         let path = self.path.to_owned();
         if self.functions.imported.iter().any(|name| name == pattern) {
             let libraries = self.elf.dynamic().map(|dynamic| dynamic.needed).unwrap_or_default();
             return Problem::Imported { path, name: pattern.to_owned(), libraries };
         }
-        let symbols = match (self.functions.complete, self.functions.all.is_empty()) {
-            (true, _) => Symbols::Complete,
-            (false, false) => Symbols::Exported,
-            (false, true) => Symbols::Stripped,
-        };
+        let symbols = self.symbols();
         let names: BTreeSet<String> = self
             .functions
             .all
@@ -210,6 +218,15 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
             .collect();
         let nearest = nearest(pattern, names.iter().map(String::as_str), SHOWN);
         Problem::NoFunction { path, pattern: pattern.to_owned(), symbols, nearest }
+    }
+
+    /// How much the file says about its functions.
+    pub(super) fn symbols(&self) -> Symbols {
+        match (self.functions.complete, self.functions.all.is_empty()) {
+            (true, _) => Symbols::Complete,
+            (false, false) => Symbols::Exported,
+            (false, true) => Symbols::Stripped,
+        }
     }
 
     /// The name belongs to nothing but a choice.
@@ -226,98 +243,6 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
             name: name.to_owned(),
             implementations: implementations.into_iter().map(str::to_owned).collect(),
         }
-    }
-
-    fn usdt(&self, spec: &Spec, provider: &str, name: &str) -> Result<Vec<Site>, Problem> {
-        let all = super::usdt::probes(self.elf)
-            .map_err(|source| Problem::Usdt { path: self.path.to_owned(), source })?;
-        let meant: Vec<_> = all
-            .iter()
-            .filter(|it| glob::matches(provider, &it.provider) && glob::matches(name, &it.name))
-            .collect();
-        if meant.is_empty() {
-            let there: BTreeSet<String> =
-                all.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)).collect();
-            let mut like = nearest(name, there.iter().map(String::as_str), SHOWN);
-            let rest: Vec<_> = there.into_iter().filter(|it| !like.contains(it)).collect();
-            like.extend(rest.into_iter().take(SHOWN * 2));
-            return Err(Problem::NoUsdt {
-                path: self.path.to_owned(),
-                provider: provider.to_owned(),
-                name: name.to_owned(),
-                nearest: like,
-            });
-        }
-        let names: BTreeSet<_> = meant.iter().map(|it| (&it.provider, &it.name)).collect();
-        let one = names.len() == 1;
-        meant.iter().map(|probe| self.usdt_site(spec, probe, one)).collect()
-    }
-
-    fn usdt_site(
-        &self,
-        spec: &Spec,
-        probe: &super::usdt::Probe,
-        one: bool,
-    ) -> Result<Site, Problem> {
-        let symbol = format!("{}:{}", probe.provider, probe.name);
-        let name = match (&spec.name, one) {
-            (Some(name), true) => name.clone(),
-            (Some(name), false) => format!("{name}:{symbol}"),
-            (None, _) => symbol.clone(),
-        };
-        if !self.elf.is_executable(probe.address) {
-            return Err(self.not_code(probe.address));
-        }
-        let offset =
-            self.elf.file_offset(probe.address).ok_or_else(|| self.not_code(probe.address))?;
-        let semaphore = probe.semaphore.map(|address| {
-            self.elf.file_offset(address).ok_or_else(|| Problem::Semaphore {
-                path: self.path.to_owned(),
-                probe: symbol.clone(),
-                address,
-            })
-        });
-        Ok(Site {
-            name,
-            binary: self.path.to_owned(),
-            offset,
-            symbol: symbol.clone(),
-            kind: SiteKind::Usdt,
-            semaphore: semaphore.transpose()?,
-            args: self.usdt_args(spec, probe)?,
-        })
-    }
-
-    /// The arguments that were asked for; without any, all that the kernel can fetch.
-    fn usdt_args(&self, spec: &Spec, probe: &super::usdt::Probe) -> Result<Vec<FetchArg>, Problem> {
-        let arch = self.elf.arch();
-        let variable = |name: &str| self.variable(name, probe.address);
-        let operands = super::usdt::operands(&probe.arguments, arch, &variable);
-        let mut fetched = Vec::new();
-        for arg in &spec.args {
-            fetched.push(args::lower(arg, arch, Arguments::Note(&operands))?);
-        }
-        if spec.args.is_empty() {
-            for (index, operand) in operands.iter().enumerate() {
-                let Ok(operand) = operand else { continue };
-                fetched.push(FetchArg {
-                    name: format!("arg{}", index + 1),
-                    fetch: format!("{}:{}", operand.fetch, operand.kind),
-                    kind: operand.kind,
-                    moment: Moment::Hit,
-                });
-            }
-        }
-        Ok(fetched)
-    }
-
-    /// Where a variable is, in the only words for it that hold wherever the file is loaded: the
-    /// kernel takes an offset of the file and adds the distance between the probe's offset and its
-    /// address. So it is not the variable's own offset, where the two are mapped differently.
-    fn variable(&self, name: &str, probe: u64) -> Option<args::Fetch> {
-        let address = self.elf.variable(name)?;
-        let place = self.elf.file_offset(probe)?.wrapping_sub(probe).wrapping_add(address);
-        Some(args::Fetch::FileMemory(place))
     }
 }
 

@@ -1,0 +1,51 @@
+//! `fxtrec probes`: lists what probes can be put at.
+
+mod json;
+mod table;
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use crate::cli::ProbesArgs;
+use crate::probe::{self, Context, Problem, spec::Binary};
+use crate::units::Pid;
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbesError {
+    /// The binary cannot be read, or has nothing that was asked for.
+    #[error(transparent)]
+    Probe(#[from] Problem),
+    /// The output does not take any more.
+    #[error("cannot write the output: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Writes what `args` ask for to `out`. An output that is closed early ends it quietly.
+///
+/// # Errors
+/// When the binary cannot be read or has nothing that was asked for, or the output fails.
+pub fn run(args: &ProbesArgs, out: &mut dyn Write) -> Result<(), ProbesError> {
+    let pids = args.pid.map(Pid).into_iter().collect();
+    let context = Context { program: None, pids, most: usize::MAX };
+    let listings =
+        probe::list(&binary(&args.binary), args.glob.as_deref().unwrap_or("*"), &context)?;
+    let mut out = BufWriter::new(out);
+    let written = listings.iter().try_for_each(|listing| {
+        if args.json { json::write(listing, &mut out) } else { table::write(listing, &mut out) }
+    });
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The binary as a spec would have it.
+fn binary(text: &str) -> Binary {
+    if text.contains('/') {
+        Binary::Path(PathBuf::from(text))
+    } else {
+        Binary::Name(text.to_owned())
+    }
+}

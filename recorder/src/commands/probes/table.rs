@@ -1,0 +1,52 @@
+//! The list for people.
+
+use std::io::{self, Write};
+
+use crate::probe::{ListedFunction, ListedUsdt, Listing, Symbols};
+
+pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
+    let Listing { binary, arch, functions, usdt, .. } = listing;
+    writeln!(out, "# {} ({arch})", binary.display())?;
+    if let Some(remark) = remark(listing) {
+        writeln!(out, "# {remark}")?;
+    }
+    if !functions.is_empty() {
+        writeln!(out, "{:<18} {:>8}  function", "address", "bytes")?;
+    }
+    for ListedFunction { address, size, full_name, chooses, .. } in functions {
+        let size = size.map_or_else(|| "?".to_owned(), |size| size.to_string());
+        let note = if *chooses { "  (chosen at start, IFUNC)" } else { "" };
+        writeln!(out, "{address:#018x} {size:>8}  {full_name}{note}")?;
+    }
+    if !usdt.is_empty() {
+        writeln!(out, "{:<18} {:>8}  USDT probe", "address", "guarded")?;
+    }
+    for ListedUsdt { provider, name, address, semaphore, arguments, .. } in usdt {
+        let guarded = if semaphore.is_some() { "yes" } else { "no" };
+        write!(out, "{address:#018x} {guarded:>8}  usdt:{provider}:{name}")?;
+        for (index, argument) in arguments.iter().enumerate() {
+            let number = index + 1;
+            match argument {
+                Ok(fetch) => write!(out, " arg{number}={fetch}")?,
+                Err(text) => write!(out, " (arg{number}, {text}, cannot be fetched)")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// What to know about where the names come from.
+fn remark(listing: &Listing) -> Option<String> {
+    if let Some(debug) = &listing.debug_file {
+        return Some(format!("stripped; the names are from {}", debug.display()));
+    }
+    let id = listing.build_id.as_deref().map_or_else(String::new, |id| format!(", build ID {id}"));
+    match listing.symbols {
+        Symbols::Complete => None,
+        Symbols::Exported => {
+            Some(format!("stripped{id}: only the functions that it exports are known"))
+        }
+        Symbols::Stripped => Some(format!("stripped of all names{id}")),
+    }
+}

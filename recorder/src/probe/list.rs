@@ -1,0 +1,141 @@
+//! What probes can be put at in a file: its functions and its USDT probes.
+
+use std::path::PathBuf;
+
+use super::elf::{self, Arch, Elf, Names};
+use super::error::{Problem, Symbols};
+use super::locate::{self, Context, LocateError, Located};
+use super::resolve::{self, File};
+use super::spec::Binary;
+use super::{glob, usdt};
+
+/// What probes can be put at in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The file, by a path that opens it from where fxtrec runs.
+    pub binary: PathBuf,
+    /// The processor it is for.
+    pub arch: Arch,
+    /// The number that the linker gave to this build, in hexadecimal.
+    pub build_id: Option<String>,
+    /// How much it says about its functions.
+    pub symbols: Symbols,
+    /// Where those symbols come from that were stripped off it, if they were found.
+    pub debug_file: Option<PathBuf>,
+    /// The functions, by address.
+    pub functions: Vec<ListedFunction>,
+    /// The USDT probes, by name.
+    pub usdt: Vec<ListedUsdt>,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedFunction {
+    /// Its readable name.
+    pub name: String,
+    /// The readable name with the types of its parameters, where that is known.
+    pub full_name: String,
+    /// The linker's name.
+    pub linker_name: String,
+    /// Where it begins, before the loader moves the file.
+    pub address: u64,
+    /// The same as an offset in the file, in bytes.
+    pub offset: Option<u64>,
+    /// Its size in bytes, where the file says.
+    pub size: Option<u64>,
+    /// Whether it only chooses the function of this name when the program starts.
+    pub chooses: bool,
+}
+
+/// A USDT probe at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedUsdt {
+    /// Who provides it.
+    pub provider: String,
+    /// What it is called.
+    pub name: String,
+    /// Where it is, before the loader moves the file.
+    pub address: u64,
+    /// The same as an offset in the file, in bytes.
+    pub offset: Option<u64>,
+    /// Where the counter is that opens its guard, if it has one.
+    pub semaphore: Option<u64>,
+    /// Its arguments: as the kernel fetches them, or as the assembler wrote those that it cannot.
+    pub arguments: Vec<Result<String, String>>,
+}
+
+/// Lists what `pattern` means in a file, a name or a glob as in a spec; `usdt:PROVIDER:NAME` means
+/// USDT probes only.
+///
+/// # Errors
+/// When there is no such file, or nothing in it that `pattern` means.
+pub fn list(binary: &Binary, pattern: &str, context: &Context) -> Result<Vec<Listing>, Problem> {
+    let located = locate::locate(binary, context)?;
+    located.iter().map(|located| in_file(located, pattern)).collect()
+}
+
+fn in_file(located: &Located, pattern: &str) -> Result<Listing, Problem> {
+    let path = &located.path;
+    let of_elf = |source| Problem::Elf { path: path.clone(), source };
+    let data =
+        elf::open(path).map_err(|source| LocateError::Open { path: path.clone(), source })?;
+    let elf = Elf::parse(&data).map_err(of_elf)?;
+    let (functions, debug_file) = resolve::all_functions(&elf, located).map_err(of_elf)?;
+    let file = File { path, elf: &elf, functions: &functions };
+    let probes =
+        usdt::probes(&elf).map_err(|source| Problem::Usdt { path: path.clone(), source })?;
+
+    let usdt_only = pattern.strip_prefix("usdt:").filter(|rest| !rest.starts_with(':'));
+    let is_meant = |probe: &usdt::Probe| match usdt_only {
+        Some(rest) => glob::matches(rest, &probe.id()),
+        None => glob::matches(pattern, &probe.id()) || glob::matches(pattern, &probe.name),
+    };
+    let listing = Listing {
+        binary: path.clone(),
+        arch: elf.arch(),
+        build_id: elf.build_id().map(elf::hex),
+        symbols: file.symbols(),
+        debug_file,
+        functions: match usdt_only {
+            Some(_) => Vec::new(),
+            None => elf::select(&functions, pattern)
+                .into_iter()
+                .map(|selection| {
+                    let elf::Function { address, size, chooses, raw, .. } = selection.function;
+                    let names = Names::of(raw);
+                    ListedFunction {
+                        name: names.short.to_string(),
+                        full_name: names.full.to_string(),
+                        linker_name: raw.clone(),
+                        address: *address,
+                        offset: elf.file_offset(*address),
+                        size: *size,
+                        chooses: *chooses,
+                    }
+                })
+                .collect(),
+        },
+        usdt: probes
+            .iter()
+            .filter(|probe| is_meant(probe))
+            .map(|probe| ListedUsdt {
+                provider: probe.provider.clone(),
+                name: probe.name.clone(),
+                address: probe.address,
+                offset: elf.file_offset(probe.address),
+                semaphore: probe.semaphore,
+                arguments: file.operands(probe),
+            })
+            .collect(),
+    };
+    if listing.functions.is_empty() && listing.usdt.is_empty() && pattern != "*" {
+        return Err(match usdt_only {
+            Some(rest) => {
+                let (provider, name) = rest.split_once(':').unwrap_or(("*", rest));
+                file.no_usdt(provider, name, &probes)
+            }
+            None => file.no_function(pattern),
+        });
+    }
+    Ok(listing)
+}

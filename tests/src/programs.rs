@@ -1,0 +1,79 @@
+//! The programs below `programs/`, built by the tests that need them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program or library in a folder of its own. Gone when dropped.
+#[derive(Debug)]
+pub struct Built {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Built {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path in the form that specs and commands have.
+    ///
+    /// # Panics
+    /// When the folder for temporary files has a name that is no text.
+    pub fn text(&self) -> &str {
+        self.path.to_str().expect("a plain path")
+    }
+
+    /// The folder, for what is to be beside it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Whether these tools are there; when not, says which is missing.
+///
+/// # Panics
+/// When one is missing and the variable `CI` is set: there, a test that cannot run has failed.
+pub fn tools_or_skip(tools: &[&str]) -> bool {
+    let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
+    let Some(tool) = missing else { return true };
+    assert!(std::env::var_os("CI").is_none(), "this test needs {tool}, and CI must have it");
+    eprintln!("skipped: there is no {tool}");
+    false
+}
+
+/// Where the source of this name is.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
+/// Builds `programs/SOURCE` with the compiler for its ending and these flags behind it.
+///
+/// # Panics
+/// When it does not compile.
+pub fn build(source_name: &str, flags: &[&str]) -> Built {
+    let (stem, ending) = source_name.split_once('.').expect("a source has an ending");
+    let (compiler, fixed): (_, &[&str]) = match ending {
+        "c" => ("gcc", &["-O1", "-g", "-pthread"]),
+        "cpp" => ("g++", &["-O1"]),
+        "rs" => ("rustc", &["-O", "--edition=2024"]),
+        other => panic!("nothing builds .{other}"),
+    };
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let path = folder.path().join(stem);
+    let mut command = Command::new(compiler);
+    command.args(fixed).arg(source(source_name)).args(flags).arg("-o").arg(&path);
+    succeed(&mut command);
+    Built { folder, path }
+}
+
+/// Runs a command and returns what it printed.
+///
+/// # Panics
+/// When it fails.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,39 @@
+//! What fxtrec finds in programs to put probes at, against what binutils and the loader find.
+//!
+//! Nothing here places a probe, so only what looks into other processes needs root.
+
+mod binaries;
+mod functions;
+mod instructions;
+mod listing;
+mod refusals;
+mod usdt;
+
+use fxtrec::probe::{Context, ProbeError, Site, Spec, resolve};
+use fxtrec_tests::programs::tools_or_skip;
+
+const NO_CONTEXT: Context = Context { program: None, pids: Vec::new(), most: 64 };
+
+fn try_resolve(spec: &str, context: &Context) -> Result<Vec<Site>, ProbeError> {
+    let spec: Spec = spec.parse().unwrap_or_else(|error| panic!("{error}"));
+    resolve(&spec, context)
+}
+
+/// The places that a spec names.
+fn sites(spec: &str) -> Vec<Site> {
+    try_resolve(spec, &NO_CONTEXT).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What is said about a spec that names no place.
+fn refusal(spec: &str, context: &Context) -> String {
+    try_resolve(spec, context).expect_err(spec).to_string()
+}
+
+/// What the sites are called, in order.
+fn symbols(sites: &[Site]) -> Vec<&str> {
+    sites.iter().map(|site| site.symbol.as_str()).collect()
+}
+
+fn compilers() -> bool {
+    tools_or_skip(&["gcc", "g++", "rustc", "nm", "objdump", "readelf", "strip", "objcopy"])
+}
