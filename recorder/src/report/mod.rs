@@ -35,6 +35,7 @@ mod distribution;
 pub mod gates;
 mod metric;
 mod model;
+pub mod page;
 #[cfg(test)]
 pub(crate) mod scene;
 mod selection;

@@ -1,0 +1,76 @@
+// Begins: the coarsest bins first, so that there is something to see at once.
+
+(() => {
+  const { trace, units, view } = fx;
+
+  function facts() {
+    document.getElementById("title").textContent = trace.title ?? "trace";
+    const begun = trace.clock(0);
+    const lost = trace.gaps.reduce((sum, gap) => sum + gap.count, 0);
+    const list = [
+      units.time(trace.length),
+      `${units.count(trace.switches)} switches`,
+      `${units.count(trace.wakeups)} wake-ups`,
+      `${units.count(trace.threads.length - 1)} threads on ${trace.cpus.length} CPUs`,
+      trace.gaps.length > 0 ? `${units.count(lost)} events lost` : "nothing lost",
+      trace.unmatched > 0 && `${units.count(trace.unmatched)} ends of spans that began before`,
+      trace.host && `${trace.host}, Linux ${trace.release}`,
+      begun && `${begun.day} ${begun.hours}`,
+      trace.recorder && !trace.finished && "cut short",
+    ];
+    document.getElementById("facts").textContent = list.filter(Boolean).join(" · ");
+    document.title = `${trace.title ?? "trace"} – fxtrec`;
+  }
+
+  async function start() {
+    facts();
+    fx.waits.build();
+    fx.charts.build();
+    fx.lanes.build();
+    fx.input.listen();
+    fx.search.listen();
+    fx.select.clear();
+    view.onChange(() => {
+      fx.paint.paint();
+      fx.ruler.paint();
+    });
+    fx.store.onChange(view.changed);
+    fx.colours.onChange(() => {
+      fx.charts.paint();
+      view.changed();
+    });
+    // Without tiles the first frame is drawn from the bins alone.
+    await fx.ruler.learn();
+    fx.paint.resize();
+    document.documentElement.dataset.ready = "true";
+  }
+
+  // What tests and curious people can ask.
+  window.fxtrec = {
+    state: () => ({
+      from: view.from,
+      to: view.to,
+      length: trace.length,
+      scroll: view.scroll,
+      theme: fx.colours.theme(),
+      current: fx.lanes.current() && { kind: fx.lanes.current().kind, id: fx.lanes.current().id },
+      rows: fx.lanes.all().length,
+      selected: fx.select.selected(),
+      wait: fx.waits.shown(),
+      idle: fx.store.isIdle(),
+      tiles: trace.tiles.length,
+      tilesUnfolded: fx.store.tilesUnfolded(),
+      blocksInflated: fx.blocks.inflated(),
+      bars: fx.charts.shown.bars,
+      points: fx.charts.shown.points,
+      paint: { ...fx.paint.status },
+    }),
+    // The spans of a thread in the tile in the middle of the view.
+    spans: async (thread) => {
+      const tile = await fx.store.loadTile(trace.tileAt((view.from + view.to) / 2));
+      return (tile.spans.get(thread) ?? []).map((span) => ({ ...span, name: trace.names[span.name] }));
+    },
+  };
+
+  start();
+})();

@@ -1,0 +1,296 @@
+// What is selected: a slice of a lane, or a span. Its details, and the arrows
+// of the wake-ups that led to it and that it did.
+
+(() => {
+  const { STATE, KIND } = fx.unfold;
+  const NAMES = ["not known", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "gone"];
+  // Tiles that are looked through for the end of a slice at most.
+  const FAR = 64;
+  // Arrows drawn for the wake-ups that one slice did, at most.
+  const MOST_ARROWS = 60;
+  const { trace, view } = fx;
+  const panel = document.getElementById("selection");
+  const announcer = document.getElementById("announce");
+  let selected = null;
+  let request = 0;
+
+  const lanesOf = (tile, kind) => (kind === "cpu" ? tile.cpus : tile.threads);
+
+  // The slice of a lane at a time, with its true begin and end.
+  async function slice(kind, id, time) {
+    let index = trace.tileAt(time);
+    const tile = await fx.store.loadTile(index);
+    const lane = lanesOf(tile, kind).get(id);
+    const at = lane ? lane.at(time) : -1;
+    if (at < 0) return null;
+    const found = { kind, id, start: lane.start[at], end: lane.end[at], what: lane.what[at], cpu: lane.cpu[at], waker: lane.waker[at], endKnown: true };
+    for (let left = FAR; found.end === trace.tiles[index].to && index + 1 < trace.tiles.length; left--) {
+      if (left === 0) {
+        found.endKnown = false;
+        break;
+      }
+      index += 1;
+      const next = lanesOf(await fx.store.loadTile(index), kind).get(id);
+      const same = next ? next.at(found.end) : -1;
+      if (same < 0 || next.start[same] !== found.start || next.what[same] !== found.what) break;
+      found.end = next.end[same];
+    }
+    if (found.end >= trace.length) found.endKnown = false;
+    return found;
+  }
+
+  // The wake-up that a slice began with, or that the wait before it began with.
+  async function wakeOf(thread, start, state) {
+    let time = start;
+    let now = state;
+    for (let steps = 4; steps > 0; steps--) {
+      if (now === STATE.WOKEN) {
+        const found = await slice("thread", thread, time);
+        return found && { time: found.start, waker: found.waker, cpu: found.cpu };
+      }
+      if (now !== STATE.RUNNING || time <= 0) return null;
+      const before = await slice("thread", thread, time - 1);
+      if (before === null || before.end !== time) return null;
+      if (before.what !== STATE.WOKEN) return null;
+      return { time: before.start, waker: before.waker, cpu: before.cpu, waited: before.end - before.start };
+    }
+    return null;
+  }
+
+  // The wake-ups that a thread did within a stretch of time.
+  async function wakesBy(thread, from, to) {
+    const found = [];
+    for (let index = trace.tileAt(from); index <= trace.tileAt(to) && found.length < MOST_ARROWS; index++) {
+      const { wakes } = await fx.store.loadTile(index);
+      for (let at = 0; at < wakes.time.length; at++) {
+        const time = wakes.time[at];
+        if (wakes.waker[at] === thread && time >= from && time <= to) found.push({ time, from: thread, to: wakes.thread[at] });
+      }
+    }
+    return found.slice(0, MOST_ARROWS);
+  }
+
+  // Selects the slice at a time. Resolves to whether there is one.
+  async function pick(kind, id, time) {
+    const mine = ++request;
+    let found = await slice(kind, id, time);
+    if (mine !== request) return false;
+    if (!found) {
+      clear();
+      return false;
+    }
+    // What a CPU does is what its thread does.
+    const cpu = kind === "cpu" ? id : found.cpu;
+    if (kind === "cpu" && found.what !== 0) {
+      const same = await slice("thread", found.what, time);
+      if (same && same.what === STATE.RUNNING) found = { ...same, cpu };
+    }
+    const thread = found.kind === "thread" ? found.id : found.what;
+    const state = found.kind === "thread" ? found.what : STATE.RUNNING;
+    const arrows = [];
+    let wake = null;
+    if (thread !== 0) {
+      wake = await wakeOf(thread, found.start, state);
+      if (wake && wake.waker >= 0) arrows.push({ time: wake.time, from: wake.waker, to: thread });
+      if (state === STATE.RUNNING) arrows.push(...(await wakesBy(thread, found.start, found.end)));
+    }
+    if (mine !== request) return false;
+    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, wake, arrows };
+    show();
+    return true;
+  }
+
+  function pickSpan(thread, span) {
+    request += 1;
+    selected = { kind: "span", lane: { kind: "thread", id: thread }, thread, span, start: span.start, end: span.end, arrows: [] };
+    show();
+  }
+
+  function clear() {
+    request += 1;
+    selected = null;
+    show();
+  }
+
+  function element(tag, text, className) {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  function threadName(index) {
+    const thread = trace.threads[index];
+    return index === 0 ? "idle" : `${thread.name} ${thread.tid}`;
+  }
+
+  function button(text, act) {
+    const made = element("button", text);
+    made.type = "button";
+    made.addEventListener("click", act);
+    return made;
+  }
+
+  function sliceFacts(facts) {
+    const { units } = fx;
+    const { thread, state, cpu, wake } = selected;
+    facts.push(["state", thread === 0 ? "idle" : NAMES[state]]);
+    if (cpu >= 0 && (state === STATE.RUNNING || thread === 0)) facts.push(["CPU", cpu]);
+    if (wake) {
+      facts.push(["woken by", wake.waker >= 0 ? threadName(wake.waker) : "not known (an interrupt)"]);
+      facts.push(["woken at", units.moment(wake.time, 1)]);
+      if (wake.waited !== undefined) facts.push(["waited before", units.time(wake.waited)]);
+    }
+    if (state === STATE.RUNNING && thread !== 0) {
+      facts.push(["woke", selected.arrows.filter((arrow) => arrow.from === thread).length || "nobody"]);
+    }
+  }
+
+  function show() {
+    panel.replaceChildren();
+    if (!selected) {
+      panel.append(element("p", "Click a slice, or press Enter on a lane.", "hint"));
+      view.changed();
+      return;
+    }
+    const { units } = fx;
+    const { start, end, thread } = selected;
+    const title = selected.kind === "span" ? trace.names[selected.span.name] : threadName(thread);
+    const heading = element("h3", title);
+    const facts = [];
+    if (selected.kind === "span") {
+      facts.push(["on", threadName(thread)]);
+      if (selected.span.kind === KIND.MANY) facts.push(["spans", units.count(selected.span.count)]);
+      if (selected.span.kind === KIND.OPEN) facts.push(["end", "not in the trace"]);
+    } else {
+      sliceFacts(facts);
+    }
+    facts.push(["from", units.moment(start, 1)]);
+    if (selected.span?.kind !== KIND.INSTANT) facts.push(["length", `${selected.endKnown === false ? "at least " : ""}${units.time(end - start)}`]);
+    const clock = trace.clock(start);
+    if (clock) facts.push(["time of day", `${clock.hours}.${clock.nanos}`]);
+    const list = element("dl");
+    for (const [name, value] of facts) list.append(element("dt", name), element("dd", String(value)));
+    const actions = element("div", undefined, "actions");
+    actions.append(button("Zoom to it", () => view.around(start, end)));
+    if (thread !== 0) actions.append(button("Show the thread", () => fx.lanes.bring("thread", thread)));
+    const waker = selected.wake?.waker ?? -1;
+    if (waker > 0) {
+      const { time } = selected.wake;
+      actions.append(button("Go to the waker", () => goTo(waker, time)));
+    }
+    panel.append(heading, list, actions);
+    announcer.textContent = `${title}: ${facts.map(([name, value]) => `${name} ${value}`).join(", ")}`;
+    view.changed();
+  }
+
+  // Selects what a thread did at a time, and brings it into view.
+  async function goTo(thread, time) {
+    if (time < view.from || time > view.to) view.show(time - (view.to - view.from) / 2, time + (view.to - view.from) / 2);
+    fx.lanes.bring("thread", thread);
+    return pick("thread", thread, time);
+  }
+
+  // The slice before or after the selected one, of its lane.
+  async function step(direction) {
+    if (!selected) return;
+    const { lane } = selected;
+    const time = direction > 0 ? selected.end : selected.start - 1;
+    if (time < 0 || time >= trace.length || !(await pick(lane.kind, lane.id, time)) || !selected) return;
+    const { start, end } = selected;
+    if (end < view.from || start > view.to) view.show(start - (view.to - view.from) / 2, start + (view.to - view.from) / 2);
+  }
+
+  function middleOf(kind, id) {
+    const row = fx.lanes.find(kind, id);
+    if (!row) return null;
+    return row.y - view.scroll + (kind === "thread" ? fx.lanes.THREAD_HEIGHT : row.height) / 2;
+  }
+
+  function outline(context, row, height, top = 1) {
+    const left = Math.max(view.x(selected.start), -4);
+    const right = Math.min(Math.max(view.x(selected.end), left + 2), view.width + 4);
+    context.strokeStyle = fx.colours.get("accent");
+    context.lineWidth = 2;
+    context.strokeRect(left, row.y - view.scroll + top, right - left, height);
+  }
+
+  function arrow(context, { time, from, to }) {
+    const start = middleOf("thread", from);
+    const end = middleOf("thread", to);
+    if (start === null || end === null) return;
+    const x = view.x(time);
+    if (x < -20 || x > view.width + 20) return;
+    const down = end > start ? 1 : -1;
+    const tip = end - down * 3;
+    const body = new Path2D();
+    body.moveTo(x, start);
+    body.bezierCurveTo(x + 12, start + (tip - start) * 0.3, x + 12, start + (tip - start) * 0.7, x, tip - down * 6);
+    const ends = new Path2D();
+    ends.arc(x, start, 3.5, 0, 2 * Math.PI);
+    ends.moveTo(x, tip);
+    ends.lineTo(x - 5, tip - down * 9);
+    ends.lineTo(x + 5, tip - down * 9);
+    ends.closePath();
+    // A rim in the colour of the ground keeps it apart from what it crosses.
+    context.lineJoin = "round";
+    for (const [colour, width] of [
+      ["lane", 5],
+      ["arrow", 2],
+    ]) {
+      context.strokeStyle = context.fillStyle = fx.colours.get(colour);
+      context.lineWidth = width;
+      context.stroke(body);
+      if (colour === "lane") context.stroke(ends);
+      context.fill(ends);
+    }
+  }
+
+  function paint(context) {
+    if (!selected) return;
+    const row = fx.lanes.find("thread", selected.thread);
+    if (selected.kind === "span") {
+      if (row) outline(context, row, fx.lanes.SPAN_HEIGHT, fx.lanes.THREAD_HEIGHT - 2 + selected.span.depth * fx.lanes.SPAN_HEIGHT);
+      return;
+    }
+    if (row && selected.thread !== 0) outline(context, row, fx.lanes.THREAD_HEIGHT - 2);
+    const cpuRow = selected.state === STATE.RUNNING ? fx.lanes.find("cpu", selected.cpu) : null;
+    if (cpuRow) outline(context, cpuRow, cpuRow.height - 2);
+    for (const one of selected.arrows) arrow(context, one);
+  }
+
+  // What stands at a place of the canvas, if it is unpacked: as one line.
+  function describe(row, time, y) {
+    const tile = fx.store.peekTile(trace.tileAt(time));
+    if (!tile || row.kind === "header") return null;
+    const span = spanAt(tile, row, time, y);
+    if (span) return `${trace.names[span.name]}, ${fx.units.time(span.end - span.start)}`;
+    const lane = lanesOf(tile, row.kind).get(row.id);
+    const at = lane ? lane.at(time) : -1;
+    if (at < 0) return "not known";
+    const length = fx.units.time(lane.end[at] - lane.start[at]);
+    const mark = row.kind === "cpu" && tile.inferred.has(`${row.id}@${lane.start[at]}`) ? ", its begin inferred" : "";
+    return row.kind === "cpu" ? `${threadName(lane.what[at])}, ${length}${mark}` : `${NAMES[lane.what[at]]}, ${length}`;
+  }
+
+  // The span at a place of a thread's row, `y` pixels from its top.
+  function spanAt(tile, row, time, y) {
+    if (!row.spanRows) return null;
+    const depth = Math.floor((y - fx.lanes.THREAD_HEIGHT + 2) / fx.lanes.SPAN_HEIGHT);
+    const near = view.perPixel() * 3;
+    const fits = (span) => span.depth === depth && span.start - near <= time && time <= span.end + near;
+    return depth < 0 ? null : ((tile.spans.get(row.id) ?? []).filter(fits).at(-1) ?? null);
+  }
+
+  // Selects what stands at a place of the canvas.
+  async function pickAt(row, time, y) {
+    if (row.spanRows && y > fx.lanes.THREAD_HEIGHT - 2) {
+      const span = spanAt(await fx.store.loadTile(trace.tileAt(time)), row, time, y);
+      if (span) pickSpan(row.id, span);
+      return span !== null;
+    }
+    return pick(row.kind, row.id, time);
+  }
+
+  fx.select = { NAMES, pick, pickAt, clear, goTo, step, paint, describe, threadName, show, selected: () => selected };
+})();

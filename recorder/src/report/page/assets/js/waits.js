@@ -1,0 +1,82 @@
+// The longest waits: a row each, which leads to its place.
+
+(() => {
+  const { trace, units } = fx;
+  const body = document.getElementById("waits");
+  const rows = [];
+  let shown = -1;
+
+  function name([koid, comm]) {
+    const thread = trace.byKoid.get(koid);
+    return `${comm || thread?.name || `[${koid}]`} ${thread ? thread.tid : koid}`;
+  }
+
+  function antagonists(wait) {
+    const parts = wait.by.slice(0, 2).map(([who, ran]) => `${name(who)} ${units.time(ran)}`);
+    const more = wait.by.length - parts.length + wait.more;
+    if (more > 0) parts.push(`${more} more`);
+    if (parts.length === 0 && wait.idle > 0) parts.push(`nobody: idle for ${units.time(wait.idle)}`);
+    return parts.join(", ") || "–";
+  }
+
+  // Shows a wait: the stretch of time, and the thread that waited.
+  async function jump(place) {
+    const wait = trace.worst[place];
+    if (!wait) return;
+    rows[shown]?.removeAttribute("aria-current");
+    shown = place;
+    rows[place].setAttribute("aria-current", "true");
+    fx.view.around(wait.from, wait.to);
+    const thread = trace.byKoid.get(wait.who[0]);
+    if (thread) {
+      fx.lanes.bring("thread", thread.index);
+      await fx.select.pick("thread", thread.index, wait.from);
+    }
+  }
+
+  function build() {
+    if (trace.worst.length === 0) {
+      const row = body.insertRow();
+      const cell = row.insertCell();
+      cell.colSpan = 7;
+      cell.className = "hint";
+      cell.textContent = "No thread of this trace waited for a CPU.";
+      return;
+    }
+    const longest = trace.worst[0].to - trace.worst[0].from;
+    trace.worst.forEach((wait, place) => {
+      const row = body.insertRow();
+      rows.push(row);
+      const length = wait.to - wait.from;
+      const who = document.createElement("button");
+      who.type = "button";
+      who.textContent = name(wait.who);
+      who.title = "Show this wait";
+      const bar = row.insertCell();
+      bar.className = "number bar";
+      bar.style.setProperty("--share", `${(100 * length) / longest}%`);
+      bar.textContent = units.time(length);
+      row.insertCell().append(who);
+      const moved = wait.ran === wait.queued ? "" : ` → ${wait.ran}`;
+      for (const text of [
+        antagonists(wait),
+        units.moment(wait.from, 1e3),
+        `${wait.queued}${moved}`,
+        wait.waker ? name(wait.waker) : "–",
+        wait.metric === "wakeup" ? "woken" : "preempted",
+      ]) {
+        const cell = row.insertCell();
+        cell.textContent = cell.title = text;
+      }
+      row.addEventListener("click", () => jump(place));
+    });
+  }
+
+  fx.waits = {
+    build,
+    jump,
+    // The next or the one before, round and round.
+    step: (by) => jump((shown + by + trace.worst.length) % Math.max(trace.worst.length, 1)),
+    shown: () => shown,
+  };
+})();

@@ -1,0 +1,252 @@
+//! From the records of a trace to what the page is made of, in one pass.
+//!
+//! Scheduling becomes [tiles](super::tile) as it comes, so that of millions of
+//! switches only the packed form is kept: a few bytes each. Spans are kept whole
+//! until the end, since the format allows one that began long ago to come last.
+
+use fxt_reader::record::{ContextSwitch, Event as TraceEvent, EventKind, IDLE_WEIGHT};
+use fxt_reader::{Koid, ObjectType, Record};
+
+use super::PageError;
+use super::info::{Info, number};
+use super::machine::{Event, Machine, Observer, Stamped};
+use super::spans::Spans;
+use super::state::State;
+use super::threads::{ThreadIndex, Threads};
+use super::tile::{Tile, TileWriter};
+use super::usage::Usage;
+
+/// A stretch of time of which a CPU's events were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// The CPU.
+    pub(super) cpu: u16,
+    /// Begin, in nanoseconds of the trace's clock.
+    pub(super) from: u64,
+    /// End.
+    pub(super) to: u64,
+    /// How many events, where that is known.
+    pub(super) count: u64,
+}
+
+/// Collects what the page is made of.
+#[derive(Debug, Default)]
+pub(super) struct Extract {
+    /// The threads.
+    pub(super) threads: Threads,
+    /// The tiles that are full.
+    pub(super) tiles: Vec<Tile>,
+    /// Spans and instants.
+    pub(super) spans: Spans,
+    /// Where events were lost.
+    pub(super) gaps: Vec<Gap>,
+    /// About the recording.
+    pub(super) info: Info,
+    /// How much each thread and CPU did.
+    pub(super) usage: Usage,
+    /// Who was on each CPU when the trace began: the first that is seen to leave.
+    pub(super) first_on: Vec<Option<ThreadIndex>>,
+    /// Switches and wake-ups.
+    pub(super) switches: u64,
+    /// Wake-ups.
+    pub(super) wakeups: u64,
+    range: Option<(u64, u64)>,
+    machine: Machine,
+    writer: TileWriter,
+    tile_events: u32,
+    /// Spans since the present tile began, which count for its size.
+    spans_in_tile: u32,
+    /// The time of the last scheduling record.
+    last: u64,
+}
+
+impl Extract {
+    /// Begins, with tiles of that many events.
+    pub(super) fn new(tile_events: u32) -> Self {
+        Self { tile_events, ..Self::default() }
+    }
+
+    /// Takes one record.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be packed.
+    pub(super) fn take(&mut self, record: &Record<'_>) -> Result<(), PageError> {
+        match record {
+            Record::ContextSwitch(switch) => self.switch(switch)?,
+            Record::LegacyContextSwitch(switch) => {
+                let idle = |priority: u8, koid: Koid| if priority == 0 { Koid(0) } else { koid };
+                let outgoing = idle(switch.outgoing_priority, switch.outgoing.thread);
+                let incoming = idle(switch.incoming_priority, switch.incoming.thread);
+                let event = Event::Switch {
+                    cpu: switch.cpu.0,
+                    outgoing: self.threads.index(outgoing),
+                    state: State::left_in(switch.outgoing_state, None),
+                    incoming: self.threads.index(incoming),
+                    inferred: false,
+                };
+                self.switches += 1;
+                self.push(switch.time.0, event)?;
+            }
+            Record::Wakeup(wakeup) => {
+                let event = Event::Wake {
+                    cpu: wakeup.cpu.0,
+                    thread: self.threads.index(wakeup.koid),
+                    waker: wakeup.waker().map(|koid| self.threads.index(koid)),
+                };
+                self.wakeups += 1;
+                self.push(wakeup.time.0, event)?;
+            }
+            Record::KernelObject(object) => match object.object_type {
+                ObjectType::Process => self.threads.name_process(object.koid, object.name),
+                ObjectType::Thread => {
+                    self.threads.name(object.koid, object.name, object.process());
+                }
+                _ => {}
+            },
+            Record::Event(event) => self.event(event)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), PageError> {
+        let idle = |weight: Option<i32>, koid| {
+            if weight == Some(IDLE_WEIGHT) { Koid(0) } else { koid }
+        };
+        let (mut outgoing_weight, mut incoming_weight) = (None, None);
+        let (mut letter, mut inferred) = (None, false);
+        for arg in switch.args.iter() {
+            match (arg.name, arg.value) {
+                ("outgoing_weight", fxt_reader::record::Value::Int32(w)) => {
+                    outgoing_weight = Some(w);
+                }
+                ("incoming_weight", fxt_reader::record::Value::Int32(w)) => {
+                    incoming_weight = Some(w);
+                }
+                ("prev_state", fxt_reader::record::Value::Str(text)) => letter = Some(text),
+                ("inferred", fxt_reader::record::Value::Bool(value)) => inferred = value,
+                _ => {}
+            }
+        }
+        let event = Event::Switch {
+            cpu: switch.cpu.0,
+            outgoing: self.threads.index(idle(outgoing_weight, switch.outgoing)),
+            state: State::left_in(switch.outgoing_state, letter),
+            incoming: self.threads.index(idle(incoming_weight, switch.incoming)),
+            inferred,
+        };
+        self.switches += 1;
+        self.push(switch.time.0, event)
+    }
+
+    fn event(&mut self, event: &TraceEvent<'_>) -> Result<(), PageError> {
+        let time = event.time.0;
+        match (event.category, event.name) {
+            ("fxtrec", "trace_info") => self.info.learn(&event.args),
+            ("fxtrec", "trace_stats") => self.info.finished = true,
+            ("fxtrec", "lost") => {
+                let arg = |name| event.args.get(name).and_then(number);
+                if let Some(cpu) = arg("cpu").and_then(|cpu| u16::try_from(cpu).ok()) {
+                    self.lost(cpu, time, arg("count").unwrap_or_default())?;
+                }
+            }
+            // Wake-ups as the waker saw them: the wake-up itself names the waker.
+            ("sched", "waking") => {}
+            (_, name) => return self.span(event, name),
+        }
+        self.extend(time);
+        Ok(())
+    }
+
+    fn span(&mut self, event: &TraceEvent<'_>, name: &str) -> Result<(), PageError> {
+        let time = event.time.0;
+        let name = if name.is_empty() { event.category } else { name };
+        let thread = self.threads.index_in(event.thread);
+        match event.kind {
+            EventKind::DurationBegin => self.spans.begin(thread, time, name),
+            EventKind::DurationEnd => self.spans.end(thread, time),
+            EventKind::DurationComplete { end } => {
+                self.spans.complete(thread, time, end.0, name);
+                self.extend(end.0);
+            }
+            EventKind::Instant => self.spans.instant(thread, time, name),
+            _ => return Ok(()),
+        }
+        self.extend(time);
+        self.spans_in_tile += 1;
+        self.close_full_tile()
+    }
+
+    fn lost(&mut self, cpu: u16, time: u64, count: u64) -> Result<(), PageError> {
+        let to = time.max(self.last);
+        let begin = self.range.map_or(to, |(begin, _)| begin);
+        let from = self.machine.since(cpu).clamp(begin, to);
+        self.gaps.push(Gap { cpu, from, to, count });
+        self.push(to, Event::Gap { cpu, length: to - from })
+    }
+
+    fn push(&mut self, time: u64, event: Event) -> Result<(), PageError> {
+        // Time does not go back in what fxtrec writes; others are taken to be a little late.
+        let time = time.max(self.last);
+        self.last = time;
+        self.extend(time);
+        if let Event::Switch { cpu, outgoing, .. } = event {
+            let at = usize::from(cpu);
+            if self.first_on.len() <= at {
+                self.first_on.resize(at + 1, None);
+            }
+            let begun = self.machine.since(cpu) != 0;
+            if !begun && self.first_on[at].is_none() {
+                self.first_on[at] = Some(outgoing);
+            }
+        }
+        let stamped = Stamped { time, event };
+        self.writer.push(stamped, &self.machine);
+        self.machine.apply(stamped, &mut self.usage);
+        self.close_full_tile()
+    }
+
+    fn close_full_tile(&mut self) -> Result<(), PageError> {
+        if self.writer.len() + self.spans_in_tile >= self.tile_events && self.writer.len() > 0 {
+            self.tiles.extend(self.writer.finish().map_err(PageError::Pack)?);
+            self.spans_in_tile = 0;
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, time: u64) {
+        let (begin, end) = self.range.unwrap_or((time, time));
+        self.range = Some((begin.min(time), end.max(time)));
+    }
+
+    /// Closes what is open. Returns the begin and the end of the trace, in
+    /// nanoseconds of its clock.
+    ///
+    /// # Errors
+    ///
+    /// When the last tile cannot be packed.
+    pub(super) fn finish(&mut self) -> Result<(u64, u64), PageError> {
+        self.tiles.extend(self.writer.finish().map_err(PageError::Pack)?);
+        let (begin, end) = self.range.unwrap_or_default();
+        self.machine.end(end, &mut self.usage);
+        self.usage.clip(begin);
+        Ok((begin, end))
+    }
+
+    /// Tells everything that happened once more.
+    ///
+    /// # Errors
+    ///
+    /// When a tile cannot be unpacked, which was packed here.
+    pub(super) fn replay(&self, end: u64, observer: &mut impl Observer) -> Result<(), PageError> {
+        let mut machine = Machine::default();
+        for tile in &self.tiles {
+            if !tile.replay(&mut machine, observer).map_err(PageError::Pack)? {
+                return Err(PageError::Pack(std::io::ErrorKind::InvalidData.into()));
+            }
+        }
+        machine.end(end, observer);
+        Ok(())
+    }
+}

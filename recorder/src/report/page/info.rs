@@ -1,0 +1,48 @@
+//! What the recorder says about the recording: the events `trace_info` and
+//! `trace_stats`.
+
+use fxt_reader::record::{Args, Value};
+
+/// What the page shows of `trace_info` and `trace_stats`. Traces of other
+/// recorders have neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Info {
+    /// What was recorded.
+    pub(super) command_line: Option<String>,
+    /// The machine's name.
+    pub(super) host: Option<String>,
+    /// The kernel's release.
+    pub(super) release: Option<String>,
+    /// The version of the recorder.
+    pub(super) version: Option<String>,
+    /// Nanoseconds to add to a time of the trace to get those since 1970.
+    pub(super) wall_clock_offset: Option<i64>,
+    /// Whether the trace ends as a finished recording does.
+    pub(super) finished: bool,
+}
+
+impl Info {
+    /// Takes what is of use from `trace_info`.
+    pub(super) fn learn(&mut self, args: &Args<'_>) {
+        let text = |name| args.str(name).map(str::to_owned);
+        self.command_line = text("command_line");
+        self.host = text("host");
+        self.release = text("release");
+        self.version = text("version");
+        self.wall_clock_offset = args.get("wall_clock_offset_ns").and_then(|value| match value {
+            Value::Int64(offset) => Some(offset),
+            value => number(value).and_then(|offset| i64::try_from(offset).ok()),
+        });
+    }
+}
+
+/// An argument that counts something, whatever its type.
+pub(super) fn number(value: Value<'_>) -> Option<u64> {
+    match value {
+        Value::Int32(value) => u64::try_from(value).ok(),
+        Value::Int64(value) => u64::try_from(value).ok(),
+        Value::UInt32(value) => Some(value.into()),
+        Value::UInt64(value) => Some(value),
+        _ => None,
+    }
+}

@@ -1,0 +1,351 @@
+//! The pyramid: all lanes at several zooms, so that a page can show any stretch
+//! of a long trace without unfolding the events in it.
+//!
+//! ```text
+//!  level 0   |                2 048 bins                  |   one chunk, in view at once
+//!  level 1   |   2 048    |          |         |          |   four chunks
+//!  level 2   |  |  |  |  |  |  |  |  |  |  |  |  |  |  |  |   sixteen
+//!  tiles     ||||||||||||||||||||||||||||||||||||||||||||||   the events themselves
+//! ```
+//!
+//! The finest level is computed from the tiles, every other one from the next
+//! finer. A chunk is a block of 2 048 bins of all lanes in which anything is known.
+
+use std::io;
+use std::mem::take;
+
+use super::bins::{Cell, CpuCell, CpuTimes, MERGED, Run, Runs, ThreadCell, ThreadTimes};
+use super::columns::{Column, pack};
+use super::machine::Observer;
+use super::state::State;
+use super::threads::ThreadIndex;
+
+/// Bins in a chunk.
+pub(super) const CHUNK_BINS: u32 = 2048;
+
+/// Bins of the finest level for each tile: about what a window that shows as
+/// many tiles as the page unfolds at once needs.
+const BINS_PER_TILE: u64 = 64;
+
+/// The finest level has at most `CHUNK_BINS` times 4 to the power of this.
+const MAX_LEVEL: u32 = 8;
+
+/// How time is cut into bins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scale {
+    /// The begin of the first bin, in nanoseconds of the trace's clock.
+    pub(super) start: u64,
+    /// The length of a bin of the finest level, in nanoseconds.
+    pub(super) width: u64,
+    /// The number of the finest level; the coarsest is 0.
+    pub(super) finest: u32,
+}
+
+impl Scale {
+    /// The scale for a trace of that length with that many tiles.
+    pub(super) fn new(start: u64, end: u64, tiles: usize) -> Self {
+        let enough = |&level: &u32| bins(level) >= BINS_PER_TILE * tiles as u64;
+        let finest = (0..MAX_LEVEL).find(enough).unwrap_or(MAX_LEVEL);
+        let width = end.saturating_sub(start).div_ceil(bins(finest)).max(1);
+        Self { start, width, finest }
+    }
+
+    /// The length of a bin of a level, in nanoseconds.
+    pub(super) fn width_at(&self, level: u32) -> u64 {
+        self.width.saturating_mul((MERGED as u64).pow(self.finest - level))
+    }
+
+    /// Where the chunks of a level begin.
+    pub(super) fn chunk_starts(&self, level: u32) -> Vec<u64> {
+        let length = self.width_at(level).saturating_mul(CHUNK_BINS.into());
+        let chunks = (MERGED as u64).pow(level);
+        (0..chunks).map(|chunk| self.start.saturating_add(chunk.saturating_mul(length))).collect()
+    }
+}
+
+/// How many bins a level has.
+fn bins(level: u32) -> u64 {
+    u64::from(CHUNK_BINS) * (MERGED as u64).pow(level)
+}
+
+/// A lane whose finest bins are being computed.
+#[derive(Debug, Default)]
+struct Lane<C, T> {
+    runs: Runs<C>,
+    /// The bin that is being filled.
+    bin: u32,
+    times: T,
+}
+
+/// Computes the finest level from what a [machine](super::machine::Machine)
+/// tells.
+#[derive(Debug)]
+pub(super) struct Pyramid {
+    scale: Scale,
+    cpus: Vec<Lane<CpuCell, CpuTimes>>,
+    threads: Vec<Lane<ThreadCell, ThreadTimes>>,
+}
+
+/// A bin, and how much of it.
+struct Piece {
+    bin: u32,
+    time: u64,
+}
+
+impl Pyramid {
+    /// A pyramid without anything in it.
+    pub(super) fn new(scale: Scale) -> Self {
+        Self { scale, cpus: Vec::new(), threads: Vec::new() }
+    }
+
+    /// The first, and the last bin of a stretch of time, with the time in each;
+    /// those between are full.
+    fn pieces(&self, from: u64, to: u64) -> Option<(Piece, Option<Piece>)> {
+        let Scale { start, width, .. } = self.scale;
+        let (from, to) = (from.max(start) - start, to.max(start) - start);
+        if from >= to {
+            return None;
+        }
+        let bin = |time: u64| u32::try_from(time / width).unwrap_or(u32::MAX);
+        let (first, last) = (bin(from), bin(to));
+        if first == last {
+            return Some((Piece { bin: first, time: to - from }, None));
+        }
+        let before = Piece { bin: first, time: width - from % width };
+        Some((before, Some(Piece { bin: last, time: to % width })))
+    }
+
+    /// All levels, the coarsest first, and of each level the chunks.
+    ///
+    /// # Errors
+    ///
+    /// Those of the compressor, which has none of its own.
+    pub(super) fn finish(mut self) -> io::Result<Vec<Vec<Vec<u8>>>> {
+        let width = self.scale.width;
+        let mut cpus: Vec<Runs<CpuCell>> = Vec::new();
+        for lane in &mut self.cpus {
+            let cell = lane.times.take(width);
+            lane.runs.until(lane.bin + 1, cell);
+            cpus.push(take(&mut lane.runs));
+        }
+        let mut threads: Vec<Runs<ThreadCell>> = Vec::new();
+        for lane in &mut self.threads {
+            lane.runs.until(lane.bin + 1, lane.times.cell(width));
+            threads.push(take(&mut lane.runs));
+        }
+        let mut levels = Vec::new();
+        for level in (0..=self.scale.finest).rev() {
+            let chunks = MERGED.pow(level);
+            levels.push(chunk_blocks(&cpus, &threads, chunks)?);
+            cpus = cpus.iter().map(Runs::merged).collect();
+            threads = threads.iter().map(Runs::merged).collect();
+        }
+        levels.reverse();
+        Ok(levels)
+    }
+}
+
+impl Observer for Pyramid {
+    fn on_cpu(&mut self, cpu: u16, thread: ThreadIndex, from: u64, to: u64) {
+        let Some((first, last)) = self.pieces(from, to) else { return };
+        let width = self.scale.width;
+        let lane = at(&mut self.cpus, usize::from(cpu));
+        lane.advance(first.bin, CpuCell::default(), |times| times.take(width));
+        lane.times.add(thread, first.time);
+        if let Some(last) = last {
+            let mut full = CpuTimes::default();
+            full.add(thread, width);
+            lane.advance(last.bin, full.take(width), |times| times.take(width));
+            lane.times.add(thread, last.time);
+        }
+    }
+
+    fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64) {
+        if !state.is_shown() {
+            return;
+        }
+        let Some((first, last)) = self.pieces(from, to) else { return };
+        let width = self.scale.width;
+        let lane = at(&mut self.threads, thread.index());
+        lane.advance(first.bin, ThreadCell::default(), |times| take(times).cell(width));
+        lane.times.add(state, first.time);
+        if let Some(last) = last {
+            let mut full = ThreadTimes::default();
+            full.add(state, width);
+            lane.advance(last.bin, full.cell(width), |times| take(times).cell(width));
+            lane.times.add(state, last.time);
+        }
+    }
+}
+
+impl<C: Cell, T> Lane<C, T> {
+    /// Goes on to `bin`; bins between it and the one before look like `between`.
+    fn advance(&mut self, bin: u32, between: C, cell: impl FnOnce(&mut T) -> C) {
+        if bin > self.bin {
+            let done = cell(&mut self.times);
+            self.runs.until(self.bin + 1, done);
+            self.runs.until(bin, between);
+            self.bin = bin;
+        }
+    }
+}
+
+fn at<C: Cell, T: Default>(lanes: &mut Vec<Lane<C, T>>, index: usize) -> &mut Lane<C, T> {
+    if index >= lanes.len() {
+        lanes.resize_with(index + 1, Lane::default);
+    }
+    &mut lanes[index]
+}
+
+fn chunk_blocks(
+    cpus: &[Runs<CpuCell>],
+    threads: &[Runs<ThreadCell>],
+    chunks: usize,
+) -> io::Result<Vec<Vec<u8>>> {
+    let mut cpus = Cutter::new(cpus);
+    let mut threads = Cutter::new(threads);
+    let mut blocks = Vec::new();
+    for chunk in 0..chunks {
+        let from = u32::try_from(chunk).unwrap_or(u32::MAX).saturating_mul(CHUNK_BINS);
+        let mut columns: [Column; 9] = Default::default();
+        let [lanes, counts, lengths, shares, on, t_lanes, t_counts, t_lengths, t_shares] =
+            &mut columns;
+        cpus.cut(from, [lanes, counts, lengths], |cell| {
+            shares.byte(nibbles(cell.busy, cell.known));
+            on.number(cell.thread.0.into());
+        });
+        threads.cut(from, [t_lanes, t_counts, t_lengths], |cell| {
+            t_shares.byte(nibbles(cell.running, cell.waiting));
+            t_shares.byte(nibbles(cell.uninterruptible, cell.other));
+        });
+        blocks.push(pack(&columns)?);
+    }
+    Ok(blocks)
+}
+
+/// Two shares, which are at most 15, in one byte.
+fn nibbles(high: u8, low: u8) -> u8 {
+    high * 16 + low
+}
+
+/// Cuts lanes into chunks, from the first to the last.
+struct Cutter<'a, C> {
+    /// What is left of each lane.
+    left: Vec<&'a [Run<C>]>,
+}
+
+impl<'a, C: Cell> Cutter<'a, C> {
+    fn new(lanes: &'a [Runs<C>]) -> Self {
+        Self { left: lanes.iter().map(|runs| runs.0.as_slice()).collect() }
+    }
+
+    /// Writes lane number, count of runs and lengths of runs of all lanes with
+    /// anything in the chunk that begins with bin `from`; `cell` is told of each run.
+    fn cut(&mut self, from: u32, columns: [&mut Column; 3], mut cell: impl FnMut(&C)) {
+        let [lanes, counts, lengths] = columns;
+        let end = from + CHUNK_BINS;
+        let mut next = 0;
+        for (index, left) in self.left.iter_mut().enumerate() {
+            let within = left.partition_point(|run| run.end <= end);
+            // The run that reaches over the chunk's end belongs to the next one too.
+            let reached = left.get(..left.len().min(within + 1)).unwrap_or_default();
+            let mut at = from;
+            let mut count = 0;
+            if reached.iter().any(|run| run.cell != C::default()) {
+                for run in reached {
+                    let until = run.end.min(end);
+                    if until > at {
+                        lengths.number(u64::from(until - at));
+                        cell(&run.cell);
+                        count += 1;
+                        at = until;
+                    }
+                }
+            }
+            if count > 0 {
+                lanes.number((index - next) as u64);
+                next = index + 1;
+                counts.number(count);
+            }
+            *left = left.get(within..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::{Cursor, unpack};
+    use super::*;
+
+    /// Lane, count of runs and length of each run of a chunk, of threads.
+    fn thread_columns(block: &[u8]) -> [Vec<u64>; 4] {
+        let bytes = unpack(block).unwrap();
+        let mut columns = Cursor::new(&bytes);
+        for _ in 0..5 {
+            columns.column().unwrap();
+        }
+        std::array::from_fn(|index| {
+            let mut column = columns.column().unwrap();
+            std::iter::from_fn(|| {
+                if index == 3 { column.byte().map(u64::from) } else { column.number() }
+            })
+            .collect()
+        })
+    }
+
+    #[test]
+    fn levels_get_finer_until_a_few_tiles_fill_a_window() {
+        let scale = Scale::new(1_000, 1_000_000_000_000, 122);
+        assert_eq!(scale.finest, 1);
+        assert!(scale.width * 8192 >= 999_999_999_000);
+        assert_eq!(scale.width_at(0), 4 * scale.width_at(1));
+        let starts = scale.chunk_starts(1);
+        assert_eq!((starts.len(), starts[0]), (4, 1_000));
+        assert_eq!(starts[1] - starts[0], 2048 * scale.width);
+        assert_eq!(Scale::new(5, 5, 0), Scale { start: 5, width: 1, finest: 0 });
+    }
+
+    #[test]
+    fn a_chunk_holds_the_runs_of_lanes_with_anything_in_it() {
+        // Two chunks' worth of bins of 10 ns at the finest level, of four chunks.
+        let scale = Scale { start: 1_000, width: 10, finest: 1 };
+        let mut pyramid = Pyramid::new(scale);
+        let thread = ThreadIndex(2);
+        // Half of bin 0, bins 1 to 2999, and half of bin 3000.
+        pyramid.in_state(thread, State::Running, 1_005, 1_000 + 30_000 + 5);
+        let levels = pyramid.finish().unwrap();
+        assert_eq!(levels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 4]);
+        let half = u64::from(nibbles(8, 0));
+        let full = u64::from(nibbles(15, 0));
+        let [lanes, counts, lengths, shares] = thread_columns(&levels[1][0]);
+        assert_eq!((lanes, counts, lengths), (vec![2], vec![2], vec![1, 2047]));
+        assert_eq!(shares, [half, 0, full, 0]);
+        let [lanes, _, lengths, shares] = thread_columns(&levels[1][1]);
+        assert_eq!((lanes, lengths), (vec![2], vec![952, 1]));
+        assert_eq!(shares, [full, 0, half, 0]);
+        assert!(thread_columns(&levels[1][2])[0].is_empty());
+        let [_, _, lengths, shares] = thread_columns(&levels[0][0]);
+        assert_eq!(lengths, [1, 749, 1]);
+        assert_eq!(shares[..4], [u64::from(nibbles(13, 0)), 0, full, 0]);
+    }
+
+    #[test]
+    fn the_bins_of_a_cpu_name_who_had_most_of_it() {
+        let mut pyramid = Pyramid::new(Scale { start: 0, width: 10, finest: 0 });
+        pyramid.on_cpu(1, ThreadIndex(5), 0, 4);
+        pyramid.on_cpu(1, ThreadIndex(6), 4, 10);
+        pyramid.on_cpu(1, ThreadIndex::IDLE, 10, 40);
+        let levels = pyramid.finish().unwrap();
+        let bytes = unpack(&levels[0][0]).unwrap();
+        let mut columns = Cursor::new(&bytes);
+        let mut column = || columns.column().unwrap();
+        let (mut lanes, mut counts, mut lengths, mut shares, mut on) =
+            (column(), column(), column(), column(), column());
+        assert_eq!((lanes.number(), lanes.number()), (Some(1), None));
+        // An idle bin, three times, and the empty one in which the lane ends.
+        assert_eq!(counts.number(), Some(3));
+        assert_eq!([lengths.number(), lengths.number()], [Some(1), Some(3)]);
+        assert_eq!([shares.byte(), shares.byte()], [Some(0xff), Some(0x0f)]);
+        assert_eq!([on.number(), on.number()], [Some(6), Some(0)]);
+    }
+}

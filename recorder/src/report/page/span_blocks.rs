@@ -1,0 +1,98 @@
+//! Spans by stretches of time: for each window a block with every span that
+//! reaches into it.
+
+use std::io;
+
+use super::columns::{Column, pack};
+use super::spans::{Span, SpanKind};
+
+/// What stands for the kinds of spans in a block; higher numbers are a block
+/// of that many short spans, less this.
+mod kind {
+    pub(super) const WHOLE: u64 = 0;
+    pub(super) const OPEN: u64 = 1;
+    pub(super) const INSTANT: u64 = 2;
+    pub(super) const MANY: u64 = 3;
+}
+
+/// A block for each window, `None` where it would be empty. `starts` says where
+/// the windows begin; each ends where the next begins, the last one never.
+/// Spans are by thread and begin.
+pub(super) fn blocks(spans: &[Span], starts: &[u64]) -> io::Result<Vec<Option<Vec<u8>>>> {
+    let mut members: Vec<Vec<u32>> = vec![Vec::new(); starts.len()];
+    for (index, span) in spans.iter().enumerate() {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let first = starts.partition_point(|&start| start <= span.start).saturating_sub(1);
+        let behind = starts.partition_point(|&start| start <= span.end).max(first + 1);
+        for window in members.iter_mut().take(behind).skip(first) {
+            window.push(index);
+        }
+    }
+    let block = |(members, &start): (&Vec<u32>, &u64)| {
+        let spans = members.iter().filter_map(|&index| spans.get(index as usize));
+        if members.is_empty() { Ok(None) } else { pack(&columns(spans, start)).map(Some) }
+    };
+    members.iter().zip(starts).map(block).collect()
+}
+
+fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 6] {
+    let mut columns: [Column; 6] = Default::default();
+    let [threads, starts, lengths, names, depths, kinds] = &mut columns;
+    let (mut thread, mut last) = (0, start);
+    for span in spans {
+        threads.number((span.thread.0 - thread).into());
+        if span.thread.0 != thread {
+            last = start;
+        }
+        starts.signed(difference(span.start, last));
+        (thread, last) = (span.thread.0, span.start);
+        lengths.number(span.end - span.start);
+        names.number(span.name.0.into());
+        depths.byte(span.depth);
+        kinds.number(match span.kind {
+            SpanKind::Whole => kind::WHOLE,
+            SpanKind::Open => kind::OPEN,
+            SpanKind::Instant => kind::INSTANT,
+            SpanKind::Many(count) => kind::MANY + u64::from(count),
+        });
+    }
+    columns
+}
+
+fn difference(to: u64, from: u64) -> i64 {
+    i64::try_from(i128::from(to) - i128::from(from)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::{Cursor, unpack};
+    use super::super::spans::NameIndex;
+    use super::super::threads::ThreadIndex;
+    use super::*;
+
+    fn span(start: u64, end: u64) -> Span {
+        let (thread, name) = (ThreadIndex(4), NameIndex(0));
+        Span { thread, start, end, name, depth: 0, kind: SpanKind::Whole }
+    }
+
+    /// How many spans are in each window's block.
+    fn counts(spans: &[Span], starts: &[u64]) -> Vec<usize> {
+        let count = |block: Option<Vec<u8>>| {
+            let bytes = block.map(|block| unpack(&block).unwrap()).unwrap_or_default();
+            let mut threads = Cursor::new(&bytes).column().unwrap_or(Cursor::new(&[]));
+            std::iter::from_fn(|| threads.number()).count()
+        };
+        blocks(spans, starts).unwrap().into_iter().map(count).collect()
+    }
+
+    #[test]
+    fn a_span_is_in_every_window_it_reaches_into() {
+        let spans = [span(5, 35), span(12, 13), span(20, 29), span(100, 200)];
+        assert_eq!(counts(&spans, &[0, 10, 20, 30]), [1, 2, 2, 2]);
+    }
+
+    #[test]
+    fn what_lies_before_the_first_window_belongs_to_it() {
+        assert_eq!(counts(&[span(1, 2)], &[10, 20]), [1, 0]);
+    }
+}

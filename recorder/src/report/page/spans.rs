@@ -1,0 +1,229 @@
+//! Spans: what instrumented code says about itself, on the thread that ran it.
+//!
+//! A span is a pair of duration begin and end, a complete event, or an instant,
+//! which has no length. A complete event may come long after spans that are
+//! younger than it, so all of them are kept until the end of the trace, where
+//! they are sorted and get the depth at which they are nested:
+//!
+//! ```text
+//!  depth 0   |---- request -------------------|  |- request -
+//!  depth 1     |- parse -| |---- query ----|
+//! ```
+
+use rustc_hash::FxHashMap;
+
+use super::threads::ThreadIndex;
+
+/// The number of a name in the page's list of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NameIndex(pub(super) u32);
+
+/// What a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpanKind {
+    /// A stretch of time with a begin and an end.
+    Whole,
+    /// Its end is not in the trace.
+    Open,
+    /// A moment.
+    Instant,
+    /// That many short ones, too close to be told apart at this zoom.
+    Many(u32),
+}
+
+/// A stretch of time on a thread, with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The thread.
+    pub(super) thread: ThreadIndex,
+    /// Begin, in nanoseconds of the trace's clock.
+    pub(super) start: u64,
+    /// End; that of the trace for one that is open.
+    pub(super) end: u64,
+    /// What it is called.
+    pub(super) name: NameIndex,
+    /// How many spans of the thread it is in.
+    pub(super) depth: u8,
+    /// What it is.
+    pub(super) kind: SpanKind,
+}
+
+/// Collects spans.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    list: Vec<Span>,
+    /// Those whose end is still to come, as places in `list`, by thread.
+    open: FxHashMap<ThreadIndex, Vec<usize>>,
+    names: Vec<String>,
+    by_name: FxHashMap<String, NameIndex>,
+    unmatched_ends: u64,
+}
+
+impl Spans {
+    /// A duration begins.
+    pub(super) fn begin(&mut self, thread: ThreadIndex, time: u64, name: &str) {
+        self.open.entry(thread).or_default().push(self.list.len());
+        self.push(thread, time, time, name, SpanKind::Open);
+    }
+
+    /// The duration that began last on the thread ends.
+    pub(super) fn end(&mut self, thread: ThreadIndex, time: u64) {
+        let begun = self.open.get_mut(&thread).and_then(Vec::pop);
+        match begun.and_then(|at| self.list.get_mut(at)) {
+            Some(span) => (span.end, span.kind) = (time.max(span.start), SpanKind::Whole),
+            None => self.unmatched_ends += 1,
+        }
+    }
+
+    /// A duration as a whole.
+    pub(super) fn complete(&mut self, thread: ThreadIndex, start: u64, end: u64, name: &str) {
+        self.push(thread, start, end.max(start), name, SpanKind::Whole);
+    }
+
+    /// A moment.
+    pub(super) fn instant(&mut self, thread: ThreadIndex, time: u64, name: &str) {
+        self.push(thread, time, time, name, SpanKind::Instant);
+    }
+
+    fn push(&mut self, thread: ThreadIndex, start: u64, end: u64, name: &str, kind: SpanKind) {
+        let name = self.name(name);
+        self.list.push(Span { thread, start, end, name, depth: 0, kind });
+    }
+
+    fn name(&mut self, name: &str) -> NameIndex {
+        if let Some(&index) = self.by_name.get(name) {
+            return index;
+        }
+        let index = NameIndex(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.names.push(name.to_owned());
+        self.by_name.insert(name.to_owned(), index);
+        index
+    }
+
+    /// All spans, by thread and begin, each at its depth, and their names. What
+    /// has not ended does so at `end`.
+    pub(super) fn finish(mut self, end: u64) -> Finished {
+        for span in &mut self.list {
+            if span.kind == SpanKind::Open {
+                span.end = end.max(span.start);
+            }
+        }
+        // Of two that begin together, the longer one is around the other.
+        self.list.sort_by_key(|span| (span.thread, span.start, u64::MAX - span.end));
+        let mut around: Vec<u64> = Vec::new();
+        let mut thread = None;
+        for span in &mut self.list {
+            if thread.replace(span.thread) != Some(span.thread) {
+                around.clear();
+            }
+            around.retain(|&end| end > span.start);
+            span.depth = u8::try_from(around.len()).unwrap_or(u8::MAX);
+            if span.kind != SpanKind::Instant {
+                around.push(span.end);
+            }
+        }
+        Finished { list: self.list, names: self.names, unmatched_ends: self.unmatched_ends }
+    }
+}
+
+/// All spans of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// By thread, then begin, then length, the longest first.
+    pub(super) list: Vec<Span>,
+    /// Their names, each at its index.
+    pub(super) names: Vec<String>,
+    /// Ends that no begin in the trace belongs to.
+    pub(super) unmatched_ends: u64,
+}
+
+impl Finished {
+    /// The spans as they look when nothing shorter than `width` nanoseconds can
+    /// be told apart: long ones as they are, short ones that follow each other
+    /// closer than that as one.
+    pub(super) fn coarse(&self, width: u64) -> Vec<Span> {
+        let mut coarse: Vec<Span> = Vec::new();
+        // By depth: the place in `coarse` of short spans to which more may be added.
+        let mut short: Vec<Option<usize>> = Vec::new();
+        let mut thread = None;
+        for span in &self.list {
+            if thread.replace(span.thread) != Some(span.thread) {
+                short.clear();
+            }
+            let depth = usize::from(span.depth);
+            if short.len() <= depth {
+                short.resize(depth + 1, None);
+            }
+            let before = short[depth].and_then(|at| coarse.get_mut(at));
+            if span.end - span.start >= width {
+                short[depth] = None;
+                coarse.push(*span);
+            } else if let Some(block) = before.filter(|block| span.start < block.end + width) {
+                let count = if let SpanKind::Many(count) = block.kind { count } else { 1 };
+                block.kind = SpanKind::Many(count.saturating_add(1));
+                block.end = block.end.max(span.end);
+            } else {
+                short[depth] = Some(coarse.len());
+                coarse.push(*span);
+            }
+        }
+        coarse
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ThreadIndex = ThreadIndex(1);
+    const B: ThreadIndex = ThreadIndex(2);
+
+    fn shape(spans: &[Span]) -> Vec<(u32, u64, u64, u8)> {
+        spans.iter().map(|span| (span.thread.0, span.start, span.end, span.depth)).collect()
+    }
+
+    #[test]
+    fn spans_are_nested_by_thread_whatever_order_they_come_in() {
+        let mut spans = Spans::default();
+        spans.begin(A, 10, "request");
+        spans.begin(B, 15, "other");
+        spans.begin(A, 20, "parse");
+        spans.end(A, 30);
+        spans.instant(A, 35, "cache miss");
+        spans.complete(A, 30, 90, "query");
+        spans.end(A, 100);
+        spans.complete(A, 40, 50, "row");
+        let finished = spans.finish(200);
+        let expected = [
+            (1, 10, 100, 0),
+            (1, 20, 30, 1),
+            (1, 30, 90, 1),
+            (1, 35, 35, 2),
+            (1, 40, 50, 2),
+            (2, 15, 200, 0),
+        ];
+        assert_eq!(shape(&finished.list), expected);
+        assert_eq!(finished.list[5].kind, SpanKind::Open);
+    }
+
+    #[test]
+    fn an_end_without_a_begin_is_counted() {
+        let mut spans = Spans::default();
+        spans.end(A, 10);
+        let finished = spans.finish(20);
+        assert_eq!((finished.list.len(), finished.unmatched_ends), (0, 1));
+    }
+
+    #[test]
+    fn short_spans_that_are_close_become_one_block_and_long_ones_stay() {
+        let mut spans = Spans::default();
+        for start in [0, 12, 24, 500] {
+            spans.complete(A, start, start + 5, "short");
+        }
+        spans.complete(A, 600, 900, "long");
+        let coarse = spans.finish(1_000).coarse(50);
+        assert_eq!(shape(&coarse), [(1, 0, 29, 0), (1, 500, 505, 0), (1, 600, 900, 0)]);
+        let kinds: Vec<_> = coarse.iter().map(|span| span.kind).collect();
+        assert_eq!(kinds, [SpanKind::Many(3), SpanKind::Whole, SpanKind::Whole]);
+    }
+}

@@ -1,0 +1,98 @@
+//! How much each thread and each CPU did, for the order of lanes and their labels.
+
+use super::machine::Observer;
+use super::state::State;
+use super::threads::ThreadIndex;
+
+/// A sum of stretches of time, some of which began before the trace, at 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    nanos: u128,
+    early: u64,
+}
+
+impl Sum {
+    fn add(&mut self, from: u64, to: u64) {
+        self.nanos += u128::from(to.saturating_sub(from));
+        self.early += u64::from(from == 0);
+    }
+
+    /// The sum in nanoseconds, when the trace begins at `begin`.
+    fn since(self, begin: u64) -> u64 {
+        let early = u128::from(self.early) * u128::from(begin);
+        u64::try_from(self.nanos.saturating_sub(early)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Sums by thread and CPU.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    running: Vec<Sum>,
+    waiting: Vec<Sum>,
+    busy: Vec<Sum>,
+    begin: u64,
+}
+
+impl Usage {
+    /// The trace began at `begin`, and what is said to have begun before did so then.
+    pub(super) fn clip(&mut self, begin: u64) {
+        self.begin = begin;
+    }
+
+    /// How long the thread was on a CPU, in nanoseconds.
+    pub(super) fn running(&self, thread: ThreadIndex) -> u64 {
+        self.running.get(thread.index()).map_or(0, |sum| sum.since(self.begin))
+    }
+
+    /// How long the thread waited for a CPU, in nanoseconds.
+    pub(super) fn waiting(&self, thread: ThreadIndex) -> u64 {
+        self.waiting.get(thread.index()).map_or(0, |sum| sum.since(self.begin))
+    }
+
+    /// How long the CPU was not idle, in nanoseconds, for each CPU by number.
+    pub(super) fn busy(&self) -> impl Iterator<Item = u64> {
+        self.busy.iter().map(|sum| sum.since(self.begin))
+    }
+}
+
+fn add(sums: &mut Vec<Sum>, at: usize, from: u64, to: u64) {
+    if sums.len() <= at {
+        sums.resize(at + 1, Sum::default());
+    }
+    sums[at].add(from, to);
+}
+
+impl Observer for Usage {
+    fn on_cpu(&mut self, cpu: u16, thread: ThreadIndex, from: u64, to: u64) {
+        // An idle CPU is there too.
+        let from = if thread.is_idle() { to.max(1) } else { from };
+        add(&mut self.busy, usize::from(cpu), from, to);
+    }
+
+    fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64) {
+        if state == State::Running {
+            add(&mut self.running, thread.index(), from, to);
+        } else if state.is_waiting() {
+            add(&mut self.waiting, thread.index(), from, to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_before_the_trace_counts_from_its_begin() {
+        let mut usage = Usage::default();
+        let thread = ThreadIndex(3);
+        usage.in_state(thread, State::Running, 0, 1_100);
+        usage.in_state(thread, State::Woken, 1_100, 1_150);
+        usage.in_state(thread, State::Running, 1_150, 1_160);
+        usage.on_cpu(1, thread, 0, 1_100);
+        usage.on_cpu(1, ThreadIndex::IDLE, 0, 1_150);
+        usage.clip(1_000);
+        assert_eq!((usage.running(thread), usage.waiting(thread)), (110, 50));
+        assert_eq!(usage.busy().collect::<Vec<_>>(), [0, 100]);
+    }
+}
