@@ -1,6 +1,7 @@
 //! From typed events, in order of time, to records.
 
 mod departed;
+mod probes;
 
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
@@ -9,6 +10,7 @@ use fxt_writer::record::{
 use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
+use probes::Probes;
 
 use super::chain::{Chains, Occupant, View, view};
 use super::lanes::{Closed, Lanes};
@@ -35,6 +37,7 @@ pub struct Encoder<L> {
     stats: Stats,
     blind: Vec<Cpu>,
     departed: Departed,
+    probes: Probes,
 }
 
 /// One side of a switch, as it is written.
@@ -69,6 +72,7 @@ impl<L: Lanes> Encoder<L> {
             stats: Stats::default(),
             blind: Vec::new(),
             departed: Departed::default(),
+            probes: Probes::default(),
         }
     }
 
@@ -92,7 +96,8 @@ impl<L: Lanes> Encoder<L> {
         std::mem::take(&mut self.blind)
     }
 
-    /// Writes what there is to write about one event. Times must not go back from call to call.
+    /// Writes what there is to write about one event, which carries `bytes` if it is a sample. Times must not go back
+    /// from call to call.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -101,7 +106,7 @@ impl<L: Lanes> Encoder<L> {
         time: Nanos,
         cpu: Cpu,
         event: &Event,
-        _bytes: &[u8],
+        bytes: &[u8],
     ) -> Result<(), Closed> {
         match &event.kind {
             Kind::Switch(switch) => self.switch(time, cpu, switch),
@@ -119,7 +124,13 @@ impl<L: Lanes> Encoder<L> {
             Kind::Comm { pid, tid, exec, comm } => {
                 self.stats.renames += 1;
                 self.threads.renamed(*pid, *tid, *comm, *exec);
-                Ok(())
+                match self.threads.tid_of(*tid).filter(|_| *exec) {
+                    Some(tid) => {
+                        let slot = self.threads.get(tid, None);
+                        self.end_program_spans(time, slot)
+                    }
+                    None => Ok(()),
+                }
             }
             Kind::Life(life) => {
                 self.life(event.time, life);
@@ -129,7 +140,7 @@ impl<L: Lanes> Encoder<L> {
                 self.threads.identify(*tid, *local_pid, *local_tid);
                 Ok(())
             }
-            Kind::Sample(_) => Ok(()),
+            Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
             Kind::Lost { count } => self.lost(time, cpu, *count),
         }
     }
@@ -167,6 +178,7 @@ impl<L: Lanes> Encoder<L> {
         match state.fxt {
             ThreadState::Running => self.threads.set_run(outgoing, Run::Runnable),
             ThreadState::Dying | ThreadState::Dead => {
+                self.end_thread_spans(time, outgoing)?;
                 self.depart(time, outgoing);
                 self.threads.end(outgoing);
             }
@@ -314,6 +326,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.set_run(now.slot, Run::Running);
         match (known, takeover) {
             (true, true) => {
+                self.end_thread_spans(time, before.slot)?;
                 self.depart(time, before.slot);
                 self.threads.end(before.slot);
             }
@@ -416,6 +429,7 @@ impl<L: Lanes> Encoder<L> {
         self.stats.losses += 1;
         self.chains.of(cpu).gap = true;
         self.threads.doubt();
+        self.doubt_interrupts(time, cpu)?;
         self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
         self.instant(
             time,

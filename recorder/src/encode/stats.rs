@@ -1,5 +1,7 @@
 //! What was recorded, counted.
 
+use super::probes::Counts;
+
 /// Counts of one recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -31,4 +33,6 @@ pub struct Stats {
     pub exits: u64,
     /// Names that were changed, by execve(2) or otherwise.
     pub renames: u64,
+    /// What was recorded beside the scheduler's events.
+    pub probes: Counts,
 }

@@ -41,10 +41,20 @@ strings! {
     THREAD = 14, "thread";
     TRACE_INFO = 15, "trace_info";
     TRACE_STATS = 16, "trace_stats";
+    UNKNOWN = 17, "unknown";
+    UNFINISHED = 18, "unfinished";
+    RET = 19, "ret";
+    NUMBER = 20, "number";
+    SYSCALL = 21, "syscall";
+    SYSCALL_32 = 22, "syscall of a 32-bit program";
+    PROBE_STATS = 23, "probe_stats";
 }
 
 /// Where the texts of [`Detail`] begin.
-const FIRST_DETAIL: u16 = 17;
+const FIRST_DETAIL: u16 = 24;
+
+/// How many there are in all; they have the indices from 1 on.
+pub const COUNT_OF_ALL: u16 = FIRST_DETAIL - 1 + Detail::ALL.len() as u16;
 
 const DETAILS: [Text<'static>; Detail::ALL.len()] = {
     let mut texts = [Text::EMPTY; Detail::ALL.len()];

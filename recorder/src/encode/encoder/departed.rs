@@ -77,6 +77,7 @@ impl<L: Lanes> Encoder<L> {
             let process = (thread.process, thread.process_name.as_slice());
             put(&mut out, &mut named, (thread.koid, thread.tid, &thread.comm), process);
         }
+        self.interrupt_names(&mut out);
         out
     }
 }

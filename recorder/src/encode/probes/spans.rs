@@ -1,0 +1,293 @@
+//! What a thread is inside of: functions and system calls that have begun and not ended.
+//!
+//! A duration in the trace ends whatever its thread began last, so begins and
+//! ends must be paired, though some ends are never seen: a function is left by
+//! longjmp(3), the kernel watches no more than 64 returns of a thread at once, a
+//! sample is lost. The stack pointer tells. It is lower the deeper a thread is:
+//!
+//! ```text
+//!   call of f     stack 0x1000    f
+//!   call of g     stack 0x0f00    f > g
+//!   call of h     stack 0x0e00    f > g > h
+//!   return        stack 0x1008    is that of f: g and h must have ended before, unseen
+//!   call of g     stack 0x1100    whatever is below 0x1100 is no more
+//! ```
+//!
+//! At its return a function's stack pointer is just above, or at, where it was at
+//! its call. A call from the place of the last call, by the same probe, comes
+//! where the earlier one has gone. By another probe it may be a tail call.
+
+use fxt_writer::{Koid, Text};
+use rustc_hash::FxHashMap;
+
+/// Which of the recorded functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SpanId(pub u16);
+
+/// The stack pointer of a return is this many bytes above that of the call: the return address, where the machine
+/// keeps it on the stack.
+const RETURN_ADDRESS: u64 =
+    if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 8 } else { 0 };
+
+/// The return address of a 32-bit program.
+const RETURN_ADDRESS_32: u64 =
+    if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
+
+/// What a thread is inside of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A function, with the stack pointer at its call where it is known.
+    Function(SpanId, Option<u64>),
+    /// The system call of this number.
+    Syscall(i64),
+}
+
+/// Something that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// What it is.
+    pub frame: Frame,
+    /// The category of its begin.
+    pub category: Text<'static>,
+    /// The name of its begin.
+    pub name: Text<'static>,
+    /// Whether it cannot end any more: its program is gone, though a system call on top of it is not.
+    pub gone: bool,
+}
+
+/// What one thread is inside of, the outermost first.
+#[derive(Clone, Debug, Default)]
+pub struct Stack {
+    open: Vec<Open>,
+}
+
+impl Stack {
+    /// How many, from the innermost on, a function that is called now shows to be no more.
+    pub fn ended_by_call(&self, id: SpanId, stack: Option<u64>) -> usize {
+        let innermost = self.open.iter().rev();
+        innermost.take_while(|open| has_ended(open.frame, id, stack)).count()
+    }
+
+    /// How many, from the innermost on, a system call that begins now shows to be no more.
+    pub fn ended_by_syscall(&self) -> usize {
+        let innermost = self.open.iter().rev();
+        innermost.take_while(|open| matches!(open.frame, Frame::Syscall(_))).count()
+    }
+
+    /// How many are inside of what returns now; `None` when its begin was not seen.
+    pub fn inside_of_return(
+        &self,
+        id: SpanId,
+        stack: Option<u64>,
+        is_32_bit: bool,
+    ) -> Option<usize> {
+        let address = if is_32_bit { RETURN_ADDRESS_32 } else { RETURN_ADDRESS };
+        let at_call = stack.map(|stack| stack.wrapping_sub(address));
+        self.open.iter().rev().position(|open| match (open.frame, at_call) {
+            (Frame::Function(opened, Some(opened_at)), Some(at_call)) => {
+                opened == id && opened_at == at_call
+            }
+            (Frame::Function(opened, _), _) => opened == id,
+            (Frame::Syscall(_), _) => false,
+        })
+    }
+
+    /// How many are inside of the system call that ends now; `None` when its begin was not seen.
+    pub fn inside_of_syscall(&self, number: i64) -> Option<usize> {
+        self.open.iter().rev().position(|open| open.frame == Frame::Syscall(number))
+    }
+
+    /// Goes one deeper.
+    pub fn push(&mut self, open: Open) {
+        self.open.push(open);
+    }
+
+    /// Ends the innermost.
+    pub fn pop(&mut self) -> Option<Open> {
+        self.open.pop()
+    }
+
+    /// Ends the innermost if it cannot end by itself.
+    pub fn pop_gone(&mut self) -> Option<Open> {
+        self.open.pop_if(|open| open.gone)
+    }
+
+    /// The program is gone: none of its functions will end.
+    pub fn lose_program(&mut self) {
+        for open in &mut self.open {
+            open.gone |= matches!(open.frame, Frame::Function(..));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+/// Whether `frame` is no more when the function `id` is called at `stack`.
+fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
+    match (frame, stack) {
+        // A program calls nothing while the kernel works for it.
+        (Frame::Syscall(_), _) => true,
+        (Frame::Function(opened, Some(opened_at)), Some(stack)) => {
+            opened_at < stack || opened_at == stack && opened == id
+        }
+        (Frame::Function(..), _) => false,
+    }
+}
+
+/// What every thread is inside of.
+#[derive(Debug, Default)]
+pub struct Spans {
+    threads: FxHashMap<Koid, Stack>,
+    /// Emptied ones, kept to spare allocations.
+    spare: Vec<Stack>,
+}
+
+/// How many emptied stacks are kept.
+const MAX_SPARE: usize = 64;
+
+impl Spans {
+    /// The stack of a thread that is to go deeper.
+    pub fn deepen(&mut self, thread: Koid) -> &mut Stack {
+        let spare = &mut self.spare;
+        self.threads.entry(thread).or_insert_with(|| spare.pop().unwrap_or_default())
+    }
+
+    /// The stack of a thread that is inside of something.
+    pub fn of(&mut self, thread: Koid) -> Option<&mut Stack> {
+        self.threads.get_mut(&thread)
+    }
+
+    /// Lets go of a thread's stack if nothing is on it.
+    pub fn tidy(&mut self, thread: Koid) {
+        if self.threads.get(&thread).is_some_and(Stack::is_empty)
+            && let Some(stack) = self.threads.remove(&thread)
+            && self.spare.len() < MAX_SPARE
+        {
+            self.spare.push(stack);
+        }
+    }
+
+    /// The threads that are inside of something, in order.
+    pub fn threads(&self) -> Vec<Koid> {
+        let mut threads: Vec<Koid> = self.threads.keys().copied().collect();
+        threads.sort_unstable();
+        threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const F: SpanId = SpanId(1);
+    const G: SpanId = SpanId(2);
+    const H: SpanId = SpanId(3);
+
+    fn open(frame: Frame) -> Open {
+        Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false }
+    }
+
+    /// A thread that called these, the outermost first.
+    fn inside(calls: &[(SpanId, u64)]) -> Stack {
+        let mut stack = Stack::default();
+        for (id, at) in calls {
+            stack.push(open(Frame::Function(*id, Some(*at))));
+        }
+        stack
+    }
+
+    fn returned(at_call: u64) -> Option<u64> {
+        Some(at_call + RETURN_ADDRESS)
+    }
+
+    /// The picture in the module's documentation.
+    #[test]
+    fn the_picture_holds() {
+        let mut stack = inside(&[(F, 0x1000), (G, 0xf00), (H, 0xe00)]);
+        assert_eq!(stack.inside_of_return(F, returned(0x1000), false), Some(2));
+        assert_eq!(stack.ended_by_call(G, Some(0x1100)), 3);
+        while stack.pop().is_some() {}
+        assert!(stack.is_empty());
+    }
+
+    #[test]
+    fn recursion_is_paired_by_depth_though_the_innermost_returns_are_not_seen() {
+        let calls: Vec<(SpanId, u64)> = (0..100).map(|n| (F, 0x10_0000 - n * 0x40)).collect();
+        let mut stack = inside(&calls);
+        // The kernel watched the outer 64.
+        assert_eq!(stack.inside_of_return(F, returned(calls[63].1), false), Some(36));
+        for _ in 0..37 {
+            stack.pop();
+        }
+        for call in calls[..63].iter().rev() {
+            assert_eq!(stack.inside_of_return(F, returned(call.1), false), Some(0));
+            stack.pop();
+        }
+        assert!(stack.is_empty());
+    }
+
+    #[test]
+    fn a_second_call_from_the_same_place_replaces_the_first() {
+        assert_eq!(inside(&[(F, 0x1000)]).ended_by_call(F, Some(0x1000)), 1);
+    }
+
+    #[test]
+    fn a_tail_call_is_inside_of_what_called_it_and_both_return() {
+        let mut stack = inside(&[(F, 0x1000)]);
+        assert_eq!(stack.ended_by_call(G, Some(0x1000)), 0);
+        stack.push(open(Frame::Function(G, Some(0x1000))));
+        assert_eq!(stack.inside_of_return(G, returned(0x1000), false), Some(0));
+        stack.pop();
+        assert_eq!(stack.inside_of_return(F, returned(0x1000), false), Some(0));
+    }
+
+    #[test]
+    fn a_return_from_a_call_that_was_not_seen_is_nobodys() {
+        let stack = inside(&[(F, 0x1000)]);
+        assert_eq!(stack.inside_of_return(F, returned(0x1040), false), None);
+        assert_eq!(stack.inside_of_return(G, returned(0x1000), false), None);
+        assert_eq!(stack.inside_of_syscall(1), None);
+    }
+
+    #[test]
+    fn without_stack_pointers_the_last_call_returns_first() {
+        let mut stack = Stack::default();
+        stack.push(open(Frame::Function(F, None)));
+        stack.push(open(Frame::Function(F, None)));
+        assert_eq!(stack.ended_by_call(F, None), 0);
+        assert_eq!(stack.inside_of_return(F, None, false), Some(0));
+    }
+
+    #[test]
+    fn a_system_call_is_over_when_the_program_goes_on() {
+        let mut stack = inside(&[(F, 0x1000)]);
+        stack.push(open(Frame::Syscall(35)));
+        assert_eq!(stack.ended_by_call(G, Some(0xf00)), 1);
+        assert_eq!(stack.ended_by_syscall(), 1);
+        assert_eq!(stack.inside_of_syscall(35), Some(0));
+        assert_eq!(stack.inside_of_return(F, returned(0x1000), false), Some(1));
+    }
+
+    #[test]
+    fn what_lost_its_program_ends_once_the_system_call_on_top_has() {
+        let mut stack = inside(&[(F, 0x1000)]);
+        stack.push(open(Frame::Syscall(59)));
+        stack.lose_program();
+        assert_eq!(stack.pop_gone(), None);
+        stack.pop();
+        assert!(stack.pop_gone().is_some());
+    }
+
+    #[test]
+    fn a_thread_inside_of_nothing_is_forgotten() {
+        let mut spans = Spans::default();
+        spans.deepen(Koid(5)).push(open(Frame::Syscall(1)));
+        spans.tidy(Koid(5));
+        assert_eq!(spans.threads(), [Koid(5)]);
+        spans.of(Koid(5)).expect("it is kept").pop();
+        spans.tidy(Koid(5));
+        assert!(spans.of(Koid(5)).is_none());
+    }
+}
