@@ -24,6 +24,7 @@ mod gates;
 mod probes;
 mod record;
 mod source;
+mod trace_points;
 mod values;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ pub use gates::{EXIT_GATE_FAILED, GateArgs};
 pub use probes::ProbesArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use source::{SourceArgs, SourceChoice};
+pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
 
 /// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.

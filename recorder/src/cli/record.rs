@@ -7,6 +7,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 
 use super::source::SourceArgs;
+use super::trace_points::TracePointArgs;
 use super::values::{ByteSize, TimeSpan, UserSpec};
 
 const WHAT: &str = "What to record";
@@ -99,6 +100,10 @@ pub struct RecordArgs {
     /// Gates, and where their verdicts go.
     #[command(flatten)]
     pub gates: super::gates::GateArgs,
+
+    /// What to record beside the scheduler
+    #[command(flatten)]
+    pub trace_points: TracePointArgs,
 
     /// Print nothing but errors
     #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::{ByteSize, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
+use crate::cli::{ByteSize, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
 use crate::kernel::child::Launch;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
@@ -45,6 +45,8 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Whether `sched_waking` is recorded as well.
     pub waking: bool,
+    /// What is recorded beside the scheduler.
+    pub trace_points: TracePoints,
     /// Where events come from.
     pub source: SourceChoice,
     /// Where the trace goes.
@@ -57,6 +59,36 @@ pub struct Plan {
     pub buffer_bytes: usize,
     /// What is printed besides the trace.
     pub display: Display,
+}
+
+/// What is recorded beside the scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TracePoints {
+    /// Tracepoints of the kernel.
+    pub events: Vec<EventSpec>,
+    /// System calls by name; empty for none.
+    pub syscalls: Vec<glob::Pattern>,
+    /// Whether interrupts are recorded.
+    pub irq: bool,
+    /// Whether system calls count only for the processes of COMMAND or of `-p`.
+    pub in_scope_only: bool,
+}
+
+impl TracePoints {
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.syscalls.is_empty() && !self.irq
+    }
+
+    /// What is, as the summary calls it.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        let kinds = [
+            ("events", !self.events.is_empty()),
+            ("syscalls", !self.syscalls.is_empty()),
+            ("interrupts", self.irq),
+        ];
+        kinds.into_iter().filter_map(|(kind, wanted)| wanted.then_some(kind)).collect()
+    }
 }
 
 /// Whose switches are written.
@@ -164,6 +196,12 @@ impl Plan {
             scope,
             duration: args.duration.map(|span| span.duration()),
             waking: args.waking,
+            trace_points: TracePoints {
+                events: args.trace_points.events,
+                syscalls: args.trace_points.syscalls,
+                irq: args.trace_points.irq,
+                in_scope_only: !args.all,
+            },
             source: args.source.choice,
             output,
             mode: args.mode,

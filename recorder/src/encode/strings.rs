@@ -46,12 +46,11 @@ strings! {
     RET = 19, "ret";
     NUMBER = 20, "number";
     SYSCALL = 21, "syscall";
-    SYSCALL_32 = 22, "syscall of a 32-bit program";
-    PROBE_STATS = 23, "probe_stats";
+    PROBE_STATS = 22, "probe_stats";
 }
 
 /// Where the texts of [`Detail`] begin.
-const FIRST_DETAIL: u16 = 24;
+const FIRST_DETAIL: u16 = 23;
 
 /// How many there are in all; they have the indices from 1 on.
 pub const COUNT_OF_ALL: u16 = FIRST_DETAIL - 1 + Detail::ALL.len() as u16;

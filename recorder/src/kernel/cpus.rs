@@ -41,6 +41,11 @@ pub fn online(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
     read(sys, "/sys/devices/system/cpu/online")
 }
 
+/// The first CPU that runs threads now; CPU 0 where nobody says.
+pub fn first_online(sys: &dyn Sys) -> Cpu {
+    online(sys).ok().and_then(|cpus| cpus.first().copied()).unwrap_or(Cpu(0))
+}
+
 /// The CPUs that may come online as long as the machine runs, in ascending order.
 ///
 /// # Errors

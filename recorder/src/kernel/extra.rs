@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::sys::Sys;
 use super::uprobe::Uprobe;
+use crate::units::Cpu;
 
 /// The number of the stack pointer among perf's registers, on machines that the recorder knows it of.
 const STACK_POINTER: Option<u32> = match () {
@@ -31,6 +32,8 @@ pub struct ExtraIndex(pub u16);
 /// An event to be recorded beside the scheduler's.
 #[derive(Clone, Debug)]
 pub struct Extra {
+    /// What it is called in messages: `sched:sched_switch`, `probe render of /bin/app`.
+    pub label: String,
     /// What reports it.
     pub what: What,
     /// Whether its samples carry the stack pointer that the thread has in its program.
@@ -57,6 +60,30 @@ pub enum ExtraCall {
     SetFilter,
     /// `PERF_EVENT_IOC_ID`.
     Id,
+}
+
+impl ExtraCall {
+    /// The system call.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExtraCall::Open => "perf_event_open",
+            ExtraCall::SetFilter => "ioctl PERF_EVENT_IOC_SET_FILTER",
+            ExtraCall::Id => "ioctl PERF_EVENT_IOC_ID",
+        }
+    }
+}
+
+/// Tries an event on one CPU, its filter included, and keeps nothing open.
+///
+/// # Errors
+/// What came back, and from which call.
+pub fn try_open(sys: &dyn Sys, cpu: Cpu, extra: &Extra) -> Result<(), (ExtraCall, io::Error)> {
+    let mut attr =
+        b::perf_event_attr { size: size_of::<b::perf_event_attr>() as u32, ..Default::default() };
+    attr.set_disabled(1);
+    extra.fill(&mut attr);
+    let event = sys.perf_event_open(&mut attr, cpu.0).map_err(|error| (ExtraCall::Open, error))?;
+    extra.prepare(sys, event.as_fd()).map(drop)
 }
 
 impl Extra {

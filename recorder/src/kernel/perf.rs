@@ -59,8 +59,6 @@ pub enum Call {
     OpenTracepoint(u64),
     /// perf_event_open(2) of the event that reports each switch without a tracepoint.
     OpenSwitchRecords,
-    /// A step of getting an extra event.
-    Extra(ExtraIndex, ExtraCall),
     /// mmap(2) of a ring with this many data bytes.
     MapRing(usize),
     /// `PERF_EVENT_IOC_SET_OUTPUT`.
@@ -78,6 +76,18 @@ pub enum OpenError {
     Refused {
         /// The call.
         call: Call,
+        /// Where.
+        cpu: Cpu,
+        /// What came back.
+        error: io::Error,
+    },
+    /// The kernel refused a probe or tracepoint beside the scheduler's.
+    #[error("{label}: {} on CPU {}: {error}", .call.name(), .cpu.0)]
+    Extra {
+        /// What it is called.
+        label: String,
+        /// The call.
+        call: ExtraCall,
         /// Where.
         cpu: Cpu,
         /// What came back.
@@ -207,15 +217,15 @@ impl CpuEvents {
         extra: &Extra,
         index: ExtraIndex,
     ) -> Result<(), OpenError> {
+        let refused = |(call, error)| {
+            let label = extra.label.clone();
+            OpenError::Extra { label, call, cpu: self.cpu, error }
+        };
         let mut attr = base_attr(options);
         extra.fill(&mut attr);
-        let event = open_event(sys, self.cpu, attr, Call::Extra(index, ExtraCall::Open))?;
+        let event = open_or(sys, self.cpu, attr, |error| refused((ExtraCall::Open, error)))?;
         self.redirect(sys, event.as_fd())?;
-        let id = extra.prepare(sys, event.as_fd()).map_err(|(call, error)| OpenError::Refused {
-            call: Call::Extra(index, call),
-            cpu: self.cpu,
-            error,
-        })?;
+        let id = extra.prepare(sys, event.as_fd()).map_err(refused)?;
         self.extras.add(event, id, index, extra.user_stack);
         Ok(())
     }
@@ -313,8 +323,18 @@ impl CpuEvents {
 fn open_event(
     sys: &dyn Sys,
     cpu: Cpu,
-    mut attr: b::perf_event_attr,
+    attr: b::perf_event_attr,
     call: Call,
+) -> Result<OwnedFd, OpenError> {
+    open_or(sys, cpu, attr, |error| OpenError::Refused { call, cpu, error })
+}
+
+/// `refused` says what a refusal means, unless it is that the CPU is gone.
+fn open_or(
+    sys: &dyn Sys,
+    cpu: Cpu,
+    mut attr: b::perf_event_attr,
+    refused: impl FnOnce(io::Error) -> OpenError,
 ) -> Result<OwnedFd, OpenError> {
     let mut opened = sys.perf_event_open(&mut attr, cpu.0);
     // Kernels before 6.0 do not know the lost count.
@@ -324,7 +344,7 @@ fn open_event(
     }
     opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV | libc::ENXIO) => OpenError::Offline(cpu),
-        _ => OpenError::Refused { call, cpu, error },
+        _ => refused(error),
     })
 }
 
@@ -440,6 +460,7 @@ mod tests {
     fn extra_events_share_the_ring_and_make_every_record_carry_an_id() {
         let fake = Fake::default();
         let extra = |id, user_stack, filter: Option<&std::ffi::CStr>| Extra {
+            label: String::new(),
             what: What::Tracepoint(id),
             user_stack,
             filter: filter.map(Into::into),
@@ -463,14 +484,14 @@ mod tests {
     fn a_refused_filter_is_told_from_a_refused_event() {
         let extra = || {
             let filter = Some(c"nonsense".into());
-            Extra { what: What::Tracepoint(21), user_stack: false, filter }
+            let label = "a:b".to_owned();
+            Extra { label, what: What::Tracepoint(21), user_stack: false, filter }
         };
         let options = Options { extras: Arc::new([extra()]), ..options() };
         let fake = Fake::default().fail("perf_set_filter", libc::EINVAL);
         let error = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect_err("refused");
-        let call = Call::Extra(ExtraIndex(0), ExtraCall::SetFilter);
         assert!(
-            matches!(error, OpenError::Refused { call: refused, .. } if refused == call),
+            matches!(&error, OpenError::Extra { call: ExtraCall::SetFilter, label, .. } if label == "a:b"),
             "{error:?}"
         );
     }

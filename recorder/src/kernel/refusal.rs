@@ -42,6 +42,12 @@ pub struct Refusal {
 pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
     match error {
         OpenError::Refused { call, cpu, error } => explain(*call, *cpu, error, rings, facts),
+        OpenError::Extra { label, call, cpu: Cpu(cpu), error } => {
+            let (cause, remedy) = extra_cause(*call, error, facts);
+            let call = call.name();
+            let call = format!("{label}: {call} on CPU {cpu} failed: {}.", described(error));
+            Refusal { call, cause, remedy }
+        }
         OpenError::Offline(Cpu(cpu)) => Refusal {
             call: format!("The events of CPU {cpu} cannot be opened."),
             cause: "The CPU went offline meanwhile.".to_owned(),
@@ -57,13 +63,12 @@ pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
 
 /// Explains why `call` on `cpu` failed with `err`.
 fn explain(call: Call, cpu: Cpu, err: &io::Error, rings: usize, facts: &Facts) -> Refusal {
-    use Call::{Extra, MapRing, OpenDummy, OpenSwitchRecords, OpenTracepoint};
+    use Call::{MapRing, OpenDummy, OpenSwitchRecords, OpenTracepoint};
     let (cause, remedy) = match (call, err.raw_os_error()) {
         (MapRing(bytes), Some(libc::EPERM)) => ring_limit(bytes, rings, facts),
-        (
-            OpenDummy | OpenTracepoint(_) | OpenSwitchRecords | Extra(..),
-            Some(libc::EACCES | libc::EPERM),
-        ) => not_allowed(err, facts),
+        (OpenDummy | OpenTracepoint(_) | OpenSwitchRecords, Some(libc::EACCES | libc::EPERM)) => {
+            not_allowed(err, facts)
+        }
         (_, Some(errno)) => by_errno(call, errno, facts),
         (_, None) => ("The call never reached the kernel.".into(), DOCTOR.into()),
     };
@@ -72,15 +77,34 @@ fn explain(call: Call, cpu: Cpu, err: &io::Error, rings: usize, facts: &Facts) -
     Refusal { call, cause, remedy }
 }
 
+/// Why a probe or tracepoint beside the scheduler's was refused.
+fn extra_cause(call: ExtraCall, err: &io::Error, facts: &Facts) -> (String, String) {
+    let errno = err.raw_os_error().unwrap_or(0);
+    let (cause, remedy) = match (call, errno) {
+        (_, libc::EACCES | libc::EPERM) => return not_allowed(err, facts),
+        (ExtraCall::SetFilter, _) => (
+            "The kernel does not take the filter.",
+            "The fields that a filter can use are in the tracepoint's format file in tracefs.",
+        ),
+        (_, libc::EINVAL | libc::EIO | libc::ENOTSUP | libc::ENOEXEC) => (
+            "The kernel does not place a breakpoint there: it is no instruction that it can step over, \
+             or no executable part of a regular file.",
+            "Give another function or offset; `fxtrec probes BINARY` lists what there is.",
+        ),
+        (_, libc::ENODEV | libc::ENOENT) => {
+            ("The kernel does not let perf record it.", "Leave it out, or narrow the pattern.")
+        }
+        _ => return by_errno(Call::OpenTracepoint(0), errno, facts),
+    };
+    (cause.to_owned(), remedy.to_owned())
+}
+
 /// The system call, and what for.
 fn name(call: Call) -> String {
     match call {
         Call::OpenDummy => "perf_event_open (forks and names)".to_owned(),
         Call::OpenTracepoint(id) => format!("perf_event_open (tracepoint {id})"),
         Call::OpenSwitchRecords => "perf_event_open (context switches)".to_owned(),
-        Call::Extra(_, ExtraCall::Open) => "perf_event_open (probe or tracepoint)".to_owned(),
-        Call::Extra(_, ExtraCall::SetFilter) => "ioctl PERF_EVENT_IOC_SET_FILTER".to_owned(),
-        Call::Extra(_, ExtraCall::Id) => "ioctl PERF_EVENT_IOC_ID".to_owned(),
         Call::MapRing(bytes) => format!("mmap of a ring of {} KiB", bytes / 1024),
         Call::SetOutput => "ioctl PERF_EVENT_IOC_SET_OUTPUT".to_owned(),
         Call::Enable => "ioctl PERF_EVENT_IOC_ENABLE".to_owned(),

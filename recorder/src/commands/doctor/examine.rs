@@ -1,6 +1,7 @@
 //! Finding out what the machine allows, by doing what a recording does.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::capture::decode::SchedLayout;
 use crate::capture::source::Source;
@@ -111,7 +112,7 @@ fn headline(facts: &Facts) -> String {
 
 /// Opens and starts what a recording does.
 fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
-    let mut source = setup::open(layout, None, facts).map_err(refusal)?;
+    let mut source = setup::open(layout, None, Arc::new([]), facts).map_err(refusal)?;
     let cpus = source.cpus().len();
     let explain = |error| refusal(setup::explain(error, cpus, facts));
     source.enable().map_err(explain)?;
@@ -139,7 +140,7 @@ fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> 
         wake_bytes: 1,
         tracepoints: Vec::new(),
         namespace_ids: false,
-        extras: std::sync::Arc::new([]),
+        extras: Arc::new([]),
     };
     let mut opened = Vec::new();
     for cpu in &online {

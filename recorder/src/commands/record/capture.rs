@@ -17,6 +17,7 @@ use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
 use crate::kernel::clock;
 use crate::kernel::priority;
+use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
 use crate::sink::drain::Request;
 use crate::units::Nanos;
@@ -35,7 +36,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Switches and wake-ups so far.
+    /// Switches, wake-ups and whatever else is recorded, so far.
     pub(super) fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
@@ -46,7 +47,8 @@ impl Progress {
     }
 
     fn update(&self, stats: &Stats) {
-        self.events.store(stats.switches + stats.wakeups, Ordering::Relaxed);
+        let events = stats.switches + stats.wakeups + stats.probes.total();
+        self.events.store(events, Ordering::Relaxed);
         self.lost.store(stats.lost, Ordering::Relaxed);
     }
 }
@@ -72,6 +74,8 @@ pub(super) struct Capture {
     pub(super) progress: Arc<Progress>,
     /// In circular mode.
     pub(super) flight: Option<Flight>,
+    /// What was defined for the source's events.
+    pub(super) definitions: Option<Definitions>,
 }
 
 fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
@@ -87,6 +91,10 @@ impl Capture {
         std::thread::Builder::new().name("fxtrec-capture".to_owned()).spawn(move || {
             let captured = self.run();
             ended();
+            let Capture { source, definitions, .. } = self;
+            // The kernel keeps a definition as long as an event uses it.
+            drop(source);
+            drop(definitions);
             captured
         })
     }
@@ -127,6 +135,7 @@ impl Capture {
             open = open && self.encoder.event(time, cpu, event, bytes).is_ok();
             open
         });
+        open = open && self.encoder.end_all_spans(ended).is_ok();
         self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
         let packets = self.engine.finish();

@@ -1,10 +1,14 @@
 //! Which source a recording uses: the one that was asked for, or the first that the machine permits.
 
+use std::sync::Arc;
+
 use super::error::RecordError;
+use super::extras::ExtraError;
 use super::setup::{open_ftrace, open_perf};
 use crate::capture::source::{Source, SourceKind};
 use crate::cli::SourceChoice;
 use crate::commands::plan::{Filter, Plan};
+use crate::kernel::extra::Extra;
 use crate::kernel::facts::Facts;
 use crate::kernel::refusal::Refusal;
 
@@ -16,23 +20,37 @@ pub(super) struct Chosen {
     pub(super) instead: Option<String>,
 }
 
-/// Opens everything that the plan wants recorded.
+/// Opens everything that the plan wants recorded, with `extras` beside the scheduler's events.
 ///
 /// # Errors
 /// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of the
 /// first.
-pub(super) fn open(facts: &Facts, plan: &Plan) -> Result<Chosen, RecordError> {
-    let open = |kind| open_one(kind, facts, plan);
+pub(super) fn open(
+    facts: &Facts,
+    plan: &Plan,
+    extras: &Arc<[Extra]>,
+) -> Result<Chosen, RecordError> {
+    let open = |kind| open_one(kind, facts, plan, extras);
     match plan.source {
+        // Only perf's rings take them.
+        SourceChoice::Auto if !extras.is_empty() => first(&[SourceKind::Perf], open),
         SourceChoice::Auto => first(&[SourceKind::Perf, SourceKind::Ftrace], open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),
         SourceChoice::Ftrace => first(&[SourceKind::Ftrace], open),
     }
 }
 
-fn open_one(kind: SourceKind, facts: &Facts, plan: &Plan) -> Result<Box<dyn Source>, RecordError> {
+fn open_one(
+    kind: SourceKind,
+    facts: &Facts,
+    plan: &Plan,
+    extras: &Arc<[Extra]>,
+) -> Result<Box<dyn Source>, RecordError> {
     match kind {
-        SourceKind::Perf => Ok(Box::new(open_perf(facts, plan)?)),
+        SourceKind::Perf => Ok(Box::new(open_perf(facts, plan, extras)?)),
+        SourceKind::Ftrace if !extras.is_empty() => {
+            Err(ExtraError::NeedsPerf { source_name: kind.name() }.into())
+        }
         SourceKind::Ftrace => {
             knows_scope(facts, plan)?;
             Ok(Box::new(open_ftrace(facts, plan.waking, plan.ring_bytes)?))

@@ -45,6 +45,8 @@ pub(super) struct Beginning<'a> {
     pub(super) ring_bytes: usize,
     /// CPUs whose idle task the kernel does not report.
     pub(super) blind: &'a [Cpu],
+    /// The records of names that events beside the scheduler's refer to.
+    pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
 }
 
@@ -83,6 +85,7 @@ pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
     head.durable(&ProviderSection { id: PROVIDER })?;
     head.durable(&Initialization { ticks_per_second: TICKS_PER_SECOND })?;
     strings::write(&mut head).map_err(|_| Closed)?;
+    head.extend(&beginning.names);
 
     let machine = Machine::current();
     let words: Vec<String> =
@@ -123,6 +126,21 @@ pub(super) struct Ending {
     pub(super) ended: Nanos,
 }
 
+/// The counts of what was recorded beside the scheduler.
+fn probe_stats(stats: &Stats) -> [Arg<'static>; 8] {
+    let counts = &stats.probes;
+    [
+        number("probe_hits", counts.probe_hits),
+        number("tracepoints", counts.tracepoints),
+        number("syscalls", counts.syscalls),
+        number("interrupts", counts.interrupts),
+        number("unmatched_ends", counts.unmatched_ends),
+        number("inferred_ends", counts.inferred_ends),
+        number("unfinished", counts.unfinished),
+        number("undecoded", counts.undecoded),
+    ]
+}
+
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
 pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<Vec<u8>, Closed> {
     let Ending { stats, source, ended } = ending;
@@ -145,6 +163,9 @@ pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<
     ];
     args.extend(fired.map(|fired| number("kernel_switches", fired)));
     let mut tail = Vec::new();
+    if stats.probes.total() > 0 {
+        tail.rolling(&own_event(*ended, recorder, strings::PROBE_STATS, &probe_stats(stats)))?;
+    }
     tail.rolling(&own_event(*ended, recorder, strings::TRACE_STATS, &args))?;
     Ok(tail)
 }

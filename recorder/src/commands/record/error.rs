@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::extras::ExtraError;
 use crate::capture::decode::LayoutError;
 use crate::cli::EXIT_FAILURE;
 use crate::commands::gates::GatesError;
@@ -22,6 +23,9 @@ pub enum RecordError {
     /// The kernel refused what a recording needs.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Something beside the scheduler cannot be recorded.
+    #[error(transparent)]
+    Extra(#[from] ExtraError),
     /// The CPUs cannot be listed.
     #[error(transparent)]
     Cpus(#[from] CpusError),

@@ -15,6 +15,7 @@ mod capture;
 mod choose;
 mod describe;
 mod error;
+mod extras;
 mod flight;
 mod lanes;
 mod live;
@@ -31,6 +32,7 @@ pub use error::RecordError;
 
 use choose::Chosen;
 use describe::Beginning;
+use extras::Extras;
 use pipeline::Pipeline;
 use session::{Session, say};
 
@@ -67,7 +69,9 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let open_files = OpenFiles::now();
-    let Chosen { mut source, instead } = choose::open(&facts, &plan)?;
+    // Before the source, so that what it defines is dropped after what uses it.
+    let extras = Extras::new(&Linux, &plan)?;
+    let Chosen { mut source, instead } = choose::open(&facts, &plan, &extras.events())?;
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
@@ -92,13 +96,14 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         cpus,
         ring_bytes: source.ring_bytes(),
         blind: &blind,
+        names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
     };
     if plan.display.verbose > 0 {
         say(err, &beginning);
     }
     let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
-    let pipeline = Pipeline::start(&plan, source, threads, sink, &beginning, &attention)?;
+    let pipeline = Pipeline::start(&plan, source, extras, threads, sink, &beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
         Ok(child) => child,
         Err(error) => {
@@ -150,6 +155,9 @@ fn known_threads(plan: &Plan, facts: &Facts, command: Option<u32>) -> Result<Thr
         for pid in pids.iter().map(|pid| pid.0).chain(command) {
             threads.include(LocalId(pid));
         }
+    } else if let Some(command) = command.filter(|_| plan.trace_points.in_scope_only) {
+        // Switches are everybody's, probes only those of COMMAND's processes.
+        threads.include(LocalId(command));
     }
     Ok(threads)
 }

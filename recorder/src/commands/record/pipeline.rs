@@ -12,6 +12,7 @@ use fxt_writer::engine::{Config, Engine, Mode, OnFull};
 use super::capture::{Capture, Captured, Progress};
 use super::describe::{self, Beginning};
 use super::error::RecordError;
+use super::extras::Extras;
 use super::flight::{Flight, Outcome, Window};
 use super::lanes::EngineLanes;
 use crate::capture::source::Source;
@@ -60,6 +61,7 @@ impl Pipeline {
     pub(super) fn start(
         plan: &Plan,
         source: Box<dyn Source>,
+        extras: Extras,
         threads: Threads,
         mut sink: Box<dyn Sink>,
         beginning: &Beginning<'_>,
@@ -99,6 +101,7 @@ impl Pipeline {
         if circular {
             encoder.keep_departed();
         }
+        encoder.expect(extras.catalog);
         let failed = attention.clone();
         let drain =
             drain::spawn(engine.clone(), requests, sink, written.clone(), move || failed.stop())
@@ -115,6 +118,7 @@ impl Pipeline {
             waker: stop.clone(),
             progress: progress.clone(),
             flight,
+            definitions: extras.definitions,
         };
         let ended = attention.clone();
         let begun = Instant::now();

@@ -258,6 +258,7 @@ impl<'a> Session<'a> {
                 cpus,
                 target: &self.plan.output.target,
                 colour: Terminal::of_stderr().colour,
+                asked_for: &self.plan.trace_points.kinds(),
                 partial: self.plan.mode == Mode::Circular,
             };
             let _ = write!(self.err, "{summary}");

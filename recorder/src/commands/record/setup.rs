@@ -1,5 +1,7 @@
 //! Getting from a plan to perf events that wait to be enabled.
 
+use std::sync::Arc;
+
 use crate::capture::decode::{SchedFormats, SchedLayout};
 use crate::capture::ftrace_rings;
 use crate::capture::ftrace_source::FtraceSource;
@@ -7,6 +9,7 @@ use crate::capture::life::{LifeFormats, LifeLayout};
 use crate::capture::perf_source::PerfSource;
 use crate::capture::source::SourceError;
 use crate::commands::plan::{Plan, default_ring_bytes};
+use crate::kernel::extra::Extra;
 use crate::kernel::facts::Facts;
 use crate::kernel::ftrace::instance::Instance;
 use crate::kernel::ftrace::refused;
@@ -58,18 +61,19 @@ pub(in crate::commands) fn layout(
 pub(in crate::commands) fn open(
     layout: SchedLayout,
     wanted_ring_bytes: Option<usize>,
+    extras: Arc<[Extra]>,
     facts: &Facts,
 ) -> Result<PerfSource, RecordError> {
     let sys = Linux;
     let cpus = cpus::online(&sys)?.len();
     let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
-    limits::raise_open_files(FILES_PER_CPU * cpus as u64);
+    limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
     let options = Options {
         ring_bytes,
         wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES) as u32,
         tracepoints: layout.tracepoints(),
         namespace_ids: !facts.namespaces.initial_pid,
-        extras: std::sync::Arc::new([]),
+        extras,
     };
     // A size that was asked for is taken at its word.
     let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
@@ -86,10 +90,14 @@ pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Fact
     }
 }
 
-/// Opens the perf events that the plan wants recorded.
-pub(super) fn open_perf(facts: &Facts, plan: &Plan) -> Result<PerfSource, RecordError> {
+/// Opens the perf events that the plan wants recorded, with `extras` beside the scheduler's.
+pub(super) fn open_perf(
+    facts: &Facts,
+    plan: &Plan,
+    extras: &Arc<[Extra]>,
+) -> Result<PerfSource, RecordError> {
     let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
-    open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, facts)
+    open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, extras.clone(), facts)
 }
 
 /// Opens a tracing instance with all its events off.

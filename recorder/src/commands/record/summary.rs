@@ -16,6 +16,8 @@ pub(super) struct Summary<'a> {
     pub(super) cpus: usize,
     pub(super) target: &'a Target,
     pub(super) colour: bool,
+    /// The lines that are shown even where they count nothing, since somebody asked.
+    pub(super) asked_for: &'a [&'static str],
     /// Whether the trace holds only the last events.
     pub(super) partial: bool,
 }
@@ -25,9 +27,35 @@ impl Summary<'_> {
         if self.colour { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
     }
 
+    /// What was recorded beside the scheduler, a line for each kind of it.
+    fn probe_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let counts = &self.captured.ending.stats.probes;
+        let kinds = [
+            ("probes", counts.probe_hits, "hits"),
+            ("events", counts.tracepoints, "hits of tracepoints"),
+            ("syscalls", counts.syscalls, "system calls"),
+            ("interrupts", counts.interrupts, "hard and soft"),
+        ];
+        for (name, number, what) in kinds {
+            if self.asked_for.contains(&name) || number > 0 {
+                writeln!(f, "  {name:<10} {} {what}", count(number))?;
+            }
+        }
+        let odd = [
+            (counts.unmatched_ends, "ends of what had begun before the recording, left out"),
+            (counts.inferred_ends, "ends that were not seen, inferred"),
+            (counts.unfinished, "were not over when their thread or the recording ended"),
+        ];
+        for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
+            writeln!(f, "             {} {what}", count(number))?;
+        }
+        Ok(())
+    }
+
     fn bytes_line(&self) -> String {
         let stats = &self.captured.ending.stats;
-        let events = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
+        let scheduler = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
+        let events = scheduler + stats.probes.total();
         let per_event = self.totals.output_bytes as f64 / events.max(1) as f64;
         if self.partial {
             return format!("{} (the last part of it)", bytes(self.totals.output_bytes));
@@ -55,6 +83,7 @@ impl Display for Summary<'_> {
         let spurious = count(stats.spurious_wakeups);
         let wakeups = count(stats.wakeups_written);
         writeln!(f, "  wake-ups   {wakeups} (and {spurious} of threads that were awake)")?;
+        self.probe_lines(f)?;
         let (threads, processes) = (count(stats.threads), count(stats.processes));
         writeln!(f, "  threads    {threads} in {processes} processes")?;
         writeln!(f, "  trace      {}", self.bytes_line())?;

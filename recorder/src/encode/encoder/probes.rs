@@ -109,7 +109,10 @@ impl<L: Lanes> Encoder<L> {
                 .map(|number| self.syscall(time, slot, catalog, entry, number, is_32_bit)),
             Act::SyscallExit(number, ret) => {
                 let fields = number.integer(raw).zip(ret.integer(raw));
-                fields.map(|(number, ret)| self.syscall_ended(time, slot, catalog, number, ret))
+                fields.map(|(number, ret)| {
+                    let wanted = catalog.syscall(number, is_32_bit).is_some();
+                    self.syscall_ended(time, slot, number, ret, wanted)
+                })
             }
             Act::HardEnter(number, name) => number.integer(raw).map(|number| {
                 let name = copied_name(name, raw, &mut self.probes.scratch);
@@ -237,23 +240,17 @@ impl<L: Lanes> Encoder<L> {
         number: i64,
         is_32_bit: bool,
     ) -> Result<(), Closed> {
-        // The numbers of 32-bit programs mean other calls.
-        let known = if is_32_bit {
-            catalog.syscall(-1).map(|_| Err(strings::SYSCALL_32))
-        } else {
-            catalog.syscall(number).map(|name| name.ok_or(strings::SYSCALL))
-        };
-        let Some(known) = known else { return Ok(()) };
+        let Some(known) = catalog.syscall(number, is_32_bit) else { return Ok(()) };
         self.count(Class::Syscall);
         let place = self.place(time, slot)?;
         let koid = self.koid(slot);
         let ended = self.probes.spans.of(koid).map_or(0, |open| open.ended_by_syscall());
         self.end_unseen(place, koid, ended, Unseen::Inferred)?;
-        let name = known.unwrap_or_else(|unnamed| unnamed);
+        let name = known.unwrap_or(strings::SYSCALL);
         let (frame, category) = (Frame::Syscall(number), entry.category);
         self.probes.spans.deepen(koid).push(Open { frame, category, name, gone: false });
         let number = [Arg::new(strings::NUMBER, Value::int(number))];
-        let args = if known.is_ok() { &[][..] } else { &number[..] };
+        let args = if known.is_some() { &[][..] } else { &number[..] };
         put(&mut self.lanes, place, EventKind::DurationBegin, category, name, args)
     }
 
@@ -261,15 +258,14 @@ impl<L: Lanes> Encoder<L> {
         &mut self,
         time: Nanos,
         slot: Slot,
-        catalog: &Catalog,
         number: i64,
         ret: i64,
+        wanted: bool,
     ) -> Result<(), Closed> {
         let koid = self.koid(slot);
         let open = self.probes.spans.of(koid);
         let Some(inside) = open.and_then(|open| open.inside_of_syscall(number)) else {
             // It may be one that is not wanted, and then was not begun either.
-            let wanted = catalog.syscall(number).is_some();
             self.stats.probes.unmatched_ends += u64::from(wanted);
             return Ok(());
         };

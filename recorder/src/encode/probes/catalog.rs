@@ -5,7 +5,7 @@
 //! in two bytes each.
 
 use fxt_writer::record::{Record, StringRecord};
-use fxt_writer::{StringRef, Text, WriteError};
+use fxt_writer::{StringRef, Text};
 use rustc_hash::FxHashMap;
 
 use super::fields::FieldArg;
@@ -79,6 +79,9 @@ pub struct TooManyNames;
 /// The most names in a catalog.
 const MAX_NAMES: usize = 32_000;
 
+const _: () =
+    assert!(MAX_NAMES + strings::COUNT_OF_ALL as usize <= 0x7fff, "the format's last index");
+
 /// What may arrive beside the scheduler's events.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
@@ -87,6 +90,8 @@ pub struct Catalog {
     by_name: FxHashMap<String, Text<'static>>,
     /// By number, those that are wanted.
     syscalls: Vec<Option<Text<'static>>>,
+    /// The same of 32-bit programs, whose calls have other numbers.
+    syscalls_32: Vec<Option<Text<'static>>>,
     /// Whether a system call without a name is wanted as well.
     unnamed_syscalls: bool,
     softirqs: Vec<Text<'static>>,
@@ -122,10 +127,17 @@ impl Catalog {
     /// [`TooManyNames`].
     pub fn add_syscall(&mut self, number: usize, name: &str) -> Result<(), TooManyNames> {
         let text = self.text(name)?;
-        if self.syscalls.len() <= number {
-            self.syscalls.resize(number + 1, None);
-        }
-        self.syscalls[number] = Some(text);
+        set(&mut self.syscalls, number, text);
+        Ok(())
+    }
+
+    /// The same of 32-bit programs.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn add_32_bit_syscall(&mut self, number: usize, name: &str) -> Result<(), TooManyNames> {
+        let text = self.text(name)?;
+        set(&mut self.syscalls_32, number, text);
         Ok(())
     }
 
@@ -164,8 +176,9 @@ impl Catalog {
     }
 
     /// The name of a system call; `None` when it is not wanted. `Some(None)` when it is and has no name.
-    pub fn syscall(&self, number: i64) -> Option<Option<Text<'static>>> {
-        let known = usize::try_from(number).ok().and_then(|number| self.syscalls.get(number));
+    pub fn syscall(&self, number: i64, is_32_bit: bool) -> Option<Option<Text<'static>>> {
+        let calls = if is_32_bit { &self.syscalls_32 } else { &self.syscalls };
+        let known = usize::try_from(number).ok().and_then(|number| calls.get(number));
         match known {
             Some(Some(name)) => Some(Some(*name)),
             _ => self.unnamed_syscalls.then_some(None),
@@ -178,20 +191,23 @@ impl Catalog {
         known.copied().unwrap_or(strings::UNKNOWN)
     }
 
-    /// Registers every name.
-    ///
-    /// # Errors
-    /// None in memory, which is where the head of a trace is put together.
-    pub fn write_names(
-        &self,
-        out: &mut Vec<u8>,
-    ) -> Result<(), WriteError<std::convert::Infallible>> {
-        for (at, name) in self.names.iter().enumerate() {
-            let index = StringRef::indexed(index_of(at))?;
-            StringRecord { index, content: name }.write(out)?;
+    /// The records that register every name.
+    pub fn names(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (at, content) in self.names.iter().enumerate() {
+            let Ok(index) = StringRef::indexed(index_of(at)) else { break };
+            let written = StringRecord { index, content }.write(&mut out);
+            debug_assert!(written.is_ok(), "names were cleaned, and memory has room");
         }
-        Ok(())
+        out
     }
+}
+
+fn set(calls: &mut Vec<Option<Text<'static>>>, number: usize, name: Text<'static>) {
+    if calls.len() <= number {
+        calls.resize(number + 1, None);
+    }
+    calls[number] = Some(name);
 }
 
 /// The index of the name at this place, behind the strings of every trace.
@@ -220,8 +236,6 @@ mod tests {
             catalog.text(&n.to_string()).expect("there is room");
         }
         assert_eq!(catalog.text("one more"), Err(TooManyNames));
-        let mut out = Vec::new();
-        catalog.write_names(&mut out).expect("every index is one of the format's");
     }
 
     #[test]
@@ -229,9 +243,10 @@ mod tests {
         let mut catalog = Catalog::default();
         catalog.add_syscall(3, "close").expect("there is room");
         let close = catalog.text("close").expect("it is there");
-        assert_eq!(catalog.syscall(3), Some(Some(close)));
-        assert_eq!((catalog.syscall(2), catalog.syscall(-1)), (None, None));
+        assert_eq!(catalog.syscall(3, false), Some(Some(close)));
+        assert_eq!((catalog.syscall(2, false), catalog.syscall(-1, false)), (None, None));
+        assert_eq!(catalog.syscall(3, true), None, "another call of a 32-bit program");
         catalog.want_unnamed_syscalls();
-        assert_eq!(catalog.syscall(999), Some(None));
+        assert_eq!(catalog.syscall(999, false), Some(None));
     }
 }

@@ -26,6 +26,21 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// The process of this id that began then.
+    pub fn new(pid: u32, start: u64) -> Owner {
+        Owner { pid, start }
+    }
+
+    /// Its process id.
+    pub fn pid(self) -> u32 {
+        self.pid
+    }
+
+    /// Clock ticks from boot to its start.
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
     /// This process.
     pub fn current(sys: &dyn Sys) -> Owner {
         let pid = std::process::id();

@@ -7,10 +7,11 @@
 //! so a recorder that is out of sight, in another pid namespace, keeps its own.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Place;
 use crate::kernel::format::Format;
+use crate::kernel::ftrace::owner::Owner;
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::{Tracefs, TracefsError};
 
@@ -50,9 +51,6 @@ pub enum DefinitionError {
     /// It cannot be found or read afterwards.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
-    /// This process cannot read when it was started.
-    #[error("cannot read /proc/self/stat: {0}; is /proc mounted?")]
-    Owner(io::Error),
 }
 
 /// The definitions of this process. Dropping it removes them, and must happen after their events were closed.
@@ -69,28 +67,12 @@ fn file(tracefs: &Tracefs) -> PathBuf {
     tracefs.path().join("uprobe_events")
 }
 
-/// When the process was started, in the kernel's ticks.
-fn start_of(sys: &dyn Sys, pid: &str) -> io::Result<String> {
-    let stat = sys.read(&Path::new("/proc").join(pid).join("stat"))?;
-    let stat = String::from_utf8_lossy(&stat).into_owned();
-    // The name of the program, in parentheses, may hold anything.
-    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    after
-        .split_whitespace()
-        .nth(19)
-        .map(str::to_owned)
-        .ok_or_else(|| io::Error::other("it has too few fields"))
-}
-
 impl Definitions {
     /// No definitions so far.
-    ///
-    /// # Errors
-    /// [`DefinitionError::Owner`].
-    pub fn new(sys: Box<dyn Sys + Send>, tracefs: Tracefs) -> Result<Definitions, DefinitionError> {
-        let start = start_of(&*sys, "self").map_err(DefinitionError::Owner)?;
-        let group = format!("{PREFIX}{}_{start}", std::process::id());
-        Ok(Definitions { sys, tracefs, group, names: Vec::new() })
+    pub fn new(sys: Box<dyn Sys + Send>, tracefs: Tracefs) -> Definitions {
+        let owner = Owner::current(&*sys);
+        let group = format!("{PREFIX}{}_{}", owner.pid(), owner.start());
+        Definitions { sys, tracefs, group, names: Vec::new() }
     }
 
     /// Defines a probe, and says how its samples are laid out.
@@ -177,10 +159,14 @@ fn event_of(line: &str) -> Option<&str> {
 }
 
 fn is_stale(sys: &dyn Sys, event: &str) -> bool {
-    let owner = event.strip_prefix(PREFIX).and_then(|rest| rest.split('/').next());
-    let Some((pid, start)) = owner.and_then(|owner| owner.split_once('_')) else { return false };
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits(pid) && digits(start) && start_of(sys, pid).ok().as_deref() != Some(start)
+    owner_of(event).is_some_and(|owner| !owner.is_alive(sys))
+}
+
+/// The recorder that an event `GROUP/NAME` belongs to; `None` when it is none's.
+fn owner_of(event: &str) -> Option<Owner> {
+    let (group, _) = event.split_once('/')?;
+    let (pid, start) = group.strip_prefix(PREFIX)?.split_once('_')?;
+    Some(Owner::new(pid.parse().ok()?, start.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -201,7 +187,7 @@ mod tests {
     fn machine() -> (Fake, Tracefs) {
         let sys = Fake::default()
             .refuse("/sys/kernel/tracing/events", libc::EISDIR)
-            .file("/proc/self/stat", &stat("1"))
+            .file(&format!("/proc/{}/stat", std::process::id()), &stat("1"))
             .file(EVENTS, "");
         let tracefs = Tracefs::find(&sys).expect("mounted");
         (sys, tracefs)
@@ -221,8 +207,7 @@ mod tests {
         let (sys, tracefs) = machine();
         let format = format!("/sys/kernel/tracing/events/{}/p0/format", group());
         sys.write(&format, "name: p0\nID: 2326\nformat:\n\nprint fmt: \"\"\n");
-        let mut definitions =
-            Definitions::new(Box::new(sys.clone()), tracefs).expect("/proc is there");
+        let mut definitions = Definitions::new(Box::new(sys.clone()), tracefs);
         let args = [Fetch { name: "n".into(), how: "%di:s32".into() }];
         let place = place();
         let format = definitions.add(&place, &args).expect("nothing is refused");
@@ -247,7 +232,7 @@ mod tests {
             group()
         );
         let sys = sys.file("/sys/kernel/tracing/error_log", &log).fail("append", libc::EINVAL);
-        let mut definitions = Definitions::new(Box::new(sys), tracefs).expect("/proc is there");
+        let mut definitions = Definitions::new(Box::new(sys), tracefs);
         let error = definitions.add(&place(), &[]).expect_err("refused");
         assert!(error.to_string().ends_with("Unknown register name"), "{error}");
     }
@@ -256,7 +241,7 @@ mod tests {
     fn a_kernel_without_definitions_is_named_as_such() {
         let (sys, tracefs) = machine();
         let sys = sys.fail("append", libc::ENOENT);
-        let mut definitions = Definitions::new(Box::new(sys), tracefs).expect("/proc is there");
+        let mut definitions = Definitions::new(Box::new(sys), tracefs);
         let error = definitions.add(&place(), &[]).expect_err("no such file");
         assert!(error.to_string().contains("CONFIG_UPROBE_EVENTS"), "{error}");
     }

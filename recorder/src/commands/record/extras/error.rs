@@ -1,0 +1,125 @@
+//! Why something beside the scheduler cannot be recorded.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::encode::probes::catalog::TooManyNames;
+use crate::kernel::tracefs::TracefsError;
+use crate::kernel::uprobe::PmuError;
+use crate::kernel::uprobe::definitions::DefinitionError;
+
+/// Names that are there, as a message shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+/// So many names are shown.
+const SHOWN: usize = 60;
+
+impl Display for Names {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let shown = self.0.iter().take(SHOWN).map(String::as_str);
+        f.write_str(&shown.collect::<Vec<_>>().join(", "))?;
+        match self.0.len().checked_sub(SHOWN) {
+            Some(more @ 1..) => write!(f, " and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why something beside the scheduler cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtraError {
+    /// No group of tracepoints of that name.
+    #[error("-e {spec}: this kernel has no such group of tracepoints; it has: {known}")]
+    NoGroup {
+        /// What was asked for.
+        spec: String,
+        /// The groups.
+        known: Names,
+    },
+    /// No tracepoint of that name in the group.
+    #[error("-e {spec}: there is no such tracepoint; {group} has: {known}")]
+    NoName {
+        /// What was asked for.
+        spec: String,
+        /// The group.
+        group: String,
+        /// Its tracepoints.
+        known: Names,
+    },
+    /// The kernel does not take a filter.
+    #[error(
+        "-e {event}: the kernel does not take the filter `{filter}`: {reason}; its fields are: {fields}"
+    )]
+    Filter {
+        /// The tracepoint.
+        event: String,
+        /// The filter.
+        filter: String,
+        /// The kernel's words, or its error number's.
+        reason: String,
+        /// What a filter of this tracepoint can be about.
+        fields: Names,
+    },
+    /// A filter with a NUL in it.
+    #[error("-e {event}: a filter cannot hold a NUL byte")]
+    NulInFilter {
+        /// The tracepoint.
+        event: String,
+    },
+    /// No system call matches.
+    #[error(
+        "--syscalls={pattern}: no system call of this machine is called that (names are as in man 2 syscalls)"
+    )]
+    NoSyscall {
+        /// What was asked for.
+        pattern: String,
+    },
+    /// The kernel lacks tracepoints that an option needs.
+    #[error(
+        "{option} needs the tracepoint {event}, and this kernel has none: it is built without {config}"
+    )]
+    Missing {
+        /// The option.
+        option: &'static str,
+        /// The tracepoint.
+        event: String,
+        /// The kernel's setting.
+        config: &'static str,
+    },
+    /// A tracepoint lacks a field.
+    #[error("{option}: tracepoint {event} has no field `{field}` on this kernel")]
+    NoField {
+        /// The option.
+        option: &'static str,
+        /// The tracepoint.
+        event: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// The source that was asked for has only the scheduler's events.
+    #[error(
+        "--source {source_name} records the scheduler only; probes, -e, --syscalls and --irq need --source perf"
+    )]
+    NeedsPerf {
+        /// The source.
+        source_name: &'static str,
+    },
+    /// More events than can be told apart.
+    #[error(
+        "{0} probes and tracepoints are more than fxtrec records at once (65 535): narrow the patterns"
+    )]
+    TooMany(usize),
+    /// More names than the format takes.
+    #[error(transparent)]
+    Names(#[from] TooManyNames),
+    /// Tracefs cannot be read.
+    #[error(transparent)]
+    Tracefs(#[from] TracefsError),
+    /// The kernel has no user probes.
+    #[error(transparent)]
+    Pmu(#[from] PmuError),
+    /// A user probe cannot be defined.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+}

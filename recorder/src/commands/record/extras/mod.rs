@@ -1,0 +1,66 @@
+//! What is recorded beside the scheduler: from the options to events to open, and what becomes of their samples.
+
+mod error;
+mod events;
+mod interrupts;
+mod syscalls;
+
+use std::sync::Arc;
+
+pub(super) use error::ExtraError;
+
+use crate::commands::plan::{Filter, Plan};
+use crate::encode::probes::catalog::{Catalog, Entry};
+use crate::kernel::extra::Extra;
+use crate::kernel::sys::Sys;
+use crate::kernel::tracefs::Tracefs;
+use crate::kernel::uprobe::definitions::Definitions;
+
+/// What is recorded beside the scheduler.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    events: Vec<Extra>,
+    /// What becomes of their samples.
+    pub(super) catalog: Catalog,
+    /// What had to be defined in tracefs. To be dropped after the events were closed.
+    pub(super) definitions: Option<Definitions>,
+}
+
+impl Extras {
+    /// Finds out what the plan's options mean on this machine. Changes nothing but what [`Extras::definitions`] holds.
+    ///
+    /// # Errors
+    /// [`ExtraError`].
+    pub(super) fn new(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
+        let mut extras = Extras::default();
+        let wanted = &plan.trace_points;
+        if wanted.is_empty() {
+            return Ok(extras);
+        }
+        let tracefs = Tracefs::find(sys)?;
+        let narrow = plan.scope != Filter::Machine;
+        for spec in &wanted.events {
+            events::add(&mut extras, sys, &tracefs, spec, narrow)?;
+        }
+        if !wanted.syscalls.is_empty() {
+            syscalls::add(&mut extras, sys, &tracefs, &wanted.syscalls, wanted.in_scope_only)?;
+        }
+        if wanted.irq {
+            interrupts::add(&mut extras, sys, &tracefs)?;
+        }
+        match u16::try_from(extras.events.len()) {
+            Ok(_) => Ok(extras),
+            Err(_) => Err(ExtraError::TooMany(extras.events.len())),
+        }
+    }
+
+    /// The events to open on each CPU.
+    pub(super) fn events(&self) -> Arc<[Extra]> {
+        self.events.as_slice().into()
+    }
+
+    fn add(&mut self, extra: Extra, entry: Entry) {
+        self.events.push(extra);
+        self.catalog.add(entry);
+    }
+}
