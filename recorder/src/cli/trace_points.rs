@@ -1,14 +1,30 @@
-//! The options that record more than the scheduler: tracepoints, system calls, interrupts.
+//! The options that record more than the scheduler: user probes, tracepoints, system calls, interrupts.
 
 use std::str::FromStr;
 
 use clap::Args;
+
+use crate::probe::Spec;
 
 const MORE: &str = "More events";
 
 /// What to record beside the scheduler.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TracePointArgs {
+    /// Record each hit of a function or USDT probe, for example ./app:render or 'libc:malloc%span n=arg1:u64'
+    ///
+    /// With %return each return counts, with %span both become a duration. BINARY is a path, a library's name, or
+    /// nothing for COMMAND. docs/probes.md has the whole grammar; `fxtrec probes BINARY` lists what there is. With a
+    /// COMMAND, hits in its processes count, with -p those of that process, with -a everybody's. Can be given more than
+    /// once.
+    #[arg(
+        short = 'P',
+        long = "probe",
+        value_name = "[NAME=]BINARY:SYMBOL[%return|%span][ ARG..]",
+        help_heading = MORE
+    )]
+    pub probes: Vec<Spec>,
+
     /// Record a tracepoint of the kernel, for example sched:sched_process_exec
     ///
     /// GROUP and NAME may hold `*`, `?` and `[...]`. Between slashes comes a condition in the kernel's own filter

@@ -12,6 +12,7 @@ use crate::cli::{ByteSize, EventSpec, Mode, Progress, RecordArgs, Scope, SourceC
 use crate::kernel::child::Launch;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
+use crate::probe::Spec;
 use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
 
@@ -64,25 +65,28 @@ pub struct Plan {
 /// What is recorded beside the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracePoints {
+    /// User probes.
+    pub probes: Vec<Spec>,
     /// Tracepoints of the kernel.
     pub events: Vec<EventSpec>,
     /// System calls by name; empty for none.
     pub syscalls: Vec<glob::Pattern>,
     /// Whether interrupts are recorded.
     pub irq: bool,
-    /// Whether system calls count only for the processes of COMMAND or of `-p`.
+    /// Whether probes and system calls count only for the processes of COMMAND or of `-p`.
     pub in_scope_only: bool,
 }
 
 impl TracePoints {
     /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.syscalls.is_empty() && !self.irq
+        self.probes.is_empty() && self.events.is_empty() && self.syscalls.is_empty() && !self.irq
     }
 
     /// What is, as the summary calls it.
     pub fn kinds(&self) -> Vec<&'static str> {
         let kinds = [
+            ("probes", !self.probes.is_empty()),
             ("events", !self.events.is_empty()),
             ("syscalls", !self.syscalls.is_empty()),
             ("interrupts", self.irq),
@@ -197,6 +201,7 @@ impl Plan {
             duration: args.duration.map(|span| span.duration()),
             waking: args.waking,
             trace_points: TracePoints {
+                probes: args.trace_points.probes,
                 events: args.trace_points.events,
                 syscalls: args.trace_points.syscalls,
                 irq: args.trace_points.irq,

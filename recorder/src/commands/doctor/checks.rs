@@ -219,6 +219,10 @@ fn uprobes(examination: &Examination) -> Check {
         (true, false) => (Status::Warn, "the kernel has them, but only for CAP_PERFMON"),
         (false, _) => (Status::Warn, "this kernel has none (CONFIG_UPROBE_EVENTS)"),
     };
+    let text = match examination.swept {
+        0 => text.to_owned(),
+        swept => format!("{text}\n{swept} definitions that killed recorders had left were removed"),
+    };
     Check::new(status, "uprobes", text)
 }
 

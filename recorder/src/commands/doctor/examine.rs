@@ -14,6 +14,7 @@ use crate::kernel::perf::{CpuEvents, OpenError, Options, page_size};
 use crate::kernel::refusal::{Refusal, explain_open, explain_tracefs};
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
+use crate::kernel::uprobe::definitions;
 use crate::units::Cpu;
 
 /// What was found.
@@ -33,6 +34,8 @@ pub(super) struct Examination {
     pub(super) ftrace: Result<Instances, Refusal>,
     /// Whether the kernel has uprobes that perf can open.
     pub(super) uprobes: bool,
+    /// How many definitions of user probes were removed, which recorders that were killed had left.
+    pub(super) swept: usize,
     /// Whether the kernel describes its own types.
     pub(super) btf: bool,
 }
@@ -75,6 +78,8 @@ pub(super) struct Instances {
 pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let facts = Facts::gather(sys);
     let tracefs = Tracefs::find(sys);
+    let swept = tracefs.as_ref().ok().and_then(|tracefs| definitions::sweep(sys, tracefs).ok());
+    let swept = swept.unwrap_or(0);
     let layout = tracefs.as_ref().ok().map(|tracefs| setup::layout(sys, tracefs, false, &facts));
     let (tracepoints, events) = match layout {
         Some(Ok(layout)) => (Some(Ok(())), record(layout, &facts)),
@@ -92,6 +97,7 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
         tracepoints,
         events,
         uprobes: sys.read(Path::new("/sys/bus/event_source/devices/uprobe/type")).is_ok(),
+        swept,
         btf: sys.read(Path::new("/sys/kernel/btf/vmlinux")).is_ok(),
         facts,
     }

@@ -108,6 +108,7 @@ mod tests {
             events: Ok(opened(DEFAULT_RING_BYTES, &[])),
             ftrace: Ok(Instances { cpus: 2, removed: Vec::new() }),
             uprobes: true,
+            swept: 0,
             btf: true,
         }
     }

@@ -7,6 +7,7 @@ mod chain;
 mod lives;
 mod names;
 mod namespace;
+mod probes;
 mod random;
 mod scene;
 mod scope;

@@ -1,11 +1,15 @@
 //! Why something beside the scheduler cannot be recorded.
 
 use std::fmt::{self, Display, Formatter};
+use std::io;
+use std::path::PathBuf;
 
 use crate::encode::probes::catalog::TooManyNames;
+use crate::kernel::format::FormatError;
 use crate::kernel::tracefs::TracefsError;
 use crate::kernel::uprobe::PmuError;
 use crate::kernel::uprobe::definitions::DefinitionError;
+use crate::probe::ProbeError;
 
 /// Names that are there, as a message shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +109,28 @@ pub enum ExtraError {
         /// The source.
         source_name: &'static str,
     },
+    /// A probe names no place.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// A probe has more arguments than an event can.
+    #[error("probe {probe} has {count} arguments, and an event of the trace has room for 15")]
+    TooManyArgs {
+        /// The probe.
+        probe: String,
+        /// How many it has.
+        count: usize,
+    },
+    /// A program cannot be opened to be probed.
+    #[error("cannot open {} to probe it: {source}", path.display())]
+    Binary {
+        /// The program.
+        path: PathBuf,
+        /// What came back.
+        source: io::Error,
+    },
+    /// The kernel does not describe an argument that it was told to fetch.
+    #[error("the kernel took a probe but not all of its arguments: {0}")]
+    Field(FormatError),
     /// More events than can be told apart.
     #[error(
         "{0} probes and tracepoints are more than fxtrec records at once (65 535): narrow the patterns"

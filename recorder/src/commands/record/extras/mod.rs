@@ -3,6 +3,7 @@
 mod error;
 mod events;
 mod interrupts;
+mod probes;
 mod syscalls;
 
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::encode::probes::catalog::{Catalog, Entry};
 use crate::kernel::extra::Extra;
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
-use crate::kernel::uprobe::definitions::Definitions;
+use crate::kernel::uprobe::definitions::{self, Definitions};
+use crate::probe::Context;
 
 /// What is recorded beside the scheduler.
 #[derive(Debug, Default)]
@@ -27,18 +29,28 @@ pub(super) struct Extras {
 }
 
 impl Extras {
-    /// Finds out what the plan's options mean on this machine. Changes nothing but what [`Extras::definitions`] holds.
+    /// Finds out what the plan's options mean on this machine. Changes nothing but what [`Extras::definitions`] holds,
+    /// and removes what recorders that were killed have left.
     ///
     /// # Errors
     /// [`ExtraError`].
     pub(super) fn new(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
         let mut extras = Extras::default();
+        if let Ok(Some(tracefs)) = Tracefs::find_mounted(sys) {
+            // What cannot be looked at cannot be removed, and hurts nobody but the reader of the list.
+            let _ = definitions::sweep(sys, &tracefs);
+        }
         let wanted = &plan.trace_points;
         if wanted.is_empty() {
             return Ok(extras);
         }
         let tracefs = Tracefs::find(sys)?;
         let narrow = plan.scope != Filter::Machine;
+        if !wanted.probes.is_empty() {
+            let context = Context::new(plan.launch.as_ref(), plan.pids());
+            let (specs, in_scope_only) = (&wanted.probes, wanted.in_scope_only);
+            probes::add(&mut extras, sys, &tracefs, specs, &context, in_scope_only)?;
+        }
         for spec in &wanted.events {
             events::add(&mut extras, sys, &tracefs, spec, narrow)?;
         }
