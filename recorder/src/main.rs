@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
-use fxtrec::commands::{compare, convert, doctor, dump, probes, record};
+use fxtrec::commands::{compare, convert, doctor, dump, probes, record, report};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_line(std::env::args_os()) {
@@ -33,6 +33,10 @@ fn main() -> ExitCode {
         },
         Command::Dump(args) => match dump::dump(&args, &mut stdout().lock()) {
             Ok(sound) => ExitCode::from(u8::from(!sound)),
+            Err(error) => fail(&error, EXIT_FAILURE),
+        },
+        Command::Report(args) => match report::run(&args, &mut stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, EXIT_FAILURE),
         },
         Command::Probes(args) => match probes::run(&args, &mut stdout().lock()) {

@@ -23,6 +23,7 @@ mod dump;
 mod gates;
 mod probes;
 mod record;
+mod report;
 mod source;
 mod trace_points;
 mod values;
@@ -39,6 +40,7 @@ pub use dump::{DumpArgs, Kinds};
 pub use gates::{EXIT_GATE_FAILED, GateArgs};
 pub use probes::ProbesArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
+pub use report::{By, Part, ReportArgs, TimePoint};
 pub use source::{SourceArgs, SourceChoice};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
@@ -117,6 +119,9 @@ pub enum Command {
     /// List the functions and USDT probes that a program or library has
     #[command(arg_required_else_help = true)]
     Probes(ProbesArgs),
+    /// Say who waited, how long, and for whom
+    #[command(arg_required_else_help = true)]
+    Report(ReportArgs),
     /// Turn a trace into another format: FXT, and Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),

@@ -8,3 +8,4 @@ pub mod gates;
 pub mod plan;
 pub mod probes;
 pub mod record;
+pub mod report;

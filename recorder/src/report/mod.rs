@@ -31,8 +31,10 @@
 
 pub mod analysis;
 pub mod compare;
+pub mod csv;
 mod distribution;
 pub mod gates;
+pub mod json;
 mod metric;
 mod model;
 pub mod page;
@@ -40,6 +42,8 @@ pub mod page;
 pub(crate) mod scene;
 mod selection;
 mod tally;
+pub mod text;
+pub mod timehist;
 
 pub use analysis::{Analysis, Observer, Options, analyse};
 pub use distribution::{Bucket, Distribution};

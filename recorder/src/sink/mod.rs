@@ -21,6 +21,7 @@
 //! ```
 
 pub mod drain;
+pub mod tee;
 
 mod codec;
 mod compressed;

@@ -40,6 +40,7 @@ use crate::capture::event::LocalId;
 use crate::cli::{EXIT_GATE_FAILED, RecordArgs};
 use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::{Filter, Plan};
+use crate::commands::report::recorded::{self, Purpose};
 use crate::encode::ids::Ids;
 use crate::encode::lookup::ProcLookup;
 use crate::encode::snapshot;
@@ -102,6 +103,9 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if plan.display.verbose > 0 {
         say(err, &beginning);
     }
+    let purpose = if plan.display.summary { Purpose::Brief } else { Purpose::None };
+    let (sink, figures) = recorded::prepare(sink, &plan.output.target, purpose)
+        .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
     let pipeline = Pipeline::start(&plan, source, extras, threads, sink, &beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
@@ -119,7 +123,8 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if let Some(error) = owner_error {
         say(err, format_args!("the output stays root's: {error}"));
     }
-    let code = Session::new(&plan, signals, attention, child, watched, err).run(pipeline, cpus)?;
+    let code = Session::new(&plan, signals, attention, child, watched, err)
+        .run(pipeline, figures, cpus)?;
     let Some(gates) = gates else { return Ok(code) };
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: plan.display.quiet };
     let passed = gates.judge_recording(&plan.output.target, style, err)?;

@@ -15,11 +15,13 @@ use super::summary::Summary;
 use super::units::bytes;
 use crate::cli::Mode;
 use crate::commands::plan::Plan;
+use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
 use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
+use crate::report::text::write_brief;
 use crate::sink::{self, Output, SinkError, Target};
 
 /// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
@@ -87,7 +89,12 @@ impl<'a> Session<'a> {
 
     /// Waits until the recording is to end, ends it, says what it came to, and waits for COMMAND. Returns the status
     /// to exit with.
-    pub(super) fn run(mut self, pipeline: Pipeline, cpus: usize) -> Result<u8, RecordError> {
+    pub(super) fn run(
+        mut self,
+        pipeline: Pipeline,
+        figures: Source,
+        cpus: usize,
+    ) -> Result<u8, RecordError> {
         while !self.is_over()? {
             self.wait(Some(&pipeline), self.timeout())?;
             if std::mem::take(&mut self.snapshot_wanted) {
@@ -115,6 +122,7 @@ impl<'a> Session<'a> {
         self.clear_line();
         let finished = pipeline.finish()?;
         self.conclude(&finished, cpus);
+        self.figures(figures, &finished);
         let code = self.wait_for_command()?;
         match finished.result {
             Ok(()) | Err(SinkError::ReaderGone { .. }) => Ok(code),
@@ -264,6 +272,19 @@ impl<'a> Session<'a> {
             let _ = write!(self.err, "{summary}");
         } else if finished.captured.ending.stats.lost > 0 && !self.plan.display.quiet {
             say(self.err, format_args!("{} events were lost", finished.captured.ending.stats.lost));
+        }
+    }
+
+    /// Analyses the recording, and says in a few lines how long threads waited.
+    fn figures(&mut self, source: Source, finished: &Finished) {
+        let report = source.report(finished.totals.record_bytes);
+        match report {
+            Ok(report) if self.plan.display.summary => {
+                // When standard error is gone there is nobody to tell.
+                let _ = write_brief(&report, self.err);
+            }
+            Ok(_) | Err(Missing::Nothing) => {}
+            Err(missing) => say(self.err, missing),
         }
     }
 

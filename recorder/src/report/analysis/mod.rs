@@ -66,6 +66,11 @@ impl Default for Options {
 pub trait Observer {
     /// A thread other than idle has left a CPU, by a switch that was not inferred.
     fn switched_out(&mut self, _: &SwitchedOut<'_>, _: Names<'_>) {}
+
+    /// Whether it has seen enough: the analysis may then end early.
+    fn is_content(&self) -> bool {
+        false
+    }
 }
 
 /// Looks at nothing.
@@ -82,8 +87,10 @@ pub struct SwitchedOut<'a> {
     pub koid: Koid,
     /// How long it had been blocked before it was woken, in nanoseconds.
     pub blocked: Option<u64>,
-    /// How long it had waited for the CPU, in nanoseconds.
-    pub waited: Option<u64>,
+    /// How long it had waited for the CPU after that, in nanoseconds.
+    pub latency: Option<u64>,
+    /// How long it had waited for the CPU after it was preempted, in nanoseconds.
+    pub preempted: Option<u64>,
     /// How long it ran, in nanoseconds.
     pub ran: Option<u64>,
     /// The state it left in.
@@ -169,7 +176,7 @@ pub fn observe<O: Observer>(
     loop {
         match reader.next() {
             Ok(Some(item)) => {
-                if !analysis.take(&item) {
+                if !analysis.take(&item) || analysis.observer.is_content() {
                     break;
                 }
             }

@@ -148,12 +148,14 @@ impl<O: Observer> Analysis<O> {
             }
         }
         if !inferred {
+            let waited = |cause| live.waited.filter(|w| w.0 == cause).map(|w| w.1);
             let shown = SwitchedOut {
                 time: Nanos(now),
                 cpu,
                 koid: Koid(live.koid),
                 blocked: live.blocked,
-                waited: live.waited,
+                latency: waited(Cause::Woken),
+                preempted: waited(Cause::Preempted),
                 ran: whole.then_some(ran),
                 state,
                 detail,
@@ -202,7 +204,7 @@ impl<O: Observer> Analysis<O> {
                 let whole = sound && !inferred;
                 let on = self.cpus.get(cpu.0);
                 sample(live, on, cause.metric(), length, now, whole);
-                live.waited = whole.then_some(length);
+                live.waited = whole.then_some((cause, length));
                 if whole && on.counted && (length > live.longest || self.worst.wants(live, length))
                 {
                     self.note_wait(slot, cause, cpu);

@@ -61,9 +61,10 @@ pub(super) struct Live {
     pub(super) last_cpu: Option<u16>,
     /// Who woke it last; 0 when that is not known.
     pub(super) waker: u64,
-    /// How long it was blocked before it was last woken, and waited before it last came in.
+    /// How long it was blocked before it was last woken.
     pub(super) blocked: Option<u64>,
-    pub(super) waited: Option<u64>,
+    /// How long it waited before it last came in, and why.
+    pub(super) waited: Option<(Cause, u64)>,
     /// Whether its waits are wanted among the longest.
     pub(super) chosen: bool,
     /// Its longest wait, in nanoseconds.

@@ -1,0 +1,150 @@
+//! The arguments of `fxtrec report`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use fxt_reader::Nanos;
+
+use super::values::{TimeSpan, ValueError};
+use crate::report::text::SortKey;
+use crate::report::{Metric, Moment, Pattern};
+
+const FILTERS: &str = "Filters";
+const FORMAT: &str = "Format";
+
+/// The arguments of `fxtrec report`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  fxtrec report make.fxt                             who waited, how long, and for whom
+  fxtrec report make.fxt --comm 'cc1*' --sort p99    the compilers, worst 99th percentile first
+  fxtrec report make.fxt --metric blocked_d          uninterruptible sleeps instead of waits
+  fxtrec report make.fxt --from +2s --to +3s --cpu 1 one second of one CPU
+  fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
+  fxtrec report make.fxt.zst --json | jq .total      for programs
+
+What the figures mean: docs/latency.md.")]
+pub struct ReportArgs {
+    /// The trace, plain or inside gzip or zstd; - for standard input
+    pub file: PathBuf,
+
+    /// What the table of threads and the histogram are about
+    #[arg(long, value_name = "METRIC", default_value = "runqueue")]
+    pub metric: Metric,
+    /// Sort the table by max, mean, p50, p90, p99, p99.9, sum, count, runtime, switches, migrations or name
+    #[arg(long, value_name = "KEY", default_value = "max")]
+    pub sort: SortKey,
+    /// A row for each thread, or for each process
+    #[arg(long, value_name = "WHAT", default_value = "thread")]
+    pub by: By,
+    /// How many rows the table has at most; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// How many of the longest waits to show
+    #[arg(long, value_name = "N", default_value_t = crate::report::analysis::DEFAULT_WORST)]
+    pub worst: usize,
+    /// Only these parts
+    #[arg(
+        long,
+        value_name = "PART,..",
+        value_delimiter = ',',
+        default_value = "head,metrics,threads,cpus,histogram,worst"
+    )]
+    pub show: Vec<Part>,
+
+    /// Only threads whose name fits this glob, for example 'audio*'; may be repeated
+    #[arg(long = "comm", value_name = "GLOB", help_heading = FILTERS)]
+    pub comms: Vec<Pattern>,
+    /// Only threads of these processes
+    #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', help_heading = FILTERS)]
+    pub pids: Vec<u64>,
+    /// Only these threads
+    #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', help_heading = FILTERS)]
+    pub tids: Vec<u64>,
+    /// Only samples of these CPUs
+    #[arg(long = "cpu", value_name = "CPU,..", value_delimiter = ',', help_heading = FILTERS)]
+    pub cpus: Vec<u16>,
+    /// Only from this time on: in seconds as printed, or after the beginning as +1.5s
+    #[arg(long, value_name = "TIME", help_heading = FILTERS)]
+    pub from: Option<TimePoint>,
+    /// Only up to this time
+    #[arg(long, value_name = "TIME", help_heading = FILTERS)]
+    pub to: Option<TimePoint>,
+
+    /// One line for each switch, like perf sched timehist
+    #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = FORMAT)]
+    pub timehist: bool,
+    /// Print everything as JSON; docs/latency.md describes it
+    #[arg(long, conflicts_with = "csv", help_heading = FORMAT)]
+    pub json: bool,
+    /// Print a row for each thread as comma-separated values
+    #[arg(long, help_heading = FORMAT)]
+    pub csv: bool,
+}
+
+/// What rows of the table are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Threads.
+    Thread,
+    /// Processes.
+    Process,
+}
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// What was recorded, and what is missing
+    Head,
+    /// A line for each metric
+    Metrics,
+    /// A row for each thread or process
+    Threads,
+    /// A row for each CPU
+    Cpus,
+    /// The histogram of --metric
+    Histogram,
+    /// The longest waits
+    Worst,
+}
+
+/// A time, as printed or after the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimePoint(Moment);
+
+impl TimePoint {
+    /// The time.
+    pub fn moment(self) -> Moment {
+        self.0
+    }
+}
+
+impl FromStr for TimePoint {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<TimePoint, ValueError> {
+        let nanos = |text: &str| {
+            let span: TimeSpan = text.parse()?;
+            u64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge)
+        };
+        match text.strip_prefix('+') {
+            Some(after) => nanos(after).map(Moment::After),
+            None => nanos(text).map(|nanos| Moment::At(Nanos(nanos))),
+        }
+        .map(TimePoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plus_counts_from_the_beginning() {
+        let parse = |text: &str| text.parse::<TimePoint>().map(TimePoint::moment);
+        assert_eq!(parse("+1.5s"), Ok(Moment::After(1_500_000_000)));
+        assert_eq!(parse("1234.000000001"), Ok(Moment::At(Nanos(1_234_000_000_001))));
+        assert!(parse("+").is_err() && parse("soon").is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! `fxtrec report`: who waited, how long, and for whom.
+
+pub mod recorded;
+
+use std::io::{self, BufWriter, Write, stdin};
+use std::path::{Path, PathBuf};
+
+use fxt_reader::{Cpu, Error, Reader};
+
+use crate::cli::{By, Part, ReportArgs, TimePoint};
+use crate::report::csv::write_csv;
+use crate::report::json::write_json;
+use crate::report::text::{self, TableStyle};
+use crate::report::timehist::TimeHist;
+use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The trace cannot be opened.
+    #[error(transparent)]
+    Open(Error),
+    /// The trace cannot be read, or not to its end.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Error,
+    },
+    /// The trace has nothing that could be reported on.
+    #[error(
+        "{}: there is no switch and no wake-up in it that was asked for; fxtrec dump --stats says what there is",
+        .0.display()
+    )]
+    Empty(PathBuf),
+    /// The output does not take any more.
+    #[error("cannot write the output: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Does what `args` ask and writes it to `out`. An output that is closed early ends it quietly.
+///
+/// # Errors
+/// When the trace cannot be read, has nothing to report on, or the output fails.
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
+    let mut out = BufWriter::new(out);
+    let result = run_to(args, &mut out).and_then(|()| Ok(out.flush()?));
+    match result {
+        Err(ReportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
+    if args.timehist {
+        let options = options(args);
+        let hist = TimeHist::new(options.selection.threads.clone(), out)?;
+        let observed = analysis::observe(open(&args.file)?, options, hist);
+        let (report, hist) = observed.map_err(|source| failed(&args.file, source))?;
+        hist.finish()?;
+        return check(args, &report);
+    }
+    let report = analyse(args)?;
+    check(args, &report)?;
+    if args.json {
+        write_json(&report, out)?;
+    } else if args.csv {
+        write_csv(&report, out)?;
+    } else {
+        write_text(args, &report, out)?;
+    }
+    Ok(())
+}
+
+/// The report of the trace that `args` name, of what they choose.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn analyse(args: &ReportArgs) -> Result<Report, ReportError> {
+    let reader = open(&args.file)?;
+    report::analyse(reader, options(args)).map_err(|source| failed(&args.file, source))
+}
+
+fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {
+    if report.cpus.is_empty() { Err(ReportError::Empty(args.file.clone())) } else { Ok(()) }
+}
+
+fn failed(path: &Path, source: Error) -> ReportError {
+    ReportError::Read { path: path.to_path_buf(), source }
+}
+
+fn open(path: &Path) -> Result<Reader<'static>, ReportError> {
+    if path == Path::new("-") {
+        return Ok(Reader::new(stdin().lock()));
+    }
+    // The error names the file itself.
+    Reader::open(path).map_err(ReportError::Open)
+}
+
+fn options(args: &ReportArgs) -> Options {
+    let threads = ThreadFilter {
+        comms: args.comms.clone(),
+        pids: args.pids.clone(),
+        tids: args.tids.clone(),
+    };
+    let moment = |point: Option<TimePoint>| point.map(TimePoint::moment);
+    let selection = Selection {
+        threads,
+        cpus: args.cpus.iter().copied().map(Cpu).collect(),
+        range: TimeRange { from: moment(args.from), to: moment(args.to) },
+    };
+    Options { selection, worst: args.worst }
+}
+
+fn write_text(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let rows = (args.rows > 0).then_some(args.rows);
+    let style = TableStyle { metric: args.metric, sort: args.sort, rows };
+    for part in &args.show {
+        match part {
+            Part::Head => text::write_head(report, out)?,
+            Part::Metrics => text::write_metrics(report, out)?,
+            Part::Threads if args.by == By::Process => text::write_processes(report, style, out)?,
+            Part::Threads => text::write_threads(report, style, out)?,
+            Part::Cpus => text::write_cpus(report, out)?,
+            Part::Histogram => {
+                let of = report.total().metric(args.metric);
+                text::write_histogram(args.metric.title(), of, out)?;
+            }
+            Part::Worst => text::write_worst(report, out)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use std::io;
+
+use clap::{Args, Command, FromArgMatches};
+
+use super::*;
+use crate::report::scene::{Leaves, Scene};
+
+fn trace() -> Vec<u8> {
+    let mut scene = Scene::new();
+    for begin in (1000..2000).step_by(100) {
+        scene.wake(begin, 0, 101);
+        scene.switch(begin + 5, 0, 0, Leaves::R, 101);
+        scene.switch(begin + 15, 0, 101, Leaves::R, 202);
+        scene.switch(begin + 30, 0, 202, Leaves::S, 101);
+        scene.switch(begin + 40, 0, 101, Leaves::S, 0);
+    }
+    scene.bytes().to_vec()
+}
+
+fn args(line: &[&str], path: &Path) -> ReportArgs {
+    let command = ReportArgs::augment_args(Command::new("report"));
+    let words = ["report".as_ref(), path.as_os_str()];
+    let line = words.into_iter().chain(line.iter().map(AsRef::as_ref));
+    let matches = command.try_get_matches_from(line).expect("arguments that parse");
+    ReportArgs::from_arg_matches(&matches).expect("the same")
+}
+
+fn report_of(bytes: &[u8], line: &[&str]) -> Result<String, ReportError> {
+    let file = tempfile::NamedTempFile::new().expect("a place for a file");
+    std::fs::write(file.path(), bytes).expect("room");
+    let mut out = Vec::new();
+    run(&args(line, file.path()), &mut out)?;
+    Ok(String::from_utf8(out).expect("text"))
+}
+
+fn report(line: &[&str]) -> String {
+    report_of(&trace(), line).expect("a report")
+}
+
+#[test]
+fn without_options_every_part_is_there() {
+    let text = report(&[]);
+    for heading in [
+        "switches (",
+        "All threads",
+        "Run-queue wait of each task",
+        "CPU",
+        "Histogram of",
+        "longest",
+    ] {
+        assert!(text.contains(heading), "{heading} in {text}");
+    }
+    let only = report(&["--show", "histogram", "--metric", "slice"]);
+    assert!(only.starts_with("Histogram of slice, 30 samples"), "{only}");
+}
+
+#[test]
+fn filters_reach_the_analysis() {
+    let rows = |line: &[&str]| {
+        let csv = report(&[line, &["--csv"]].concat());
+        csv.lines()
+            .skip(1)
+            .map(|row| row.split(',').nth(3).unwrap_or("").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&[]), ["t101", "t202"]);
+    assert_eq!(rows(&["--comm", "t2*"]), ["t202"]);
+    assert_eq!(rows(&["--pid", "100"]), ["t101"]);
+    assert_eq!(rows(&["--tid", "101,202"]).len(), 2);
+    let counts = |line: &[&str]| report(&[line, &["--show", "metrics"]].concat());
+    let slices = |line: &[&str]| {
+        let text = counts(line);
+        let line = text.lines().find(|line| line.trim().starts_with("slice")).expect("slices");
+        line.split_whitespace().nth(1).expect("a count").to_owned()
+    };
+    assert_eq!(slices(&[]), "30");
+    assert_eq!(slices(&["--from", "+500us"]), "15");
+    assert_eq!(slices(&["--to", "1499us"]), "15");
+}
+
+#[test]
+fn compressed_traces_are_read_as_they_are() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&trace()).expect("memory");
+    let zstd = zstd::encode_all(&trace()[..], 1).expect("memory");
+    for packed in [gzip.finish().expect("memory"), zstd] {
+        assert_eq!(report_of(&packed, &["--csv"]).expect("a report"), report(&["--csv"]));
+    }
+}
+
+#[test]
+fn processes_have_rows_of_their_own() {
+    let text = report(&["--by", "process", "--show", "threads"]);
+    assert!(text.contains("Run-queue wait of each process"), "{text}");
+    assert!(text.contains("p100:100") && text.contains("p200:200"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_reported_on_is_said_with_the_file_and_what_to_do() {
+    let error = report_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it");
+    assert!(matches!(error, ReportError::Empty(_)) && error.to_string().contains("dump --stats"));
+    let error = report_of(b"this is no trace", &["--json"]).expect_err("no trace");
+    assert!(matches!(error, ReportError::Read { .. }), "{error}");
+    let mut out = Vec::new();
+    let missing = run(&args(&[], Path::new("/nowhere/at.all")), &mut out).expect_err("no file");
+    assert!(missing.to_string().contains("/nowhere/at.all"), "{missing}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let file = tempfile::NamedTempFile::new().expect("a place for a file");
+    std::fs::write(file.path(), trace()).expect("room");
+    for line in [&[][..], &["--timehist"], &["--json"]] {
+        run(&args(line, file.path()), &mut Closed).expect("quiet");
+    }
+}

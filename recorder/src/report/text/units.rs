@@ -1,0 +1,76 @@
+//! Lengths of time, counts and shares as people read them.
+
+use std::time::Duration;
+
+/// Milliseconds with three decimals, as perf prints them.
+pub fn millis(duration: Duration) -> String {
+    format!("{:.3}", duration.as_secs_f64() * 1e3)
+}
+
+/// The same, or a dash where there is nothing.
+pub(super) fn millis_or_dash(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| "-".to_owned(), millis)
+}
+
+/// Three digits in the unit that fits: `4.10 us`, `61.0 us`, `2.15 ms`.
+pub fn short(duration: Duration) -> String {
+    const UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let nanos = duration.as_nanos() as f64;
+    // What would be rounded up to 1000 goes by the next unit.
+    let fits = |(_, size): &&(&str, f64)| nanos < 999.5 * size;
+    let (unit, size) = UNITS.iter().find(fits).unwrap_or(&UNITS[3]);
+    let value = nanos / size;
+    let decimals = match value {
+        _ if *size == 1.0 => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// The same, or a dash where there is nothing.
+pub(super) fn short_or_dash(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| "-".to_owned(), short)
+}
+
+/// A count with a space between groups of three digits: `1 234 567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share of 1 in percent, with one decimal.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_are_kept_across_the_units() {
+        let texts = [0, 7, 999, 1_000, 4_104, 61_049, 99_960, 999_400, 999_600, 2_150_000]
+            .map(|nanos| short(Duration::from_nanos(nanos)));
+        let expected = [
+            "0 ns", "7 ns", "999 ns", "1.00 us", "4.10 us", "61.0 us", "100 us", "999 us",
+            "1.00 ms", "2.15 ms",
+        ];
+        assert_eq!(texts, expected);
+        assert_eq!(short(Duration::from_secs(86_400)), "86400 s");
+    }
+
+    #[test]
+    fn milliseconds_have_three_decimals() {
+        assert_eq!(millis(Duration::from_nanos(12_345_678)), "12.346");
+        assert_eq!(millis_or_dash(None), "-");
+    }
+}
