@@ -216,6 +216,61 @@ fn takeover() {
     .expect("join");
 }
 
+/// The calling thread stays on CPU 0, has a name, and goes before every ordinary thread if asked to.
+fn be(name: &std::ffi::CStr, real_time: bool) {
+    nix::sys::prctl::set_name(name).expect("prctl");
+    let mut set = nix::sched::CpuSet::new();
+    set.set(0).expect("CPU 0");
+    nix::sched::sched_setaffinity(Pid::from_raw(0), &set).expect("affinity");
+    if real_time {
+        let param = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the pointer is to a parameter that lives longer than the call; 0 is the calling thread.
+        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
+        assert_eq!(result, 0, "root may have real-time threads");
+    }
+}
+
+/// Waits until a thread of this process is asleep.
+fn await_sleep(thread: Pid) {
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("stat");
+        // The name is in parentheses, and the state behind it.
+        if stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A thread `latecomer` that is woken over and over by a real-time thread `hog`, which then keeps the CPU for some
+/// milliseconds: so long each wake-up is late, whatever else the machine does.
+fn late(rounds: usize, millis: u64) {
+    let (mut reader, mut writer) = UnixStream::pair().expect("a pair of sockets");
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            be(c"latecomer", false);
+            tell.send(gettid()).expect("the hog waits for it");
+            for _ in 0..rounds {
+                reader.read_exact(&mut [0]).expect("read");
+                reader.write_all(&[1]).expect("write");
+            }
+        });
+        scope.spawn(move || {
+            let latecomer = told.recv().expect("the latecomer says so");
+            be(c"hog", true);
+            for _ in 0..rounds {
+                // The kernel leaves real-time threads no more than 95 % of the time.
+                std::thread::sleep(Duration::from_millis(1 + millis / 4));
+                await_sleep(latecomer);
+                writer.write_all(&[1]).expect("write");
+                burn(Duration::from_millis(millis));
+                writer.read_exact(&mut [0]).expect("read");
+            }
+        });
+    });
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words[at].parse().expect("a number");
@@ -227,6 +282,7 @@ fn main() {
         "reuse" => reuse(),
         "brief" => brief(number(1)),
         "takeover" => takeover(),
+        "late" => late(number(1), number(2) as u64),
         other => panic!("no workload {other}"),
     }
 }

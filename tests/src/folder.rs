@@ -1,0 +1,79 @@
+//! Running fxtrec, to its end, in a folder of its own.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::binary::fxtrec;
+
+/// A folder that fxtrec runs in. Gone when dropped.
+#[derive(Debug)]
+pub struct Folder(TempDir);
+
+/// What a program left: its status and what it printed.
+#[derive(Debug)]
+pub struct Done {
+    /// The exit status.
+    pub code: i32,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Folder {
+    /// An empty folder.
+    ///
+    /// # Panics
+    /// When the folder for temporary files cannot be written to.
+    pub fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("a folder for temporary files"))
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A file in it, as text.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Runs fxtrec in it.
+    pub fn fxtrec<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
+        self.run(Command::new(fxtrec()).args(args))
+    }
+
+    /// Runs a program in it, as nobody's CI and not through sudo.
+    ///
+    /// # Panics
+    /// When it cannot be run, or a signal ended it.
+    pub fn run(&self, command: &mut Command) -> Done {
+        let without = ["SUDO_UID", "SUDO_GID", "SUDO_USER", "GITHUB_STEP_SUMMARY"];
+        for name in without {
+            if !command.get_envs().any(|(given, _)| given == name) {
+                command.env_remove(name);
+            }
+        }
+        let output = command.current_dir(self.0.path()).stdin(Stdio::null()).output();
+        let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Done {
+            code: output.status.code().unwrap_or_else(|| panic!("{command:?}: {}", output.status)),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Default for Folder {
+    fn default() -> Folder {
+        Folder::new()
+    }
+}
