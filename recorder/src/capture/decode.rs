@@ -232,7 +232,7 @@ impl SchedLayout {
 
     /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
     #[inline]
-    pub(super) fn decode(&self, raw: &[u8]) -> Option<Kind> {
+    pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
         if id == self.switch.id {
             return self.switch.decode(raw);

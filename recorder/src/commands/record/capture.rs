@@ -12,6 +12,7 @@ use fxt_writer::engine::Engine;
 use super::describe::Ending;
 use super::flight::Flight;
 use super::lanes::EngineLanes;
+use super::pace::Pace;
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
@@ -21,9 +22,6 @@ use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
 use crate::sink::drain::Request;
 use crate::units::Nanos;
-
-/// The rings are looked at this often at least.
-const POLL: Duration = Duration::from_millis(100);
 
 /// A partly filled buffer is handed over this often.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -106,6 +104,7 @@ impl Capture {
         let mut ended = clock::now();
         let mut open = true;
         let mut flushed = Instant::now();
+        let mut pace = Pace::new(self.flight.is_some());
         while open && !self.waker.is_stopped() {
             let before = ended;
             self.source.round(&mut |time, cpu, event, bytes| {
@@ -125,7 +124,8 @@ impl Capture {
                 flight.after_round(&self.engine, &mut self.encoder, &self.drain, before, ending);
             }
             self.adapt(&mut warnings);
-            if let Err(error) = self.source.wait(&self.waker, POLL) {
+            let sleep = pace.after(self.progress.events());
+            if let Err(error) = self.source.wait(&self.waker, sleep) {
                 warnings.push(format!("waiting for events failed: {error}; the recording ended"));
                 break;
             }

@@ -19,6 +19,7 @@ mod extras;
 mod flight;
 mod lanes;
 mod live;
+mod pace;
 mod pipeline;
 mod session;
 pub(super) mod setup;
