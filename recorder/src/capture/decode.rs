@@ -230,6 +230,11 @@ impl SchedLayout {
         std::iter::once(u64::from(self.switch.id)).chain(wakes).collect()
     }
 
+    /// How `sched_switch` reports task states.
+    pub fn states(&self) -> &StateTable {
+        &self.switch.states
+    }
+
     /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
     #[inline]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {

@@ -189,6 +189,8 @@ pub enum Kind {
     },
     /// A probe or tracepoint beside the scheduler's was hit.
     Sample(Sample),
+    /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
+    Skipped,
     /// The kernel found no room for this many samples since the last event of this CPU.
     Lost {
         /// How many.

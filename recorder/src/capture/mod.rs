@@ -3,6 +3,7 @@
 //! A [`source`] reads bytes that the kernel left ([`perf_source`], [`ftrace_source`]), [`decode`] and [`life`] make
 //! them [`event`]s, and [`order`] puts those of all CPUs into one sequence.
 
+pub mod bpf_source;
 pub mod cursor;
 pub mod decode;
 pub mod event;

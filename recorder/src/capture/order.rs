@@ -84,12 +84,15 @@ impl Merger {
     /// The queue of `cpu`, made when there is none yet.
     pub fn lane(&mut self, cpu: Cpu) -> Lane {
         let known = self.queues.iter().position(|queue| queue.cpu == cpu);
-        Lane(known.unwrap_or_else(|| {
-            let (events, payloads) = (VecDeque::new(), Payloads::default());
-            let youngest = Nanos(0);
-            self.queues.push(Queue { cpu, events, payloads, youngest, drained: true });
-            self.queues.len() - 1
-        }))
+        known.map_or_else(|| self.another_lane(cpu), Lane)
+    }
+
+    /// One more queue of `cpu`, for events that come another way and are in an order of their own.
+    pub fn another_lane(&mut self, cpu: Cpu) -> Lane {
+        let (events, payloads) = (VecDeque::new(), Payloads::default());
+        let youngest = Nanos(0);
+        self.queues.push(Queue { cpu, events, payloads, youngest, drained: true });
+        Lane(self.queues.len() - 1)
     }
 
     /// Whether the lane takes no more before [`Merger::emit`] has made room.

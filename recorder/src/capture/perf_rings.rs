@@ -247,16 +247,16 @@ impl PerfRings {
         }
     }
 
-    /// Once a second: opens CPUs that came online and lets go of those that went.
+    /// Once a second: opens CPUs that came online and lets go of those that went. Returns whether it was time to.
     ///
     /// # Errors
     /// [`SourceError`]; the CPUs that are recorded stay so.
-    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
         if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
-            return Ok(());
+            return Ok(false);
         }
         self.hotplug_checked = Instant::now();
-        self.look_for_cpus(merger)
+        self.look_for_cpus(merger).map(|()| true)
     }
 
     fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {

@@ -81,7 +81,7 @@ impl Source for PerfSource {
     }
 
     fn follow_hotplug(&mut self) -> Result<(), SourceError> {
-        self.rings.follow_hotplug(&mut self.merger)
+        self.rings.follow_hotplug(&mut self.merger).map(drop)
     }
 
     fn stats(&self) -> SourceStats {

@@ -5,7 +5,7 @@
 //! each loss in its place, and the time it hands out never goes back.
 //!
 //! ```text
-//!   open -> enable -> find_silent -> (wait -> round)* -> finish -> stats
+//!   open -> enable -> find_silent -> narrow -> (wait -> round)* -> finish -> stats
 //! ```
 //!
 //! The recording holds one as a `Box<dyn Source>`. The indirect call per event
@@ -16,11 +16,12 @@ use std::io;
 use std::time::Duration;
 
 use super::event::Event;
+use crate::kernel::bpf::events::BpfError;
 use crate::kernel::cpus::CpusError;
 use crate::kernel::ftrace::FtraceError;
 use crate::kernel::perf::{KernelCount, OpenError};
 use crate::kernel::waker::Waker;
-use crate::units::{Cpu, Nanos};
+use crate::units::{Cpu, Nanos, Pid};
 
 /// The kinds of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum SourceKind {
     Perf,
     /// Tracepoints of ftrace, in an instance of fxtrec's own.
     Ftrace,
+    /// Programs inside of the kernel, one lane of shared memory per CPU.
+    Bpf,
 }
 
 impl SourceKind {
@@ -37,6 +40,7 @@ impl SourceKind {
         match self {
             SourceKind::Perf => "perf",
             SourceKind::Ftrace => "ftrace",
+            SourceKind::Bpf => "bpf",
         }
     }
 }
@@ -60,6 +64,17 @@ pub enum SourceError {
     /// The tracing instance cannot be had.
     #[error(transparent)]
     Ftrace(#[from] FtraceError),
+    /// The BPF programs cannot be had.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The source cannot say which threads of a pid namespace events are about.
+    #[error(
+        "inside of a pid namespace, BPF programs do not know the thread ids that perf's records have"
+    )]
+    InnerPidNamespace,
+    /// `sched_switch` numbers states in a way that is not known.
+    #[error("this kernel numbers task states in an unknown way; please report it")]
+    UnknownStates,
 }
 
 /// Figures of a source that no event carries.
@@ -97,6 +112,10 @@ pub trait Source: Debug + Send {
     /// # Errors
     /// [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
+
+    /// Only these processes and what they start are wanted: the source may leave out what does not concern them. To be
+    /// called once the events run, with the processes' ids in the recorder's pid namespace.
+    fn narrow(&mut self, _pids: &[Pid]) {}
 
     /// Looks for CPUs with a task that the kernel does not report to this source, above all the idle task, and asks
     /// for more about these where that is possible. To be called once the events run. Returns those CPUs.

@@ -24,4 +24,6 @@ pub enum SourceChoice {
     Perf,
     /// Tracepoints of ftrace, in a tracing instance of fxtrec's own
     Ftrace,
+    /// Small programs inside of the kernel; needs BTF and CAP_BPF
+    Bpf,
 }

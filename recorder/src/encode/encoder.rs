@@ -141,6 +141,10 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
+            Kind::Skipped => {
+                self.chains.of(cpu).current = None;
+                Ok(())
+            }
             Kind::Lost { count } => self.lost(time, cpu, *count),
         }
     }

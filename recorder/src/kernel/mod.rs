@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod fake;
 
+pub mod bpf;
 pub mod caps;
 pub mod child;
 pub mod clock;

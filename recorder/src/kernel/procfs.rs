@@ -101,6 +101,14 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     }))
 }
 
+/// The threads of the process `pid` now; none when it is gone.
+pub fn thread_ids(pid: u32) -> Vec<u32> {
+    let listed = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"));
+    let name =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    listed.map(|entries| entries.filter_map(name).collect()).unwrap_or_default()
+}
+
 /// The process that the thread `tid` belongs to; `None` when the thread is gone.
 pub fn process_of(tid: u32) -> Option<u32> {
     let status = std::fs::read(Path::new("/proc").join(tid.to_string()).join("status")).ok()?;

@@ -88,6 +88,30 @@ impl Mapping {
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, raw, 0)
         };
+        Mapping::owned(base, len)
+    }
+
+    /// Maps `len` bytes of `fd` from `offset` on, to be read only.
+    ///
+    /// # Errors
+    /// What mmap(2) returns.
+    pub fn of_part(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Mapping> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        // SAFETY: the kernel chooses the address, so no memory in use is replaced.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                offset,
+            )
+        };
+        Mapping::owned(base, len)
+    }
+
+    fn owned(base: *mut libc::c_void, len: usize) -> io::Result<Mapping> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::RecordError;
 use super::extras::ExtraError;
-use super::setup::{open_ftrace, open_perf};
+use super::setup::{bpf, open_ftrace, open_perf};
 use crate::capture::source::{Source, SourceKind};
 use crate::cli::SourceChoice;
 use crate::commands::plan::{Filter, Plan};
@@ -37,6 +37,7 @@ pub(super) fn open(
         SourceChoice::Auto => first(&[SourceKind::Perf, SourceKind::Ftrace], open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),
         SourceChoice::Ftrace => first(&[SourceKind::Ftrace], open),
+        SourceChoice::Bpf => first(&[SourceKind::Bpf], open),
     }
 }
 
@@ -48,6 +49,7 @@ fn open_one(
 ) -> Result<Box<dyn Source>, RecordError> {
     match kind {
         SourceKind::Perf => Ok(Box::new(open_perf(facts, plan, extras)?)),
+        SourceKind::Bpf => Ok(Box::new(bpf::open(facts, plan, extras)?)),
         SourceKind::Ftrace if !extras.is_empty() => {
             Err(ExtraError::NeedsPerf { source_name: kind.name() }.into())
         }

@@ -57,6 +57,7 @@ use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
 use crate::sink::{self, Opened};
+use crate::units::Pid;
 
 /// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
 ///
@@ -88,6 +89,11 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         limit.give_to(held.pid());
     }
     let watched = watch(&plan)?;
+    if let Filter::Processes { command, pids } = &plan.scope {
+        let command = held.as_ref().map(|held| Pid(held.pid())).filter(|_| *command);
+        let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
+        source.narrow(&wanted);
+    }
     let threads = known_threads(&plan, &facts, held.as_ref().map(Held::pid))?;
     let Opened { sink, kept_old, owner_error } = sink::open(&plan.output, Owner::sudo_caller())?;
     let beginning = Beginning {

@@ -1,4 +1,6 @@
-//! Getting from a plan to perf events that wait to be enabled.
+//! Getting from a plan to a source that waits to be enabled.
+
+pub(super) mod bpf;
 
 use std::sync::Arc;
 
@@ -52,6 +54,22 @@ pub(in crate::commands) fn layout(
     })?)
 }
 
+/// What is asked of perf, with rings of `ring_bytes`.
+fn perf_options(
+    ring_bytes: usize,
+    layout: &SchedLayout,
+    extras: Arc<[Extra]>,
+    facts: &Facts,
+) -> Options {
+    Options {
+        ring_bytes,
+        wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES) as u32,
+        tracepoints: layout.tracepoints(),
+        namespace_ids: !facts.namespaces.initial_pid,
+        extras,
+    }
+}
+
 /// Opens the events of every CPU, with rings of `ring_bytes` where a size was asked for.
 ///
 /// Doctor opens them by this too, so that its verdict is about what a recording meets.
@@ -68,13 +86,7 @@ pub(in crate::commands) fn open(
     let cpus = cpus::online(&sys)?.len();
     let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
-    let options = Options {
-        ring_bytes,
-        wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES) as u32,
-        tracepoints: layout.tracepoints(),
-        namespace_ids: !facts.namespaces.initial_pid,
-        extras,
-    };
+    let options = perf_options(ring_bytes, &layout, extras, facts);
     // A size that was asked for is taken at its word.
     let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
     PerfSource::open(Box::new(sys), layout, options, least)
@@ -87,6 +99,7 @@ pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Fact
         SourceError::Cpus(error) => error.into(),
         SourceError::Open(error) => refusal::explain_open(&error, cpus, facts).into(),
         SourceError::Ftrace(error) => refused::explain(&error, facts).into(),
+        error => bpf::explain(&error, facts).into(),
     }
 }
 

@@ -1,0 +1,30 @@
+//! Small programs inside of the kernel that write compact records of switches and wake-ups.
+//!
+//! ```text
+//!   sched_switch ------ program --+
+//!   sched_wakeup ------ program --+--> lane of this CPU (shared memory) --> reader in user space
+//!   sched_wakeup_new -- program --+         |
+//!   sched_waking ------ program --+         +--> doorbell, when a quarter of the lane is full
+//! ```
+//!
+//! The programs ([`programs`]) are assembled here ([`asm`]) for the running
+//! kernel, whose own description of its types ([`btf`]) says where the fields of
+//! a task lie ([`task`], [`interrupts`]). No compiler and no library has a part in it. A
+//! [`lane`] is a ring in an array map that both sides map; neither a lock nor
+//! a helper call is needed to write a record, and nobody is woken for one. The
+//! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
+//! With a narrow scope, a [`scope`] tells the programs which threads matter.
+//!
+//! Everything the kernel could refuse goes through [`sys::BpfSys`].
+
+pub mod asm;
+pub mod btf;
+pub mod doorbell;
+pub mod events;
+pub mod interrupts;
+pub mod lane;
+pub mod programs;
+pub mod record;
+pub mod scope;
+pub mod sys;
+pub mod task;

@@ -1,0 +1,119 @@
+//! The programs themselves.
+//!
+//! A tracing program gets the address of the tracepoint's arguments, eight
+//! bytes each, in R1. Those on events do, in this order:
+//!
+//! ```text
+//!   with a scope: leave, if the thread does not matter
+//!   lane of this CPU              two array lookups, which the kernel turns into a few instructions
+//!   leave, if the lane is busy    an interrupt in the middle of a wake-up
+//!   count the event
+//!   time                          CLOCK_MONOTONIC, by the function that perf takes its time from
+//!   leave, if the lane is full    counting a loss
+//!   tell losses and names         if there are any to tell
+//!   the record, then the head
+//!   ring the bell, if it is time to
+//! ```
+//!
+//! R9 holds the lane and R8 the task from then on; R0 the time, R1 the head, and
+//! R2 to R5 are free.
+
+mod event;
+mod life;
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
+use super::lane::LaneShape;
+use super::record::RecordKind;
+use super::scope::{TIDS, WORD_BITS};
+use super::sys::ProgramSpec;
+use super::task::TaskLayout;
+
+/// What the programs are made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// Where things lie in the running kernel.
+    pub task: &'a TaskLayout,
+    /// How lanes are laid out.
+    pub shape: LaneShape,
+    /// The map of lanes, by CPU.
+    pub lanes: BorrowedFd<'a>,
+    /// The doorbell.
+    pub doorbell: BorrowedFd<'a>,
+    /// The threads in scope, if not all are.
+    pub scope: Option<BorrowedFd<'a>>,
+}
+
+/// A finished program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// What it is called, where the kernel lists programs.
+    pub name: &'static str,
+    /// The id of its tracepoint.
+    pub tracepoint: u32,
+    /// Its instructions.
+    pub insns: Vec<Insn>,
+}
+
+impl Program {
+    /// How the kernel is asked to load it.
+    pub fn spec(&self) -> ProgramSpec<'_> {
+        ProgramSpec { name: self.name, insns: &self.insns, tracepoint: self.tracepoint }
+    }
+}
+
+/// All programs, in the order in which they are to be attached: who is in scope comes before what is done, and switches
+/// before wake-ups, which name who runs.
+///
+/// # Errors
+/// [`AsmError`], which no setting brings about.
+pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError> {
+    let tracepoints = &setting.task.tracepoints;
+    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
+    let mut programs = Vec::new();
+    if let Some(scope) = setting.scope {
+        programs.push(program("fxtrec_fork", tracepoints.fork, life::fork(setting.task, scope)?));
+        programs.push(program("fxtrec_free", tracepoints.free, life::free(setting.task, scope)?));
+    }
+    programs.push(program("fxtrec_switch", tracepoints.switch, event::switch(setting)?));
+    let mut wake = |name, tracepoint, kind| -> Result<(), AsmError> {
+        programs.push(program(name, tracepoint, event::wake(setting, kind)?));
+        Ok(())
+    };
+    if waking {
+        wake("fxtrec_waking", tracepoints.waking, RecordKind::Waking)?;
+    }
+    wake("fxtrec_wake_new", tracepoints.wakeup_new, RecordKind::WakeupNew)?;
+    wake("fxtrec_wakeup", tracepoints.wakeup, RecordKind::Wakeup)?;
+    Ok(programs)
+}
+
+/// `word` = the address of the word of the set that has the bit of the thread `task`, and `bit` = the place of the bit
+/// in it, by its lower six bits.
+fn find_bit(
+    asm: &mut Assembler,
+    layout: &TaskLayout,
+    scope: BorrowedFd<'_>,
+    task: Reg,
+    word: Reg,
+    bit: Reg,
+    base: Reg,
+) {
+    asm.load(Width::Word, bit, task, layout.pid);
+    asm.set(word, bit);
+    asm.alu(Alu::And, word, number(TIDS - 1));
+    asm.alu(Alu::ShiftRight, word, number(WORD_BITS.ilog2() as usize));
+    asm.alu(Alu::ShiftLeft, word, number(size_of::<u64>().ilog2() as usize));
+    asm.load_map_value(base, scope.as_raw_fd());
+    asm.alu(Alu::Add, word, base);
+    asm.alu(Alu::And, bit, number(WORD_BITS - 1));
+}
+
+/// A constant as an operand. All of them are far below 2^31.
+fn number(value: usize) -> Operand {
+    Operand::Imm(i32::try_from(value).unwrap_or(i32::MAX))
+}
+
+#[cfg(test)]
+mod tests;

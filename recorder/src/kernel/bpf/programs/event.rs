@@ -1,0 +1,329 @@
+//! What is done: the programs on switches and wake-ups.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
+use super::super::interrupts::InterruptCount;
+use super::super::lane::{self, NAME_BYTES, NAMES, SPARE};
+use super::super::record::{RECORD_BYTES, RecordKind, at};
+use super::{Reg::*, Setting, find_bit, number};
+
+// The arguments of `sched_switch`, eight bytes each.
+const PREEMPTED: i16 = 0;
+const PREV: i16 = 8;
+const NEXT: i16 = 16;
+const PREV_STATE: i16 = 24;
+
+/// The argument of the wake-ups.
+const WOKEN: i16 = 0;
+
+// Places on the stack, which ends at R10.
+const CPU_KEY: i16 = -4;
+const ZERO_KEY: i16 = -8;
+const SCRATCH: i16 = -16;
+
+/// The part of the kernel's count of nested interrupts that says that one runs: hard ones in bits `[16 .. 19]`, a soft
+/// one in bit 8. They are those of `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
+const IN_INTERRUPT: i32 = 0x000f_0100;
+
+/// Has the kernel wake the reader though the ring buffer is not read from.
+const FORCE_WAKEUP: i32 = 2;
+
+/// A program on an event, as far as they are alike.
+struct Event<'a> {
+    asm: Assembler,
+    setting: &'a Setting<'a>,
+    /// Leaves.
+    out: Label,
+    busy: Label,
+    full: Label,
+    tell_loss: Label,
+    loss_told: Label,
+    tell_name: Label,
+    name_told: Label,
+    ring: Label,
+}
+
+impl<'a> Event<'a> {
+    fn new(setting: &'a Setting<'a>) -> Event<'a> {
+        let mut asm = Assembler::new();
+        let [out, busy, full, tell_loss, loss_told, tell_name, name_told, ring] =
+            [(); 8].map(|()| asm.label());
+        Event { asm, setting, out, busy, full, tell_loss, loss_told, tell_name, name_told, ring }
+    }
+
+    /// R9 = the lane of this CPU. Leaves where there is none.
+    fn find_lane(&mut self) {
+        let asm = &mut self.asm;
+        asm.call(Helper::GetSmpProcessorId);
+        asm.store(Width::Word, R10, CPU_KEY, R0);
+        asm.set(R2, R10);
+        asm.alu(Alu::Add, R2, i32::from(CPU_KEY));
+        asm.load_map(R1, self.setting.lanes.as_raw_fd());
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, self.out);
+        asm.store(Width::Word, R10, ZERO_KEY, 0);
+        asm.set(R2, R10);
+        asm.alu(Alu::Add, R2, i32::from(ZERO_KEY));
+        asm.set(R1, R0);
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, self.out);
+        asm.set(R9, R0);
+    }
+
+    /// `target` = 1 if the thread is in scope, else 0. Takes `other` and R3.
+    fn is_in_scope(&mut self, scope: BorrowedFd<'_>, task: Reg, target: Reg, other: Reg) {
+        find_bit(&mut self.asm, self.setting.task, scope, task, target, other, R3);
+        self.asm.load(Width::Double, target, target, 0);
+        self.asm.alu(Alu::ShiftRight, target, other);
+        self.asm.alu(Alu::And, target, 1);
+    }
+
+    /// Takes the lane, counts the event, R0 = the time, R1 = the head, and tells what there is to tell before the
+    /// record of the thread in R8.
+    fn begin(&mut self, kind: RecordKind) {
+        let asm = &mut self.asm;
+        asm.load(Width::Double, R1, R9, lane::at::BUSY);
+        asm.jump_if(When::NotEqual, R1, 0, self.busy);
+        asm.store(Width::Double, R9, lane::at::BUSY, 1);
+        let count =
+            lane::at::FIRED + 8 * (i16::from(kind as u8) - i16::from(RecordKind::Switch as u8));
+        add_one(asm, count);
+        asm.call(Helper::KtimeGetNs);
+        asm.load(Width::Double, R1, R9, lane::at::HEAD);
+        asm.load(Width::Double, R2, R9, lane::at::TAIL);
+        asm.set(R3, R1);
+        asm.alu(Alu::Sub, R3, R2);
+        asm.jump_if(When::AtLeast, R3, number(self.setting.shape.records - SPARE), self.full);
+        asm.load(Width::Double, R2, R9, lane::at::LOST);
+        asm.load(Width::Double, R3, R9, lane::at::TOLD);
+        asm.jump_if(When::NotEqual, R2, R3, self.tell_loss);
+        asm.place(self.loss_told);
+        self.check_name();
+        self.asm.place(self.name_told);
+    }
+
+    /// R2 = where the name of the thread in R8 is remembered; goes to `tell_name` if another is.
+    fn check_name(&mut self) {
+        let (asm, task) = (&mut self.asm, self.setting.task);
+        asm.load(Width::Word, R3, R8, task.pid);
+        asm.set(R2, R3);
+        asm.alu(Alu::And, R2, number(NAMES - 1));
+        asm.alu(Alu::ShiftLeft, R2, number(NAME_BYTES.ilog2() as usize));
+        asm.alu(Alu::Add, R2, R9);
+        asm.load(Width::Double, R4, R2, lane::at::NAMES);
+        asm.jump_if(When::NotEqual, R3, R4, self.tell_name);
+        for half in [0, 8] {
+            asm.load(Width::Double, R3, R8, task.comm + half);
+            asm.load(Width::Double, R4, R2, lane::at::NAMES + 8 + half);
+            asm.jump_if(When::NotEqual, R3, R4, self.tell_name);
+        }
+    }
+
+    /// R2 = the record at the head.
+    fn slot(&mut self) {
+        let asm = &mut self.asm;
+        asm.set(R2, R1);
+        asm.alu(Alu::And, R2, number(self.setting.shape.records - 1));
+        asm.alu(Alu::Mul, R2, number(RECORD_BYTES));
+        asm.alu(Alu::Add, R2, R9);
+        asm.alu(Alu::Add, R2, number(lane::at::RECORDS));
+    }
+
+    /// `*(R2 + to) = *(base + from)`, four bytes.
+    fn copy_word(&mut self, base: Reg, from: i16, to: i16) {
+        self.asm.load(Width::Word, R3, base, from);
+        self.asm.store(Width::Word, R2, to, R3);
+    }
+
+    fn copy_prio(&mut self, task: Reg, to: i16) {
+        self.asm.load(Width::Word, R3, task, self.setting.task.prio);
+        self.asm.store(Width::Byte, R2, to, R3);
+    }
+
+    fn kind(&mut self, kind: RecordKind) {
+        self.asm.store(Width::Byte, R2, at::KIND, i32::from(kind as u8));
+    }
+
+    /// Publishes the record, lets go of the lane, and leaves; behind that, the rarer ways through the program.
+    fn end(mut self) -> Result<Vec<Insn>, AsmError> {
+        let asm = &mut self.asm;
+        asm.alu(Alu::Add, R1, 1);
+        if cfg!(target_arch = "x86_64") {
+            // Stores are not reordered.
+            asm.store(Width::Double, R9, lane::at::HEAD, R1);
+        } else {
+            asm.set(R2, R1);
+            asm.atomic(Atomic::Exchange, R9, lane::at::HEAD, R2);
+        }
+        asm.store(Width::Double, R9, lane::at::BUSY, 0);
+        asm.load(Width::Double, R2, R9, lane::at::BELL);
+        asm.jump_if(When::AtLeast, R1, R2, self.ring);
+        asm.place(self.out);
+        asm.exit();
+        self.rare();
+        self.asm.finish()
+    }
+
+    fn rare(&mut self) {
+        let asm = &mut self.asm;
+        asm.place(self.busy);
+        add_one(asm, lane::at::NESTED);
+        asm.exit();
+
+        asm.place(self.full);
+        add_one(asm, lane::at::LOST);
+        asm.store(Width::Double, R9, lane::at::BUSY, 0);
+        asm.exit();
+
+        asm.place(self.ring);
+        asm.alu(Alu::Add, R1, number(self.setting.shape.bell_records()));
+        asm.store(Width::Double, R9, lane::at::BELL, R1);
+        asm.store(Width::Double, R10, SCRATCH, 0);
+        asm.load_map(R1, self.setting.doorbell.as_raw_fd());
+        asm.set(R2, R10);
+        asm.alu(Alu::Add, R2, i32::from(SCRATCH));
+        asm.set(R3, 8);
+        asm.set(R4, FORCE_WAKEUP);
+        asm.call(Helper::RingbufOutput);
+        asm.exit();
+
+        self.asm.place(self.tell_loss);
+        self.slot();
+        self.asm.store(Width::Double, R2, at::TIME, R0);
+        self.kind(RecordKind::Lost);
+        let asm = &mut self.asm;
+        asm.load(Width::Double, R3, R9, lane::at::LOST);
+        asm.load(Width::Double, R4, R9, lane::at::TOLD);
+        asm.store(Width::Double, R9, lane::at::TOLD, R3);
+        asm.alu(Alu::Sub, R3, R4);
+        asm.store(Width::Double, R2, at::COUNT, R3);
+        asm.alu(Alu::Add, R1, 1);
+        asm.jump(self.loss_told);
+
+        // R2 is where the name is remembered, R5 the record.
+        self.asm.place(self.tell_name);
+        self.asm.set(R5, R2);
+        self.slot();
+        let task = self.setting.task;
+        let asm = &mut self.asm;
+        asm.load(Width::Word, R3, R8, task.pid);
+        asm.store(Width::Word, R2, at::NAMED_TID, R3);
+        asm.store(Width::Double, R5, lane::at::NAMES, R3);
+        for half in [0, 8] {
+            asm.load(Width::Double, R3, R8, task.comm + half);
+            asm.store(Width::Double, R2, at::NAME + half, R3);
+            asm.store(Width::Double, R5, lane::at::NAMES + 8 + half, R3);
+        }
+        self.kind(RecordKind::Name);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.name_told);
+    }
+}
+
+/// `*(R9 + at) += 1`, by way of R1.
+fn add_one(asm: &mut Assembler, at: i16) {
+    asm.load(Width::Double, R1, R9, at);
+    asm.alu(Alu::Add, R1, 1);
+    asm.store(Width::Double, R9, at, R1);
+}
+
+/// `sched_switch(preempted, prev, next, prev_state)`.
+pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
+    let mut event = Event::new(setting);
+    let task = setting.task;
+    event.asm.set(R6, R1);
+    event.asm.load(Width::Double, R7, R6, PREV);
+    event.asm.load(Width::Double, R8, R6, NEXT);
+    if let Some(scope) = setting.scope {
+        event.is_in_scope(scope, R7, R1, R2);
+        event.is_in_scope(scope, R8, R4, R2);
+        event.asm.alu(Alu::Or, R1, R4);
+        event.asm.store(Width::Double, R10, SCRATCH, R1);
+    }
+    event.find_lane();
+    if setting.scope.is_some() {
+        // The switch after one of the scope is reported too: it ends the slice of whoever came in.
+        let asm = &mut event.asm;
+        asm.load(Width::Double, R1, R10, SCRATCH);
+        asm.load(Width::Double, R2, R9, lane::at::SHOWN);
+        asm.store(Width::Double, R9, lane::at::SHOWN, R1);
+        asm.alu(Alu::Or, R2, R1);
+        asm.jump_if(When::Equal, R2, 0, event.out);
+    }
+    event.begin(RecordKind::Switch);
+    event.slot();
+    event.asm.store(Width::Double, R2, at::TIME, R0);
+    event.copy_word(R7, task.pid, at::TID);
+    event.copy_word(R8, task.pid, at::SECOND_TID);
+    match task.state {
+        None => event.asm.load(Width::Double, R3, R6, PREV_STATE),
+        Some((offset, 8)) => event.asm.load(Width::Double, R3, R7, offset),
+        Some((offset, _)) => event.asm.load(Width::Word, R3, R7, offset),
+    }
+    event.asm.load(Width::Word, R4, R7, task.exit_state);
+    event.asm.alu(Alu::Or, R3, R4);
+    event.asm.store(Width::Word, R2, at::STATE, R3);
+    event.kind(RecordKind::Switch);
+    event.asm.load(Width::Double, R3, R6, PREEMPTED);
+    event.asm.store(Width::Byte, R2, at::FLAGS, R3);
+    event.copy_prio(R7, at::PRIO);
+    event.copy_prio(R8, at::SECOND_PRIO);
+    event.end()
+}
+
+/// `sched_wakeup(task)`, `sched_wakeup_new(task)` and `sched_waking(task)`.
+pub(super) fn wake(setting: &Setting<'_>, kind: RecordKind) -> Result<Vec<Insn>, AsmError> {
+    let mut event = Event::new(setting);
+    let task = setting.task;
+    event.asm.load(Width::Double, R8, R1, WOKEN);
+    if let Some(scope) = setting.scope {
+        event.is_in_scope(scope, R8, R1, R2);
+        event.asm.jump_if(When::Equal, R1, 0, event.out);
+    }
+    // R6 = 1 if an interrupt does it, R7 = who runs.
+    let asm = &mut event.asm;
+    asm.set(R6, 1);
+    match task.interrupts {
+        InterruptCount::OfCpu { variable, offset } => {
+            asm.load_variable(R1, variable);
+            asm.call(Helper::ThisCpuPtr);
+            asm.load(Width::Word, R1, R0, offset);
+        }
+        InterruptCount::BesideRunQueue { queue, run_queue, distance } => {
+            asm.call(Helper::GetCurrentTaskBtf);
+            asm.load(Width::Double, R3, R0, queue);
+            asm.load(Width::Double, R3, R3, run_queue);
+            asm.alu(Alu::Add, R3, distance);
+            asm.set(R1, R10);
+            asm.alu(Alu::Add, R1, i32::from(SCRATCH));
+            asm.set(R2, 4);
+            asm.call(Helper::ProbeReadKernel);
+            asm.load(Width::Word, R1, R10, SCRATCH);
+        }
+        InterruptCount::OfTask { offset } => {
+            asm.call(Helper::GetCurrentTaskBtf);
+            asm.load(Width::Word, R1, R0, offset);
+        }
+        // Nobody is named as the waker rather than the wrong one.
+        InterruptCount::Unknown => asm.set(R1, IN_INTERRUPT),
+    }
+    let in_interrupt = asm.label();
+    asm.alu(Alu::And, R1, IN_INTERRUPT);
+    asm.jump_if(When::NotEqual, R1, 0, in_interrupt);
+    asm.set(R6, 0);
+    asm.place(in_interrupt);
+    asm.call(Helper::GetCurrentPidTgid);
+    asm.set(R7, R0);
+    event.find_lane();
+    event.begin(kind);
+    event.slot();
+    event.asm.store(Width::Double, R2, at::TIME, R0);
+    event.copy_word(R8, task.pid, at::TID);
+    event.asm.store(Width::Word, R2, at::SECOND_TID, R7);
+    event.copy_word(R8, task.cpu, at::CPU);
+    event.kind(kind);
+    event.asm.store(Width::Byte, R2, at::FLAGS, R6);
+    event.copy_prio(R8, at::PRIO);
+    event.end()
+}

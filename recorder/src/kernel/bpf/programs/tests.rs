@@ -1,0 +1,83 @@
+//! The programs as words; what they do is tested against the kernel.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::super::interrupts::InterruptCount;
+use super::super::task::Tracepoints;
+use super::*;
+
+fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout {
+    let tracepoints =
+        Tracepoints { switch: 1, wakeup: 2, wakeup_new: 3, waking: 4, fork: 5, free: 6 };
+    TaskLayout {
+        pid: 100,
+        comm: 200,
+        prio: 300,
+        cpu: 8,
+        exit_state: 400,
+        state,
+        interrupts,
+        tracepoints,
+    }
+}
+
+fn descriptor() -> OwnedFd {
+    std::fs::File::open("/dev/null").expect("it is everywhere").into()
+}
+
+fn names(scope: bool, waking: bool) -> Vec<&'static str> {
+    let fd = descriptor();
+    let task = layout(InterruptCount::Unknown, None);
+    let setting = Setting {
+        task: &task,
+        shape: LaneShape::within(1 << 20),
+        lanes: fd.as_fd(),
+        doorbell: fd.as_fd(),
+        scope: scope.then(|| fd.as_fd()),
+    };
+    let programs = all(&setting, waking).expect("they assemble");
+    programs.iter().map(|program| program.name).collect()
+}
+
+#[test]
+fn scope_is_followed_before_switches_and_those_before_wake_ups() {
+    assert_eq!(names(false, false), ["fxtrec_switch", "fxtrec_wake_new", "fxtrec_wakeup"]);
+    assert_eq!(
+        names(true, true),
+        [
+            "fxtrec_fork",
+            "fxtrec_free",
+            "fxtrec_switch",
+            "fxtrec_waking",
+            "fxtrec_wake_new",
+            "fxtrec_wakeup"
+        ]
+    );
+}
+
+#[test]
+fn programs_fit_every_known_kernel_and_stay_short() {
+    let fd = descriptor();
+    let counts = [
+        InterruptCount::OfCpu { variable: 7, offset: 8 },
+        InterruptCount::BesideRunQueue { queue: 16, run_queue: 32, distance: -9000 },
+        InterruptCount::OfTask { offset: 12 },
+        InterruptCount::Unknown,
+    ];
+    for interrupts in counts {
+        for state in [None, Some((24, 4)), Some((24, 8))] {
+            let task = layout(interrupts, state);
+            let setting = Setting {
+                task: &task,
+                shape: LaneShape::within(8 << 20),
+                lanes: fd.as_fd(),
+                doorbell: fd.as_fd(),
+                scope: Some(fd.as_fd()),
+            };
+            for program in all(&setting, true).expect("they assemble") {
+                assert!(program.insns.len() < 180, "{}: {}", program.name, program.insns.len());
+                assert!(program.name.len() < 16, "the kernel cuts longer names");
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The bpf(2) calls, behind a trait so that tests can refuse them.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::asm::Insn;
+
+/// The kinds of maps that are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MapKind {
+    /// `BPF_MAP_TYPE_ARRAY`.
+    Array = 2,
+    /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
+    ArrayOfMaps = 12,
+    /// `BPF_MAP_TYPE_RINGBUF`.
+    RingBuffer = 27,
+}
+
+/// A map to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct MapSpec<'a> {
+    /// Its kind.
+    pub kind: MapKind,
+    /// Bytes of a value; a ring buffer has none.
+    pub value_bytes: u32,
+    /// How many values; for a ring buffer its bytes.
+    pub entries: u32,
+    /// Whether user space wants to map the values of an array.
+    pub mapped: bool,
+    /// For a map of maps: a map such as it will hold.
+    pub inner: Option<BorrowedFd<'a>>,
+}
+
+/// A program to be loaded, for the tracepoint whose typedef has this id.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramSpec<'a> {
+    /// At most 15 letters.
+    pub name: &'static str,
+    /// Its instructions.
+    pub insns: &'a [Insn],
+    /// The id of `btf_trace_` and the tracepoint's name.
+    pub tracepoint: u32,
+}
+
+/// The calls that a machine may refuse.
+pub trait BpfSys: Debug {
+    /// `BPF_MAP_CREATE`.
+    fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd>;
+
+    /// `BPF_MAP_UPDATE_ELEM` of a map of maps.
+    fn map_set_map(&self, outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>)
+    -> io::Result<()>;
+
+    /// `BPF_PROG_LOAD`, with what the verifier says written into `log` if there is one.
+    fn program_load(&self, spec: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd>;
+
+    /// `BPF_RAW_TRACEPOINT_OPEN`: the program runs until the descriptor is closed.
+    fn attach(&self, program: BorrowedFd<'_>) -> io::Result<OwnedFd>;
+
+    /// How often the program did not run since it was running already on that CPU, where the kernel counts it.
+    fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
+}
+
+/// The running kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct LinuxBpf;
+
+// Commands of bpf(2).
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const PROG_LOAD: libc::c_int = 5;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+
+/// `BPF_F_MMAPABLE`.
+const MMAPABLE: u32 = 1 << 10;
+
+/// `BPF_PROG_TYPE_TRACING`.
+const TRACING: u32 = 26;
+
+/// `BPF_TRACE_RAW_TP`.
+const TRACE_RAW_TP: u32 = 23;
+
+/// The licence of the programs, in the words that the kernel knows.
+const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
+
+#[derive(Default)]
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct MapUpdate {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct RawTracepointOpen {
+    name: u64,
+    prog_fd: u32,
+    padding: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct GetInfo {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// `struct bpf_prog_info` up to `recursion_misses`.
+#[derive(Default)]
+#[repr(C)]
+struct ProgInfo {
+    before: [u64; 26],
+    recursion_misses: u64,
+}
+
+/// One of the structures above, which the kernel's `union bpf_attr` begins with.
+///
+/// # Safety
+/// Every pointer in `attr` must be valid for what the command does with it, and for the lengths beside it.
+unsafe fn bpf<T>(command: libc::c_int, attr: &T) -> io::Result<i32> {
+    // SAFETY: the kernel reads size_of::<T>() bytes of `attr`; the rest is the caller's promise.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
+    match i32::try_from(result) {
+        Ok(value) if value >= 0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// # Safety
+/// As for [`bpf`], and the command must return a new descriptor.
+unsafe fn bpf_fd<T>(command: libc::c_int, attr: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let fd = unsafe { bpf(command, attr) }?;
+    // SAFETY: the kernel has just made this descriptor, close-on-exec, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn address<T: ?Sized>(of: *const T) -> u64 {
+    of.cast::<u8>().addr() as u64
+}
+
+fn raw(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+impl BpfSys for LinuxBpf {
+    fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+        let attr = MapCreate {
+            map_type: spec.kind as u32,
+            key_size: if spec.kind == MapKind::RingBuffer { 0 } else { 4 },
+            value_size: spec.value_bytes,
+            max_entries: spec.entries,
+            map_flags: if spec.mapped { MMAPABLE } else { 0 },
+            inner_map_fd: spec.inner.map_or(0, raw),
+        };
+        // SAFETY: the structure has no pointers; the command returns a descriptor.
+        unsafe { bpf_fd(MAP_CREATE, &attr) }
+    }
+
+    fn map_set_map(
+        &self,
+        outer: BorrowedFd<'_>,
+        key: u32,
+        inner: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let value = raw(inner);
+        let attr = MapUpdate {
+            map_fd: raw(outer),
+            key: address(&raw const key),
+            value: address(&raw const value),
+            ..MapUpdate::default()
+        };
+        // SAFETY: keys of arrays and values of maps of maps are four bytes, and both live until the call returns.
+        unsafe { bpf(MAP_UPDATE_ELEM, &attr) }.map(drop)
+    }
+
+    fn program_load(&self, spec: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+        let mut prog_name = [0; 16];
+        let name = spec.name.as_bytes();
+        let len = name.len().min(15);
+        prog_name[..len].copy_from_slice(&name[..len]);
+        let (log_level, log_size, log_buf) = match log {
+            Some(log) => {
+                (1, u32::try_from(log.len()).unwrap_or(u32::MAX), address(log.as_mut_ptr()))
+            }
+            None => (0, 0, 0),
+        };
+        let attr = ProgLoad {
+            prog_type: TRACING,
+            insn_cnt: u32::try_from(spec.insns.len()).unwrap_or(u32::MAX),
+            insns: address(spec.insns.as_ptr()),
+            license: address(LICENSE.as_ptr()),
+            log_level,
+            log_size,
+            log_buf,
+            prog_name,
+            expected_attach_type: TRACE_RAW_TP,
+            attach_btf_id: spec.tracepoint,
+            ..ProgLoad::default()
+        };
+        // SAFETY: the instructions and the licence, which ends with a zero, are only read; the log is writable for the
+        // length given, borrowed for the whole call. The command returns a descriptor.
+        unsafe { bpf_fd(PROG_LOAD, &attr) }
+    }
+
+    fn attach(&self, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let attr = RawTracepointOpen { prog_fd: raw(program), ..RawTracepointOpen::default() };
+        // SAFETY: a name of null is allowed: the program knows its tracepoint. The command returns a descriptor.
+        unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attr) }
+    }
+
+    fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64> {
+        let mut info = ProgInfo::default();
+        let attr = GetInfo {
+            bpf_fd: raw(program),
+            info_len: size_of::<ProgInfo>() as u32,
+            info: address(&raw mut info),
+        };
+        // SAFETY: `info` is writable for the length given. The kernel reads some of its pointers and lengths, which are
+        // all zero, so it writes nowhere else.
+        unsafe { bpf(OBJ_GET_INFO_BY_FD, &attr) }?;
+        Ok(info.recursion_misses)
+    }
+}
+
+/// Loads a program; when the kernel refuses, asks again for what the verifier has to say.
+///
+/// # Errors
+/// What the kernel returned, and the verifier's log, empty when there is none.
+pub fn load(sys: &dyn BpfSys, spec: &ProgramSpec<'_>) -> Result<OwnedFd, (io::Error, String)> {
+    /// The verifier's log of a short program is shorter.
+    const LOG_BYTES: usize = 256 * 1024;
+    let first = match sys.program_load(spec, None) {
+        Ok(program) => return Ok(program),
+        Err(error) => error,
+    };
+    let mut log = vec![0; LOG_BYTES];
+    match sys.program_load(spec, Some(&mut log)) {
+        Ok(program) => Ok(program),
+        Err(_) => {
+            let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+            Err((first, String::from_utf8_lossy(&log[..end]).into_owned()))
+        }
+    }
+}

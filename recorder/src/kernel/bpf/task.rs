@@ -1,0 +1,107 @@
+//! Where the programs find what they report: offsets in `struct task_struct`, and the tracepoints' ids.
+
+use super::btf::{Btf, BtfError, TypeId};
+use super::interrupts::InterruptCount;
+
+/// The ids of tracepoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracepoints {
+    /// `sched_switch`.
+    pub switch: TypeId,
+    /// `sched_wakeup`.
+    pub wakeup: TypeId,
+    /// `sched_wakeup_new`.
+    pub wakeup_new: TypeId,
+    /// `sched_waking`.
+    pub waking: TypeId,
+    /// `sched_process_fork`.
+    pub fork: TypeId,
+    /// `sched_process_free`.
+    pub free: TypeId,
+}
+
+/// What the programs need to know about the running kernel. Offsets are in bytes from the beginning of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskLayout {
+    /// The thread's id.
+    pub pid: i16,
+    /// Its name, 16 bytes.
+    pub comm: i16,
+    /// Its priority.
+    pub prio: i16,
+    /// Its CPU.
+    pub cpu: i16,
+    /// Its state when it is ending.
+    pub exit_state: i16,
+    /// Its state, where `sched_switch` does not bring it as its fourth argument (before Linux 5.18), and how many bytes
+    /// it has.
+    pub state: Option<(i16, usize)>,
+    /// The count of nested interrupts.
+    pub interrupts: InterruptCount,
+    /// The tracepoints.
+    pub tracepoints: Tracepoints,
+}
+
+/// The arguments of `sched_switch` with the state among them, the tracepoint's own data first.
+const ARGUMENTS_WITH_STATE: usize = 5;
+
+pub(super) fn offset(at: usize, name: &str) -> Result<i16, BtfError> {
+    let missing = || BtfError::Missing { kind: "member within 32 KiB", name: name.to_owned() };
+    i16::try_from(at).map_err(|_| missing())
+}
+
+impl TaskLayout {
+    /// Looks everything up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] when this kernel has no such thing.
+    pub fn new(btf: &Btf, interrupts: InterruptCount) -> Result<TaskLayout, BtfError> {
+        let task = btf.structure("task_struct")?;
+        let field = |name: &str, bytes: usize| -> Result<i16, BtfError> {
+            let member = btf.member(task, name)?;
+            match member.bytes == Some(bytes) {
+                true => offset(member.offset, name),
+                false => Err(BtfError::Missing {
+                    kind: "member of the known size",
+                    name: name.to_owned(),
+                }),
+            }
+        };
+        let tracepoint = |name: &str| btf.typedef(&format!("btf_trace_{name}"));
+        let tracepoints = Tracepoints {
+            switch: tracepoint("sched_switch")?,
+            wakeup: tracepoint("sched_wakeup")?,
+            wakeup_new: tracepoint("sched_wakeup_new")?,
+            waking: tracepoint("sched_waking")?,
+            fork: tracepoint("sched_process_fork")?,
+            free: tracepoint("sched_process_free")?,
+        };
+        let state = match btf.arguments(tracepoints.switch)? >= ARGUMENTS_WITH_STATE {
+            true => None,
+            // It was called `state` before Linux 5.14.
+            false => Some(match field("__state", 4) {
+                Ok(at) => (at, 4),
+                Err(_) => (field("state", 8)?, 8),
+            }),
+        };
+        Ok(TaskLayout {
+            pid: field("pid", 4)?,
+            comm: field("comm", 16)?,
+            prio: field("prio", 4)?,
+            cpu: cpu(btf, task)?,
+            exit_state: field("exit_state", 4)?,
+            state,
+            interrupts,
+            tracepoints,
+        })
+    }
+}
+
+/// In the architecture's part of the task since Linux 5.16, beside it before.
+fn cpu(btf: &Btf, task: TypeId) -> Result<i16, BtfError> {
+    let inner = btf.member(task, "thread_info").and_then(|info| {
+        let cpu = btf.member(info.type_id, "cpu")?;
+        offset(info.offset + cpu.offset, "thread_info.cpu")
+    });
+    inner.or_else(|_| offset(btf.member(task, "cpu")?.offset, "cpu"))
+}
