@@ -56,6 +56,30 @@ fn a_probe_goes_where_an_instruction_begins_and_nowhere_else() {
 }
 
 #[test]
+fn without_names_unwind_information_tells_where_instructions_begin() {
+    if !compilers() {
+        return;
+    }
+    let program = build("calls.c", &["-no-pie"]);
+    let nm = succeed(Command::new("nm").arg(program.path()));
+    let line = nm.lines().find(|line| line.ends_with(" main")).expect("it has names yet");
+    let main = u64::from_str_radix(&line[..16], 16).expect("an address");
+    let begins = instructions(program.text(), "main");
+    succeed(Command::new("strip").arg(program.path()));
+    for offset in 0..=*begins.last().expect("it has code") {
+        let spec = format!("{}:{:#x}", program.text(), main + offset);
+        match try_resolve(&spec, &NO_CONTEXT) {
+            Ok(_) => assert!(begins.contains(&offset), "{spec}"),
+            Err(error) => {
+                assert!(!begins.contains(&offset), "{error}");
+                let error = error.to_string();
+                assert!(error.contains(&format!("{main:#x}+{offset:#x} is inside an")), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn behind_the_function_there_is_nothing_of_it() {
     if !compilers() {
         return;

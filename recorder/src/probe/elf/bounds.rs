@@ -12,6 +12,9 @@ use super::{Arch, Elf, Function, Functions};
 /// No function is gone through further than this, in bytes.
 const FURTHEST: u64 = 16 << 20;
 
+/// No instruction of x86-64 is longer, in bytes.
+const LONGEST_INSTRUCTION: u64 = 15;
+
 /// Instructions of AArch64 all have this size, in bytes.
 const AARCH64_INSTRUCTION: u64 = 4;
 
@@ -80,6 +83,39 @@ pub fn check<'d, R: ReadRef<'d>>(
     if offset >= size {
         return Err(BoundsError::Beyond { function: name.to_owned(), size, offset });
     }
+    begins(elf, function.address, size, name, offset)
+}
+
+/// Checks that an instruction begins at `address`, which no function is known at, as far as unwind
+/// information allows.
+///
+/// # Errors
+/// When none does.
+pub fn check_unnamed<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    address: u64,
+) -> Result<(), BoundsError> {
+    // Instructions that all have one size can be told without a beginning.
+    let start = match elf.arch() {
+        Arch::Aarch64 => Some(address - address % AARCH64_INSTRUCTION),
+        Arch::X86_64 => elf.code_start(address),
+    };
+    let Some(start) = start else { return Ok(()) };
+    let into = address - start;
+    match begins(elf, start, into.saturating_add(1), &format!("{start:#x}"), into) {
+        // Nobody promised that there is code between two functions.
+        Err(BoundsError::Undecodable { .. }) => Ok(()),
+        result => result,
+    }
+}
+
+fn begins<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    start: u64,
+    size: u64,
+    name: &str,
+    offset: u64,
+) -> Result<(), BoundsError> {
     match elf.arch() {
         Arch::Aarch64 if offset.is_multiple_of(AARCH64_INSTRUCTION) => Ok(()),
         Arch::Aarch64 => {
@@ -88,8 +124,9 @@ pub fn check<'d, R: ReadRef<'d>>(
             Err(BoundsError::Inside { function: name.to_owned(), offset, before, after })
         }
         Arch::X86_64 => {
+            let most = size.saturating_add(LONGEST_INSTRUCTION).min(FURTHEST);
             // The instruction that is looked for must be readable as well.
-            let code = elf.mapped(function.address, size.min(FURTHEST)).unwrap_or_default();
+            let code = elf.mapped(start, most).unwrap_or_default();
             follow(code, name, offset)
         }
     }

@@ -15,6 +15,7 @@ mod names;
 mod select;
 #[cfg(test)]
 mod tests;
+mod unwind;
 
 use std::fmt;
 use std::fs::File;
@@ -24,7 +25,7 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache, ReadRef};
 
-pub use bounds::{BoundsError, check as check_bounds};
+pub use bounds::{BoundsError, check as check_bounds, check_unnamed};
 pub(super) use debug::hex;
 pub use debug::separate_debug_file;
 pub use dynamic::Dynamic;

@@ -17,6 +17,10 @@ fn ask_everything(file: &[u8]) -> Result<usize, ElfError> {
     let dynamic = elf.dynamic();
     elf.build_id();
     elf.variable("stdout");
+    let code = elf.segments().iter().find(|segment| segment.executable);
+    if let Some(code) = code {
+        let _ = check_unnamed(&elf, code.address.saturating_add(code.size / 2));
+    }
     let probes = crate::probe::usdt::probes(&elf);
     for function in functions.all.iter().take(50) {
         let _ = check_bounds(&elf, &functions, function, "f", 5);

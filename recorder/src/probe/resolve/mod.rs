@@ -148,7 +148,11 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
                     .map_err(|source| Problem::Bounds { path: path(), source })?;
                 if into == 0 { name } else { format!("{name}+{into:#x}") }
             }
-            None => format!("{address:#x}"),
+            None => {
+                elf::check_unnamed(self.elf, address)
+                    .map_err(|source| Problem::Bounds { path: path(), source })?;
+                format!("{address:#x}")
+            }
         };
         let name = spec.name.clone().unwrap_or_else(|| symbol.clone());
         self.site(spec, name, symbol, address)
