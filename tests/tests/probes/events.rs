@@ -22,7 +22,14 @@ fn a_tracepoint_has_its_fields_as_arguments_and_its_group_as_category() {
 fn patterns_and_filters_are_the_kernels() {
     let Some(program) = ready() else { return };
     let recording = record(
-        &["--scope", "app", "-e", "task:task_*", "-e", "sched:sched_switch/next_comm == \"spans\"/"],
+        &[
+            "--scope",
+            "app",
+            "-e",
+            "task:task_*",
+            "-e",
+            "sched:sched_switch/next_comm == \"spans\"/",
+        ],
         &[program, "tree", "1"],
     );
     let names = |name: &str| recording.named(name).count();
@@ -32,7 +39,11 @@ fn patterns_and_filters_are_the_kernels() {
     for hit in switches {
         assert_eq!(hit.arg("next_comm"), "spans");
         // The same tracepoint serves the scheduling records.
-        let same = recording.trace.switches.iter().any(|switch| switch.time == hit.time);
+        let sides = [hit.arg("prev_pid"), hit.arg("next_pid")];
+        let same =
+            recording.trace.switches.iter().any(|switch| {
+                [switch.outgoing, switch.incoming].map(|koid| koid.to_string()) == sides
+            });
         assert!(same, "{hit:?}");
     }
 }

@@ -11,9 +11,9 @@ use crate::support::run;
 /// The definitions of the recorder with this process id that are there now.
 fn definitions_of(pid: u32) -> Vec<String> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-    let list = places.iter().find_map(|place| {
-        std::fs::read_to_string(format!("{place}/uprobe_events")).ok()
-    });
+    let list = places
+        .iter()
+        .find_map(|place| std::fs::read_to_string(format!("{place}/uprobe_events")).ok());
     let group = format!(":fxtrec_{pid}_");
     let list = list.expect("tracefs is mounted, since fxtrec ran");
     list.lines().filter(|line| line.contains(&group)).map(str::to_owned).collect()

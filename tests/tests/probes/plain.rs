@@ -67,7 +67,8 @@ fn only_the_commands_processes_count_and_all_of_them_do() {
         .spawn()
         .expect("a shell");
     let narrow = record(&["-P", &probe], &[program, "ticks", "30"]);
-    let wide = record(&["-a", "-P", &probe], &["sh", "-c", &format!("{program} ticks 30; sleep 0.3")]);
+    let wide =
+        record(&["-a", "-P", &probe], &["sh", "-c", &format!("{program} ticks 30; sleep 0.3")]);
     outside.kill().expect("it runs");
     outside.wait().expect("it is ours");
     assert_eq!(ticks(&narrow), 30);

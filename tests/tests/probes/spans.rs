@@ -58,10 +58,8 @@ fn recursion_nests_and_what_the_kernel_does_not_watch_is_marked() {
 #[test]
 fn a_function_that_is_left_by_longjmp_ends_when_that_shows() {
     let Some(program) = ready() else { return };
-    let recording = record(
-        &["-P", ":outer%span n=arg1:s32", "-P", ":leap%span"],
-        &[program, "leap", "20"],
-    );
+    let recording =
+        record(&["-P", ":outer%span n=arg1:s32", "-P", ":leap%span"], &[program, "leap", "20"]);
     for name in ["outer", "leap"] {
         assert_eq!(recording.named(name).filter(|hit| hit.begins()).count(), 20, "{name}");
     }
@@ -90,10 +88,8 @@ fn a_thread_that_ends_inside_ends_its_span() {
 #[test]
 fn a_program_that_becomes_another_ends_its_spans() {
     let Some(program) = ready() else { return };
-    let recording = record(
-        &["-P", ":change%span", "--syscalls=execve"],
-        &[program, "exec", "/bin/true"],
-    );
+    let recording =
+        record(&["-P", ":change%span", "--syscalls=execve"], &[program, "exec", "/bin/true"]);
     let end = recording.named("change").find(|hit| hit.ends()).expect("it ends");
     assert_eq!(end.arg("unfinished"), "true");
     let call = recording.named("execve").filter(|hit| hit.ends()).last().expect("it succeeded");

@@ -27,6 +27,7 @@ const HARD: u16 = 5;
 const HARD_EXIT: u16 = 6;
 const SOFT: u16 = 7;
 const SOFT_EXIT: u16 = 8;
+const TRACEPOINT: u16 = 9;
 
 fn field(offset: usize, size: usize) -> Field {
     Field {
@@ -61,6 +62,7 @@ fn scene(narrow: bool, in_scope_only: bool) -> Scene {
         (Act::HardExit(field(0, 8)), Class::Interrupt, "irq", ""),
         (Act::SoftEnter(field(0, 8)), Class::Interrupt, "softirq", ""),
         (Act::SoftExit(field(0, 8)), Class::Interrupt, "softirq", ""),
+        (Act::Instant, Class::Tracepoint, "sched", "sched_switch"),
     ] {
         let args = if matches!(act, Act::Instant) { vec![number] } else { Vec::new() };
         let in_scope_only = in_scope_only && class != Class::Interrupt;
@@ -132,6 +134,16 @@ fn a_sample_names_who_has_the_cpu_as_a_wake_up_does() {
     hit(&mut scene, 2, TICK, 6, 0, &words(&[1]));
     scene.at(3, 0, switch(6, "S", 0));
     assert_eq!(scene.encoder.stats().inferred_switches, 1, "idle to 6 was not reported");
+}
+
+#[test]
+fn a_sample_of_the_switch_that_was_written_already_changes_nothing() {
+    let mut scene = scene(false, false);
+    scene.at(1, 0, switch(5, "S", 6));
+    hit(&mut scene, 2, TRACEPOINT, 5, 0, &words(&[1]));
+    scene.at(3, 0, switch(6, "S", 0));
+    assert_eq!(told(&mut scene), ["2 5 i sched_switch n=1"]);
+    assert_eq!(scene.encoder.stats().inferred_switches, 0);
 }
 
 #[test]

@@ -75,7 +75,8 @@ impl<L: Lanes> Encoder<L> {
         self.probes.catalog = Arc::new(catalog);
     }
 
-    /// Writes what there is to write about a sample, which says like a wake-up who has the CPU.
+    /// Writes what there is to write about a sample, which says like a wake-up who has the CPU. Only a tracepoint may
+    /// be `sched_switch` itself, whose sample can come after the switch that it is about.
     pub(super) fn sample(
         &mut self,
         time: Nanos,
@@ -84,9 +85,11 @@ impl<L: Lanes> Encoder<L> {
         raw: &[u8],
     ) -> Result<(), Closed> {
         let slot = self.threads.get(sample.current, None);
-        self.has_cpu(time, cpu, slot)?;
         let catalog = Arc::clone(&self.probes.catalog);
         let Some(entry) = catalog.entry(sample.extra) else { return Ok(()) };
+        if entry.class != Class::Tracepoint {
+            self.has_cpu(time, cpu, slot)?;
+        }
         if entry.in_scope_only && !self.threads.thread(slot).in_scope {
             return Ok(());
         }
