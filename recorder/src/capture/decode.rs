@@ -64,8 +64,9 @@ struct CommonLayout {
     pid: At,
 }
 
+/// Where everything lies in `sched_switch`.
 #[derive(Clone, Debug)]
-struct SwitchLayout {
+pub struct SwitchLayout {
     id: u16,
     least: usize,
     common: CommonLayout,
@@ -80,8 +81,9 @@ struct SwitchLayout {
     states: StateTable,
 }
 
+/// Where everything lies in a wake-up tracepoint.
 #[derive(Clone, Debug)]
-struct WakeLayout {
+pub struct WakeLayout {
     kind: WakeKind,
     id: u16,
     least: usize,
@@ -138,7 +140,11 @@ impl CommonLayout {
 }
 
 impl SwitchLayout {
-    fn new(format: &Format) -> Result<SwitchLayout, LayoutError> {
+    /// Finds every field that is used.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when the tracepoint is of no known shape.
+    pub fn new(format: &Format) -> Result<SwitchLayout, LayoutError> {
         Ok(SwitchLayout {
             id: id(format)?,
             least: least(format),
@@ -155,7 +161,8 @@ impl SwitchLayout {
         })
     }
 
-    fn decode(&self, raw: &[u8]) -> Option<Kind> {
+    /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
             return None;
         }
@@ -177,7 +184,11 @@ impl SwitchLayout {
 }
 
 impl WakeLayout {
-    fn new(format: &Format, kind: WakeKind) -> Result<WakeLayout, LayoutError> {
+    /// Finds every field that is used.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when the tracepoint is of no known shape.
+    pub fn new(format: &Format, kind: WakeKind) -> Result<WakeLayout, LayoutError> {
         Ok(WakeLayout {
             kind,
             id: id(format)?,
@@ -190,7 +201,8 @@ impl WakeLayout {
         })
     }
 
-    fn decode(&self, raw: &[u8]) -> Option<Kind> {
+    /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
             return None;
         }

@@ -16,6 +16,8 @@ Examples:
   fxtrec convert make.fxt make.json           for chrome://tracing, speedscope and the like
   fxtrec convert make.fxt.zst make.json.gz    unpacked and packed on the way
   fxtrec convert chrome.json.gz chrome.fxt    Chrome's own traces, and what else writes them
+  fxtrec convert perf.data perf.fxt           what perf record -a -e 'sched:*' wrote
+  fxtrec convert trace.dat trace.fxt          what trace-cmd record -e sched wrote
   fxtrec -o - -- make | fxtrec convert --to json - - | less
 
 Exit status: 0, or 125 when the conversion fails; OUT is removed then.")]
@@ -26,7 +28,7 @@ pub struct ConvertArgs {
     /// The trace to write; - for standard output
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
-    /// The format of IN: fxt or json
+    /// The format of IN: fxt, json, perf, trace-cmd or ftrace
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<Format>,
     /// The format of OUT: fxt or json, or one with its packing, as json.gz

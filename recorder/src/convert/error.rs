@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::format::{Format, UnknownFormat};
+use super::import::ImportError;
 
 /// A place in a text, counted from 1. Columns count bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,9 @@ pub enum ConvertError {
         /// What is there, and what was expected.
         problem: String,
     },
+    /// The trace of another recorder cannot be taken over.
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// FXT cannot express a record; those who build records avoid this.
     #[error("cannot express a record in FXT: {0}")]
     Encode(#[from] fxt_writer::EncodeError),

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::import::{ftrace_text, perf_data, trace_dat};
+
 /// A format that traces come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -13,6 +15,12 @@ pub enum Format {
     Fxt,
     /// The Trace Event Format of Chrome, in JSON.
     Json,
+    /// What perf record writes.
+    PerfData,
+    /// What trace-cmd record writes.
+    TraceDat,
+    /// The text of ftrace: tracefs' `trace`, and what trace-cmd report prints.
+    FtraceText,
 }
 
 /// How the bytes of a file are packed.
@@ -32,7 +40,10 @@ pub enum Packing {
 #[non_exhaustive]
 pub enum UnknownFormat {
     /// The name given to an option is that of no format.
-    #[error("'{0}' is no format; there are fxt and json, each with .gz or .zst behind it")]
+    #[error(
+        "'{0}' is no format; there are fxt and json, each with .gz or .zst behind it, and to read \
+         also perf, trace-cmd and ftrace"
+    )]
     Name(String),
     /// The output's name does not tell, and no option does.
     #[error(
@@ -61,6 +72,9 @@ impl Format {
         match self {
             Self::Fxt => "fxt",
             Self::Json => "json",
+            Self::PerfData => "perf",
+            Self::TraceDat => "trace-cmd",
+            Self::FtraceText => "ftrace",
         }
     }
 
@@ -78,6 +92,9 @@ impl Format {
         match ending.to_ascii_lowercase().as_str() {
             "fxt" | "ftf" => Some(Self::Fxt),
             "json" | "ctrace" => Some(Self::Json),
+            "perf" | "data" => Some(Self::PerfData),
+            "trace-cmd" | "dat" => Some(Self::TraceDat),
+            "ftrace" => Some(Self::FtraceText),
             _ => None,
         }
     }
@@ -88,6 +105,15 @@ impl Format {
         let reversed: Vec<u8> = FXT_MAGIC.into_iter().rev().collect();
         if first.starts_with(&FXT_MAGIC) || first.starts_with(&reversed) {
             return Some(Self::Fxt);
+        }
+        if perf_data::MAGICS.iter().any(|magic| first.starts_with(*magic)) {
+            return Some(Self::PerfData);
+        }
+        if first.starts_with(trace_dat::MAGIC) {
+            return Some(Self::TraceDat);
+        }
+        if ftrace_text::FIRST.iter().any(|begin| first.starts_with(begin)) {
+            return Some(Self::FtraceText);
         }
         let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
         match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -102,6 +128,9 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Fxt => "FXT",
             Self::Json => "Trace Event Format (JSON)",
+            Self::PerfData => "perf.data",
+            Self::TraceDat => "trace.dat",
+            Self::FtraceText => "ftrace's text",
         })
     }
 }
@@ -179,7 +208,11 @@ mod tests {
         assert_eq!(Format::of_content(&magic.to_le_bytes()), Some(Format::Fxt));
         assert_eq!(Format::of_content(&magic.to_be_bytes()), Some(Format::Fxt));
         assert_eq!(Format::of_content(b"\xef\xbb\xbf \n[{"), Some(Format::Json));
-        assert_eq!(Format::of_content(b"PERFILE2"), None);
+        assert_eq!(Format::of_content(b"PERFILE2"), Some(Format::PerfData));
+        assert_eq!(Format::of_content(b"\x17\x08\x44tracing7\0"), Some(Format::TraceDat));
+        assert_eq!(Format::of_content(b"# tracer: nop\n"), Some(Format::FtraceText));
+        assert_eq!(Format::of_content(b"cpus=2\n"), Some(Format::FtraceText));
+        assert_eq!(Format::of_content(b"\x7fELF"), None);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The input of a conversion: opened, unpacked, and looked at.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, stdin};
+use std::io::{self, BufRead, BufReader, Read, Seek, stdin};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::error::ConvertError;
 use super::format::{Format, Packing, UnknownFormat};
+use super::spool;
 
 /// Bytes that are read from the file at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -16,6 +17,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 pub struct Input {
     path: PathBuf,
     content: Box<dyn BufRead>,
+    /// The file itself, where it is a regular one and not packed.
+    plain: Option<File>,
     progress: ProgressBar,
 }
 
@@ -28,19 +31,22 @@ impl Input {
     /// When the file cannot be opened, or not read at all.
     pub fn open(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
         let cannot_open = |source| ConvertError::Open { path: path.to_owned(), source };
-        let (file, length): (Box<dyn Read>, _) = if path == Path::new("-") {
-            (Box::new(stdin()), None)
+        let (file, length, regular): (Box<dyn Read>, _, _) = if path == Path::new("-") {
+            (Box::new(stdin()), None, None)
         } else {
             let file = File::open(path).map_err(cannot_open)?;
             let facts = file.metadata().map_err(cannot_open)?;
             if facts.is_dir() {
                 return Err(cannot_open(io::ErrorKind::IsADirectory.into()));
             }
-            (Box::new(file), facts.is_file().then_some(facts.len()))
+            let regular =
+                facts.is_file().then(|| file.try_clone()).transpose().map_err(cannot_open)?;
+            (Box::new(file), facts.is_file().then_some(facts.len()), regular)
         };
         let progress = progress_bar(length, show_progress);
-        let content = unpack(progress.wrap_read(file)).map_err(cannot_open)?;
-        Ok(Self { path: path.to_owned(), content, progress })
+        let (content, packing) = unpack(progress.wrap_read(file)).map_err(cannot_open)?;
+        let plain = regular.filter(|_| packing == Packing::Plain);
+        Ok(Self { path: path.to_owned(), content, plain, progress })
     }
 
     /// The format that the content shows, or the file's name says.
@@ -57,6 +63,33 @@ impl Input {
         match Format::of_path(&self.path).0 {
             Some(format) => Ok(format),
             None => Err(UnknownFormat::Input { path: self.path.clone(), first }.into()),
+        }
+    }
+
+    /// What the content begins with: up to some kilobytes, which stay to be read.
+    ///
+    /// # Errors
+    ///
+    /// When the input cannot be read.
+    pub fn first_bytes(&mut self) -> Result<&[u8], ConvertError> {
+        self.content.fill_buf().map_err(ConvertError::Read)
+    }
+
+    /// The whole content as a file that can be sought in: the very file where it is one and not packed, else a copy
+    /// without a name. To be called before anything has been read.
+    ///
+    /// # Errors
+    ///
+    /// When the input cannot be read, or the copy not be written.
+    pub fn seekable(&mut self) -> Result<File, ConvertError> {
+        match &self.plain {
+            Some(file) => {
+                let mut file = file.try_clone().map_err(ConvertError::Read)?;
+                // What has been looked at moved the place in the file for all.
+                file.rewind().map_err(ConvertError::Read)?;
+                Ok(file)
+            }
+            None => spool::copy(&mut self.content).map_err(ConvertError::Read),
         }
     }
 
@@ -83,10 +116,11 @@ impl std::fmt::Debug for Input {
     }
 }
 
-/// Takes gzip or zstd off whatever `packed` holds.
-fn unpack(packed: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+/// Takes gzip or zstd off whatever `packed` holds, and tells which it was.
+fn unpack(packed: impl Read + 'static) -> io::Result<(Box<dyn BufRead>, Packing)> {
     let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
-    Ok(match Packing::of_content(packed.fill_buf()?) {
+    let packing = Packing::of_content(packed.fill_buf()?);
+    let content: Box<dyn BufRead> = match packing {
         Packing::Plain => Box::new(packed),
         Packing::Gzip => {
             let plain = flate2::bufread::MultiGzDecoder::new(packed);
@@ -96,7 +130,8 @@ fn unpack(packed: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
             let plain = zstd::stream::read::Decoder::with_buffer(packed)?;
             Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
         }
-    })
+    };
+    Ok((content, packing))
 }
 
 /// A bar for files, a spinner for pipes; nothing where standard error is no terminal.

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! file, pipe --> input: unpack, sniff --> fxt-reader ---> tef::write --+--> output: pack --> file, pipe
-//!                                    \--> tef::read ----> fxt-writer --+
+//!                                    |--> tef::read ----> fxt-writer --+
+//!                                    \--> import -------> encode ------+
 //! ```
 //!
 //! What the other format has no place for is kept in some other shape, counted in a [`Report`],
@@ -15,18 +16,19 @@
 
 mod error;
 mod format;
+mod import;
 pub mod input;
 pub mod output;
 mod report;
+mod spool;
 pub mod tef;
 
 pub use error::{ConvertError, Position};
 pub use format::{Format, Packed, Packing, UnknownFormat};
+pub use import::ImportError;
 pub use input::Input;
 pub use output::Output;
 pub use report::Report;
-
-use std::io::Read;
 
 use fxt_reader::Reader;
 
@@ -48,7 +50,7 @@ pub struct Options {
 /// When the input cannot be read or understood, the output not be written, or the two formats
 /// not be converted into each other.
 pub fn convert(
-    input: impl Read,
+    input: &mut Input,
     from: Format,
     output: &mut Output,
     to: Format,
@@ -59,6 +61,17 @@ pub fn convert(
             tef::write::write(&mut Reader::new(input), output, options.sched)
         }
         (Format::Json, Format::Fxt) => tef::read::read(input, output, options.lenient),
+        (Format::PerfData | Format::TraceDat | Format::FtraceText, Format::Fxt) => {
+            import::import(input, from, output, options.lenient)
+        }
+        (Format::PerfData | Format::TraceDat | Format::FtraceText, Format::Json) => {
+            // By way of FXT, which has room for all that these say.
+            let mut between = spool::temporary().map_err(ConvertError::Write)?;
+            let report = import::import(input, from, &mut between, options.lenient)?;
+            let between = spool::again(between).map_err(ConvertError::Read)?;
+            tef::write::write(&mut Reader::new(between), output, options.sched)?;
+            Ok(report)
+        }
         (from, to) => Err(ConvertError::NoSuchWay { from, to }),
     }
 }

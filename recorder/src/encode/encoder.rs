@@ -91,6 +91,11 @@ impl<L: Lanes> Encoder<L> {
         &mut self.lanes
     }
 
+    /// Where the records went, when no more follow.
+    pub fn into_lanes(self) -> L {
+        self.lanes
+    }
+
     /// The CPUs that left a task unseen, though nothing was lost, since this was last asked.
     pub fn take_blind(&mut self) -> Vec<Cpu> {
         std::mem::take(&mut self.blind)

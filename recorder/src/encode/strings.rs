@@ -75,9 +75,15 @@ pub fn detail(detail: Detail) -> Text<'static> {
 /// # Errors
 /// None in memory, which is where the head of a trace is put together.
 pub fn write(out: &mut Vec<u8>) -> Result<(), WriteError<std::convert::Infallible>> {
+    all().try_for_each(|string| string.write(out))
+}
+
+/// The records that register them.
+pub fn all() -> impl Iterator<Item = StringRecord<'static>> {
     let details = Detail::ALL.iter().map(|detail| (FIRST_DETAIL + *detail as u16, detail.text()));
-    for (index, content) in ALL.iter().copied().chain(details) {
-        StringRecord { index: StringRef::indexed(index)?, content }.write(out)?;
-    }
-    Ok(())
+    let record = |(index, content)| {
+        // Every index is in range: each was made a `Text` above.
+        StringRef::indexed(index).ok().map(|index| StringRecord { index, content })
+    };
+    ALL.iter().copied().chain(details).filter_map(record)
 }

@@ -22,6 +22,11 @@ impl Threads {
         slot
     }
 
+    /// The process of that id, known from now on.
+    pub fn process_of(&mut self, pid: LocalId) -> ProcessSlot {
+        self.processes.by_id(pid)
+    }
+
     /// Adds a process of the snapshot that is not in the recorder's pid namespace.
     pub fn add_outer_process(&mut self, pid: Tid, name: &[u8]) -> ProcessSlot {
         let koid = Some(self.generations.current(pid));

@@ -1,0 +1,47 @@
+//! Traces of other recorders of Linux: perf.data, trace.dat and the text of ftrace.
+//!
+//! ```text
+//!  perf.data ---> perf_data ---+
+//!  trace.dat ---> trace_dat ---+--> tracepoints --> capture's events --> importer --> encode --> FXT
+//!  text --------> ftrace_text -+
+//! ```
+//!
+//! What a tracepoint's bytes mean is decided by the code that a live recording uses, and the same encoder makes the
+//! records: states, weights, names and inferred switches are as in a recording of fxtrec's own.
+
+mod bytes;
+mod error;
+pub(super) mod ftrace_text;
+mod importer;
+pub(super) mod perf_data;
+mod perf_pipe;
+pub(super) mod trace_dat;
+mod tracepoints;
+mod tracing_data;
+
+pub use error::ImportError;
+
+use std::io::{BufReader, Write};
+
+use super::{ConvertError, Format, Input, Report};
+
+/// Bytes of text that are read at a time.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Reads all of `input`, which is of the format `from`, into a trace. With `lenient`, lines of text that cannot be
+/// understood are passed over.
+pub(super) fn import(
+    input: &mut Input,
+    from: Format,
+    output: impl Write,
+    lenient: bool,
+) -> Result<Report, ConvertError> {
+    match from {
+        Format::PerfData => perf_data::read(input, output),
+        Format::TraceDat => trace_dat::read(&input.seekable()?, output),
+        Format::FtraceText => {
+            ftrace_text::read(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient)
+        }
+        Format::Fxt | Format::Json => Err(ConvertError::NoSuchWay { from, to: Format::Fxt }),
+    }
+}

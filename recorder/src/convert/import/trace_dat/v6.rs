@@ -1,0 +1,106 @@
+//! Version 6: everything in a fixed order, from the front.
+//!
+//! ```text
+//!   head, descriptions, size of names, names, count of CPUs,
+//!   "options  \0", (number, size, data)..., 0,
+//!   "flyrecord\0", (offset, size)... of each CPU
+//! ```
+
+use std::fs::File;
+
+use super::{Contents, Conversion, Span, Window};
+use crate::convert::ConvertError;
+use crate::convert::import::bytes::Bytes;
+use crate::convert::import::error::ImportError;
+use crate::convert::import::tracing_data;
+use crate::units::Cpu;
+
+/// Bytes of the names of the last two parts.
+const NAME_BYTES: u64 = 10;
+
+/// Numbers of options.
+mod option {
+    pub(super) const DONE: u16 = 0;
+    pub(super) const BUFFER: u16 = 3;
+    pub(super) const CLOCK: u16 = 4;
+    pub(super) const UNAME: u16 = 5;
+    pub(super) const TSC_TO_NANOSECONDS: u16 = 14;
+}
+
+pub(super) fn contents(file: &File) -> Result<Contents, ConvertError> {
+    // Descriptions of a few megabytes at most; what follows is pages, of which some may be read along.
+    let window = Window::of(file, 0, super::PIECE_BYTES * 64)?;
+    Ok(parse(&mut window.bytes("the head"))?)
+}
+
+fn parse(bytes: &mut Bytes<'_>) -> Result<Contents, ImportError> {
+    tracing_data::opening(bytes, "a trace.dat")?;
+    let header = tracing_data::header_info(bytes)?;
+    let mut tracepoints = tracing_data::ftrace_events(bytes)?;
+    tracepoints.extend(tracing_data::event_formats(bytes)?);
+    tracing_data::skip_short(bytes)?;
+    tracing_data::skip_short(bytes)?;
+    let comms = tracing_data::comms(&bytes.sized_text()?);
+    let mut contents = Contents { header, tracepoints, comms, ..Contents::default() };
+    let cpus = bytes.u32()?;
+    loop {
+        match bytes.take(NAME_BYTES)? {
+            b"options  \0" => options(bytes, &mut contents)?,
+            b"flyrecord\0" => break,
+            // Text instead of pages.
+            name => {
+                let found = name.to_vec();
+                return Err(ImportError::Magic { format: "a trace.dat with pages", found });
+            }
+        }
+    }
+    for cpu in 0..cpus {
+        let (offset, size) = (bytes.u64()?, bytes.u64()?);
+        contents.spans.push(Span { cpu: Cpu(cpu), offset, bytes: size });
+    }
+    Ok(contents)
+}
+
+fn options(bytes: &mut Bytes<'_>, contents: &mut Contents) -> Result<(), ImportError> {
+    loop {
+        let number = bytes.u16()?;
+        if number == option::DONE {
+            return Ok(());
+        }
+        let size = bytes.u32()?;
+        let data = bytes.take(u64::from(size))?;
+        match number {
+            option::BUFFER => contents.further_instances += 1,
+            option::CLOCK => contents.clock = chosen_clock(data),
+            option::UNAME => contents.machine = Some(text(data)),
+            option::TSC_TO_NANOSECONDS => contents.conversion = Some(Conversion::parse(data)?),
+            _ => {}
+        }
+    }
+}
+
+/// The text before a NUL.
+pub(super) fn text(data: &[u8]) -> String {
+    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    String::from_utf8_lossy(&data[..end]).into_owned()
+}
+
+/// The one in brackets of `[local] global counter ...`, or the only one.
+pub(super) fn chosen_clock(data: &[u8]) -> Option<String> {
+    let text = text(data);
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let chosen = chosen.map_or(text.trim(), |(chosen, _)| chosen);
+    (!chosen.is_empty()).then(|| chosen.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_the_one_in_brackets() {
+        assert_eq!(chosen_clock(b"local [mono] boot\n\0").as_deref(), Some("mono"));
+        assert_eq!(chosen_clock(b"x86-tsc\0").as_deref(), Some("x86-tsc"));
+        assert_eq!(chosen_clock(b"\0"), None);
+    }
+}
