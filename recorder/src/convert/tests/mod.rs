@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::tef::write::Sched;
-use super::{ConvertError, Format, Options, Output, Packing, Report, convert};
+use super::{ConvertError, Format, Input, Options, Output, Packing, Report, convert};
 
 /// What a conversion makes of `input`.
 fn converted(
@@ -22,7 +22,10 @@ fn converted(
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out");
     let mut output = Output::create(&path, Packing::Plain, &[] as &[&Path])?;
-    let report = convert(input, from, &mut output, to, options)?;
+    let content = folder.path().join("in");
+    std::fs::write(&content, input).expect("the folder is ours");
+    let mut input = Input::open(&content, false)?;
+    let report = convert(&mut input, from, &mut output, to, options)?;
     output.finish()?;
     Ok((std::fs::read(&path).expect("written"), report))
 }
