@@ -1,8 +1,11 @@
-/* calls N [wait]: work() N times, leaf() once in each, descend() to a depth of N, vanish() once.
-   With "wait", all of it comes after the end of standard input. */
+/* calls N [wait|beat]: work() N times, leaf() once in each, descend() to a depth of N, vanish()
+   once. With "wait", all of it comes after the end of standard input; with "beat", as well, and
+   until then beat() every millisecond, with numbers from 0. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define KEEP __attribute__((noinline, noclone))
 
@@ -44,6 +47,18 @@ KEEP long many(long a, long b, long c, long d, long e, long f, long g, long h)
     return g - h;
 }
 
+KEEP void beat(int number)
+{
+    sink += number;
+}
+
+/* Whether standard input has ended after a millisecond, in which nothing came. */
+static int ended(void)
+{
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    return poll(&input, 1, 1) != 0 && getchar() == EOF;
+}
+
 /* Never returns. */
 KEEP void *vanish(void *unused)
 {
@@ -55,8 +70,12 @@ int main(int count, char **words)
 {
     int n = count > 1 ? atoi(words[1]) : 10;
     char name[32];
-    while (count > 2 && getchar() != EOF)
-        ;
+    if (count > 2 && strcmp(words[2], "beat") == 0)
+        for (int i = 0; !ended(); i++)
+            beat(i);
+    else if (count > 2)
+        while (getchar() != EOF)
+            ;
     for (int i = 0; i < n; i++) {
         struct job job = {i + 1000, name};
         snprintf(name, sizeof name, "job-%d", i);
