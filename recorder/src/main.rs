@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
-use fxtrec::commands::{compare, convert, doctor, dump, probes, record, report};
+use fxtrec::commands::{compare, convert, cut, doctor, dump, merge, open, probes, record, report};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_line(std::env::args_os()) {
@@ -35,23 +35,24 @@ fn main() -> ExitCode {
             Ok(sound) => ExitCode::from(u8::from(!sound)),
             Err(error) => fail(&error, EXIT_FAILURE),
         },
-        Command::Report(args) => match report::run(&args, &mut stdout().lock()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, EXIT_FAILURE),
-        },
-        Command::Probes(args) => match probes::run(&args, &mut stdout().lock()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, EXIT_FAILURE),
-        },
-        Command::Convert(args) => match convert::run(&args, &mut stderr()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, EXIT_FAILURE),
-        },
+        Command::Report(args) => done(report::run(&args, &mut stdout().lock())),
+        Command::Probes(args) => done(probes::run(&args, &mut stdout().lock())),
+        Command::Convert(args) => done(convert::run(&args, &mut stderr())),
+        Command::Merge(args) => done(merge::run(&args, &mut stderr())),
+        Command::Cut(args) => done(cut::run(&args, &mut stderr())),
+        Command::Open(args) => done(open::run(&args, &mut stderr())),
         Command::Compare(args) => match compare::compare(&args, &mut stdout().lock()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
             Err(error) => fail(&error, EXIT_FAILURE),
         },
+    }
+}
+
+fn done<E: std::error::Error>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, EXIT_FAILURE),
     }
 }
 

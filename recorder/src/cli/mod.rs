@@ -18,9 +18,12 @@
 
 mod compare;
 mod convert;
+mod cut;
 mod doctor;
 mod dump;
 mod gates;
+mod merge;
+mod open;
 mod probes;
 mod record;
 mod report;
@@ -35,9 +38,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use compare::{CompareArgs, NoPercent, Percent};
 pub use convert::{ConvertArgs, SchedShape};
+pub use cut::CutArgs;
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use gates::{EXIT_GATE_FAILED, GateArgs};
+pub use merge::{MergeArgs, Offset};
+pub use open::OpenArgs;
 pub use probes::ProbesArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs, TimePoint};
@@ -125,6 +131,15 @@ pub enum Command {
     /// Turn a trace into another format: FXT, and Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),
+    /// Put several traces into one
+    #[command(arg_required_else_help = true)]
+    Merge(MergeArgs),
+    /// Take a window out of a trace
+    #[command(arg_required_else_help = true)]
+    Cut(CutArgs),
+    /// Open a trace in the Perfetto UI
+    #[command(arg_required_else_help = true)]
+    Open(OpenArgs),
 }
 
 impl Cli {

@@ -2,9 +2,12 @@
 
 pub mod compare;
 pub mod convert;
+pub mod cut;
 pub mod doctor;
 pub mod dump;
 pub mod gates;
+pub mod merge;
+pub mod open;
 pub mod plan;
 pub mod probes;
 pub mod record;

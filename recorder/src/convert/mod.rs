@@ -14,12 +14,17 @@
 //! and told when the conversion ends. Nothing is left out in silence. `docs/convert.md` is the
 //! whole mapping.
 
+mod copy;
+pub mod cut;
 mod error;
 mod format;
 mod import;
 pub mod input;
+pub mod merge;
 pub mod output;
 mod report;
+mod retype;
+mod shared;
 mod spool;
 pub mod tef;
 

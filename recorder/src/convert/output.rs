@@ -79,6 +79,15 @@ impl Output {
         Self::pack(file, packing, unfinished).map_err(cannot_create)
     }
 
+    /// Writes to a file that is open already, and keeps it whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// When the packer cannot be set up.
+    pub fn of_file(file: File, packing: Packing) -> io::Result<Self> {
+        Self::pack(file, packing, None)
+    }
+
     fn pack(file: File, packing: Packing, unfinished: Option<PathBuf>) -> io::Result<Self> {
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let packer = match packing {

@@ -42,6 +42,9 @@ pub(super) mod marks {
     pub(crate) const TYPES: &str = "arg_types";
     /// The member of `otherData` that holds blobs.
     pub(crate) const BLOBS: &str = "fxt_blobs";
+    /// The field with the context switch that a slice ends with. It is not in `args`, since some
+    /// viewers take slices of one name with different arguments for different things.
+    pub(crate) const SWITCH_FIELD: &str = "switch";
     /// Drawn from other records, so not to be read back.
     pub(crate) const DERIVED: &str = "derived";
     /// A slice whose end is a context switch.

@@ -1,8 +1,10 @@
 //! Both directions, and back again.
 
+mod cutting;
 mod examples;
 mod generated;
 mod malformed;
+mod merging;
 mod scheduling;
 
 use std::path::Path;

@@ -256,8 +256,10 @@ impl Importer<'_> {
             args.note("dur", duration);
             self.report.count("other fields, kept as arguments");
         }
-        if let Some(mark) = fields.mark {
-            args.note("fxt", mark);
+        for (name, value) in [("fxt", fields.mark), ("switch", fields.switch)] {
+            if let Some(value) = value {
+                args.note(name, value);
+            }
         }
         for (name, value) in &fields.others {
             args.note(name, value);

@@ -27,6 +27,7 @@ pub(super) struct Fields<'a> {
     pub(super) args: Option<&'a RawValue>,
     pub(super) types: Option<Members<'a>>,
     pub(super) mark: Option<&'a RawValue>,
+    pub(super) switch: Option<&'a RawValue>,
     /// Fields that FXT has nothing like.
     pub(super) others: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
@@ -50,6 +51,7 @@ impl<'a> Fields<'a> {
                 "bp" => &mut fields.binding,
                 "args" => &mut fields.args,
                 marks::FIELD => &mut fields.mark,
+                marks::SWITCH_FIELD if value.get().starts_with('{') => &mut fields.switch,
                 marks::TYPES => {
                     fields.types = Members::of(value);
                     continue;

@@ -26,7 +26,8 @@ impl Importer<'_> {
         if mark == marks::DERIVED {
             return Ok(true);
         }
-        let Some(args) = fields.args.and_then(Members::of) else { return Ok(false) };
+        let content = if fields.switch.is_some() { fields.switch } else { fields.args };
+        let Some(args) = content.and_then(Members::of) else { return Ok(false) };
         let read = match &*mark {
             marks::SWITCH => self.switch(fields, args, at),
             marks::LEGACY_SWITCH => self.legacy_switch(fields, &args, at),

@@ -114,8 +114,19 @@ impl<'a> Split<'a> {
         series: bool,
         first: impl FnOnce(&mut Object<'_>),
     ) {
+        self.write_args_as(object, "args", series, first);
+    }
+
+    /// The same in a field of another name.
+    pub(super) fn write_args_as(
+        &self,
+        object: &mut Object<'_>,
+        field: &str,
+        series: bool,
+        first: impl FnOnce(&mut Object<'_>),
+    ) {
         let mut types = Vec::new();
-        self.write_members(object.key("args"), &mut types, series, first);
+        self.write_members(object.key(field), &mut types, series, first);
         write_types(object, &types);
     }
 

@@ -1,12 +1,12 @@
 //! Scheduling as slices on one track for each CPU, and as states on the threads.
 //!
 //! A slice on a CPU's track is the time that one thread had the CPU. It ends with a context
-//! switch, all of which is in the slice's arguments, so that the switch can be read back:
+//! switch, all of which is in the slice's field `switch`, so that it can be read back:
 //!
 //! ```text
 //! switches     a->b      b->idle          idle->a
 //! CPU 0    ==a==|====b====|------idle-------|==a==
-//!                         ^ this slice's args: thread=b, state=blocked, next=0, and the
+//!                         ^ this slice's switch: thread=b, state=blocked, next=0, and the
 //!                           arguments of the record b->idle
 //! ```
 
@@ -77,7 +77,8 @@ impl Slices {
         let split = Split::of(record.args);
         let mut slice = self.begin_slice(switch, document, names);
         slice.string(marks::FIELD, marks::SWITCH);
-        split.write_args_behind(&mut slice, false, |args| write_switch(args, switch));
+        split
+            .write_args_as(&mut slice, marks::SWITCH_FIELD, false, |end| write_switch(end, switch));
         slice.end();
         let prev_state = record.args.str("prev_state").unwrap_or_default();
         self.change_states(switch, prev_state, document, names);
@@ -98,13 +99,13 @@ impl Slices {
         };
         let mut slice = self.begin_slice(switch, document, names);
         slice.string(marks::FIELD, marks::LEGACY_SWITCH);
-        let mut args = Object::begin(slice.key("args"));
-        write_switch(&mut args, switch);
-        json::id(args.key("outgoing_process"), record.outgoing.process.0);
-        json::id(args.key("incoming_process"), record.incoming.process.0);
-        args.number("outgoing_priority", record.outgoing_priority.into());
-        args.number("incoming_priority", record.incoming_priority.into());
-        args.end();
+        let mut end = Object::begin(slice.key(marks::SWITCH_FIELD));
+        write_switch(&mut end, switch);
+        json::id(end.key("outgoing_process"), record.outgoing.process.0);
+        json::id(end.key("incoming_process"), record.incoming.process.0);
+        end.number("outgoing_priority", record.outgoing_priority.into());
+        end.number("incoming_priority", record.incoming_priority.into());
+        end.end();
         slice.end();
         self.change_states(switch, "", document, names);
     }
@@ -219,11 +220,20 @@ fn begin_cpu_slice<'d>(
     slice.number("tid", cpu.0.into());
     json::micros(slice.key("ts"), on_cpu.since.0);
     json::micros(slice.key("dur"), end.0.saturating_sub(on_cpu.since.0));
+    if on_cpu.thread != Koid(0) {
+        // The same for all slices of a thread, so that viewers can add them up.
+        let mut args = Object::begin(slice.key("args"));
+        json::id(args.key("thread"), on_cpu.thread.0);
+        if let Some(process) = names.thread(on_cpu.thread).and_then(|name| name.process) {
+            json::id(args.key("process"), process.0);
+        }
+        args.end();
+    }
     slice
 }
 
-fn write_switch(args: &mut Object<'_>, switch: Switch) {
-    json::id(args.key("thread"), switch.outgoing.0);
-    json::formatted(args.key("state"), format_args!("\"{}\"", switch.state));
-    json::id(args.key("next"), switch.incoming.0);
+fn write_switch(end: &mut Object<'_>, switch: Switch) {
+    json::id(end.key("thread"), switch.outgoing.0);
+    json::formatted(end.key("state"), format_args!("\"{}\"", switch.state));
+    json::id(end.key("next"), switch.incoming.0);
 }

@@ -1,0 +1,77 @@
+//! The arguments of `fxtrec merge`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use super::values::{TimeSpan, ValueError};
+
+/// The arguments of `fxtrec merge`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Clocks are aligned by the wall clock, whose offset each recording of fxtrec carries. The wall
+clocks of two machines may themselves differ: --offset says better. Threads and CPUs of each
+file are told apart, unless --same-machine says that they are the same.
+
+Examples:
+  fxtrec merge client.fxt server.fxt -o both.fxt
+  fxtrec merge client.fxt server.fxt --offset -1.5ms -o both.fxt.zst
+  fxtrec merge system.fxt app.fxt --same-machine --offset 0 -o all.fxt")]
+pub struct MergeArgs {
+    /// The traces, FXT, plain or inside gzip or zstd
+    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    pub inputs: Vec<PathBuf>,
+    /// The archive to write; - for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// How far the clock of the second file is ahead of that of the first; again for the third
+    #[arg(long = "offset", value_name = "TIME", allow_hyphen_values = true)]
+    pub offsets: Vec<Offset>,
+    /// Equal thread ids and CPUs in all files mean the same
+    #[arg(long)]
+    pub same_machine: bool,
+    /// Say nothing unless it fails
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// A distance between two clocks: a time with an optional sign, or 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offset {
+    /// In nanoseconds.
+    pub nanos: i64,
+}
+
+impl FromStr for Offset {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let (negative, length) = match text.strip_prefix('-') {
+            Some(length) => (true, length),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let nanos = match length.parse::<TimeSpan>() {
+            Ok(span) => {
+                i64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge)?
+            }
+            Err(ValueError::Zero) => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { nanos: if negative { -nanos } else { nanos } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_a_time_with_a_sign_or_none() {
+        let nanos = |text: &str| text.parse::<Offset>().map(|offset| offset.nanos);
+        assert_eq!(nanos("-1.5ms"), Ok(-1_500_000));
+        assert_eq!(nanos("+2s"), Ok(2_000_000_000));
+        assert_eq!(nanos("0"), Ok(0));
+        assert!(nanos("later").is_err());
+    }
+}

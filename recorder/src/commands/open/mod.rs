@@ -1,0 +1,108 @@
+//! `fxtrec open`: one command from a file to the Perfetto UI.
+//!
+//! The UI is a page of the web that loads traces from where a link tells it. The file is served
+//! on the loopback address, with the header that lets that page read it, and nothing else is:
+//!
+//! ```text
+//! fxtrec open x.fxt --> browser: https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/x.fxt
+//!        <-- GET /x.fxt, Origin: https://ui.perfetto.dev -- the page's own script
+//!        --- the file, then fxtrec ends ------------------->
+//! ```
+//!
+//! The page's own rules let it load from port 9001 of this machine and from no other.
+
+mod browser;
+mod request;
+mod serve;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+
+use crate::cli::OpenArgs;
+use crate::convert::{ConvertError, Format, Input, Options, Output, Packing, convert};
+use serve::Served;
+
+/// The page that shows traces.
+const PERFETTO: &str = "https://ui.perfetto.dev";
+
+/// Why a trace could not be opened in the Perfetto UI.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The trace cannot be read or converted.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
+    /// The port is taken, or not ours to take.
+    #[error(
+        "cannot serve on port {port} of this machine: {source}; end what uses it (another \
+         `fxtrec open`?), or open the file by hand at {PERFETTO}"
+    )]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What bind(2) returned.
+        source: io::Error,
+    },
+    /// Nobody can connect any more.
+    #[error("cannot accept connections any more: {0}")]
+    Accept(#[source] io::Error),
+    /// The file to be served cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Serves the file until it was fetched. The link goes to `messages`.
+///
+/// # Errors
+///
+/// When the file cannot be read, or the port not be used.
+pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
+    let mut served = prepare(args)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))
+        .map_err(|source| OpenError::Listen { port: args.port, source })?;
+    // Port 0 means any.
+    let port = listener.local_addr().map_or(args.port, |address| address.port());
+    let link = format!("{PERFETTO}/#!/?url=http://127.0.0.1:{port}/{}", served.name);
+    // Without standard error the browser still knows the link.
+    let _ = writeln!(messages, "{link}");
+    if !args.no_browser
+        && let Err(reason) = browser::open(&link)
+    {
+        let _ = writeln!(messages, "fxtrec: open this link in a browser: {reason}");
+    }
+    let _ = writeln!(messages, "fxtrec: waiting for the browser; Ctrl-C ends it");
+    serve::until_fetched(&listener, port, &mut served)
+}
+
+/// The file as it is, or converted to FXT in a temporary file that nobody sees.
+fn prepare(args: &OpenArgs) -> Result<Served, OpenError> {
+    let read = |source| OpenError::Read { path: args.file.clone(), source };
+    let mut input = Input::open(&args.file, true)?;
+    let format = input.format()?;
+    let stem = args.file.file_name().and_then(OsStr::to_str).unwrap_or("trace.fxt");
+    if format == Format::Fxt {
+        drop(input);
+        let file = File::open(&args.file).map_err(read)?;
+        return Served::new(stem, file).map_err(read);
+    }
+    let mut file = tempfile::tempfile().map_err(read)?;
+    let mut output =
+        Output::of_file(file.try_clone().map_err(read)?, Packing::Plain).map_err(read)?;
+    let result = convert(&mut input, format, &mut output, Format::Fxt, Options::default());
+    input.finish();
+    result?;
+    output.finish()?;
+    file.seek(SeekFrom::Start(0)).map_err(read)?;
+    Served::new(&format!("{stem}.fxt"), file).map_err(read)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Records from one trace into another: strings and threads registered anew, koids, times and
+//! CPUs translated on the way.
+
+use fxt_reader::record::{Arg as ReadArg, Args, Event};
+use fxt_reader::{Koid, Nanos, Record, Thread};
+use fxt_writer::layout::limits::MAX_ARGS;
+use fxt_writer::writer::Lanes;
+use fxt_writer::{Arg, Text, ThreadName, Ticks, Value, WriteError, Writer, record as write};
+
+use super::retype;
+
+/// What changes between the two traces.
+pub(super) trait Translate {
+    /// The koid in the new trace.
+    fn koid(&self, koid: Koid) -> Koid {
+        koid
+    }
+
+    /// The time in the new trace.
+    fn time(&self, time: Nanos) -> Nanos {
+        time
+    }
+
+    /// The CPU in the new trace.
+    fn cpu(&self, cpu: u16) -> u16 {
+        cpu
+    }
+
+    /// The value of an argument of an event, where it has to be another.
+    fn argument(&self, _event: &Event<'_>, _arg: &ReadArg<'_>) -> Option<Value<'static>> {
+        None
+    }
+}
+
+/// Changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AsItIs;
+
+impl Translate for AsItIs {}
+
+/// Writes `record` into `target`; false for records that belong to tables or providers, which
+/// the caller sees to, and for what FXT does not define.
+///
+/// # Errors
+///
+/// When there is no room, or a record is too large now that a string of it is inline.
+pub(super) fn copy<L: Lanes>(
+    record: &Record<'_>,
+    target: &mut Writer<L>,
+    translate: &impl Translate,
+) -> Result<bool, WriteError<L::Full>> {
+    let koid = |koid| retype::koid(translate.koid(koid));
+    let time = |time| Ticks(translate.time(time).0);
+    match record {
+        Record::Event(event) => return copy_event(event, target, translate),
+        Record::Log(log) => {
+            let thread = thread_of(log.thread, target, translate)?;
+            target.write(&write::Log { time: time(log.time), thread, message: log.message })?;
+        }
+        Record::KernelObject(object) => {
+            let args = arguments(object.args, None, target, translate)?;
+            let name = target.text(object.name)?;
+            target.write(&write::KernelObject {
+                kind: retype::object_type(object.object_type),
+                koid: koid(object.koid),
+                name,
+                args: args.as_slice(),
+            })?;
+        }
+        Record::UserspaceObject(object) => {
+            let args = arguments(object.args, None, target, translate)?;
+            let process = koid(object.process);
+            let name = target.text(object.name)?;
+            target.write(&write::UserspaceObject {
+                pointer: object.pointer,
+                process: ThreadName::Inline { process, thread: process },
+                name,
+                args: args.as_slice(),
+            })?;
+        }
+        Record::ContextSwitch(switch) => {
+            let Some(outgoing_state) = retype::state(switch.outgoing_state) else {
+                return Ok(false);
+            };
+            let args = arguments(switch.args, None, target, translate)?;
+            target.write(&write::ContextSwitch {
+                cpu: translate.cpu(switch.cpu.0),
+                time: time(switch.time),
+                outgoing: koid(switch.outgoing),
+                incoming: koid(switch.incoming),
+                outgoing_state,
+                args: args.as_slice(),
+            })?;
+        }
+        Record::LegacyContextSwitch(switch) => {
+            let state = retype::state(switch.outgoing_state);
+            let (Some(outgoing_state), Ok(cpu)) =
+                (state, u8::try_from(translate.cpu(switch.cpu.0)))
+            else {
+                return Ok(false);
+            };
+            let outgoing = thread_of(switch.outgoing, target, translate)?;
+            let incoming = thread_of(switch.incoming, target, translate)?;
+            let side = |thread, priority| write::LegacySide { thread, priority };
+            target.write(&write::LegacyContextSwitch {
+                cpu,
+                time: time(switch.time),
+                outgoing: side(outgoing, switch.outgoing_priority),
+                incoming: side(incoming, switch.incoming_priority),
+                outgoing_state,
+            })?;
+        }
+        Record::Wakeup(wakeup) => {
+            let args = arguments(wakeup.args, None, target, translate)?;
+            target.write(&write::Wakeup {
+                cpu: translate.cpu(wakeup.cpu.0),
+                time: time(wakeup.time),
+                thread: koid(wakeup.koid),
+                args: args.as_slice(),
+            })?;
+        }
+        Record::Blob(blob) => {
+            let blob_type = match blob.blob_type {
+                fxt_reader::record::BlobType::LastBranch => write::BlobType::LastBranch,
+                fxt_reader::record::BlobType::Perfetto => write::BlobType::Perfetto,
+                _ => write::BlobType::Data,
+            };
+            let name = target.text(blob.name)?;
+            target.write(&write::Blob { name, blob_type, payload: blob.payload })?;
+        }
+        Record::LargeBlob(blob) => {
+            let (category, name) = (target.text(blob.category)?, target.text(blob.name)?);
+            let Some(about) = blob.metadata else {
+                let payload = blob.payload;
+                target.write(&write::LargeBlob { category, name, metadata: None, payload })?;
+                return Ok(true);
+            };
+            let args = arguments(about.args, None, target, translate)?;
+            let thread = thread_of(about.thread, target, translate)?;
+            let metadata =
+                write::BlobMetadata { time: time(about.time), thread, args: args.as_slice() };
+            let metadata = Some(metadata);
+            target.write(&write::LargeBlob { category, name, metadata, payload: blob.payload })?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn copy_event<L: Lanes>(
+    event: &Event<'_>,
+    target: &mut Writer<L>,
+    translate: &impl Translate,
+) -> Result<bool, WriteError<L::Full>> {
+    let kind = match retype::event_kind(event.kind) {
+        Some(write::EventKind::DurationComplete { end }) => {
+            let end = Ticks(translate.time(Nanos(end.0)).0);
+            write::EventKind::DurationComplete { end }
+        }
+        Some(kind) => kind,
+        None => return Ok(false),
+    };
+    let args = arguments(event.args, Some(event), target, translate)?;
+    let thread = thread_of(event.thread, target, translate)?;
+    let (category, name) = (target.text(event.category)?, target.text(event.name)?);
+    let (time, args) = (Ticks(translate.time(event.time).0), args.as_slice());
+    target.write(&write::Event { kind, time, thread, category, name, args })?;
+    Ok(true)
+}
+
+fn thread_of<L: Lanes>(
+    thread: Thread,
+    target: &mut Writer<L>,
+    translate: &impl Translate,
+) -> Result<ThreadName, WriteError<L::Full>> {
+    let (process, own) = (translate.koid(thread.process), translate.koid(thread.thread));
+    target.thread((retype::koid(process), retype::koid(own)))
+}
+
+/// Arguments for a record of the new trace.
+pub(super) struct Arguments<'a> {
+    items: [Arg<'a>; MAX_ARGS],
+    length: usize,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new() -> Self {
+        Self { items: [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS], length: 0 }
+    }
+
+    /// Adds one, unless there are as many as a record takes.
+    pub(super) fn push(&mut self, arg: Arg<'a>) {
+        if let Some(place) = self.items.get_mut(self.length) {
+            *place = arg;
+            self.length += 1;
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[Arg<'a>] {
+        &self.items[..self.length]
+    }
+}
+
+/// The arguments of a record, their strings registered. An argument of a type that FXT does not
+/// define is left out: nobody knows whether its content means the same elsewhere.
+pub(super) fn arguments<'a, L: Lanes>(
+    args: Args<'a>,
+    event: Option<&Event<'_>>,
+    target: &mut Writer<L>,
+    translate: &impl Translate,
+) -> Result<Arguments<'a>, WriteError<L::Full>> {
+    let mut copied = Arguments::new();
+    for arg in &args {
+        let changed = event.and_then(|event| translate.argument(event, &arg));
+        let value = match (changed, arg.value) {
+            (Some(value), _) => Some(value),
+            (None, fxt_reader::record::Value::Str(text)) => Some(Value::Str(target.text(text)?)),
+            (None, fxt_reader::record::Value::Koid(koid)) => {
+                Some(Value::Koid(retype::koid(translate.koid(koid))))
+            }
+            (None, value) => retype::value(value),
+        };
+        if let Some(value) = value {
+            copied.push(Arg::new(target.text(arg.name)?, value));
+        }
+    }
+    Ok(copied)
+}

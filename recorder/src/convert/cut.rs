@@ -1,0 +1,211 @@
+//! A window out of a trace, as a trace of its own.
+//!
+//! What the window needs from before it is written again at its beginning: names, when first
+//! used; who has which CPU; which threads wait for one; durations and async operations that are
+//! open; the last values of counters. What is open at its end is closed there:
+//!
+//! ```text
+//! trace     ===a====|======b=======|==a==        a: blocked at first
+//! window         [               ]
+//! piece          |=a|======b=====|               |: written by the cut, with `inferred` or `cut`
+//! ```
+//!
+//! Records made up in this way carry the boolean argument `inferred` where they are scheduling
+//! records, as those that fxtrec infers while recording, and `cut` where they are events.
+
+mod filter;
+mod open;
+
+use std::io::Write;
+
+use fxt_reader::record::{ContextSwitch, EventKind};
+use fxt_reader::{Error, Koid, Nanos, Reader, Record};
+use fxt_writer::space::Output;
+use fxt_writer::writer::Single;
+use fxt_writer::{WriteError, Writer};
+
+use super::copy::{AsItIs, copy};
+use super::error::ConvertError;
+use super::report::Report;
+pub use filter::Filter;
+use filter::Names;
+use open::Open;
+
+/// The piece that is being written.
+type Target<'o> = Writer<Single<Output<&'o mut dyn Write>>>;
+
+/// What to cut out.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Records before this time are left out.
+    pub from: Nanos,
+    /// Records after this time are left out.
+    pub to: Nanos,
+    /// Whose records to keep.
+    pub filter: Filter,
+}
+
+/// Writes the part of `reader`'s trace in `window` to `out`.
+///
+/// # Errors
+///
+/// When the trace cannot be read, or the output not be written.
+pub fn cut(
+    reader: &mut Reader<'_>,
+    window: &Window,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
+    let mut target = Writer::new(Output::new(out));
+    target.start("fxtrec cut", 1_000_000_000)?;
+    let mut cutter = Cutter {
+        window,
+        target,
+        names: Names::default(),
+        open: Open::default(),
+        begun: false,
+        last: Nanos(0),
+        report: Report::default(),
+    };
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => cutter.take(&item.record)?,
+            Ok(None) => break,
+            Err(Error::Damaged(_)) => cutter.report.count("damaged records that were skipped"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    cutter.end()
+}
+
+struct Cutter<'w, 'o> {
+    window: &'w Window,
+    target: Target<'o>,
+    names: Names,
+    open: Open,
+    /// Whether the window's beginning has been written.
+    begun: bool,
+    /// The latest time in the trace.
+    last: Nanos,
+    report: Report,
+}
+
+impl Cutter<'_, '_> {
+    fn take(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
+        if let Record::KernelObject(object) = record {
+            self.names.learn(object, &mut self.target)?;
+            return Ok(());
+        }
+        let Some(time) = record.time() else {
+            // What pointers mean does not depend on the time. Bulk data does, and does not say.
+            return match record {
+                Record::UserspaceObject(_) => self.write(record),
+                Record::Blob(_) | Record::LargeBlob(_) => {
+                    self.report.count("blobs without a time, left out");
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+        };
+        self.last = self.last.max(time);
+        if self.is_about_the_trace(record)? {
+            return Ok(());
+        }
+        let is_overlapping = matches!(record, Record::Event(event)
+            if matches!(event.kind, EventKind::DurationComplete { end } if end >= self.window.from));
+        if time < self.window.from && !is_overlapping {
+            self.open.follow(record);
+            return Ok(());
+        }
+        if time > self.window.to {
+            return Ok(());
+        }
+        self.begin()?;
+        match record {
+            Record::ContextSwitch(switch) => self.context_switch(switch)?,
+            _ if self.window.filter.admits(record, &self.names) => {
+                self.names.need_all(record, &mut self.target)?;
+                self.open.follow(record);
+                self.write(record)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a recording says about itself: its head is good for the piece, its counts are not.
+    fn is_about_the_trace(&mut self, record: &Record<'_>) -> Result<bool, ConvertError> {
+        let Record::Event(event) = record else { return Ok(false) };
+        match (event.category, event.name) {
+            ("fxtrec", "trace_info") => {
+                let time = event.time.max(self.window.from).min(self.window.to);
+                let moved = Record::Event(fxt_reader::record::Event { time, ..*event });
+                self.names.need_all(&moved, &mut self.target)?;
+                self.write(&moved)?;
+                Ok(true)
+            }
+            ("fxtrec", "trace_stats") => {
+                self.report.count("counts of the whole recording (trace_stats), left out");
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), ConvertError> {
+        let filter = &self.window.filter;
+        if !filter.admits_cpu(switch.cpu) {
+            return Ok(());
+        }
+        let admits = |koid| filter.admits_thread(koid, &self.names);
+        let wanted = admits(switch.outgoing) || admits(switch.incoming);
+        let shown = self.open.shown(switch.cpu);
+        if wanted {
+            self.names.need(switch.outgoing, &mut self.target)?;
+            self.names.need(switch.incoming, &mut self.target)?;
+            if shown.is_some_and(|shown| shown != switch.outgoing) {
+                // Somebody nobody asked for had the CPU in between.
+                self.open.put_on(switch.cpu, switch.outgoing, switch, &mut self.target)?;
+            }
+            self.open.show(switch.cpu, switch.incoming);
+            self.report.count("context switches");
+            return self.write(&Record::ContextSwitch(*switch));
+        }
+        // The outsider that followed a thread of the filter is shown until it goes out itself.
+        if shown.is_some_and(|shown| shown == switch.outgoing && shown != Koid(0)) {
+            self.open.take_off(switch.cpu, switch.time, &mut self.target)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), ConvertError> {
+        if !self.begun {
+            self.begun = true;
+            self.open.begin(self.window, &mut self.names, &mut self.target)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
+        self.report.read += 1;
+        match copy(record, &mut self.target, &AsItIs) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.report.count("records that FXT does not define, left out");
+                Ok(())
+            }
+            Err(WriteError::Encode(_)) => {
+                self.report.count("records that grew beyond what FXT allows, left out");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn end(mut self) -> Result<Report, ConvertError> {
+        self.begin()?;
+        let end = self.window.to.min(self.last.max(self.window.from));
+        self.open.end(end, &mut self.target)?;
+        self.target.into_inner().finish().map_err(ConvertError::Write)?;
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,406 @@
+//! Several recordings as one archive.
+//!
+//! Each provider of each recording becomes a provider of the archive, with tables of its own.
+//! Records stand in the order of their times:
+//!
+//! ```text
+//! a.fxt  provider 1 --+                       section 1 | a a | section 2 | b | section 1 | a ...
+//! b.fxt  provider 1 --+--> earliest first --> the other one's times are shifted by the distance
+//!        provider 2 --+                       of the two clocks, its koids and CPUs renumbered
+//! ```
+//!
+//! A first pass over each file finds the koids, CPUs and the clock that it uses, so the files
+//! are read twice.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fxt_reader::record::{Arg, Event, Value};
+use fxt_reader::{Error, Koid, Nanos, ProviderId, Reader, Record};
+use fxt_writer::layout::limits::WORD_BYTES;
+use fxt_writer::record::{
+    Initialization, Magic, ProviderEvent, ProviderInfo, ProviderSection, Record as _,
+};
+use fxt_writer::writer::Single;
+use fxt_writer::{WriteError, Writer};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::copy::{Translate, copy};
+use super::error::ConvertError;
+use super::report::Report;
+use super::shared::Shared;
+
+/// The argument of `trace_info` that leads from a trace's clock to the wall clock.
+const WALL_CLOCK: &str = "wall_clock_offset_ns";
+/// Bytes that wait before they are written.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Koids for those that two recordings use begin here: within the 32 bits that Perfetto keeps.
+const FIRST_NEW_KOID: u64 = 1 << 30;
+
+/// A recording to merge.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// How far its clock is ahead of that of the first one, in nanoseconds; found by the wall
+    /// clock where it is not given.
+    pub offset: Option<i64>,
+}
+
+/// What a recording uses.
+#[derive(Debug, Default)]
+struct Facts {
+    koids: BTreeSet<u64>,
+    cpus: u16,
+    first_time: Option<u64>,
+    wall_clock: Option<i128>,
+}
+
+/// What becomes of a recording's koids, times and CPUs.
+#[derive(Debug, Default)]
+struct Translation {
+    koids: FxHashMap<u64, u64>,
+    shift: i128,
+    cpus: u16,
+}
+
+impl Translate for Translation {
+    fn koid(&self, koid: Koid) -> Koid {
+        Koid(self.koids.get(&koid.0).copied().unwrap_or(koid.0))
+    }
+
+    fn time(&self, time: Nanos) -> Nanos {
+        let shifted = i128::from(time.0) + self.shift;
+        Nanos(u64::try_from(shifted.max(0)).unwrap_or(u64::MAX))
+    }
+
+    fn cpu(&self, cpu: u16) -> u16 {
+        cpu.saturating_add(self.cpus)
+    }
+
+    /// From the shifted times the way to the wall clock is another.
+    fn argument(&self, event: &Event<'_>, arg: &Arg<'_>) -> Option<fxt_writer::Value<'static>> {
+        if event.category != "fxtrec" || event.name != "trace_info" || arg.name != WALL_CLOCK {
+            return None;
+        }
+        let offset = integer(arg.value)? - self.shift;
+        i64::try_from(offset).ok().map(fxt_writer::Value::int)
+    }
+}
+
+/// Merges `sources` into `out`. With `same_machine`, equal koids and CPUs of all of them are the
+/// same threads and CPUs; else those of each are told apart.
+///
+/// # Errors
+///
+/// When a file cannot be read, its clock not be told, or the output not be written.
+pub fn merge(
+    sources: &[Source],
+    same_machine: bool,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
+    let mut facts = Vec::with_capacity(sources.len());
+    for source in sources {
+        facts.push(Facts::gather(&source.path)?);
+    }
+    let translations = plan(sources, &facts, same_machine)?;
+    let mut report = Report::default();
+    let mut lanes = Vec::with_capacity(sources.len());
+    for (source, translation) in sources.iter().zip(translations) {
+        lanes.push(Lane::open(&source.path, translation)?);
+    }
+    let mut archive = Archive::begin(out);
+    for lane in &mut lanes {
+        lane.advance(&mut archive.providers, &mut report)?;
+    }
+    // There are few lanes: looking at all of them is as fast as a heap.
+    while let Some(next) = lanes.iter_mut().filter(|lane| !lane.ended).min_by_key(|lane| lane.time)
+    {
+        archive.take(next)?;
+        next.advance(&mut archive.providers, &mut report)?;
+    }
+    archive.end()?;
+    Ok(report)
+}
+
+impl Facts {
+    fn gather(path: &Path) -> Result<Self, ConvertError> {
+        let mut facts = Self::default();
+        let mut reader = Reader::open(path)?;
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => facts.note(&item.record),
+                Ok(None) => return Ok(facts),
+                Err(Error::Damaged(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn note(&mut self, record: &Record<'_>) {
+        if let Some(time) = record.time() {
+            self.first_time = Some(self.first_time.map_or(time.0, |first| first.min(time.0)));
+        }
+        for arg in record.args().iter().flat_map(fxt_reader::record::Args::iter) {
+            if let Value::Koid(koid) = arg.value {
+                self.koids.insert(koid.0);
+            }
+        }
+        let mut use_thread = |thread: fxt_reader::Thread| {
+            self.koids.extend([thread.process.0, thread.thread.0]);
+        };
+        match record {
+            Record::Event(event) => {
+                use_thread(event.thread);
+                if event.category == "fxtrec" && event.name == "trace_info" {
+                    self.wall_clock = event.args.get(WALL_CLOCK).and_then(integer);
+                }
+            }
+            Record::Log(log) => use_thread(log.thread),
+            Record::KernelObject(object) => drop(self.koids.insert(object.koid.0)),
+            Record::UserspaceObject(object) => drop(self.koids.insert(object.process.0)),
+            Record::ContextSwitch(switch) => {
+                self.koids.extend([switch.outgoing.0, switch.incoming.0]);
+                self.cpus = self.cpus.max(switch.cpu.0.saturating_add(1));
+            }
+            Record::LegacyContextSwitch(switch) => {
+                use_thread(switch.outgoing);
+                use_thread(switch.incoming);
+                self.cpus = self.cpus.max(switch.cpu.0.saturating_add(1));
+            }
+            Record::Wakeup(wakeup) => {
+                self.koids.insert(wakeup.koid.0);
+                self.cpus = self.cpus.max(wakeup.cpu.0.saturating_add(1));
+            }
+            Record::LargeBlob(blob) => {
+                if let Some(about) = blob.metadata {
+                    use_thread(about.thread);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Decides what becomes of each recording.
+fn plan(
+    sources: &[Source],
+    facts: &[Facts],
+    same_machine: bool,
+) -> Result<Vec<Translation>, ConvertError> {
+    let mut plans: Vec<Translation> = Vec::with_capacity(sources.len());
+    let mut used: FxHashSet<u64> = FxHashSet::default();
+    let (mut next_koid, mut next_cpu) = (FIRST_NEW_KOID, 0);
+    let first_wall_clock = facts.first().and_then(|facts| facts.wall_clock);
+    for (at, (source, facts)) in sources.iter().zip(facts).enumerate() {
+        let shift = match (source.offset, facts.wall_clock, first_wall_clock) {
+            _ if at == 0 => 0,
+            (Some(offset), _, _) => -i128::from(offset),
+            (None, Some(own), Some(first)) => own - first,
+            (None, own, _) => {
+                let nameless = if own.is_none() { at } else { 0 };
+                let path = sources.get(nameless).map_or(PathBuf::new(), |other| other.path.clone());
+                return Err(ConvertError::NoClock { path });
+            }
+        };
+        let mut plan = Translation { shift, ..Translation::default() };
+        if !same_machine {
+            plan.cpus = next_cpu;
+            next_cpu = next_cpu.saturating_add(facts.cpus);
+            // Koid 0 is nobody, or the idle task, everywhere.
+            for &koid in facts.koids.iter().filter(|koid| **koid != 0 && used.contains(koid)) {
+                while used.contains(&next_koid) || facts.koids.contains(&next_koid) {
+                    next_koid += 1;
+                }
+                plan.koids.insert(koid, next_koid);
+                next_koid += 1;
+            }
+            used.extend(facts.koids.iter().map(|koid| plan.koids.get(koid).unwrap_or(koid)));
+        }
+        plans.push(plan);
+    }
+    // No time may come before the clock's zero.
+    let earliest = plans
+        .iter()
+        .zip(facts)
+        .filter_map(|(plan, facts)| Some(i128::from(facts.first_time?) + plan.shift));
+    let below = earliest.min().unwrap_or(0).min(0);
+    for plan in &mut plans {
+        plan.shift -= below;
+    }
+    Ok(plans)
+}
+
+fn integer(value: Value<'_>) -> Option<i128> {
+    match value {
+        Value::Int32(value) => Some(value.into()),
+        Value::UInt32(value) => Some(value.into()),
+        Value::Int64(value) => Some(value.into()),
+        Value::UInt64(value) => Some(value.into()),
+        _ => None,
+    }
+}
+
+/// One recording, a record ahead of the archive.
+struct Lane {
+    reader: Reader<'static>,
+    translation: Translation,
+    writers: FxHashMap<ProviderId, (u32, Writer<Single<Shared>>)>,
+    names: FxHashMap<ProviderId, String>,
+    shared: Shared,
+    /// The provider whose section the piece begins with, in one word; none where the piece
+    /// introduces a provider.
+    lead: Option<u32>,
+    /// The number in the archive of the provider that the piece ends with.
+    provider: u32,
+    time: u64,
+    piece: Vec<u8>,
+    ended: bool,
+}
+
+impl Lane {
+    fn open(path: &Path, translation: Translation) -> Result<Self, ConvertError> {
+        Ok(Self {
+            reader: Reader::open(path)?,
+            translation,
+            writers: FxHashMap::default(),
+            names: FxHashMap::default(),
+            shared: Shared::default(),
+            lead: None,
+            provider: 0,
+            time: 0,
+            piece: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// Goes on to the next record that is copied.
+    fn advance(&mut self, providers: &mut u32, report: &mut Report) -> Result<(), ConvertError> {
+        let mut fresh = true;
+        loop {
+            let item = match self.reader.next() {
+                Ok(Some(item)) => item,
+                Ok(None) => {
+                    self.ended = true;
+                    return Ok(());
+                }
+                Err(Error::Damaged(_)) => {
+                    report.count("damaged records that were skipped");
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            report.read += 1;
+            let id = item.provider.unwrap_or_default();
+            if let Record::ProviderInfo(info) = &item.record {
+                self.names.insert(info.id, info.name.to_owned());
+                continue;
+            }
+            if matches!(
+                item.record,
+                Record::MagicNumber
+                    | Record::ProviderSection(_)
+                    | Record::Initialization(_)
+                    | Record::String(_)
+                    | Record::Thread(_)
+            ) {
+                continue;
+            }
+            if let Some(time) = item.record.time() {
+                self.time = self.translation.time(time).0;
+            }
+            let (number, writer) = match self.writers.entry(id) {
+                std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::hash_map::Entry::Vacant(place) => {
+                    *providers += 1;
+                    let name = self.names.get(&id).map_or("unnamed", String::as_str);
+                    introduce(*providers, name, &mut self.shared)?;
+                    if std::mem::take(&mut fresh) {
+                        self.lead = None;
+                    }
+                    place.insert((*providers, Writer::new(self.shared.clone())))
+                }
+            };
+            self.provider = *number;
+            if std::mem::take(&mut fresh) {
+                self.lead = Some(*number);
+            }
+            begin_section(*number, &mut self.shared)?;
+            let copied = match &item.record {
+                Record::ProviderEvent(_) => {
+                    let id = fxt_writer::ProviderId(*number);
+                    let event = ProviderEvent::buffer_filled_up(id);
+                    event.write(&mut self.shared).map(|()| true)
+                }
+                record => copy(record, writer, &self.translation),
+            };
+            match copied {
+                Ok(true) => {
+                    self.piece = self.shared.take();
+                    return Ok(());
+                }
+                Ok(false) => report.count("records that FXT does not define, left out"),
+                Err(WriteError::Encode(_)) => {
+                    report.count("records that grew beyond what FXT allows, left out");
+                }
+                Err(WriteError::Full(never)) => match never {},
+            }
+        }
+    }
+}
+
+/// Introduces a provider; what follows begins with its section.
+fn introduce(number: u32, name: &str, shared: &mut Shared) -> Result<(), ConvertError> {
+    let id = fxt_writer::ProviderId(number);
+    put(&ProviderInfo { id, name }, shared)?;
+    put(&Initialization { ticks_per_second: 1_000_000_000 }, shared)
+}
+
+fn begin_section(number: u32, shared: &mut Shared) -> Result<(), ConvertError> {
+    put(&ProviderSection { id: fxt_writer::ProviderId(number) }, shared)
+}
+
+/// Writes a record to memory, which has room.
+fn put(record: &impl fxt_writer::record::Record, shared: &mut Shared) -> Result<(), ConvertError> {
+    match record.write(shared) {
+        Ok(()) => Ok(()),
+        Err(WriteError::Encode(error)) => Err(error.into()),
+        Err(WriteError::Full(never)) => match never {},
+    }
+}
+
+/// The archive that is being written.
+struct Archive<'o> {
+    out: &'o mut dyn Write,
+    pending: Vec<u8>,
+    current: u32,
+    providers: u32,
+}
+
+impl<'o> Archive<'o> {
+    fn begin(out: &'o mut dyn Write) -> Self {
+        let mut pending = Vec::new();
+        // Nothing can go wrong with one word in memory.
+        let _ = Magic.write(&mut pending);
+        Self { out, pending, current: 0, providers: 0 }
+    }
+
+    /// Takes the piece that a lane has ready.
+    fn take(&mut self, lane: &mut Lane) -> Result<(), ConvertError> {
+        let needless = usize::from(lane.lead == Some(self.current)) * WORD_BYTES;
+        self.pending.extend_from_slice(lane.piece.get(needless..).unwrap_or_default());
+        self.current = lane.provider;
+        if self.pending.len() >= PIECE_BYTES { self.write_pending() } else { Ok(()) }
+    }
+
+    fn write_pending(&mut self) -> Result<(), ConvertError> {
+        self.out.write_all(&self.pending).map_err(ConvertError::Write)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<(), ConvertError> {
+        self.write_pending()
+    }
+}
