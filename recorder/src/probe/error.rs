@@ -87,6 +87,18 @@ pub enum Problem {
         /// What may be chosen.
         implementations: Vec<String>,
     },
+    /// The function has no return that could be watched.
+    #[error(
+        "'{name}' of {} is jumped to, not called, so it does not return, and %return and %span \
+         would break the program; without them it can be probed",
+        path.display()
+    )]
+    NotCalled {
+        /// The file.
+        path: PathBuf,
+        /// The function.
+        name: String,
+    },
     /// The place is not where an instruction begins.
     #[error("{}: {source}", path.display())]
     Bounds {
@@ -178,6 +190,9 @@ pub enum Symbols {
     Complete,
     /// Only those that others may use.
     Exported,
+    /// Only those that others may use; the rest is packed into the section `.gnu_debugdata`, which
+    /// fxtrec does not unpack.
+    Packed,
     /// None.
     Stripped,
 }
@@ -188,6 +203,10 @@ fn advice(symbols: Symbols, nearest: &[String]) -> String {
         Symbols::Exported => "; it is stripped, so only the functions that it exports are known: \
                               install its debug symbols, use a build that is not stripped, or name \
                               an address (0x...)"
+            .to_owned(),
+        Symbols::Packed => "; it is stripped, and fxtrec does not read the names that are packed \
+                            into its .gnu_debugdata: install its debug symbols, or name an address \
+                            (0x...) that gdb or eu-readelf prints"
             .to_owned(),
         Symbols::Stripped => "; it is stripped of all names: install its debug symbols, use a \
                               build that is not stripped, or name an address (0x...)"

@@ -33,6 +33,22 @@ fn a_stripped_program_says_so_and_what_it_still_exports() {
 }
 
 #[test]
+fn names_that_are_packed_into_the_program_are_said_to_be_there() {
+    if !compilers() {
+        return;
+    }
+    let program = build("calls.c", &["-rdynamic"]);
+    let packed = program.folder().join("packed");
+    std::fs::write(&packed, "xz").expect("writable");
+    succeed(Command::new("strip").arg(program.path()));
+    let section = format!(".gnu_debugdata={}", packed.display());
+    succeed(Command::new("objcopy").args(["--add-section", &section]).arg(program.path()));
+    assert_eq!(symbols(&sites(&format!("{}:work", program.text()))), ["work"]);
+    let text = refusal(&format!("{}:leaf", program.text()), &NO_CONTEXT);
+    assert!(text.contains("does not read the names that are packed into its .gnu_debug"), "{text}");
+}
+
+#[test]
 fn a_program_without_any_names_says_so_and_takes_addresses() {
     if !compilers() {
         return;
@@ -111,6 +127,22 @@ fn a_function_that_is_chosen_at_start_is_refused() {
     }
     let text = refusal("libc:strlen", &NO_CONTEXT);
     assert!(text.contains("(IFUNC)") && text.contains("probe what is chosen"), "{text}");
+}
+
+#[test]
+fn what_nobody_calls_has_no_return_to_probe() {
+    if !compilers() {
+        return;
+    }
+    let program = build("calls.c", &[]);
+    for mode in ["return", "span"] {
+        let text = refusal(&format!("{}:_start%{mode}", program.text()), &NO_CONTEXT);
+        assert!(text.contains("'_start' of") && text.contains("not called"), "{text}");
+        let all = sites(&format!("{}:*t*%{mode}", program.text()));
+        let names = symbols(&all);
+        assert!(names.contains(&"beat") && !names.contains(&"_start"), "{names:?}");
+    }
+    assert_eq!(symbols(&sites(&format!("{}:_start", program.text()))), ["_start"]);
 }
 
 #[test]

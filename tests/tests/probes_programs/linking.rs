@@ -101,6 +101,19 @@ fn recursion_is_as_deep_in_the_trace_as_in_the_program() {
 }
 
 #[test]
+fn a_program_runs_on_when_all_of_its_functions_are_spans() {
+    if !ready() {
+        return;
+    }
+    let program = build("calls.c", &[]);
+    let (hits, _) = record(&[":*%span"], &[program.text(), "6"]);
+    // A begin and an end each; vanish() ends with its thread.
+    for (name, calls) in [("main", 1), ("work", 6), ("leaf", 6), ("descend", 7), ("vanish", 1)] {
+        assert_eq!(count(&hits, name), 2 * calls, "{name}");
+    }
+}
+
+#[test]
 fn a_function_of_a_library_is_hit_by_command() {
     if !ready() {
         return;

@@ -19,6 +19,7 @@ fn object(listing: &Listing) -> Value {
         "symbols": match listing.symbols {
             Symbols::Complete => "complete",
             Symbols::Exported => "exported",
+            Symbols::Packed => "packed",
             Symbols::Stripped => "stripped",
         },
         "debug_file": listing.debug_file.as_ref().map(|path| path.to_string_lossy()),

@@ -47,6 +47,10 @@ fn remark(listing: &Listing) -> Option<String> {
         Symbols::Exported => {
             Some(format!("stripped{id}: only the functions that it exports are known"))
         }
+        Symbols::Packed => Some(format!(
+            "stripped{id}: only the functions that it exports are known, since fxtrec does not read \
+             .gnu_debugdata"
+        )),
         Symbols::Stripped => Some(format!("stripped of all names{id}")),
     }
 }

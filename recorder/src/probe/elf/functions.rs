@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use object::elf::{self, Sym64};
-use object::read::elf::{SectionHeader, Sym};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, ReadRef};
 
 use super::{Elf, ElfError};
@@ -21,6 +21,14 @@ pub struct Function {
     pub size: Option<u64>,
     /// Whether what is there only chooses the function, when the program starts.
     pub chooses: bool,
+}
+
+impl Function {
+    /// Whether it is a part of a function that the compiler moved away, since it is seldom run, and
+    /// that nobody calls.
+    pub(super) fn is_split_off(&self) -> bool {
+        self.raw.ends_with(".cold") || self.raw.contains(".cold.")
+    }
 }
 
 /// What a file's symbol tables say about functions.
@@ -100,6 +108,12 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         functions.imported.retain(|name| !defined.contains(name.as_str()));
         functions.tidy();
         Ok(functions)
+    }
+
+    /// Whether a function is called, and so has an address to return to on top of its stack.
+    /// Neither the place where the program starts has, nor a part split off a function.
+    pub fn is_called(&self, function: &Function) -> bool {
+        function.address != self.header.e_entry(self.endian) && !function.is_split_off()
     }
 
     /// Where the variable of this name is, before the loader moves the file.

@@ -42,6 +42,8 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
     let mut found: BTreeMap<Way, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
     for function in &functions.all {
         let names = Names::of(&function.raw);
+        // Parts that the compiler split off are no functions that anybody means by a glob.
+        let is_glob = is_glob && !function.is_split_off();
         if let Some(way) = meant(&wanted, is_glob, &names) {
             // The best name of an address comes first, and stays.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
@@ -71,9 +73,6 @@ fn meant(wanted: &str, is_glob: bool, names: &Names<'_>) -> Option<Way> {
     if let Some((way, _)) = literal {
         return Some(way);
     }
-    // Parts that the compiler split off are no functions that anybody calls.
-    let split_off = names.raw.ends_with(".cold") || names.raw.contains(".cold.");
-    let by_glob =
-        is_glob && !split_off && ways.iter().any(|(_, name)| glob::matches(wanted, &squeeze(name)));
+    let by_glob = is_glob && ways.iter().any(|(_, name)| glob::matches(wanted, &squeeze(name)));
     by_glob.then_some(Way::Glob)
 }

@@ -54,7 +54,7 @@ pub enum LocateError {
     )]
     Relative(PathBuf),
     /// The process cannot be looked at.
-    #[error("cannot look at the files of process {pid}: {source}")]
+    #[error("cannot look at the files of process {pid}: {source}{}", advice(.source))]
     Process {
         /// The process.
         pid: u32,
@@ -71,5 +71,13 @@ impl LocateError {
             "; a file can also be named by its path, with a slash in it".to_owned()
         };
         LocateError::NoLibrary { name: name.to_owned(), advice }
+    }
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; for other users' processes, run fxtrec as root",
+        io::ErrorKind::NotFound => "; has it ended?",
+        _ => "",
     }
 }

@@ -92,14 +92,23 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         if selected.is_empty() {
             return Err(self.no_function(pattern));
         }
+        // A glob may pass over what cannot be probed. A name that an old version of the function
+        // has as well must not quietly be that one.
+        let strict = !glob::is_glob(pattern);
         let (chosen, plain): (Vec<_>, Vec<_>) =
             selected.into_iter().partition(|selection| selection.function.chooses);
-        // A glob may pass over them. A name that an old version of the function has as well must
-        // not quietly be that one.
         if let Some(chosen) = chosen.first()
-            && (plain.is_empty() || !glob::is_glob(pattern))
+            && (plain.is_empty() || strict)
         {
             return Err(self.chosen(&chosen.name));
+        }
+        let (plain, jumped_to): (Vec<_>, Vec<_>) = plain.into_iter().partition(|selection| {
+            spec.mode == Mode::Hit || self.elf.is_called(selection.function)
+        });
+        if let Some(jumped_to) = jumped_to.first()
+            && (plain.is_empty() || strict)
+        {
+            return Err(self.not_called(&jumped_to.name));
         }
         let one = plain.len() == 1;
         plain.iter().map(|selection| self.function(spec, selection, offset, one)).collect()
@@ -135,6 +144,12 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         let begins = matches!(function, Some((_, 0)));
         if !begins && spec.mode != Mode::Hit {
             return Err(Problem::NotEntry { path: path(), address });
+        }
+        if let Some((function, 0)) = function
+            && spec.mode != Mode::Hit
+            && !self.elf.is_called(function)
+        {
+            return Err(self.not_called(&elf::Names::of(&function.raw).short));
         }
         if !begins
             && spec.args.iter().any(|arg| matches!(arg.value.innermost(), Value::Argument(_)))
@@ -226,11 +241,19 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
 
     /// How much the file says about its functions.
     pub(super) fn symbols(&self) -> Symbols {
-        match (self.functions.complete, self.functions.all.is_empty()) {
-            (true, _) => Symbols::Complete,
-            (false, false) => Symbols::Exported,
-            (false, true) => Symbols::Stripped,
+        if self.functions.complete {
+            Symbols::Complete
+        } else if matches!(self.elf.section(".gnu_debugdata"), Ok(Some(_))) {
+            Symbols::Packed
+        } else if self.functions.all.is_empty() {
+            Symbols::Stripped
+        } else {
+            Symbols::Exported
         }
+    }
+
+    fn not_called(&self, name: &str) -> Problem {
+        Problem::NotCalled { path: self.path.to_owned(), name: name.to_owned() }
     }
 
     /// The name belongs to nothing but a choice.
