@@ -5,6 +5,8 @@ mod other;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fxt_reader::record::Value;
+use fxt_reader::{Reader, Record};
 use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::root;
 use fxtrec_tests::trace::{Switch, Trace};
@@ -109,6 +111,46 @@ fn perf_data_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
         let names: Vec<&String> = theirs.threads.values().map(|(name, _)| name).collect();
         assert!(names.iter().any(|name| *name == "pingpong"), "{names:?}");
     }
+}
+
+#[test]
+fn other_tracepoints_and_uprobes_of_perf_become_events_with_their_fields() {
+    if !root::or_skip("it records the machine") || !other::tool_or_skip("perf", "linux-perf") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let (input, output) = (folder.path().join("perf.data"), folder.path().join("out.fxt"));
+    let status = Command::new("perf")
+        .args(["record", "-q", "-a", "-o"])
+        .arg(&input)
+        .args(["-e", "sched:sched_switch,sched:sched_process_exec", "--", "sh", "-c"])
+        .arg("/bin/true; /bin/true; exec /bin/true")
+        .status()
+        .expect("perf runs");
+    assert!(status.success());
+    let switches = convert(&input, &output).switches.len();
+    assert!(switches > 0);
+    let events = instants(&output, "sched", "sched_process_exec");
+    let execs = events.iter().filter(|args| args.contains("filename=/bin/true"));
+    assert_eq!(execs.count(), 3, "{events:?}");
+}
+
+/// The arguments of all instant events of that category and name, one line of text for each.
+fn instants(path: &Path, category: &str, name: &str) -> Vec<String> {
+    let mut reader = Reader::open(path).expect("it can be opened");
+    let mut found = Vec::new();
+    while let Some(item) = reader.next().expect("it can be read") {
+        if let Record::Event(event) = &item.record
+            && (event.category, event.name) == (category, name)
+        {
+            let arg = |arg: fxt_reader::record::Arg<'_>| match arg.value {
+                Value::Str(text) => format!("{}={text}", arg.name),
+                other => format!("{}={other:?}", arg.name),
+            };
+            found.push(event.args.iter().map(arg).collect::<Vec<_>>().join(" "));
+        }
+    }
+    found
 }
 
 #[test]

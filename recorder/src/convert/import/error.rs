@@ -55,6 +55,9 @@ pub enum ImportError {
     /// Its times are no nanoseconds, and it does not say how to make them such.
     #[error("the times of this trace count ticks of `{0}`: record with `trace-cmd record -C mono`")]
     Clock(String),
+    /// There are more tracepoints, or names in them, than a trace has indices for.
+    #[error("the trace has more different tracepoints than FXT has room to name")]
+    TooManyTracepoints,
     /// Its samples do not say on which CPU they were taken.
     #[error(
         "the samples do not say on which CPU they were taken: record with `perf record -a`, or with \

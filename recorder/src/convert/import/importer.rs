@@ -8,13 +8,18 @@ use fxt_writer::space::Output as RecordOutput;
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, WriteError, text};
 use rustc_hash::FxHashMap;
 
-use crate::capture::event::{Comm, Event, Kind, LocalId};
+use super::error::ImportError;
+use super::tracing_data::Tracepoint;
+use crate::capture::event::{Comm, Event, Kind, LocalId, Sample};
+use crate::capture::payload::Payload;
 use crate::convert::{ConvertError, Report};
 use crate::encode::encoder::{Encoder, PROVIDER, own_event};
 use crate::encode::ids::Ids;
 use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::probes::catalog::{Catalog, Class};
 use crate::encode::strings;
 use crate::encode::threads::{Lookup, Threads};
+use crate::kernel::extra::ExtraIndex;
 use crate::units::{Cpu, Nanos, Tid};
 
 /// The thread that the events of the conversion itself are put on; no thread has this number.
@@ -88,6 +93,9 @@ pub(super) struct Importer<W: Write> {
     encoder: Encoder<Sequence<W>>,
     origin: Origin,
     homes: Homes,
+    catalog: Catalog,
+    /// The event that each described tracepoint became, from when one was seen.
+    extras: FxHashMap<usize, ExtraIndex>,
     /// When the last event happened; nothing before the first.
     last: Option<Nanos>,
     pub(super) report: Report,
@@ -99,7 +107,8 @@ impl<W: Write> Importer<W> {
         let threads = Threads::new(Ids::Initial, Box::new(homes.clone()));
         let lanes = Sequence { output: RecordOutput::new(output), failed: None };
         let encoder = Encoder::new(lanes, threads, false, CONVERTER);
-        Importer { encoder, origin, homes, last: None, report: Report::default() }
+        let (catalog, extras) = (Catalog::default(), FxHashMap::default());
+        Importer { encoder, origin, homes, catalog, extras, last: None, report: Report::default() }
     }
 
     /// A process and its thread as they were before the first event.
@@ -127,6 +136,59 @@ impl<W: Write> Importer<W> {
 
     /// The next event in order of time. One that comes too late is given the time of the one before it, and counted.
     pub(super) fn event(&mut self, time: Nanos, cpu: Cpu, kind: Kind) -> Result<(), ConvertError> {
+        self.put(time, cpu, kind, &[])
+    }
+
+    /// The next event in order of time, of another tracepoint than the scheduler's: `place` is its place among the
+    /// described ones.
+    pub(super) fn other(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        (place, tracepoint): (usize, &Tracepoint),
+        current: Tid,
+        raw: &[u8],
+    ) -> Result<(), ConvertError> {
+        let extra = match self.extras.get(&place) {
+            Some(extra) => *extra,
+            None => self.introduce(time, place, tracepoint)?,
+        };
+        let sample = Sample { extra, current, user: None, payload: Payload::default() };
+        self.put(time, cpu, Kind::Sample(sample), raw)
+    }
+
+    /// Registers the names of a tracepoint that is seen for the first time.
+    fn introduce(
+        &mut self,
+        time: Nanos,
+        place: usize,
+        tracepoint: &Tracepoint,
+    ) -> Result<ExtraIndex, ConvertError> {
+        if self.last.is_none() {
+            self.begin(time)?;
+            self.last = Some(time);
+        }
+        let known = self.catalog.names_count();
+        // perf puts the probes of each program into a group of that name.
+        let (class, category) = match tracepoint.group.starts_with("probe_") {
+            true => (Class::Probe, "uprobe"),
+            false => (Class::Tracepoint, tracepoint.group.as_str()),
+        };
+        let entry = self.catalog.tracepoint(class, category, &tracepoint.format, false);
+        let extra = u16::try_from(self.catalog.len()).map(ExtraIndex);
+        let (Ok(entry), Ok(extra)) = (entry, extra) else {
+            return Err(ImportError::TooManyTracepoints.into());
+        };
+        self.catalog.add(entry);
+        let lanes = self.encoder.lanes();
+        let named = self.catalog.names_from(known).try_for_each(|name| lanes.write(&name));
+        self.checked(named)?;
+        self.encoder.expect(self.catalog.clone());
+        self.extras.insert(place, extra);
+        Ok(extra)
+    }
+
+    fn put(&mut self, time: Nanos, cpu: Cpu, kind: Kind, raw: &[u8]) -> Result<(), ConvertError> {
         if self.last.is_none() {
             self.begin(time)?;
         }
@@ -138,7 +200,7 @@ impl<W: Write> Importer<W> {
         self.last = Some(at);
         self.report.read += 1;
         let event = Event { time, kind };
-        let taken = self.encoder.event(at, cpu, &event, &[]);
+        let taken = self.encoder.event(at, cpu, &event, raw);
         self.checked(taken)
     }
 

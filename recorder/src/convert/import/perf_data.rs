@@ -16,7 +16,7 @@ use super::error::ImportError;
 use super::importer::{Importer, Origin};
 use super::perf_pipe::{self, Described};
 use super::tracepoints::{Meaning, Tracepoints};
-use super::tracing_data::TracingData;
+use super::tracing_data::{Tracepoint, TracingData};
 use crate::capture::event::{Comm, Kind, LocalId};
 use crate::convert::{ConvertError, Input, Report};
 use crate::units::{Cpu, Nanos};
@@ -86,8 +86,8 @@ fn records<R: Read>(
 
 struct PerfImport<W: std::io::Write> {
     importer: Importer<W>,
-    /// Known from the first sample on.
-    tracepoints: Option<Tracepoints>,
+    /// Known from the first sample on: all that are described, and what they mean.
+    tracepoints: Option<(Vec<Tracepoint>, Tracepoints)>,
 }
 
 fn id(number: i32) -> u32 {
@@ -179,7 +179,7 @@ impl<W: std::io::Write> PerfImport<W> {
         sample: &SampleRecord<'_>,
         described: &Described,
     ) -> Result<(), ConvertError> {
-        let tracepoints = match &self.tracepoints {
+        let (described, tracepoints) = match &self.tracepoints {
             Some(tracepoints) => tracepoints,
             None => {
                 let data = described.get().ok_or(ImportError::NoTracepoints)?;
@@ -191,7 +191,7 @@ impl<W: std::io::Write> PerfImport<W> {
                 for (tid, comm) in data.comms {
                     self.importer.named(tid, comm);
                 }
-                self.tracepoints.insert(found)
+                self.tracepoints.insert((data.tracepoints, found))
             }
         };
         let time = Nanos(sample.timestamp.ok_or(ImportError::NoTime)?);
@@ -202,8 +202,12 @@ impl<W: std::io::Write> PerfImport<W> {
         }
         match tracepoints.decode(&raw.as_slice()) {
             Meaning::Event(kind) => self.importer.event(time, cpu, kind),
-            Meaning::Other(_) => {
-                self.importer.report.count("samples of other tracepoints, left out");
+            Meaning::Other(place, current) => {
+                let tracepoint = (place, &described[place]);
+                self.importer.other(time, cpu, tracepoint, current, &raw.as_slice())
+            }
+            Meaning::Unknown => {
+                self.importer.report.count("samples that are no tracepoint's, left out");
                 Ok(())
             }
             Meaning::Damaged => {

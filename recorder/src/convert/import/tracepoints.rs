@@ -8,14 +8,17 @@ use crate::capture::decode::{SwitchLayout, WakeLayout};
 use crate::capture::event::{Kind, WakeKind};
 use crate::capture::life::{LifeFormats, LifeLayout};
 use crate::kernel::format::Format;
+use crate::units::Tid;
 
 /// What the bytes of a tracepoint turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Meaning {
     /// An event of the scheduler.
     Event(Kind),
-    /// Another tracepoint, by its number.
-    Other(u16),
+    /// Another tracepoint: its place among those that are described, and the thread that had the CPU.
+    Other(usize, Tid),
+    /// One that is not described.
+    Unknown,
     /// Too short for what it says it is.
     Damaged,
 }
@@ -31,13 +34,24 @@ enum Shape {
 pub(super) struct Tracepoints {
     shapes: FxHashMap<u16, Shape>,
     life: Option<LifeLayout>,
+    others: FxHashMap<u16, Other>,
+}
+
+/// Another tracepoint.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    /// Its place among those that are described.
+    place: usize,
+    /// Where the number of the thread that had the CPU is.
+    current: usize,
 }
 
 impl Tracepoints {
     /// Finds them among all that are described.
     pub(super) fn new(described: &[Tracepoint]) -> Result<Tracepoints, ImportError> {
         let mut shapes = FxHashMap::default();
-        for Tracepoint { group, format } in described {
+        let mut others = FxHashMap::default();
+        for (place, Tracepoint { group, format }) in described.iter().enumerate() {
             let shape = match (group.as_str(), format.name.as_str()) {
                 ("sched", "sched_switch") => Shape::Switch(Box::new(SwitchLayout::new(format)?)),
                 ("sched", "sched_wakeup") => {
@@ -49,13 +63,19 @@ impl Tracepoints {
                 ("sched", "sched_waking") => {
                     Shape::Wake(WakeLayout::new(format, WakeKind::Waking)?)
                 }
-                _ => continue,
+                _ => {
+                    let current = format.find("common_pid").filter(|field| field.size == 4);
+                    if let (Ok(id), Some(current)) = (u16::try_from(format.id), current) {
+                        others.insert(id, Other { place, current: current.offset });
+                    }
+                    continue;
+                }
             };
             if let Ok(id) = u16::try_from(format.id) {
                 shapes.insert(id, shape);
             }
         }
-        Ok(Tracepoints { shapes, life: life(described)? })
+        Ok(Tracepoints { shapes, life: life(described)?, others })
     }
 
     /// Whether there is a tracepoint that a scheduler trace can be made of.
@@ -73,10 +93,20 @@ impl Tracepoints {
             Some(Shape::Wake(layout)) => layout.decode(raw),
             None => match self.life.and_then(|layout| layout.decode(raw)) {
                 Some(kind) => Some(kind),
-                None => return Meaning::Other(id),
+                None => return self.other(id, raw),
             },
         };
         kind.map_or(Meaning::Damaged, Meaning::Event)
+    }
+}
+
+impl Tracepoints {
+    fn other(&self, id: u16, raw: &[u8]) -> Meaning {
+        let Some(other) = self.others.get(&id) else { return Meaning::Unknown };
+        let current = raw.get(other.current..).and_then(|bytes| bytes.first_chunk());
+        current.map_or(Meaning::Damaged, |tid| {
+            Meaning::Other(other.place, Tid(u32::from_ne_bytes(*tid)))
+        })
     }
 }
 

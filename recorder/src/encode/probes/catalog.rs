@@ -8,11 +8,11 @@ use fxt_writer::record::{Record, StringRecord};
 use fxt_writer::{StringRef, Text};
 use rustc_hash::FxHashMap;
 
-use super::fields::FieldArg;
+use super::fields::{FieldArg, MAX_ARGS};
 use super::spans::SpanId;
 use crate::encode::strings;
 use crate::kernel::extra::ExtraIndex;
-use crate::kernel::format::Field;
+use crate::kernel::format::{Field, Format};
 
 /// What a sample means.
 #[derive(Clone, Debug)]
@@ -121,6 +121,25 @@ impl Catalog {
         self.entries.push(entry);
     }
 
+    /// What the samples of a tracepoint become: moments, with its own fields as arguments, the first 15 of them.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn tracepoint(
+        &mut self,
+        class: Class,
+        category: &str,
+        format: &Format,
+        in_scope_only: bool,
+    ) -> Result<Entry, TooManyNames> {
+        let mut args = Vec::new();
+        for field in own_fields(format).take(MAX_ARGS) {
+            args.push(FieldArg::new(self.text(&field.name)?, field, None));
+        }
+        let (category, name) = (self.text(category)?, self.text(&format.name)?);
+        Ok(Entry { act: Act::Instant, class, category, name, args, in_scope_only })
+    }
+
     /// Says that a system call is wanted, and what it is called.
     ///
     /// # Errors
@@ -191,15 +210,27 @@ impl Catalog {
         known.copied().unwrap_or(strings::UNKNOWN)
     }
 
+    /// How many names there are.
+    pub fn names_count(&self) -> usize {
+        self.names.len()
+    }
+
     /// The records that register every name.
     pub fn names(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        for (at, content) in self.names.iter().enumerate() {
-            let Ok(index) = StringRef::indexed(index_of(at)) else { break };
-            let written = StringRecord { index, content }.write(&mut out);
+        for record in self.names_from(0) {
+            let written = record.write(&mut out);
             debug_assert!(written.is_ok(), "names were cleaned, and memory has room");
         }
         out
+    }
+
+    /// The records that register the names from that one on.
+    pub fn names_from(&self, first: usize) -> impl Iterator<Item = StringRecord<'_>> {
+        self.names.iter().enumerate().skip(first).filter_map(|(at, content)| {
+            let index = StringRef::indexed(index_of(at)).ok()?;
+            Some(StringRecord { index, content })
+        })
     }
 }
 
@@ -208,6 +239,12 @@ fn set(calls: &mut Vec<Option<Text<'static>>>, number: usize, name: Text<'static
         calls.resize(number + 1, None);
     }
     calls[number] = Some(name);
+}
+
+/// The fields of a tracepoint that are its own: neither those that all have, nor what perf adds to those of its probes.
+pub fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
+    let foreign = ["common_", "__probe_"];
+    format.fields.iter().filter(move |field| !foreign.iter().any(|by| field.name.starts_with(by)))
 }
 
 /// The index of the name at this place, behind the strings of every trace.

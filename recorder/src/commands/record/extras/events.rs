@@ -5,11 +5,10 @@ use std::ffi::CString;
 use super::error::Names;
 use super::{ExtraError, Extras};
 use crate::cli::EventSpec;
-use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
-use crate::encode::probes::fields::{FieldArg, MAX_ARGS};
+use crate::encode::probes::catalog::{Class, own_fields};
 use crate::kernel::cpus;
 use crate::kernel::extra::{Extra, ExtraCall, What, try_open};
-use crate::kernel::format::{Field, Format};
+use crate::kernel::format::Format;
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
 
@@ -27,30 +26,10 @@ pub(super) fn add(
         let filter = filter.map_err(|_| ExtraError::NulInFilter { event: format!("{spec:?}") })?;
         let extra = Extra { label, what: What::Tracepoint(format.id), user_stack: false, filter };
         check_filter(sys, tracefs, &group, &format, &extra)?;
-        let entry = Entry {
-            act: Act::Instant,
-            class: Class::Tracepoint,
-            category: extras.catalog.text(&group)?,
-            name: extras.catalog.text(&format.name)?,
-            args: arguments(&mut extras.catalog, &format)?,
-            in_scope_only,
-        };
+        let entry = extras.catalog.tracepoint(Class::Tracepoint, &group, &format, in_scope_only)?;
         extras.add(extra, entry);
     }
     Ok(())
-}
-
-/// The fields of a tracepoint that are its own.
-fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
-    format.fields.iter().filter(|field| !field.name.starts_with("common_"))
-}
-
-fn arguments(catalog: &mut Catalog, format: &Format) -> Result<Vec<FieldArg>, ExtraError> {
-    let mut args = Vec::new();
-    for field in own_fields(format).take(MAX_ARGS) {
-        args.push(FieldArg::new(catalog.text(&field.name)?, field, None));
-    }
-    Ok(args)
 }
 
 fn find(

@@ -11,7 +11,7 @@ use crate::convert::import::tracepoints::{Meaning, Tracepoints};
 use crate::convert::{ConvertError, Report};
 use crate::kernel::ftrace::layout::PageLayout;
 use crate::kernel::ftrace::page::Page;
-use crate::units::{Cpu, Nanos};
+use crate::units::{Cpu, Nanos, Tid};
 
 /// The events of one CPU that have not been taken yet.
 #[derive(Debug)]
@@ -21,7 +21,16 @@ pub(super) struct CpuEvents<'a> {
     layout: &'a PageLayout,
     tracepoints: &'a Tracepoints,
     /// Those of the page that was read last.
-    ready: VecDeque<(Nanos, Kind)>,
+    ready: VecDeque<(Nanos, Next)>,
+}
+
+/// An event in its CPU's order.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// One of the scheduler.
+    Event(Kind),
+    /// One of another tracepoint: its place among the described ones, the thread that had the CPU, and its bytes.
+    Other(usize, Tid, Box<[u8]>),
 }
 
 impl<'a> CpuEvents<'a> {
@@ -51,12 +60,15 @@ impl<'a> CpuEvents<'a> {
             if let Some(count) = page.missed {
                 // Where the kernel does not say how many, it was one at least.
                 let count = count.unwrap_or(1);
-                self.ready.push_back((page.time(), Kind::Lost { count }));
+                self.ready.push_back((page.time(), Next::Event(Kind::Lost { count })));
             }
             while let Some((time, raw)) = page.next_event() {
                 match self.tracepoints.decode(raw) {
-                    Meaning::Event(kind) => self.ready.push_back((time, kind)),
-                    Meaning::Other(_) => report.count("other tracepoints, left out"),
+                    Meaning::Event(kind) => self.ready.push_back((time, Next::Event(kind))),
+                    Meaning::Other(place, current) => {
+                        self.ready.push_back((time, Next::Other(place, current, raw.into())));
+                    }
+                    Meaning::Unknown => report.count("events that are not described, left out"),
                     Meaning::Damaged => report.count("events that are too short, left out"),
                 }
             }
@@ -68,7 +80,7 @@ impl<'a> CpuEvents<'a> {
     }
 
     /// Takes the next event.
-    pub(super) fn take(&mut self) -> Option<(Nanos, Kind)> {
+    pub(super) fn take(&mut self) -> Option<(Nanos, Next)> {
         self.ready.pop_front()
     }
 }

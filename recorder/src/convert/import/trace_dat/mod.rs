@@ -25,9 +25,9 @@ use super::tracing_data::{self, HeaderInfo, Tracepoint};
 use crate::capture::event::Comm;
 use crate::convert::{ConvertError, Report};
 use crate::kernel::ftrace::layout::PageLayout;
-use crate::units::{Cpu, Tid};
+use crate::units::{Cpu, Nanos, Tid};
 
-use cpu::CpuEvents;
+use cpu::{CpuEvents, Next};
 use packing::Packer;
 
 /// What every trace.dat begins with.
@@ -147,9 +147,15 @@ fn events(file: &File, contents: Contents, output: impl Write) -> Result<Report,
             }
         }
         let Some((_, index)) = earliest else { break };
-        let Some((time, kind)) = cpus[index].take() else { break };
+        let Some((time, next)) = cpus[index].take() else { break };
         let time = contents.conversion.map_or(time.0, |conversion| conversion.nanoseconds(time.0));
-        importer.event(crate::units::Nanos(time), cpus[index].cpu(), kind)?;
+        let (time, cpu) = (Nanos(time), cpus[index].cpu());
+        match next {
+            Next::Event(kind) => importer.event(time, cpu, kind)?,
+            Next::Other(place, current, raw) => {
+                importer.other(time, cpu, (place, &contents.tracepoints[place]), current, &raw)?;
+            }
+        }
     }
     importer.finish()
 }
