@@ -6,13 +6,15 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::decode::SchedLayout;
 use super::event::{Event, Kind};
 use super::life::LifeLayout;
-use super::order::{Lane, Merger};
+use super::order::{Lane, Merger, Queue};
 use super::perf_rings::ChainWatch;
+use super::readers::{ReadRing, Readers};
 use super::source::SourceError;
 use crate::kernel::ftrace::FtraceError;
 use crate::kernel::ftrace::instance::Instance;
@@ -46,33 +48,94 @@ pub struct Options {
     pub waking: bool,
 }
 
+/// What every ring is read with.
+#[derive(Debug)]
+struct Shared {
+    instance: Instance,
+    sched: SchedLayout,
+    life: LifeLayout,
+    layout: PageLayout,
+}
+
 #[derive(Debug)]
 struct CpuRing {
     cpu: Cpu,
+    /// Before the instance, which cannot be removed while it is open: fields are dropped in order.
     pipe: RawPipe,
+    shared: Arc<Shared>,
     lane: Lane,
+    /// The page that is being read.
+    page: Vec<u8>,
     /// Losses told so far.
     told_lost: u64,
+    undecoded: u64,
+    garbled: u64,
+    /// Why it cannot be read any more.
+    failed: Option<io::Error>,
     /// While it is being found out whether every task is reported.
     watch: Option<ChainWatch>,
+}
+
+impl ReadRing for CpuRing {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn read(&mut self, queue: &mut Queue) {
+        let drained = loop {
+            // Looked at once for each page, so a queue may get as many events too many as a page holds.
+            if queue.is_full() {
+                break false;
+            }
+            match self.pipe.read(&mut self.page) {
+                Ok(true) => self.take_page(queue),
+                Ok(false) => break true,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break true;
+                }
+            }
+        };
+        queue.set_drained(drained);
+    }
+}
+
+impl CpuRing {
+    fn take_page(&mut self, queue: &mut Queue) {
+        let Shared { instance, sched, life, layout } = &*self.shared;
+        let Some(mut page) = Page::new(layout, &self.page) else {
+            self.garbled += 1;
+            return;
+        };
+        let mut push = |event: Event| {
+            if let Some(watch) = &mut self.watch {
+                watch.see(&event);
+            }
+            queue.push(event);
+        };
+        if let Some(stored) = page.missed {
+            let count = missed(instance, self.cpu, self.told_lost, stored);
+            self.told_lost += count;
+            push(Event { time: page.time(), kind: Kind::Lost { count } });
+        }
+        while let Some((time, raw)) = page.next_event() {
+            match sched.decode(raw).or_else(|| life.decode(raw)) {
+                Some(kind) => push(Event { time, kind }),
+                None => self.undecoded += 1,
+            }
+        }
+        self.garbled += u64::from(page.is_garbled());
+    }
 }
 
 /// The instance and the rings of all online CPUs.
 #[derive(Debug)]
 pub struct FtraceRings {
-    /// Before the instance, which cannot be removed while they are open: fields are dropped in order.
     rings: Vec<CpuRing>,
-    instance: Instance,
+    readers: Readers<CpuRing>,
+    shared: Arc<Shared>,
     sys: Box<dyn Sys + Send>,
-    sched: SchedLayout,
-    life: LifeLayout,
-    layout: PageLayout,
-    /// The page that is being read.
-    page: Vec<u8>,
     options: Options,
-    undecoded: u64,
-    garbled: u64,
-    /// Why a ring cannot be read any more.
     failed: Option<io::Error>,
     hotplug_checked: Instant,
 }
@@ -99,15 +162,10 @@ impl FtraceRings {
         let layout = page_layout(&instance)?;
         let mut rings = FtraceRings {
             rings: Vec::new(),
-            instance,
+            readers: Readers::new(),
+            shared: Arc::new(Shared { instance, sched, life, layout }),
             sys,
-            sched,
-            life,
-            page: vec![0; layout.page_bytes()],
-            layout,
             options,
-            undecoded: 0,
-            garbled: 0,
             failed: None,
             hotplug_checked: Instant::now(),
         };
@@ -133,15 +191,15 @@ impl FtraceRings {
         let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
         let waking = self.options.waking.then_some("sched/sched_waking");
         for event in LIFE_EVENTS.into_iter().chain(sched).chain(waking) {
-            self.instance.write(&format!("events/{event}/enable"), "1")?;
+            self.shared.instance.write(&format!("events/{event}/enable"), "1")?;
         }
-        self.instance.write("tracing_on", "1")
+        self.shared.instance.write("tracing_on", "1")
     }
 
     /// Stops all events; what the rings hold stays readable.
     pub fn disable(&self) {
         // An instance that cannot be stopped is removed soon after; there is nothing better to do about it.
-        let _ = self.instance.write("tracing_on", "0");
+        let _ = self.shared.instance.write("tracing_on", "0");
     }
 
     /// The descriptors that poll(2) reports readable when rings want to be read.
@@ -168,60 +226,17 @@ impl FtraceRings {
 
     /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
     pub fn read(&mut self, merger: &mut Merger) -> bool {
-        let mut full = false;
-        for at in 0..self.rings.len() {
-            let lane = self.rings[at].lane;
-            let drained = loop {
-                // Looked at once for each page, so a lane may get as many events too many as a page holds.
-                if merger.is_full(lane) {
-                    break false;
-                }
-                match self.rings[at].pipe.read(&mut self.page) {
-                    Ok(true) => self.take_page(at, merger),
-                    Ok(false) => break true,
-                    Err(error) => {
-                        self.failed.get_or_insert(error);
-                        break true;
-                    }
-                }
-            };
-            merger.set_drained(lane, drained);
-            full |= !drained;
-        }
-        full
-    }
-
-    fn take_page(&mut self, at: usize, merger: &mut Merger) {
-        let ring = &mut self.rings[at];
-        let Some(mut page) = Page::new(&self.layout, &self.page) else {
-            self.garbled += 1;
-            return;
-        };
-        let mut push = |event: Event| {
-            if let Some(watch) = &mut ring.watch {
-                watch.see(&event);
-            }
-            merger.push(ring.lane, event);
-        };
-        if let Some(stored) = page.missed {
-            let count = missed(&self.instance, ring.cpu, ring.told_lost, stored);
-            ring.told_lost += count;
-            push(Event { time: page.time(), kind: Kind::Lost { count } });
-        }
-        while let Some((time, raw)) = page.next_event() {
-            let kind = self.sched.decode(raw);
-            match kind.or_else(|| self.life.decode(raw)) {
-                Some(kind) => push(Event { time, kind }),
-                None => self.undecoded += 1,
-            }
-        }
-        self.garbled += u64::from(page.is_garbled());
+        let read = self.readers.read(&mut self.rings, merger);
+        read.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            false
+        })
     }
 
     /// Adds what was lost at the very end, which no page tells any more.
     pub fn tell_rest(&mut self, merger: &mut Merger) {
         for ring in &mut self.rings {
-            let lost = self.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
+            let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
             let count = lost.saturating_sub(ring.told_lost);
             if count > 0 {
                 ring.told_lost = lost;
@@ -246,21 +261,33 @@ impl FtraceRings {
     fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         let known = self.cpus();
         for cpu in cpus::online(&*self.sys)?.into_iter().filter(|cpu| !known.contains(cpu)) {
-            let pipe = self.instance.open_pipe(cpu)?;
-            let lane = merger.lane(cpu);
-            self.rings.push(CpuRing { cpu, pipe, lane, told_lost: 0, watch: None });
+            let pipe = self.shared.instance.open_pipe(cpu)?;
+            self.rings.push(CpuRing {
+                cpu,
+                pipe,
+                lane: merger.lane(cpu),
+                page: vec![0; self.shared.layout.page_bytes()],
+                shared: self.shared.clone(),
+                told_lost: 0,
+                undecoded: 0,
+                garbled: 0,
+                failed: None,
+                watch: None,
+            });
         }
         Ok(())
     }
 
     /// Records that could not be decoded, and pages that could not be read to their end.
     pub fn odd(&self) -> (u64, u64) {
-        (self.undecoded, self.garbled)
+        let sum = |of: fn(&CpuRing) -> u64| self.rings.iter().map(of).sum();
+        (sum(|ring| ring.undecoded), sum(|ring| ring.garbled))
     }
 
     /// Why a ring cannot be read any more, told once.
     pub fn take_failure(&mut self) -> Option<io::Error> {
-        self.failed.take()
+        let ring = self.rings.iter_mut().find_map(|ring| ring.failed.take());
+        self.failed.take().or(ring)
     }
 }
 

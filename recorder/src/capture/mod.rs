@@ -14,4 +14,5 @@ pub mod order;
 pub mod payload;
 pub mod perf_rings;
 pub mod perf_source;
+pub mod readers;
 pub mod source;

@@ -44,8 +44,9 @@ pub const QUEUE_EVENTS: usize = 32 * 1024;
 /// How many bytes that its events carry are held at most, give or take one event's.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
+/// The events of one CPU, sorted by time.
 #[derive(Debug)]
-struct Queue {
+pub struct Queue {
     cpu: Cpu,
     events: VecDeque<Event>,
     payloads: Payloads,
@@ -55,8 +56,44 @@ struct Queue {
 }
 
 impl Queue {
-    fn is_full(&self) -> bool {
+    fn new(cpu: Cpu) -> Queue {
+        let (events, payloads) = (VecDeque::new(), Payloads::default());
+        Queue { cpu, events, payloads, youngest: Nanos(0), drained: true }
+    }
+
+    /// Whether it takes no more before [`Merger::emit`] has made room.
+    pub fn is_full(&self) -> bool {
         self.events.len() >= QUEUE_EVENTS || self.payloads.held() >= PAYLOAD_BYTES
+    }
+
+    /// Keeps the bytes that an event is going to carry, which must then be pushed to the same queue.
+    pub fn keep(&mut self, content: &[u8]) -> Payload {
+        self.payloads.push(content)
+    }
+
+    /// Adds an event of the CPU.
+    #[inline]
+    pub fn push(&mut self, event: Event) {
+        let mut at = self.events.len();
+        if event.time < self.youngest {
+            while at > 0 && self.events[at - 1].time > event.time {
+                at -= 1;
+            }
+            self.events.insert(at, event);
+        } else {
+            self.youngest = event.time;
+            self.events.push_back(event);
+        }
+    }
+
+    /// Says whether it has everything that the CPU had to say by now.
+    pub fn set_drained(&mut self, drained: bool) {
+        self.drained = drained;
+    }
+
+    /// What was said last.
+    pub fn is_drained(&self) -> bool {
+        self.drained
     }
 }
 
@@ -74,6 +111,13 @@ pub struct Merger {
 /// One CPU's place in a [`Merger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane(usize);
+
+impl Lane {
+    #[cfg(test)]
+    pub(super) fn place(self) -> usize {
+        self.0
+    }
+}
 
 impl Merger {
     /// A merger of no CPUs.
@@ -102,22 +146,29 @@ impl Merger {
 
     /// Keeps the bytes that an event is going to carry, which must then be pushed to the same lane.
     pub fn keep(&mut self, lane: Lane, content: &[u8]) -> Payload {
-        self.queues[lane.0].payloads.push(content)
+        self.queues[lane.0].keep(content)
     }
 
     /// Adds an event of the lane's CPU.
     pub fn push(&mut self, lane: Lane, event: Event) {
+        self.queues[lane.0].push(event);
+    }
+
+    /// The lane's queue, to be filled in place.
+    pub fn queue(&mut self, lane: Lane) -> &mut Queue {
+        &mut self.queues[lane.0]
+    }
+
+    /// Gives the lane's queue away, to be filled by another thread. Until it is back the lane is empty.
+    pub fn lend(&mut self, lane: Lane) -> Queue {
         let queue = &mut self.queues[lane.0];
-        let mut at = queue.events.len();
-        if event.time < queue.youngest {
-            while at > 0 && queue.events[at - 1].time > event.time {
-                at -= 1;
-            }
-            queue.events.insert(at, event);
-        } else {
-            queue.youngest = event.time;
-            queue.events.push_back(event);
-        }
+        let empty = Queue::new(queue.cpu);
+        std::mem::replace(queue, empty)
+    }
+
+    /// Puts a queue that was lent back into its lane.
+    pub fn take_back(&mut self, lane: Lane, queue: Queue) {
+        self.queues[lane.0] = queue;
     }
 
     /// Says whether the lane has everything that its CPU had to say by now.

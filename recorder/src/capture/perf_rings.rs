@@ -4,12 +4,15 @@
 //! none, the rings carry only what comes without tracepoints: forks, exits and
 //! names, which every source needs.
 
+use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::decode::{self, SchedLayout, Shape};
 use super::event::{Event, Kind};
-use super::order::{Lane, Merger};
+use super::order::{Lane, Merger, Queue};
+use super::readers::{ReadRing, Readers};
 use super::source::SourceError;
 use crate::kernel::extra::OpenExtras;
 use crate::kernel::perf::{CpuEvents, KernelCount, OpenError, Options};
@@ -24,6 +27,9 @@ const HOTPLUG_INTERVAL: Duration = Duration::from_secs(1);
 struct CpuRing {
     events: CpuEvents,
     lane: Lane,
+    layout: Arc<SchedLayout>,
+    options: Arc<Options>,
+    undecoded: u64,
     /// What lost records in the ring said.
     told_lost: u64,
     /// Who came in by the last switch in the ring.
@@ -48,14 +54,54 @@ impl CpuRing {
     }
 }
 
+impl ReadRing for CpuRing {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn read(&mut self, queue: &mut Queue) {
+        self.events.ring.refresh();
+        let drained = loop {
+            if queue.is_full() {
+                break false;
+            }
+            let Some(record) = self.events.ring.next_record() else { break true };
+            let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
+            let shape = shape(&self.options, &self.events.extras);
+            match decode::decode(&self.layout, record, shape) {
+                Some(found) => {
+                    if let Some(identity) = found.identity {
+                        queue.push(identity);
+                    }
+                    let mut event = found.event;
+                    if let Kind::Sample(sample) = &mut event.kind {
+                        sample.payload = queue.keep(found.payload);
+                    }
+                    let stale = self.is_stale(&event);
+                    if !stale || self.options.namespace_ids {
+                        queue.push(event);
+                    }
+                }
+                None if is_sample => self.undecoded += 1,
+                None => {}
+            }
+        };
+        self.events.ring.release();
+        queue.set_drained(drained);
+    }
+}
+
 /// The perf events of all online CPUs.
 #[derive(Debug)]
 pub struct PerfRings {
     sys: Box<dyn Sys + Send>,
-    layout: SchedLayout,
+    layout: Arc<SchedLayout>,
     options: Options,
     min_ring_bytes: usize,
     rings: Vec<CpuRing>,
+    readers: Readers<CpuRing>,
+    /// Why rings cannot be read any more.
+    failed: Option<io::Error>,
     /// Counts of CPUs that went offline.
     past_counts: Vec<KernelCount>,
     undecoded: u64,
@@ -92,10 +138,12 @@ impl PerfRings {
         let mut rings = PerfRings {
             past_counts: vec![KernelCount::default(); options.tracepoints.len()],
             sys,
-            layout,
+            layout: Arc::new(layout),
             options,
             min_ring_bytes,
             rings: Vec::new(),
+            readers: Readers::new(),
+            failed: None,
             undecoded: 0,
             garbled: 0,
             hotplug_checked: Instant::now(),
@@ -134,7 +182,9 @@ impl PerfRings {
     ) -> Result<(), OpenError> {
         let events = CpuEvents::open(&*self.sys, cpu, &self.options, min_ring_bytes)?;
         let lane = merger.lane(cpu);
-        self.rings.push(CpuRing { events, lane, told_lost: 0, incoming: None });
+        let (layout, options) = (self.layout.clone(), Arc::new(self.options.clone()));
+        let (told_lost, incoming, undecoded) = (0, None, 0);
+        self.rings.push(CpuRing { events, lane, layout, options, undecoded, told_lost, incoming });
         Ok(())
     }
 
@@ -205,39 +255,16 @@ impl PerfRings {
 
     /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
     pub fn read(&mut self, merger: &mut Merger) -> bool {
-        let mut full = false;
-        for ring in &mut self.rings {
-            ring.events.ring.refresh();
-            let drained = loop {
-                if merger.is_full(ring.lane) {
-                    break false;
-                }
-                let Some(record) = ring.events.ring.next_record() else { break true };
-                let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
-                let shape = shape(&self.options, &ring.events.extras);
-                match decode::decode(&self.layout, record, shape) {
-                    Some(found) => {
-                        if let Some(identity) = found.identity {
-                            merger.push(ring.lane, identity);
-                        }
-                        let mut event = found.event;
-                        if let Kind::Sample(sample) = &mut event.kind {
-                            sample.payload = merger.keep(ring.lane, found.payload);
-                        }
-                        let stale = ring.is_stale(&event);
-                        if !stale || self.options.namespace_ids {
-                            merger.push(ring.lane, event);
-                        }
-                    }
-                    None if is_sample => self.undecoded += 1,
-                    None => {}
-                }
-            };
-            ring.events.ring.release();
-            merger.set_drained(ring.lane, drained);
-            full |= !drained;
-        }
-        full
+        let read = self.readers.read(&mut self.rings, merger);
+        read.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            false
+        })
+    }
+
+    /// Why rings cannot be read any more, told once.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
     }
 
     /// Adds what was lost at the very end, which no ring tells any more.
@@ -284,6 +311,7 @@ impl PerfRings {
 
     fn retire(&mut self, ring: &CpuRing, merger: &mut Merger) {
         tell_rest(merger, ring, &*self.sys);
+        self.undecoded += ring.undecoded;
         self.garbled += ring.events.ring.garbled();
         let counts = ring.events.kernel_counts(&*self.sys);
         self.past_counts = add_counts(&self.past_counts, &counts);
@@ -296,8 +324,9 @@ impl PerfRings {
             undecoded: self.undecoded,
             garbled: self.garbled,
         };
-        for CpuRing { events, .. } in &self.rings {
+        for CpuRing { events, undecoded, .. } in &self.rings {
             counts.kernel = add_counts(&counts.kernel, &events.kernel_counts(&*self.sys));
+            counts.undecoded += undecoded;
             counts.garbled += events.ring.garbled();
         }
         counts

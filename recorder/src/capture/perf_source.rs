@@ -77,7 +77,10 @@ impl Source for PerfSource {
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
-        waker.wait(self.rings.poll_fds(), timeout)
+        match self.rings.take_failure() {
+            Some(error) => Err(error),
+            None => waker.wait(self.rings.poll_fds(), timeout),
+        }
     }
 
     fn follow_hotplug(&mut self) -> Result<(), SourceError> {

@@ -36,7 +36,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 /// Its pipes must be closed before it is dropped; the kernel keeps an instance that is being read.
 #[derive(Debug)]
 pub struct Instance {
-    sys: Box<dyn Sys + Send>,
+    sys: Box<dyn Sys + Send + Sync>,
     path: PathBuf,
     /// Held, where the file system has locks, until the process ends in whatever way.
     _lock: Option<Flock<File>>,
@@ -47,7 +47,10 @@ impl Instance {
     ///
     /// # Errors
     /// [`FtraceError::Create`].
-    pub fn create(sys: Box<dyn Sys + Send>, tracefs: &Tracefs) -> Result<Instance, FtraceError> {
+    pub fn create(
+        sys: Box<dyn Sys + Send + Sync>,
+        tracefs: &Tracefs,
+    ) -> Result<Instance, FtraceError> {
         remove_stale(&*sys, tracefs);
         let path = tracefs.path().join(INSTANCES).join(Owner::current(&*sys).new_name());
         sys.make_dir(&path).map_err(|source| FtraceError::Create { path: path.clone(), source })?;
