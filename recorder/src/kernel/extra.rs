@@ -139,3 +139,62 @@ impl OpenExtras {
         self.by_id.get(&id).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kernel::fake::Fake;
+    use crate::kernel::perf::{CpuEvents, OpenError, Options};
+
+    fn options() -> Options {
+        Options {
+            ring_bytes: 1 << 20,
+            wake_bytes: 1 << 16,
+            tracepoints: vec![11, 12],
+            namespace_ids: false,
+            extras: Arc::new([]),
+        }
+    }
+
+    #[test]
+    fn extra_events_share_the_ring_and_make_every_record_carry_an_id() {
+        let fake = Fake::default();
+        let extra = |id, user_stack, filter: Option<&std::ffi::CStr>| Extra {
+            label: String::new(),
+            what: What::Tracepoint(id),
+            user_stack,
+            filter: filter.map(Into::into),
+        };
+        let extras = Arc::new([extra(21, false, Some(c"pid==1")), extra(12, true, None)]);
+        let options = Options { extras, ..options() };
+        let events = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect("opens");
+        let asked = fake.asked();
+        let expected =
+            ["open 2 21 cpu 0", "set_output", "set_filter pid==1", "open 2 12 cpu 0", "set_output"];
+        assert_eq!(asked[asked.len() - 5..], expected);
+        let identifier = u64::from(b::PERF_SAMPLE_IDENTIFIER);
+        assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
+        // The dummy and the scheduler's two came first; the same tracepoint once more is told apart.
+        assert_eq!(events.extras.find(3), None);
+        assert_eq!(events.extras.find(4), Some((ExtraIndex(0), false)));
+        assert_eq!(events.extras.find(5).map(|(index, _)| index), Some(ExtraIndex(1)));
+    }
+
+    #[test]
+    fn a_refused_filter_is_told_from_a_refused_event() {
+        let extra = || {
+            let filter = Some(c"nonsense".into());
+            let label = "a:b".to_owned();
+            Extra { label, what: What::Tracepoint(21), user_stack: false, filter }
+        };
+        let options = Options { extras: Arc::new([extra()]), ..options() };
+        let fake = Fake::default().fail("perf_set_filter", libc::EINVAL);
+        let error = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect_err("refused");
+        assert!(
+            matches!(&error, OpenError::Extra { call: ExtraCall::SetFilter, label, .. } if label == "a:b"),
+            "{error:?}"
+        );
+    }
+}

@@ -4,6 +4,7 @@ mod events;
 mod interrupts;
 mod leftovers;
 mod plain;
+mod programs;
 mod spans;
 mod support;
 mod syscalls;
