@@ -49,6 +49,13 @@ pub struct Origin {
     pub scope: String,
 }
 
+impl Origin {
+    /// Whether the trace holds the switches of some threads only.
+    pub fn is_narrow(&self) -> bool {
+        !self.scope.is_empty() && self.scope != "all"
+    }
+}
+
 /// A stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
@@ -303,7 +310,7 @@ impl Report {
 
     /// Whether the trace holds the switches of some threads only.
     pub fn is_narrow(&self) -> bool {
-        self.origin.as_ref().is_some_and(|origin| origin.scope != "all")
+        self.origin.as_ref().is_some_and(Origin::is_narrow)
     }
 
     /// The processes, the one with the most CPU time first. Threads that were summed up by name

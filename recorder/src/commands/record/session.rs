@@ -284,6 +284,8 @@ impl<'a> Session<'a> {
                 let _ = write_brief(&report, self.err);
             }
             Ok(_) | Err(Missing::Nothing) => {}
+            // Of an output that failed something is said where it is due.
+            Err(Missing::Incomplete) if finished.result.is_err() => {}
             Err(missing) => say(self.err, missing),
         }
     }

@@ -136,6 +136,8 @@ pub struct Analysis<O = ()> {
     /// Whether figures are taken.
     active: bool,
     pending: Pending,
+    /// Whether the trace holds the switches of some threads only.
+    narrow: bool,
     /// Whose scheduling records these are.
     scheduler: Option<ProviderId>,
 }
@@ -208,6 +210,7 @@ impl<O: Observer> Analysis<O> {
             wanted: Wanted { from: 0, to: u64::MAX },
             active: false,
             pending: Pending::Nothing,
+            narrow: false,
             scheduler: None,
             selection,
         }
@@ -371,7 +374,11 @@ impl<O: Observer> Analysis<O> {
     #[cold]
     fn own_event(&mut self, event: &Event<'_>) -> bool {
         match event.name {
-            "trace_info" => self.origin = Some(origin(event)),
+            "trace_info" => {
+                let origin = origin(event);
+                self.narrow = origin.is_narrow();
+                self.origin = Some(origin);
+            }
             "trace_stats" if event.time.0 <= self.wanted.to => {
                 self.now = self.now.max(event.time.0);
             }

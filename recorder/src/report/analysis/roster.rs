@@ -47,6 +47,8 @@ pub(super) struct Roster {
     texts: FxHashSet<Arc<str>>,
     ended: Vec<ThreadReport>,
     groups: FxHashMap<Arc<str>, Group>,
+    /// Processes with a thread that was woken: in a trace of narrow scope, those in scope.
+    woken: FxHashSet<u64>,
     /// How many were summed up.
     pub(super) folded: u64,
     /// Of those, the ones whose names are still known.
@@ -155,6 +157,18 @@ impl Roster {
     pub(super) fn comm_and_pid(&self, koid: u64) -> (Option<&str>, Option<u64>) {
         let Some(named) = self.named.get(&koid) else { return (None, None) };
         (Some(&named.comm), named.process.map(|process| self.tid(process)))
+    }
+
+    /// Takes note that a thread of narrow scope was woken: of outsiders no wake-ups are written.
+    pub(super) fn was_woken(&mut self, koid: u64) {
+        let process = self.named.get(&koid).and_then(|named| named.process);
+        self.woken.insert(process.unwrap_or(koid));
+    }
+
+    /// Whether the thread is of a process of which one was woken.
+    pub(super) fn is_in_scope(&self, koid: u64) -> bool {
+        let process = self.named.get(&koid).and_then(|named| named.process);
+        self.woken.contains(&process.unwrap_or(koid))
     }
 
     /// The thread id in a koid.

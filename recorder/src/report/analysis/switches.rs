@@ -189,6 +189,7 @@ impl<O: Observer> Analysis<O> {
     fn switch_in(&mut self, cpu: Cpu, koid: u64, inferred: bool) -> u32 {
         let (now, epoch) = (self.now, self.epoch);
         let slot = self.roster.slot(koid, &self.selection.threads);
+        let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let live = self.roster.live(slot);
         let length = now.saturating_sub(live.since);
         let sound = live.epoch == epoch;
@@ -201,7 +202,8 @@ impl<O: Observer> Analysis<O> {
                         self.cpus.weigh(queued_on, now);
                     }
                 }
-                let whole = sound && !inferred;
+                // An outsider may have run meanwhile without a record of it.
+                let whole = sound && !inferred && !(unseen && cause == Cause::Preempted);
                 let on = self.cpus.get(cpu.0);
                 sample(live, on, cause.metric(), length, now, whole);
                 live.waited = whole.then_some((cause, length));
@@ -236,6 +238,9 @@ impl<O: Observer> Analysis<O> {
     pub(super) fn wake(&mut self, cpu: Cpu, koid: u64, waker: u64) {
         let (now, epoch) = (self.now, self.epoch);
         let slot = self.roster.slot(koid, &self.selection.threads);
+        if self.narrow {
+            self.roster.was_woken(koid);
+        }
         let live = self.roster.live(slot);
         let sound = live.epoch == epoch;
         match live.state {

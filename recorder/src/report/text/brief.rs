@@ -9,6 +9,9 @@ use crate::report::{Metric, Report};
 /// So many CPUs are named one by one.
 const MAX_CPUS: usize = 8;
 
+/// So many of those who had the CPU during the worst wait are named.
+const MAX_NAMED: usize = 2;
+
 /// Writes the short form, in the manner of the summary that it follows.
 ///
 /// # Errors
@@ -31,7 +34,7 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "  worst wait {length}: {who} for CPU {cpu}; there ran {}",
-            antagonists(worst)
+            antagonists(worst, MAX_NAMED)
         )?;
     }
     if (1..=MAX_CPUS).contains(&report.cpus.len()) && !report.is_narrow() {

@@ -72,6 +72,20 @@ fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
 }
 
 #[test]
+fn the_time_of_antagonists_that_are_not_named_is_told_together() {
+    let mut scene = Scene::new();
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    scene.wake(10, 0, 109);
+    scene.switch(40, 0, 101, Leaves::S, 102);
+    scene.switch(60, 0, 102, Leaves::S, 103);
+    scene.switch(70, 0, 103, Leaves::S, 109);
+    let report = scene.report();
+    let wait = &report.worst()[0];
+    assert_eq!(antagonists(wait, 1), "t101[101] 30.0 us, 2 more 30.0 us");
+    assert_eq!(antagonists(wait, 9), "t101[101] 30.0 us, t102[102] 20.0 us, t103[103] 10.0 us");
+}
+
+#[test]
 fn the_overview_names_every_metric_and_every_cpu() {
     let metrics = text(|out| write_metrics(&report(), out));
     for metric in Metric::ALL {

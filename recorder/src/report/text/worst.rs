@@ -1,9 +1,10 @@
 //! The longest waits, and who caused them.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::grid::printable;
-use super::units::short;
+use super::units::{count, short};
 use crate::report::{Metric, Party, Report, Wait};
 
 /// A thread as it is called in sentences: `cc1[1234]`.
@@ -11,15 +12,17 @@ pub fn party(party: &Party) -> String {
     format!("{}[{}]", printable(&party.comm, 32), party.tid)
 }
 
-/// Who had the CPU meanwhile, the longest first, in one line.
-pub fn antagonists(wait: &Wait) -> String {
-    let mut parts: Vec<String> = wait
-        .antagonists
+/// Who had the CPU meanwhile, the longest first, in one line; at most `most` of them by name.
+pub fn antagonists(wait: &Wait, most: usize) -> String {
+    let (named, rest) = wait.antagonists.split_at(most.min(wait.antagonists.len()));
+    let mut parts: Vec<String> = named
         .iter()
         .map(|antagonist| format!("{} {}", party(&antagonist.thread), short(antagonist.ran)))
         .collect();
-    if wait.more_antagonists > 0 {
-        parts.push(format!("{} more {}", wait.more_antagonists, short(wait.others)));
+    let more = rest.len() as u64 + wait.more_antagonists;
+    if more > 0 {
+        let ran = wait.others + rest.iter().map(|antagonist| antagonist.ran).sum::<Duration>();
+        parts.push(format!("{} more {}", count(more), short(ran)));
     }
     if !wait.idle.is_zero() {
         parts.push(format!("idle {}", short(wait.idle)));
@@ -52,7 +55,7 @@ pub fn write_worst(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             false => format!("for CPU {}, came in on CPU {}", wait.queued_on, wait.ran_on),
         };
         writeln!(out, "{:>4}. {length:>8}  {who} {place}, {cause}, {begin} to {end}", number + 1)?;
-        writeln!(out, "                CPU {}: {}", wait.queued_on, antagonists(wait))?;
+        writeln!(out, "                CPU {}: {}", wait.queued_on, antagonists(wait, usize::MAX))?;
     }
     writeln!(out)
 }

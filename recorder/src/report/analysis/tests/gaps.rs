@@ -116,6 +116,28 @@ fn a_switch_that_is_missing_without_a_word_cuts_both_slices() {
 }
 
 #[test]
+fn in_a_narrow_scope_an_outsider_may_have_run_unseen_while_it_seemed_to_wait() {
+    let record = |scope| {
+        let mut scene = Scene::of_scope(scope);
+        scene.wake(5, 0, 101);
+        // 201, an outsider, is preempted, runs again after 202 without a record of it, and follows 101 once more.
+        scene.switch(10, 0, 201, Leaves::R, 101);
+        scene.switch(20, 0, 101, Leaves::R, 202);
+        scene.switch(30, 0, 202, Leaves::S, 0);
+        scene.switch(80, 0, 0, Leaves::R, 101);
+        scene.switch(90, 0, 101, Leaves::S, 201);
+        scene.report()
+    };
+    assert_eq!(figures(&record("app"), 201, Preemption), (0, 0, 1));
+    assert_eq!(
+        figures(&record("app"), 101, Preemption),
+        (1, 60, 0),
+        "it is in scope: it was woken"
+    );
+    assert_eq!(figures(&record("all"), 201, Preemption), (1, 80, 0));
+}
+
+#[test]
 fn damage_is_a_gap_of_all_cpus() {
     let mut scene = before_a_gap();
     scene.damage();
