@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use fxt_reader::Nanos;
 
+use super::page::PageArgs;
 use super::values::{TimeSpan, ValueError};
 use crate::report::text::SortKey;
 use crate::report::{Metric, Moment, Pattern};
@@ -22,6 +23,7 @@ Examples:
   fxtrec report make.fxt --metric blocked_d          uninterruptible sleeps instead of waits
   fxtrec report make.fxt --from +2s --to +3s --cpu 1 one second of one CPU
   fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
+  fxtrec report make.fxt --html make.html            a page to look at, in one file
   fxtrec report make.fxt.zst --json | jq .total      for programs
 
 What the figures mean: docs/latency.md.")]
@@ -81,6 +83,10 @@ pub struct ReportArgs {
     /// Print a row for each thread as comma-separated values
     #[arg(long, help_heading = FORMAT)]
     pub csv: bool,
+
+    /// The page.
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// What rows of the table are about.

@@ -1,5 +1,6 @@
 //! `fxtrec report`: who waited, how long, and for whom.
 
+mod page;
 pub mod recorded;
 
 use std::io::{self, BufWriter, Write, stdin};
@@ -10,6 +11,7 @@ use fxt_reader::{Cpu, Error, Reader};
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::report::csv::write_csv;
 use crate::report::json::write_json;
+use crate::report::page::PageError;
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
@@ -35,6 +37,9 @@ pub enum ReportError {
         .0.display()
     )]
     Empty(PathBuf),
+    /// The page cannot be made.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -74,13 +79,17 @@ fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// The report of the trace that `args` name, of what they choose.
+/// The report of the trace that `args` name, of what they choose; on the way the page is written,
+/// if they ask for one.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// When the trace cannot be read, or the page not be written.
 pub fn analyse(args: &ReportArgs) -> Result<Report, ReportError> {
     let reader = open(&args.file)?;
-    report::analyse(reader, options(args)).map_err(|source| failed(&args.file, source))
+    match &args.page.html {
+        Some(html) => page::analyse(reader, options(args), args, html),
+        None => report::analyse(reader, options(args)).map_err(|source| failed(&args.file, source)),
+    }
 }
 
 fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {

@@ -64,6 +64,10 @@ impl Default for Options {
 
 /// Is shown what an analysis makes of a trace, as it goes.
 pub trait Observer {
+    /// A record is about to be looked at.
+    #[inline]
+    fn record(&mut self, _: &Item<'_>) {}
+
     /// A thread other than idle has left a CPU, by a switch that was not inferred.
     fn switched_out(&mut self, _: &SwitchedOut<'_>, _: Names<'_>) {}
 
@@ -219,6 +223,7 @@ impl<O: Observer> Analysis<O> {
     /// Takes the next record. False when the part of the trace that is wanted is over.
     #[inline]
     pub fn take(&mut self, item: &Item<'_>) -> bool {
+        self.observer.record(item);
         match &item.record {
             Record::ContextSwitch(switch) => {
                 self.scheduler = item.provider;

@@ -1,13 +1,22 @@
 //! Why there is no page.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why a page cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
+    /// The file cannot be created.
+    #[error("cannot create {}: {source}; give --html a file in a folder that can be written to", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The page cannot be written.
-    #[error("cannot write the page: {0}; write it to a place with room, or give another FILE")]
+    #[error("cannot write the page: {0}; give --html a file in a place with room")]
     Write(#[source] io::Error),
     /// A block of the page cannot be compressed, or read again.
     #[error(

@@ -128,13 +128,14 @@ impl Contents<'_> {
         depths.into_iter().map(|(thread, depth)| json!([thread, u32::from(depth) + 1])).collect()
     }
 
-    /// Of each tile: its begin, events, and blocks.
+    /// Of each tile: the time of its first event, how many there are, and blocks.
     fn tiles(&self) -> Value {
-        let events = self.extract.tiles.iter().map(|tile| tile.events).chain(std::iter::repeat(0));
-        let tiles = self.starts.iter().zip(events).zip(&self.blocks.tiles);
+        let tiles = self.starts.iter().zip(&self.blocks.tiles).enumerate();
         tiles
-            .map(|((&start, events), &(block, spans))| {
-                json!([self.at(start), events, block, spans])
+            .map(|(index, (&start, &(block, spans)))| {
+                let tile = self.extract.tiles.get(index);
+                let begin = tile.map_or(start, |tile| tile.start);
+                json!([self.at(begin), tile.map_or(0, |tile| tile.events), block, spans])
             })
             .collect()
     }

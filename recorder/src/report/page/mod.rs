@@ -7,9 +7,8 @@
 //!                 └─▶ spans, names, gaps ──────────┘
 //! ```
 //!
-//! A [`Page`] takes the records of a trace in one pass, beside whatever else
-//! reads them; with the [`Report`] of the same trace it writes the file. Of each
-//! switch it keeps the few bytes that it takes in the page. What stands in the
+//! A [`Page`] watches the analysis of a trace, so that both take one pass; with
+//! the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few bytes that it takes in the page. What stands in the
 //! file, and how its script works, is in `docs/page.md`.
 
 mod bins;
@@ -32,11 +31,11 @@ mod usage;
 
 use std::io::Write;
 
-use fxt_reader::Record;
+use fxt_reader::Item;
 
 pub use error::PageError;
 
-use super::Report;
+use super::{Observer, Report};
 use extract::Extract;
 use meta::{Blocks, Contents};
 use pyramid::{Pyramid, Scale};
@@ -50,17 +49,12 @@ const TILE_EVENTS: u32 = 16_384;
 /// ```
 /// use fxt_reader::Reader;
 /// use fxtrec::report::page::Page;
-/// use fxtrec::report::{Analysis, Options};
+/// use fxtrec::report::{Options, analysis};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let trace = 0x0016_5478_4604_0010_u64.to_le_bytes();
-/// let mut reader = Reader::from_slice(&trace);
-/// let (mut analysis, mut page) = (Analysis::new(Options::default(), ()), Page::new());
-/// while let Some(item) = reader.next()? {
-///     analysis.take(&item);
-///     page.take(&item.record)?;
-/// }
-/// let (report, ()) = analysis.finish();
+/// let reader = Reader::from_slice(&trace);
+/// let (report, page) = analysis::observe(reader, Options::default(), Page::new())?;
 /// let mut file = Vec::new();
 /// page.write(&report, &mut file)?;
 /// assert!(file.starts_with(b"<!doctype html>"));
@@ -70,6 +64,8 @@ const TILE_EVENTS: u32 = 16_384;
 #[derive(Debug)]
 pub struct Page {
     extract: Extract,
+    /// Why nothing more is taken.
+    failed: Option<PageError>,
 }
 
 impl Default for Page {
@@ -86,24 +82,19 @@ impl Page {
     }
 
     fn with_tiles_of(events: u32) -> Self {
-        Self { extract: Extract::new(events) }
-    }
-
-    /// Takes the next record of the trace.
-    ///
-    /// # Errors
-    ///
-    /// [`PageError::Pack`] when the compressor fails, which needs memory only.
-    pub fn take(&mut self, record: &Record<'_>) -> Result<(), PageError> {
-        self.extract.take(record)
+        Self { extract: Extract::new(events), failed: None }
     }
 
     /// Writes the page; `report` is of the same trace.
     ///
     /// # Errors
     ///
-    /// [`PageError::Write`] when `out` fails.
+    /// [`PageError::Write`] when `out` fails, [`PageError::Pack`] when the
+    /// compressor does, which needs memory only.
     pub fn write(mut self, report: &Report, out: &mut dyn Write) -> Result<(), PageError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         let range = self.extract.finish()?;
         let (begin, end) = range;
         let spans = std::mem::take(&mut self.extract.spans).finish(end);
@@ -160,5 +151,14 @@ impl Page {
             blocks.tiles.push((events, spans.map(&mut add)));
         }
         Ok((blocks, data))
+    }
+}
+
+/// Takes the records of the trace.
+impl Observer for Page {
+    fn record(&mut self, item: &Item<'_>) {
+        if self.failed.is_none() {
+            self.failed = self.extract.take(&item.record).err();
+        }
     }
 }

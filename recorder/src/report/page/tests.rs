@@ -6,7 +6,7 @@ use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 use serde_json::Value as Json;
 
 use super::Page;
-use crate::report::{Analysis, Options};
+use crate::report::{Options, analysis};
 
 type Trace = Writer<fxt_writer::writer::Single<Vec<u8>>>;
 
@@ -47,15 +47,11 @@ fn wake(trace: &mut Trace, time: u64, thread: u64, waker: u64) {
 /// The page of a trace, and what stands in its table of contents.
 fn page(trace: Trace, tile_events: u32) -> (String, Json) {
     let bytes = trace.into_inner();
-    let mut reader = Reader::from_slice(&bytes);
-    let mut page = Page::with_tiles_of(tile_events);
-    let mut analysis = Analysis::new(Options::default(), ());
-    while let Some(item) = reader.next().unwrap() {
-        analysis.take(&item);
-        page.take(&item.record).unwrap();
-    }
+    let page = Page::with_tiles_of(tile_events);
+    let reader = Reader::from_slice(&bytes);
+    let (report, page) = analysis::observe(reader, Options::default(), page).unwrap();
     let mut out = Vec::new();
-    page.write(&analysis.finish().0, &mut out).unwrap();
+    page.write(&report, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     let contents =
         text.split_once("id=\"contents\">").unwrap().1.split_once("</script>").unwrap().0;
@@ -112,6 +108,7 @@ fn every_block_that_the_contents_name_is_in_the_page_once() {
     let (text, contents) = page(trace, 2);
     let tiles = contents["tiles"].as_array().unwrap();
     assert_eq!(tiles.len(), 2);
+    assert_eq!(tiles.iter().map(|tile| tile[0].as_u64().unwrap()).collect::<Vec<_>>(), [0, 4_000]);
     assert_eq!(tiles.iter().map(|tile| tile[1].as_u64().unwrap()).collect::<Vec<_>>(), [2, 2]);
     let mut named: Vec<u64> =
         tiles.iter().flat_map(|tile| [&tile[2], &tile[3]]).filter_map(Json::as_u64).collect();

@@ -156,7 +156,8 @@
     const { target } = event;
     if (help.open || target.closest("input, select, textarea")) return true;
     if (target.closest("button, a, summary") && (event.key === "Enter" || event.key === " ")) return true;
-    return target !== area && target.closest("[role=separator], [role=slider], .scrolls") !== null && event.key.length > 1;
+    const moves = /^(Arrow|Page|Home|End)/.test(event.key);
+    return moves && target !== area && target.closest("[role=separator], [role=slider], .scrolls") !== null;
   }
 
   function key(event) {

@@ -1,0 +1,33 @@
+//! The page, written in the same pass as the report.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use fxt_reader::Reader;
+
+use super::{ReportError, check, failed};
+use crate::cli::ReportArgs;
+use crate::report::page::{Page, PageError};
+use crate::report::{Options, Report, analysis};
+
+/// Analyses the trace and writes it to `html`, if there is anything in it.
+///
+/// # Errors
+/// When the trace cannot be read or is empty, or the page not be written.
+pub(super) fn analyse(
+    reader: Reader<'_>,
+    options: Options,
+    args: &ReportArgs,
+    html: &Path,
+) -> Result<Report, ReportError> {
+    let (report, page) = analysis::observe(reader, options, Page::new())
+        .map_err(|source| failed(&args.file, source))?;
+    check(args, &report)?;
+    let file = File::create(html)
+        .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;
+    let mut file = BufWriter::new(file);
+    page.write(&report, &mut file)?;
+    file.flush().map_err(PageError::Write)?;
+    Ok(report)
+}

@@ -1,0 +1,46 @@
+//! The page of `fxtrec report --html`, looked at in a real browser.
+//!
+//! The pages that the tests make, and what they looked like, stay in `target/tmp/page` until the
+//! next run.
+
+mod browser;
+mod look;
+mod recording;
+mod scale;
+mod scene;
+mod use_it;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use fxt_reader::Reader;
+use fxtrec::report::page::Page;
+use fxtrec::report::{Options, analysis};
+use scene::Scene;
+
+/// A second of four CPUs, in which something was lost.
+const SCENE: Scene = Scene { cpus: 4, threads: 40, events: 40_000, spans: true, gap: true };
+
+/// A file in the folder that stays until the next run.
+fn kept(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&folder).expect("cargo's folder can be written to");
+    folder.join(name)
+}
+
+/// Writes the page of a trace.
+fn write_page(trace: &[u8], name: &str) -> PathBuf {
+    let reader = Reader::from_slice(trace);
+    let (report, page) =
+        analysis::observe(reader, Options::default(), Page::new()).expect("a sound trace");
+    let path = kept(name);
+    let mut file = std::fs::File::create(&path).expect("the file can be made");
+    page.write(&report, &mut file).expect("the file can be written");
+    path
+}
+
+/// The page of [`SCENE`], which most tests look at.
+fn scene_page() -> &'static Path {
+    static PAGE: OnceLock<PathBuf> = OnceLock::new();
+    PAGE.get_or_init(|| write_page(&SCENE.trace(), "scene.html"))
+}

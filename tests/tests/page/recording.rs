@@ -1,0 +1,62 @@
+//! A page from the command line: a real recording, and what can go wrong.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::root;
+
+use super::browser::{self, Browser, number};
+use super::kept;
+use super::scene::Scene;
+
+fn report(trace: &Path, html: &Path) -> Output {
+    let mut command = Command::new(fxtrec());
+    command.arg("report").arg(trace).arg("--html").arg(html);
+    command.output().expect("fxtrec runs")
+}
+
+#[test]
+fn a_recording_becomes_a_page_with_the_threads_that_ran() {
+    if !root::or_skip("it records the machine") || !browser::is_there() {
+        return;
+    }
+    let trace = kept("recording.fxt");
+    let script = "for i in 1 2 3 4 5; do sleep 0.02; done";
+    let recorded = Command::new(fxtrec())
+        .args(["-q", "-o"])
+        .arg(&trace)
+        .args(["--", "sh", "-c", script])
+        .status()
+        .expect("fxtrec runs");
+    assert!(recorded.success(), "{recorded}");
+    let page = kept("recording.html");
+    let made = report(&trace, &page);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(!made.stdout.is_empty(), "the report is printed too");
+
+    let mut browser = Browser::start();
+    browser.open(&page);
+    for letter in ["/", "s", "l", "e", "e", "p"] {
+        browser.press(letter);
+    }
+    let found = browser.evaluate("parseInt(document.getElementById('found').textContent)");
+    assert!(number(&found) >= 5.0, "each sleep is a thread: {found}");
+    browser.press("Enter");
+    let state = browser.state();
+    assert_eq!(state["current"]["kind"], "thread");
+    assert!(number(&state["paint"]["drawn"]) > 0.0);
+    browser.screenshot(&kept("recording.png"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_named() {
+    let trace = kept("small.fxt");
+    let scene = Scene { cpus: 1, threads: 3, events: 50, spans: false, gap: false };
+    std::fs::write(&trace, scene.trace()).expect("cargo's folder can be written to");
+    let made = report(&trace, Path::new("/proc/no/page.html"));
+    assert_eq!(made.status.code(), Some(125));
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(said.contains("cannot create /proc/no/page.html"), "{said}");
+}

@@ -1,0 +1,204 @@
+//! What one does with the page: zoom, select, jump, search, with mouse and keys.
+
+use super::browser::{self, Browser, number};
+use super::{kept, scene_page};
+
+/// From when to when the page shows, in nanoseconds.
+fn window(browser: &mut Browser) -> (f64, f64) {
+    let state = browser.state();
+    (number(&state["from"]), number(&state["to"]))
+}
+
+#[test]
+fn keys_zoom_and_move_and_what_is_drawn_changes() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(scene_page());
+    let whole = window(&mut browser);
+    let before = browser.fingerprint();
+    // A key of the page works wherever the focus is, here nowhere.
+    browser.press("w");
+    let nearer = window(&mut browser);
+    let ratio = (nearer.1 - nearer.0) / (whole.1 - whole.0);
+    assert!((ratio - 0.6).abs() < 1e-6, "{ratio}");
+    let zoomed = browser.fingerprint();
+    assert_ne!(before, zoomed);
+    browser.press("d");
+    let later = window(&mut browser);
+    assert!(later.0 > nearer.0 && ((later.1 - later.0) - (nearer.1 - nearer.0)).abs() < 1.0);
+    assert_ne!(zoomed, browser.fingerprint());
+    browser.press("Home");
+    assert!(window(&mut browser).0 < 1.0);
+    browser.press("0");
+    assert_eq!(window(&mut browser), whole);
+    assert_eq!(browser.fingerprint(), before, "as it was");
+
+    // Down past the group of CPUs to CPU 1, and into what it does in the middle.
+    for _ in 0..3 {
+        browser.press("ArrowDown");
+    }
+    let current = browser.state()["current"].clone();
+    assert_eq!((&current["kind"], &current["id"]), (&"cpu".into(), &1.into()));
+    let active =
+        browser.evaluate("document.getElementById('lanes').getAttribute('aria-activedescendant')");
+    assert_eq!(active, "lane-cpu-1");
+    browser.press("Enter");
+    browser.wait_for("fxtrec.state().selected !== null");
+    let selected = browser.state()["selected"].clone();
+    let middle = (whole.0 + whole.1) / 2.0;
+    assert!(number(&selected["start"]) <= middle && middle <= number(&selected["end"]));
+    let said = browser.evaluate("document.getElementById('announce').textContent");
+    assert!(said.as_str().is_some_and(|said| said.contains("length")), "{said}");
+    browser.press("f");
+    let near = window(&mut browser);
+    assert!(near.1 - near.0 < (whole.1 - whole.0) / 100.0, "{near:?}");
+    browser.press(".");
+    browser.wait_for(&format!("fxtrec.state().selected.start === {}", selected["end"]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_click_on_a_long_wait_leads_to_its_place_with_an_arrow_from_the_waker() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(scene_page());
+    let before = (window(&mut browser), browser.fingerprint());
+    let waits =
+        browser.evaluate("JSON.parse(document.getElementById('contents').textContent).worst");
+    let woken = waits.as_array().expect("a list").iter().position(|wait| !wait["waker"].is_null());
+    let place = woken.expect("one of the longest waits began with a wake-up");
+    let wait = &waits[place];
+    browser.click_on(&format!("#waits tr:nth-child({}) button", place + 1));
+    browser.wait_for("fxtrec.state().selected !== null");
+    browser.settle();
+
+    let state = browser.state();
+    assert_eq!(state["wait"], place);
+    assert_eq!(
+        (&state["selected"]["start"], &state["selected"]["end"]),
+        (&wait["from"], &wait["to"])
+    );
+    let (from, to) = window(&mut browser);
+    assert!(from <= number(&wait["from"]) && number(&wait["to"]) <= to);
+    assert!(to - from < before.0.1 / 4.0, "it is near");
+    assert_ne!(before.1, browser.fingerprint());
+    let lane = format!("lane-thread-{}", state["current"]["id"]);
+    let seen = browser.evaluate(&format!(
+        "(() => {{
+            const box = document.getElementById('{lane}').getBoundingClientRect();
+            const area = document.getElementById('lanes').getBoundingClientRect();
+            return box.top >= area.top && box.bottom <= area.bottom + 1;
+        }})()"
+    ));
+    assert_eq!(seen, true, "its lane is in view");
+    // One arrow: from the waker the table names, at the begin of the wait.
+    let arrows = &state["selected"]["arrows"];
+    assert_eq!((&arrows[0]["time"], arrows.as_array().map(Vec::len)), (&wait["from"], Some(1)));
+    let waker = browser.evaluate(&format!(
+        "JSON.parse(document.getElementById('contents').textContent).threads[{}][0]",
+        arrows[0]["from"]
+    ));
+    assert_eq!(waker, wait["waker"][0]);
+    browser.screenshot(&kept("wait.png"));
+
+    // Without the selection the same view looks different: outline and arrow are gone.
+    let with = browser.fingerprint();
+    browser.press("Escape");
+    assert_ne!(with, browser.fingerprint());
+    browser.press("]");
+    assert_eq!(browser.state()["wait"], (place + 1) % waits.as_array().map_or(1, Vec::len));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn search_leaves_the_threads_that_fit_and_leads_to_the_first() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(scene_page());
+    let rows = "fxtrec.state().rows";
+    let all = number(&browser.evaluate(rows));
+    browser.press("/");
+    for letter in "AUDIO".chars() {
+        browser.press(&letter.to_string());
+    }
+    assert_eq!(browser.evaluate("document.getElementById('found').textContent"), "1 thread");
+    // CPUs and both groups stay.
+    assert_eq!(number(&browser.evaluate(rows)), all - 39.0);
+    browser.press("Enter");
+    let current = browser.state()["current"].clone();
+    let name = browser.evaluate(&format!(
+        "JSON.parse(document.getElementById('contents').textContent).threads[{}][1]",
+        current["id"]
+    ));
+    assert_eq!((&current["kind"], &name), (&"thread".into(), &"audio-out".into()));
+    browser.press("/");
+    browser.press("Escape");
+    assert_eq!(number(&browser.evaluate(rows)), all);
+
+    // By id, to which nothing else belongs.
+    browser.press("/");
+    for digit in "1007".chars() {
+        browser.press(&digit.to_string());
+    }
+    assert_eq!(browser.evaluate("document.getElementById('found').textContent"), "1 thread");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn spans_are_nested_below_their_thread_and_can_be_selected() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(scene_page());
+    browser.press("/");
+    for letter in "render".chars() {
+        browser.press(&letter.to_string());
+    }
+    browser.press("Enter");
+    for _ in 0..6 {
+        browser.press("w");
+    }
+    // Some request of this thread that is in view and wide enough to hit.
+    let found = browser.evaluate(
+        "(async () => {
+            const state = fxtrec.state();
+            const spans = await fxtrec.spans(state.current.id);
+            const shown = spans.filter((span) => span.start > state.from && span.end < state.to);
+            const request = shown.filter((span) => span.name === 'request' && span.depth === 0)
+                .sort((a, b) => (b.end - b.start) - (a.end - a.start))[0];
+            const inside = shown.filter((span) => span !== request
+                && span.start >= request.start && span.end <= request.end);
+            const canvas = document.getElementById('canvas').getBoundingClientRect();
+            const lane = document.getElementById('lane-thread-' + state.current.id).getBoundingClientRect();
+            const middle = (request.start + request.end) / 2;
+            return {
+                request,
+                inside: inside.map((span) => [span.name, span.depth]),
+                x: canvas.left + (middle - state.from) / (state.to - state.from) * canvas.width,
+                y: lane.top + 27,
+            };
+        })()",
+    );
+    let inside = found["inside"].to_string();
+    for expected in [r#"["parse",1]"#, r#"["query",1]"#, r#"["cache miss",2]"#] {
+        assert!(inside.contains(expected), "{inside}");
+    }
+    browser.click(number(&found["x"]), number(&found["y"]));
+    browser.wait_for("fxtrec.state().selected !== null");
+    let selected = browser.state()["selected"].clone();
+    assert_eq!(
+        (&selected["kind"], &selected["start"]),
+        (&"span".into(), &found["request"]["start"])
+    );
+    let title = browser.evaluate("document.querySelector('#selection h3').textContent");
+    assert_eq!(title, "request");
+    browser.screenshot(&kept("spans.png"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
