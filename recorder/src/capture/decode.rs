@@ -18,6 +18,9 @@ use crate::units::{Cpu, Nanos, Tid};
 /// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of `common_flags`.
 const IN_INTERRUPT: u8 = 0x08 | 0x10;
 
+/// What perf gives as the id of a thread that has none any more.
+const NO_ID: LocalId = LocalId(u32::MAX);
+
 /// Why the tracepoints of this kernel cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -384,7 +387,12 @@ fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Eve
             // The body names who went out; who came in is the thread of the sample's ids.
             let ids = cursor.take_back(8)?;
             let mut ids = Cursor::new(ids);
-            Kind::Running { pid: LocalId(ids.read_u32()?), tid: LocalId(ids.read_u32()?) }
+            let (pid, tid) = (LocalId(ids.read_u32()?), LocalId(ids.read_u32()?));
+            // A thread that has been reaped and still runs, to its very end, has no ids any more.
+            if tid == NO_ID {
+                return None;
+            }
+            Kind::Running { pid, tid }
         }
         _ => return None,
     };
@@ -564,6 +572,8 @@ pub(crate) mod tests {
         let switched = with_time(words(&[30, 31, 40, 41]));
         let expected = Kind::Running { pid: LocalId(40), tid: LocalId(41) };
         assert_eq!(kind(b::PERF_RECORD_SWITCH_CPU_WIDE, 0, switched.clone()), expected);
+        let reaped = with_time(words(&[30, 31, u32::MAX, u32::MAX]));
+        assert_eq!(decode_body(b::PERF_RECORD_SWITCH_CPU_WIDE, 0, &reaped), None);
         let out = b::PERF_RECORD_MISC_SWITCH_OUT;
         assert_eq!(decode_body(b::PERF_RECORD_SWITCH_CPU_WIDE, out, &switched), None);
     }

@@ -59,9 +59,9 @@ pub struct Switch {
     pub next_prio: i32,
     /// The state in which the thread goes out.
     pub state: PrevState,
-    /// The name of who goes out.
+    /// The name of who goes out; empty where the source does not tell it.
     pub prev_comm: Comm,
-    /// The name of who comes in.
+    /// The name of who comes in; empty where the source does not tell it.
     pub next_comm: Comm,
 }
 
@@ -76,7 +76,7 @@ pub struct Wake {
     pub prio: i32,
     /// The CPU on whose run queue it goes.
     pub target: Cpu,
-    /// Its name.
+    /// Its name; empty where the source does not tell it.
     pub comm: Comm,
     /// The thread that runs on the CPU where this was seen.
     pub current: Tid,

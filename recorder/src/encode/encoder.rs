@@ -49,6 +49,11 @@ struct Side {
 
 const IDLE_SIDE: Side = Side { koid: Koid(0), weight: weight::IDLE };
 
+/// The name, if the event tells one.
+fn told(comm: &Comm) -> Option<&Comm> {
+    Some(comm).filter(|comm| **comm != Comm::default())
+}
+
 fn ticks(time: Nanos) -> Ticks {
     Ticks(time.0)
 }
@@ -170,9 +175,9 @@ impl<L: Lanes> Encoder<L> {
 
     fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {
         self.stats.switches += 1;
-        let outgoing = self.threads.get(switch.prev, Some(&switch.prev_comm));
+        let outgoing = self.threads.get(switch.prev, told(&switch.prev_comm));
         self.has_cpu(time, cpu, outgoing)?;
-        let incoming = self.threads.get(switch.next, Some(&switch.next_comm));
+        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let out = self.side(outgoing, switch.prev_prio);
         let inn = self.side(incoming, switch.next_prio);
@@ -364,7 +369,7 @@ impl<L: Lanes> Encoder<L> {
         self.stats.wakeups += 1;
         let slot = match wake.kind {
             WakeKind::New => self.threads.woken_new(time, wake.tid, wake.current, &wake.comm),
-            _ => self.threads.get(wake.tid, Some(&wake.comm)),
+            _ => self.threads.get(wake.tid, told(&wake.comm)),
         };
         let announced = self.threads.thread_mut(slot).waker.take();
         if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
@@ -404,7 +409,7 @@ impl<L: Lanes> Encoder<L> {
     /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
     fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
         self.stats.wakings += 1;
-        let slot = self.threads.get(wake.tid, Some(&wake.comm));
+        let slot = self.threads.get(wake.tid, told(&wake.comm));
         if self.narrow && !self.threads.thread(slot).in_scope {
             return Ok(());
         }

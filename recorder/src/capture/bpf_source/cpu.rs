@@ -131,7 +131,8 @@ impl Decoder {
                     prev_prio,
                     next_prio,
                     state: states.decode(state, preempted),
-                    prev_comm: self.names.get(prev),
+                    // It was told when the thread came in, and a new name since then comes from perf's rings.
+                    prev_comm: Comm::default(),
                     next_comm: self.names.get(next),
                 });
                 push(Event { time, kind });
@@ -218,14 +219,16 @@ mod tests {
     fn a_name_is_the_threads_until_another_takes_its_place() {
         let mut decoder = decoder(false);
         assert!(events(&mut decoder, name(7, "seven")).is_empty());
-        let names = |decoder: &mut Decoder| match events(decoder, switch(7, 7 + NAMES as u32))[0] {
-            Kind::Switch(switch) => (switch.prev_comm, switch.next_comm),
+        let other = 7 + NAMES as u32;
+        let of = |decoder: &mut Decoder, tid| match events(decoder, switch(1, tid))[0] {
+            Kind::Switch(switch) => switch.next_comm,
             other => panic!("{other:?}"),
         };
-        let seven = Comm::from_bytes(b"seven");
-        assert_eq!(names(&mut decoder), (seven, Comm::default()));
-        events(&mut decoder, name(7 + NAMES as u32, "other"));
-        assert_eq!(names(&mut decoder), (Comm::default(), Comm::from_bytes(b"other")));
+        assert_eq!(of(&mut decoder, 7), Comm::from_bytes(b"seven"));
+        assert_eq!(of(&mut decoder, other), Comm::default());
+        events(&mut decoder, name(other, "other"));
+        assert_eq!(of(&mut decoder, 7), Comm::default());
+        assert_eq!(of(&mut decoder, other), Comm::from_bytes(b"other"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) fn checks(examination: &Examination) -> Vec<Check> {
         tracepoints(examination),
         events(examination),
         ftrace(examination),
+        bpf(examination),
         idle_task(examination),
         capabilities(facts),
         paranoid(facts),
@@ -83,6 +84,17 @@ fn ftrace(examination: &Examination) -> Check {
             let text =
                 format!("a tracing instance was made and started on {} CPUs", instances.cpus);
             Check::new(Status::Ok, name, text + &left)
+        }
+        Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),
+    }
+}
+
+fn bpf(examination: &Examination) -> Check {
+    let name = "BPF programs";
+    match &examination.bpf {
+        Ok(cpus) => {
+            let text = format!("loaded and started on {cpus} CPUs: --source bpf works");
+            Check::new(Status::Ok, name, text)
         }
         Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),
     }

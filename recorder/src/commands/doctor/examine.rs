@@ -36,6 +36,8 @@ pub(super) struct Examination {
     pub(super) uprobes: bool,
     /// How many definitions of user probes were removed, which recorders that were killed had left.
     pub(super) swept: usize,
+    /// On how many CPUs programs inside of the kernel could be started.
+    pub(super) bpf: Result<usize, Refusal>,
     /// Whether the kernel describes its own types.
     pub(super) btf: bool,
 }
@@ -89,6 +91,7 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let removed = tracefs.as_ref().map(|tracefs| instance::remove_stale(sys, tracefs));
     Examination {
         headline: headline(&facts),
+        bpf: bpf(&facts),
         ftrace: ftrace(&facts, removed.unwrap_or_default()),
         tracefs: match tracefs {
             Ok(tracefs) => Ok(tracefs.path().display().to_string()),
@@ -128,6 +131,14 @@ fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
         tracepoints: true,
         blind: source.find_silent().map_err(explain)?,
     })
+}
+
+/// Loads and starts the programs that a recording uses.
+fn bpf(facts: &Facts) -> Result<usize, Refusal> {
+    let mut source = setup::bpf::try_out(facts).map_err(refusal)?;
+    let cpus = source.cpus().len();
+    source.enable().map_err(|error| refusal(setup::explain(error, cpus, facts)))?;
+    Ok(cpus)
 }
 
 /// Makes and starts a tracing instance as a recording does.

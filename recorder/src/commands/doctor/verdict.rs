@@ -107,6 +107,7 @@ mod tests {
             tracepoints: Some(Ok(())),
             events: Ok(opened(DEFAULT_RING_BYTES, &[])),
             ftrace: Ok(Instances { cpus: 2, removed: Vec::new() }),
+            bpf: Ok(2),
             uprobes: true,
             swept: 0,
             btf: true,
@@ -177,6 +178,8 @@ mod tests {
         let ftrace = named(&found, "ftrace");
         assert_eq!(ftrace.status, Status::Ok);
         assert!(ftrace.text.contains("removed fxtrec-7-1-0"), "{}", ftrace.text);
+        let without = Examination { bpf: Err(refusal("x")), ..healthy() };
+        assert_eq!(named(&without, "BPF programs").status, Status::Warn);
         let closed = Examination { ftrace: Err(refusal("x")), ..healthy() };
         assert_eq!(named(&closed, "ftrace").status, Status::Warn);
     }

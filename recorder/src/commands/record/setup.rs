@@ -1,6 +1,6 @@
 //! Getting from a plan to a source that waits to be enabled.
 
-pub(super) mod bpf;
+pub(in crate::commands) mod bpf;
 
 use std::sync::Arc;
 

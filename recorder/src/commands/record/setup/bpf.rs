@@ -27,20 +27,40 @@ pub(in crate::commands) fn open(
     plan: &Plan,
     extras: &Arc<[Extra]>,
 ) -> Result<BpfSource, RecordError> {
+    // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
+    let narrow = plan.scope != Filter::Machine && extras.is_empty();
+    open_for(facts, plan.waking, narrow, plan.ring_bytes, extras)
+}
+
+/// Opens what a recording of the machine uses, to see whether it can be had.
+///
+/// # Errors
+/// [`RecordError`], at the first call that the kernel refuses.
+pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
+    let extras: Arc<[Extra]> = Arc::new([]);
+    open_for(facts, false, false, None, &extras)
+}
+
+fn open_for(
+    facts: &Facts,
+    waking: bool,
+    narrow: bool,
+    ring_bytes: Option<usize>,
+    extras: &Arc<[Extra]>,
+) -> Result<BpfSource, RecordError> {
     let sys = Linux;
     let cpus = cpus::online(&sys)?.len();
     let tracefs = Tracefs::find(&sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
-    let layout = super::layout(&sys, &tracefs, plan.waking, facts)?;
+    let layout = super::layout(&sys, &tracefs, waking, facts)?;
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
-    let bytes = plan.ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
+    let bytes = ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     let perf_bytes = if extras.is_empty() { SIDE_RING_BYTES } else { bytes };
     let options = BpfOptions {
         perf: super::perf_options(perf_bytes, &layout, extras.clone(), facts),
         min_perf_ring_bytes: MIN_RING_BYTES,
         lane_bytes: bytes,
-        waking: plan.waking,
-        // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
-        narrow: plan.scope != Filter::Machine && extras.is_empty(),
+        waking,
+        narrow,
     };
     BpfSource::open(Box::new(sys), Box::new(LinuxBpf), layout, options)
         .map_err(|error| super::explain(error, cpus, facts))
@@ -58,7 +78,7 @@ pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
         }
         SourceError::Bpf(error) => match error.verifier_log() {
             Some(log) => format!("The kernel's verifier says:\n{log}"),
-            None => "This kernel does not permit it, or is older than Linux 5.8.".to_owned(),
+            None => "This kernel does not permit it, or is older than Linux 5.12.".to_owned(),
         },
         _ => "It would have to guess, and does not.".to_owned(),
     };
