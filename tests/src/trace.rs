@@ -31,6 +31,8 @@ pub struct Switch {
 pub struct Wakeup {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
+    /// The CPU on whose run queue the thread went.
+    pub cpu: u16,
     /// Who was woken.
     pub thread: u64,
     /// By whom, where that is known.
@@ -124,6 +126,7 @@ impl Trace {
             Record::Wakeup(record) => {
                 let wakeup = Wakeup {
                     time: record.time.0,
+                    cpu: record.cpu.0,
                     thread: record.koid.0,
                     waker: record.waker().map(|koid| koid.0),
                 };

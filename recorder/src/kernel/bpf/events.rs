@@ -266,3 +266,6 @@ fn load(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {
         Err((error, log)) => Err(BpfError::Load { name: program.name, error, log }),
     }
 }
+
+#[cfg(test)]
+mod tests;
