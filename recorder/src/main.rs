@@ -35,7 +35,11 @@ fn main() -> ExitCode {
             Ok(sound) => ExitCode::from(u8::from(!sound)),
             Err(error) => fail(&error, EXIT_FAILURE),
         },
-        Command::Report(args) => done(report::run(&args, &mut stdout().lock())),
+        Command::Report(args) => match report::run(&args, &mut stdout().lock(), &mut stderr()) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
+            Err(error) => fail(&error, EXIT_FAILURE),
+        },
         Command::Probes(args) => done(probes::run(&args, &mut stdout().lock())),
         Command::Convert(args) => done(convert::run(&args, &mut stderr())),
         Command::Merge(args) => done(merge::run(&args, &mut stderr())),

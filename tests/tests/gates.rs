@@ -120,7 +120,11 @@ fn what_cannot_be_judged_is_refused_before_anything_runs() {
         (&["--fail-if", "wakeup.p98 > 2ms"][..], "\n  wakeup.p98 > 2ms\n         ^^^\n"),
         (&["--fail-if", "wakeup.p99 > 2"], "             ^\n"),
         (&["--fail-if", "lost > 0", "--junit", "no/such/folder/j.xml"], "--junit no/such/folder"),
-        (&["--fail-if", "lost > 0", "-o", "-"], "name a file with -o"),
+        (&["--fail-if", "lost > 0", "-o", "/dev/null"], "name a file with -o"),
+        (
+            &["--fail-if", "slice.max > 1s if cpu = 0", "-o", "-"],
+            "needs the trace to be read again",
+        ),
     ] {
         let folder = Folder::new();
         let done = folder.fxtrec([line, &["--", "touch", "ran"]].concat());
@@ -141,4 +145,33 @@ fn a_recording_that_never_began_leaves_no_junit_file() {
     let done = record(&folder, &options, &["no-such-command-anywhere"]);
     assert_eq!(done.code, 127, "{}", done.stderr);
     assert!(!folder.path("j.xml").exists());
+}
+
+#[test]
+fn a_trace_that_goes_into_a_pipe_is_judged_too_and_a_report_says_the_same_later() {
+    if !may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let script = format!(
+        "{} -o - --fail-if '{LATE_GATE}' -- {} > >(cat > t.fxt); status=$?; wait $!; exit $status",
+        fxtrec().display(),
+        LATE.join(" ")
+    );
+    let done = folder.run(Command::new("bash").args(["-c", &script]));
+    assert_eq!(done.code, 3, "{}", done.stderr);
+    let verdicts = |text: &str| {
+        let at = text.find("gate   FAILED").unwrap_or_else(|| panic!("no verdict: {text}"));
+        text[at..].to_owned()
+    };
+    let while_recording = verdicts(&done.stderr);
+    assert!(while_recording.contains("; woken by hog ("), "{while_recording}");
+
+    let done = folder.fxtrec(["report", "t.fxt", "--fail-if", LATE_GATE]);
+    assert_eq!((done.code, verdicts(&done.stderr)), (3, while_recording));
+    assert!(done.stdout.contains("latecomer"), "the report is there as well: {}", done.stdout);
+    let gate = ["report", "t.fxt", "--json", "--comm", "hog", "--fail-if", "wakeup.max > 1h"];
+    let done = folder.fxtrec(gate);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.starts_with('{') && done.stderr.starts_with("gate   passed"), "JSON alone");
 }

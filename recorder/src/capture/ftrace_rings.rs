@@ -162,7 +162,7 @@ impl FtraceRings {
         let layout = page_layout(&instance)?;
         let mut rings = FtraceRings {
             rings: Vec::new(),
-            readers: Readers::new(),
+            readers: Readers::default(),
             shared: Arc::new(Shared { instance, sched, life, layout }),
             sys,
             options,

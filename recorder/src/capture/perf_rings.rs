@@ -142,7 +142,7 @@ impl PerfRings {
             options,
             min_ring_bytes,
             rings: Vec::new(),
-            readers: Readers::new(),
+            readers: Readers::default(),
             failed: None,
             undecoded: 0,
             garbled: 0,

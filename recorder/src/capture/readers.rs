@@ -67,12 +67,14 @@ fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
-impl<R: ReadRing> Readers<R> {
-    /// No threads yet, and on a machine of up to [`CPUS_PER_READER`] CPUs none ever.
-    pub fn new() -> Readers<R> {
+/// No threads yet, and on a machine of up to [`CPUS_PER_READER`] CPUs none ever.
+impl<R: ReadRing> Default for Readers<R> {
+    fn default() -> Readers<R> {
         Readers::sharing(CPUS_PER_READER, WORTH_SHARING)
     }
+}
 
+impl<R: ReadRing> Readers<R> {
     fn sharing(cpus_per_reader: usize, worth: usize) -> Readers<R> {
         Readers { readers: Vec::new(), brought: 0, worth, cpus_per_reader }
     }

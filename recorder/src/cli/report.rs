@@ -25,6 +25,7 @@ Examples:
   fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
   fxtrec report make.fxt --html make.html            a page to look at, in one file
   fxtrec report make.fxt.zst --json | jq .total      for programs
+  fxtrec report make.fxt --fail-if 'wakeup.p99 > 2ms'  a verdict, with exit status 3
 
 What the figures mean: docs/latency.md.")]
 pub struct ReportArgs {
@@ -87,6 +88,9 @@ pub struct ReportArgs {
     /// The page.
     #[command(flatten)]
     pub page: PageArgs,
+    /// Gates, and where their verdicts go.
+    #[command(flatten)]
+    pub gates: super::gates::GateArgs,
 }
 
 /// What rows of the table are about.

@@ -6,7 +6,9 @@
 mod file;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::Reader;
@@ -35,9 +37,17 @@ pub enum GatesError {
         /// What came back.
         source: io::Error,
     },
-    /// A recording that cannot be read once it is made.
-    #[error("--fail-if judges the finished trace, and that goes to {0}: name a file with -o")]
-    NoFile(String),
+    /// A recording that goes where nothing is kept.
+    #[error("--fail-if judges the trace, and {} keeps none: name a file with -o", .0.display())]
+    Device(PathBuf),
+    /// A condition on CPUs and a trace that can be read only once.
+    #[error(
+        "{0:?} needs the trace to be read again, for its CPUs, and a pipe cannot be: name a file"
+    )]
+    Once(String),
+    /// There is no report of the recording to judge.
+    #[error("no verdict: the recording was not analysed to its end")]
+    NoReport,
     /// The trace cannot be read.
     #[error("cannot judge the recording: {0}")]
     Read(#[from] fxt_reader::Error),
@@ -73,23 +83,25 @@ impl Gates {
         Gates::prepare_with(args, std::env::var_os(SUMMARY_VARIABLE))
     }
 
-    /// The same for a recording that is going to be written to `target`.
+    /// The same for a recording that is going to be written to `target`, or a trace that is there.
     ///
     /// # Errors
-    /// When the JUnit file cannot be created, or the target cannot be read once it is written.
-    pub fn prepare_for_recording(
-        args: &GateArgs,
-        target: &Target,
-    ) -> Result<Option<Gates>, GatesError> {
-        let gates = Gates::prepare(args)?;
-        match target {
-            _ if gates.is_none() => Ok(None),
-            Target::Stdout => Err(GatesError::NoFile("a pipe".to_owned())),
-            Target::Path(path) if path.exists() && !path.is_file() => {
-                Err(GatesError::NoFile(format!("{}, which is no file", path.display())))
-            }
-            Target::Path(_) => Ok(gates),
+    /// When the JUnit file cannot be created, or the trace is going to be nowhere, or a pipe and a gate needs to read
+    /// it again.
+    pub fn prepare_for(args: &GateArgs, target: &Target) -> Result<Option<Gates>, GatesError> {
+        let path = match target {
+            Target::Stdout => Path::new("/proc/self/fd/1"),
+            Target::Path(path) => path,
+        };
+        let kind = fs::metadata(path).map(|there| there.file_type());
+        if !args.fail_if.is_empty() && kind.as_ref().is_ok_and(FileTypeExt::is_char_device) {
+            return Err(GatesError::Device(path.to_owned()));
         }
+        let is_file = matches!(target, Target::Path(_)) && !kind.is_ok_and(|kind| !kind.is_file());
+        if !is_file {
+            refuse_to_read_again(args)?;
+        }
+        Gates::prepare(args)
     }
 
     fn prepare_with(
@@ -113,20 +125,23 @@ impl Gates {
     /// Holds the gates against a recording that has just been written, as [`Gates::judge`] does.
     ///
     /// # Errors
-    /// When the recording cannot be read, or the verdicts not be written.
+    /// When there is no report, the recording cannot be read again, or the verdicts not be written.
     pub fn judge_recording(
         self,
         target: &Target,
+        report: Option<&Report>,
         style: Style,
         out: &mut dyn Write,
     ) -> Result<bool, GatesError> {
-        let Target::Path(path) = target else {
-            return Err(GatesError::NoFile("a pipe".to_owned()));
+        let report = report.ok_or(GatesError::NoReport)?;
+        let path = match target {
+            Target::Stdout => Path::new("standard output"),
+            Target::Path(path) => path,
         };
-        let read =
+        // What is no file has no gate that would need this.
+        let again =
             |selection| analyse(Reader::open(path)?, Options { selection, ..Options::default() });
-        let report = read(Selection::default())?;
-        self.judge(path, &report, style, read, out)
+        self.judge(path, report, style, again, out)
     }
 
     /// Holds the gates against `report`, prints the verdicts to `out`, and says whether all passed.
@@ -166,6 +181,18 @@ impl Gates {
             }
         }
         Ok(verdicts.iter().all(|verdict| !verdict.failed))
+    }
+}
+
+/// Refuses gates whose conditions name CPUs, for a trace that can be read only once.
+///
+/// # Errors
+/// When there are such gates.
+pub fn refuse_to_read_again(args: &GateArgs) -> Result<(), GatesError> {
+    let names_cpus = |gate: &&Gate| gate.condition.as_ref().is_some_and(|it| !it.cpus().is_empty());
+    match args.fail_if.iter().find(names_cpus) {
+        Some(gate) => Err(GatesError::Once(gate.to_string())),
+        None => Ok(()),
     }
 }
 

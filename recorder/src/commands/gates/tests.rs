@@ -88,13 +88,28 @@ fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_read_back_is_refused() {
-    let refused = |target: &Target| {
-        let error = Gates::prepare_for_recording(&args(&["lost > 0"], None), target);
-        error.expect_err("no file").to_string()
-    };
-    assert!(refused(&Target::Stdout).ends_with("goes to a pipe: name a file with -o"));
-    assert!(refused(&Target::Path("/dev/null".into())).contains("/dev/null, which is no file"));
-    let without = Gates::prepare_for_recording(&args(&[], None), &Target::Stdout);
+fn a_trace_that_is_not_kept_or_would_have_to_be_read_twice_is_refused() {
+    let prepare = |gate: &str, target: &Target| Gates::prepare_for(&args(&[gate], None), target);
+    let device = Target::Path("/dev/null".into());
+    let error = prepare("lost > 0", &device).expect_err("a device").to_string();
+    assert!(error.contains("/dev/null keeps none"), "{error}");
+    let without = Gates::prepare_for(&args(&[], None), &device);
     assert!(without.expect("nobody asks for a verdict").is_none());
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let file = Target::Path(folder.path().join("new.fxt"));
+    let with_cpu = "wakeup.max > 1ms if cpu = 1";
+    assert!(prepare("lost > 0", &Target::Path(pipe.clone())).expect("read once").is_some());
+    assert!(prepare(with_cpu, &file).expect("a file").is_some());
+    let error = prepare(with_cpu, &Target::Path(pipe)).expect_err("a pipe").to_string();
+    assert!(error.starts_with("\"wakeup.max > 1ms if cpu = 1\" needs the trace"), "{error}");
+}
+
+#[test]
+fn without_a_report_there_is_no_verdict() {
+    let gates = Gates::prepare(&args(&["lost > 0"], None)).expect("ready").expect("a gate");
+    let judged = gates.judge_recording(&Target::Stdout, None, Style::default(), &mut Vec::new());
+    assert!(matches!(judged, Err(GatesError::NoReport)));
 }

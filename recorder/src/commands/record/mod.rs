@@ -35,7 +35,7 @@ use choose::Chosen;
 use describe::Beginning;
 use extras::Extras;
 use pipeline::Pipeline;
-use session::{Session, say};
+use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
 use crate::cli::{EXIT_GATE_FAILED, RecordArgs};
@@ -68,7 +68,7 @@ use crate::units::Pid;
 pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let gate_args = args.gates.clone();
     let plan = Plan::new(args)?;
-    let gates = Gates::prepare_for_recording(&gate_args, &plan.output.target)?;
+    let gates = Gates::prepare_for(&gate_args, &plan.output.target)?;
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let open_files = OpenFiles::now();
@@ -110,7 +110,11 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if plan.display.verbose > 0 {
         say(err, &beginning);
     }
-    let purpose = if plan.display.summary { Purpose::Brief } else { Purpose::None };
+    let purpose = match (&gates, plan.display.summary) {
+        (Some(_), _) => Purpose::Verdict,
+        (None, true) => Purpose::Brief,
+        (None, false) => Purpose::None,
+    };
     let (sink, figures) = recorded::prepare(sink, &plan.output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
@@ -130,11 +134,11 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if let Some(error) = owner_error {
         say(err, format_args!("the output stays root's: {error}"));
     }
-    let code = Session::new(&plan, signals, attention, child, watched, err)
-        .run(pipeline, figures, cpus)?;
+    let session = Session::new(&plan, signals, attention, child, watched, err);
+    let Outcome { code, report } = session.run(pipeline, figures, cpus)?;
     let Some(gates) = gates else { return Ok(code) };
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: plan.display.quiet };
-    let passed = gates.judge_recording(&plan.output.target, style, err)?;
+    let passed = gates.judge_recording(&plan.output.target, report.as_ref(), style, err)?;
     // COMMAND's own failure is the one to look at first.
     Ok(if code == 0 && !passed { EXIT_GATE_FAILED } else { code })
 }

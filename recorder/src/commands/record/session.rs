@@ -21,6 +21,7 @@ use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
+use crate::report::Report;
 use crate::report::text::write_brief;
 use crate::sink::{self, Output, SinkError, Target};
 
@@ -34,6 +35,15 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) fn say(err: &mut dyn Write, text: impl Display) {
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(err, "fxtrec: {text}");
+}
+
+/// What a recording came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The status to exit with: COMMAND's.
+    pub(super) code: u8,
+    /// What it says about latency, when somebody wanted that and it could be had.
+    pub(super) report: Option<Report>,
 }
 
 /// A recording that runs, as the main thread sees it.
@@ -87,14 +97,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits until the recording is to end, ends it, says what it came to, and waits for COMMAND. Returns the status
-    /// to exit with.
+    /// Waits until the recording is to end, ends it, says what it came to, and waits for COMMAND.
     pub(super) fn run(
         mut self,
         pipeline: Pipeline,
         figures: Source,
         cpus: usize,
-    ) -> Result<u8, RecordError> {
+    ) -> Result<Outcome, RecordError> {
         while !self.is_over()? {
             self.wait(Some(&pipeline), self.timeout())?;
             if std::mem::take(&mut self.snapshot_wanted) {
@@ -116,16 +125,17 @@ impl<'a> Session<'a> {
                     "stopped before the trace was complete: what was written can be read",
                 );
                 // The threads wait for an output that takes nothing; they end with the process.
-                return self.wait_for_command();
+                let code = self.wait_for_command()?;
+                return Ok(Outcome { code, report: None });
             }
         }
         self.clear_line();
         let finished = pipeline.finish()?;
         self.conclude(&finished, cpus);
-        self.figures(figures, &finished);
+        let report = self.figures(figures, &finished);
         let code = self.wait_for_command()?;
         match finished.result {
-            Ok(()) | Err(SinkError::ReaderGone { .. }) => Ok(code),
+            Ok(()) | Err(SinkError::ReaderGone { .. }) => Ok(Outcome { code, report }),
             Err(error) => Err(error.into()),
         }
     }
@@ -276,17 +286,22 @@ impl<'a> Session<'a> {
     }
 
     /// Analyses the recording, and says in a few lines how long threads waited.
-    fn figures(&mut self, source: Source, finished: &Finished) {
-        let report = source.report(finished.totals.record_bytes);
-        match report {
-            Ok(report) if self.plan.display.summary => {
-                // When standard error is gone there is nobody to tell.
-                let _ = write_brief(&report, self.err);
+    fn figures(&mut self, source: Source, finished: &Finished) -> Option<Report> {
+        match source.report(finished.totals.record_bytes) {
+            Ok(report) => {
+                if self.plan.display.summary {
+                    // When standard error is gone there is nobody to tell.
+                    let _ = write_brief(&report, self.err);
+                }
+                Some(report)
             }
-            Ok(_) | Err(Missing::Nothing) => {}
+            Err(Missing::Nothing) => None,
             // Of an output that failed something is said where it is due.
-            Err(Missing::Incomplete) if finished.result.is_err() => {}
-            Err(missing) => say(self.err, missing),
+            Err(Missing::Incomplete) if finished.result.is_err() => None,
+            Err(missing) => {
+                say(self.err, missing);
+                None
+            }
         }
     }
 

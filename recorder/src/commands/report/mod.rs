@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use fxt_reader::{Cpu, Error, Reader};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
+use crate::commands::gates::{Gates, GatesError, Style, refuse_to_read_again};
+use crate::kernel::terminal::Terminal;
 use crate::report::csv::write_csv;
 use crate::report::json::write_json;
 use crate::report::page::PageError;
@@ -40,43 +42,68 @@ pub enum ReportError {
     /// The page cannot be made.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// The gates cannot be judged.
+    #[error(transparent)]
+    Gates(#[from] GatesError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Does what `args` ask and writes it to `out`. An output that is closed early ends it quietly.
+/// Does what `args` ask, writes it to `out`, and says whether all gates passed. An output that is closed early ends
+/// it quietly. Verdicts go to `err`, so that programs can read `out`.
 ///
 /// # Errors
 /// When the trace cannot be read, has nothing to report on, or the output fails.
-pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
-    let mut out = BufWriter::new(out);
-    let result = run_to(args, &mut out).and_then(|()| Ok(out.flush()?));
-    match result {
-        Err(ReportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+pub fn run(
+    args: &ReportArgs,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<bool, ReportError> {
+    let gates = Gates::prepare(&args.gates)?;
+    if args.file == Path::new("-") {
+        refuse_to_read_again(&args.gates)?;
     }
+    let mut out = BufWriter::new(out);
+    let (report, written) = run_to(args, &mut out)?;
+    match written.and_then(|()| out.flush()) {
+        // Nobody waits for the output any more, but the status may still be looked at.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
+    let Some(gates) = gates else { return Ok(true) };
+    let again = |selection: Selection| {
+        let cpus = selection.cpus;
+        let Options { selection, worst } = options(args);
+        let selection = Selection { cpus, ..selection };
+        report::analyse(Reader::open(&args.file)?, Options { selection, worst })
+    };
+    let colour = Terminal::of_stderr().colour;
+    let style = Style { colour, failures_only: false };
+    Ok(gates.judge(&args.file, &report, style, again, err)?)
 }
 
-fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
+/// The report, and whether it could be written.
+fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(Report, io::Result<()>), ReportError> {
     if args.timehist {
         let options = options(args);
         let hist = TimeHist::new(options.selection.threads.clone(), out)?;
         let observed = analysis::observe(open(&args.file)?, options, hist);
         let (report, hist) = observed.map_err(|source| failed(&args.file, source))?;
-        hist.finish()?;
-        return check(args, &report);
+        let written = hist.finish();
+        check(args, &report)?;
+        return Ok((report, written));
     }
     let report = analyse(args)?;
     check(args, &report)?;
-    if args.json {
-        write_json(&report, out)?;
+    let written = if args.json {
+        write_json(&report, out)
     } else if args.csv {
-        write_csv(&report, out)?;
+        write_csv(&report, out)
     } else {
-        write_text(args, &report, out)?;
-    }
-    Ok(())
+        write_text(args, &report, out)
+    };
+    Ok((report, written))
 }
 
 /// The report of the trace that `args` name, of what they choose; on the way the page is written,

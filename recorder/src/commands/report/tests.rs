@@ -29,7 +29,7 @@ fn report_of(bytes: &[u8], line: &[&str]) -> Result<String, ReportError> {
     let file = tempfile::NamedTempFile::new().expect("a place for a file");
     std::fs::write(file.path(), bytes).expect("room");
     let mut out = Vec::new();
-    run(&args(line, file.path()), &mut out)?;
+    run(&args(line, file.path()), &mut out, &mut Vec::new())?;
     Ok(String::from_utf8(out).expect("text"))
 }
 
@@ -102,7 +102,8 @@ fn what_cannot_be_reported_on_is_said_with_the_file_and_what_to_do() {
     let error = report_of(b"this is no trace", &["--json"]).expect_err("no trace");
     assert!(matches!(error, ReportError::Read { .. }), "{error}");
     let mut out = Vec::new();
-    let missing = run(&args(&[], Path::new("/nowhere/at.all")), &mut out).expect_err("no file");
+    let missing = run(&args(&[], Path::new("/nowhere/at.all")), &mut out, &mut io::sink())
+        .expect_err("no file");
     assert!(missing.to_string().contains("/nowhere/at.all"), "{missing}");
 }
 
@@ -120,6 +121,28 @@ fn a_reader_that_goes_away_is_no_error() {
     let file = tempfile::NamedTempFile::new().expect("a place for a file");
     std::fs::write(file.path(), trace()).expect("room");
     for line in [&[][..], &["--timehist"], &["--json"]] {
-        run(&args(line, file.path()), &mut Closed).expect("quiet");
+        run(&args(line, file.path()), &mut Closed, &mut io::sink()).expect("quiet");
     }
+}
+
+/// Whether all gates passed, and the verdicts.
+fn judged(line: &[&str]) -> (bool, String) {
+    let file = tempfile::NamedTempFile::new().expect("a place for a file");
+    std::fs::write(file.path(), trace()).expect("room");
+    let mut err = Vec::new();
+    let passed = run(&args(line, file.path()), &mut io::sink(), &mut err).expect("a report");
+    (passed, String::from_utf8(err).expect("text"))
+}
+
+#[test]
+fn gates_are_about_what_the_filters_chose() {
+    let (passed, text) = judged(&["--fail-if", "preempt.max > 14us"]);
+    assert!(!passed && text.contains("preempt.max is 15.0 us, of 10 values"), "{text}");
+    assert!(judged(&["--fail-if", "preempt.max > 15us"]).0);
+    let (passed, text) = judged(&["--tid", "202", "--fail-if", "preempt.max > 14us"]);
+    assert!(passed && text.contains("there is no value of preempt"), "{text}");
+    let (passed, _) = judged(&["--to", "+250us", "--fail-if", "slice.count > 9 if cpu = 0"]);
+    assert!(passed, "the part that is read again is the part that was asked for");
+    let (passed, text) = judged(&["--timehist", "--fail-if", "slice.count > 9 if cpu = 0"]);
+    assert!(!passed && text.contains("slice.count is 30, of 30 values"), "{text}");
 }
