@@ -33,9 +33,8 @@ fn a_thread_that_is_hit_is_running() {
     let hits: Vec<_> = recording.named("nap").collect();
     assert_eq!(hits.len(), 60);
     for hit in hits {
-        let switches = recording.trace.switches.iter().filter(|switch| switch.time <= hit.time);
-        let last =
-            switches.filter(|s| s.incoming == hit.thread || s.outgoing == hit.thread).next_back();
+        let mut switches = recording.trace.switches.iter().filter(|switch| switch.time <= hit.time);
+        let last = switches.rfind(|s| s.incoming == hit.thread || s.outgoing == hit.thread);
         assert_eq!(last.map(|switch| switch.incoming), Some(hit.thread), "{hit:?}");
     }
 }
