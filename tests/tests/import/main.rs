@@ -13,8 +13,11 @@ use fxtrec_tests::trace::{Switch, Trace};
 
 use other::{Instance, hide_function_filters, pingpong};
 
-/// Two recorders stamp the same event a little apart, and one may be interrupted between.
-const CLOCK_ERROR: u64 = 2_000_000;
+/// Two recorders stamp the same event a little apart, and the host of a virtual machine may take the CPU away between.
+const CLOCK_ERROR: u64 = 50_000_000;
+
+/// Two thousand rounds of the workload switch at least this often, wherever its two threads are.
+const MANY: usize = 2000;
 
 /// Bits of a tid in a koid.
 const TIDS: u64 = 1 << 22;
@@ -107,7 +110,7 @@ fn perf_data_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
         let ours = record(&path("ours.fxt"), &mut perf);
         let theirs = convert(&path(name), &path("theirs.fxt"));
         let count = assert_same_switches(&theirs, &ours);
-        assert!(count >= 4000, "{name}: {count} switches");
+        assert!(count >= MANY, "{name}: {count} switches");
         let names: Vec<&String> = theirs.threads.values().map(|(name, _)| name).collect();
         assert!(names.iter().any(|name| *name == "pingpong"), "{names:?}");
     }
@@ -168,7 +171,7 @@ fn perf_data_from_a_pipe_tells_as_much_as_from_a_file() {
     let ours = record(&path("ours.fxt"), Command::new("sh").args(["-c", &script]));
     let theirs = convert(&path("piped.data"), &path("theirs.fxt"));
     let count = assert_same_switches(&theirs, &ours);
-    assert!(count >= 4000, "{count} switches");
+    assert!(count >= MANY, "{count} switches");
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn the_text_of_ftrace_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
     std::fs::copy(instance.path("trace"), path("trace.txt")).expect("tracefs can be read");
     let theirs = convert(&path("trace.txt"), &path("theirs.fxt"));
     let count = assert_same_switches(&theirs, &ours);
-    assert!(count >= 4000, "{count} switches");
+    assert!(count >= MANY, "{count} switches");
 }
 
 #[test]
@@ -219,7 +222,7 @@ fn trace_dat_of_both_versions_tells_the_switches_that_fxtrec_saw_at_the_same_tim
             record(&path("ours.fxt"), Command::new("unshare").args(["-m", "sh", "-c", &script]));
         let theirs = convert(&path(name), &path("theirs.fxt"));
         let count = assert_same_switches(&theirs, &ours);
-        assert!(count >= 4000, "{name}: {count} switches");
+        assert!(count >= MANY, "{name}: {count} switches");
 
         // The same by the text that trace-cmd prints, as far as its microseconds go.
         let text =

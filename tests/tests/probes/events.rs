@@ -28,7 +28,7 @@ fn patterns_and_filters_are_the_kernels() {
             "-e",
             "task:task_*",
             "-e",
-            "sched:sched_switch/next_comm == \"spans\"/",
+            "sched:sched_switch/prev_comm == \"spans\"/",
         ],
         &[program, "tree", "1"],
     );
@@ -37,7 +37,7 @@ fn patterns_and_filters_are_the_kernels() {
     let switches: Vec<_> = recording.named("sched_switch").collect();
     assert!(!switches.is_empty());
     for hit in switches {
-        assert_eq!(hit.arg("next_comm"), "spans");
+        assert_eq!(hit.arg("prev_comm"), "spans");
         // The same tracepoint serves the scheduling records.
         let sides = [hit.arg("prev_pid"), hit.arg("next_pid")];
         let same =
