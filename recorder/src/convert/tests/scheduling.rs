@@ -49,12 +49,17 @@ fn trace() -> Vec<u8> {
 
 /// Name, begin and length of the slices on a track.
 fn slices(events: &[Json], process: u64, thread: u64) -> Vec<(String, f64, f64)> {
-    events
-        .iter()
-        .filter(|e| e["ph"] == "X" && e["pid"] == process && e["tid"] == thread)
-        .map(|event| {
-            let number = |field: &str| event[field].as_f64().expect("a number");
-            (event["name"].as_str().expect("a name").to_owned(), number("ts"), number("dur"))
+    let of_track = |e: &&Json| e["pid"] == process && e["tid"] == thread;
+    let of_phase = |phase: &'static str| {
+        events.iter().filter(of_track).filter(move |event| event["ph"] == phase)
+    };
+    let time = |event: &Json| event["ts"].as_f64().expect("a number");
+    of_phase("B")
+        .zip(of_phase("E"))
+        .map(|(begin, end)| {
+            assert_eq!(begin["name"], end["name"], "slices do not nest");
+            let length = ((time(end) - time(begin)) * 1000.0).round() / 1000.0;
+            (begin["name"].as_str().expect("a name").to_owned(), time(begin), length)
         })
         .collect()
 }

@@ -253,8 +253,10 @@ impl Sides {
 
 /// The time at which a slice ends, in nanoseconds.
 fn end_of(fields: &Fields<'_>, at: Position) -> Result<u64, ConvertError> {
-    let (begin, length) = (moment(fields.time, "ts", at)?, moment(fields.duration, "dur", at)?);
-    Ok(begin.nanos.saturating_add(length.nanos))
+    let time = moment(fields.time, "ts", at)?.nanos;
+    // What ends is an end, or has a length.
+    let Some(length) = fields.duration else { return Ok(time) };
+    Ok(time.saturating_add(moment(Some(length), "dur", at)?.nanos))
 }
 
 /// The number in the field `id`.

@@ -1,12 +1,13 @@
 //! Scheduling as slices on one track for each CPU, and as states on the threads.
 //!
-//! A slice on a CPU's track is the time that one thread had the CPU. It ends with a context
-//! switch, all of which is in the slice's field `switch`, so that it can be read back:
+//! A slice on a CPU's track is the time that one thread had the CPU: a begin and an end, since viewers that add a
+//! length to a begin in floating point see neighbours overlap. It ends with a context switch, all of which is in the
+//! field `switch` of the end, so that it can be read back:
 //!
 //! ```text
 //! switches     a->b      b->idle          idle->a
 //! CPU 0    ==a==|====b====|------idle-------|==a==
-//!                         ^ this slice's switch: thread=b, state=blocked, next=0, and the
+//!                         ^ this end's switch: thread=b, state=blocked, next=0, and the
 //!                           arguments of the record b->idle
 //! ```
 
@@ -75,11 +76,10 @@ impl Slices {
             state: record.outgoing_state,
         };
         let split = Split::of(record.args);
-        let mut slice = self.begin_slice(switch, document, names);
-        slice.string(marks::FIELD, marks::SWITCH);
-        split
-            .write_args_as(&mut slice, marks::SWITCH_FIELD, false, |end| write_switch(end, switch));
-        slice.end();
+        let mut end = self.end_slice(switch, document, names);
+        end.string(marks::FIELD, marks::SWITCH);
+        split.write_args_as(&mut end, marks::SWITCH_FIELD, false, |end| write_switch(end, switch));
+        end.end();
         let prev_state = record.args.str("prev_state").unwrap_or_default();
         self.change_states(switch, prev_state, document, names);
     }
@@ -97,21 +97,21 @@ impl Slices {
             incoming: record.incoming.thread,
             state: record.outgoing_state,
         };
-        let mut slice = self.begin_slice(switch, document, names);
-        slice.string(marks::FIELD, marks::LEGACY_SWITCH);
-        let mut end = Object::begin(slice.key(marks::SWITCH_FIELD));
+        let mut slice_end = self.end_slice(switch, document, names);
+        slice_end.string(marks::FIELD, marks::LEGACY_SWITCH);
+        let mut end = Object::begin(slice_end.key(marks::SWITCH_FIELD));
         write_switch(&mut end, switch);
         json::id(end.key("outgoing_process"), record.outgoing.process.0);
         json::id(end.key("incoming_process"), record.incoming.process.0);
         end.number("outgoing_priority", record.outgoing_priority.into());
         end.number("incoming_priority", record.incoming_priority.into());
         end.end();
-        slice.end();
+        slice_end.end();
         self.change_states(switch, "", document, names);
     }
 
-    /// Begins the slice that the switch ends, and remembers the one that it begins.
-    fn begin_slice<'d>(
+    /// Writes the slice that the switch ends, up to what its end says about it, and remembers the one that it begins.
+    fn end_slice<'d>(
         &mut self,
         switch: Switch,
         document: &'d mut Document<'_>,
@@ -129,7 +129,7 @@ impl Slices {
             Some(_) => switch.time,
         };
         let on_cpu = OnCpu { thread: switch.outgoing, since };
-        begin_cpu_slice(document, switch.cpu, on_cpu, switch.time, names)
+        cpu_slice(document, switch.cpu, on_cpu, switch.time, names)
     }
 
     fn change_states(
@@ -170,9 +170,9 @@ impl Slices {
         let mut open: Vec<_> = self.cpus.drain().collect();
         open.sort_unstable_by_key(|(cpu, _)| *cpu);
         for (cpu, on_cpu) in open {
-            let mut slice = begin_cpu_slice(document, cpu, on_cpu, end, names);
-            slice.string(marks::FIELD, marks::DERIVED);
-            slice.end();
+            let mut end = cpu_slice(document, cpu, on_cpu, end, names);
+            end.string(marks::FIELD, marks::DERIVED);
+            end.end();
         }
         self.states.end(end, document, names);
     }
@@ -200,36 +200,50 @@ fn write_name(mut event: Object<'_>, what: &str, cpu: Option<Cpu>, name: &str) {
     event.end();
 }
 
-fn begin_cpu_slice<'d>(
+/// Writes the begin of a slice, and its end up to what is said there beside the time.
+fn cpu_slice<'d>(
     document: &'d mut Document<'_>,
     cpu: Cpu,
     on_cpu: OnCpu,
     end: Nanos,
     names: &Names,
 ) -> Object<'d> {
-    let mut slice = document.event();
-    slice.string("ph", "X");
-    slice.string("cat", "sched");
+    let mut begin = cpu_event(document, "B", cpu, on_cpu.thread, on_cpu.since, names);
     if on_cpu.thread == Koid(0) {
-        slice.string("name", "idle");
-        slice.string("cname", "white");
+        begin.string("cname", "white");
     } else {
-        slice.string("name", &names.label(on_cpu.thread));
-    }
-    slice.number("pid", CPUS_PROCESS);
-    slice.number("tid", cpu.0.into());
-    json::micros(slice.key("ts"), on_cpu.since.0);
-    json::micros(slice.key("dur"), end.0.saturating_sub(on_cpu.since.0));
-    if on_cpu.thread != Koid(0) {
         // The same for all slices of a thread, so that viewers can add them up.
-        let mut args = Object::begin(slice.key("args"));
+        let mut args = Object::begin(begin.key("args"));
         json::id(args.key("thread"), on_cpu.thread.0);
         if let Some(process) = names.thread(on_cpu.thread).and_then(|name| name.process) {
             json::id(args.key("process"), process.0);
         }
         args.end();
     }
-    slice
+    begin.string(marks::FIELD, marks::DERIVED);
+    begin.end();
+    cpu_event(document, "E", cpu, on_cpu.thread, end, names)
+}
+
+fn cpu_event<'d>(
+    document: &'d mut Document<'_>,
+    phase: &str,
+    cpu: Cpu,
+    thread: Koid,
+    time: Nanos,
+    names: &Names,
+) -> Object<'d> {
+    let mut event = document.event();
+    event.string("ph", phase);
+    event.string("cat", "sched");
+    match thread {
+        Koid(0) => event.string("name", "idle"),
+        thread => event.string("name", &names.label(thread)),
+    }
+    event.number("pid", CPUS_PROCESS);
+    event.number("tid", cpu.0.into());
+    json::micros(event.key("ts"), time.0);
+    event
 }
 
 fn write_switch(end: &mut Object<'_>, switch: Switch) {

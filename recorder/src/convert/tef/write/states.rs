@@ -122,15 +122,12 @@ fn write_state(
     names: &Names,
 ) {
     let Some(label) = state.label().filter(|_| end > since) else { return };
-    if own_durations {
-        for (phase, time) in [("b", since), ("e", end)] {
-            let mut event = begin_event(document, phase, thread, time, label, names);
+    let (begin, finish) = if own_durations { ("b", "e") } else { ("B", "E") };
+    for (phase, time) in [(begin, since), (finish, end)] {
+        let mut event = begin_event(document, phase, thread, time, label, names);
+        if own_durations {
             json::hex(event.key("id"), thread.0);
-            event.end();
         }
-    } else {
-        let mut event = begin_event(document, "X", thread, since, label, names);
-        json::micros(event.key("dur"), end.0 - since.0);
         event.end();
     }
 }
