@@ -4,7 +4,7 @@
 //!  fxt_reader::Reader --records--> Analysis --finish--> Report --> table, JSON, CSV, gates, page
 //! ```
 //!
-//! An [`Analysis`](analysis::Analysis) takes the records of a trace one by one and keeps a state
+//! An [`Analysis`] takes the records of a trace one by one and keeps a state
 //! machine for each thread and each CPU. What it comes to is a [`Report`]: plain data that can be
 //! sent to another thread, filtered and merged. `docs/latency.md` defines every figure.
 //!

@@ -1,6 +1,6 @@
 //! The Trace Event Format: JSON as Chrome's trace viewer made it known.
 //!
-//! [`write`] makes it from FXT, [`read`] makes FXT from it. Both keep what the other format has
+//! [`mod@write`] makes it from FXT, [`mod@read`] makes FXT from it. Both keep what the other format has
 //! no place for, in ways that the opposite direction understands:
 //!
 //! - A field of an event that FXT does not have becomes an argument whose name begins with
