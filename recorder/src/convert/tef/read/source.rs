@@ -166,7 +166,9 @@ impl<R: Read> Source<R> {
                 }
                 None => Step::Incomplete,
             },
-            Some(Err(error)) if !error.is_eof() || self.ended => Step::Malformed(error),
+            Some(Err(error)) if self.ended || !(error.is_eof() || is_at_end(&error, rest)) => {
+                Step::Malformed(error)
+            }
             _ => Step::Incomplete,
         }
     }
@@ -246,6 +248,13 @@ impl<R: Read> Source<R> {
     }
 }
 
+/// Whether the error is where the text ends: some numbers that are cut are called invalid and not too short.
+fn is_at_end(error: &serde_json::Error, text: &[u8]) -> bool {
+    let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let last = text.iter().rev().take_while(|byte| **byte != b'\n').count();
+    error.line() == lines && error.column() >= last
+}
+
 fn quoted(byte: u8) -> String {
     format!("'{}'", byte.escape_ascii())
 }
@@ -277,8 +286,9 @@ mod tests {
 
     #[test]
     fn values_are_whole_however_the_text_comes_in() {
-        let text = br#" {"a": [1, {"b": "}"}]} , 123,"x\"y",null"#;
-        let expected = [r#"{"a": [1, {"b": "}"}]}"#, "123", r#""x\"y""#, "null"];
+        let text = br#" {"a": [1, {"b": "}"}]} , {"n": -1.25e-3}, 123,"x\"y",null"#;
+        let expected =
+            [r#"{"a": [1, {"b": "}"}]}"#, r#"{"n": -1.25e-3}"#, "123", r#""x\"y""#, "null"];
         assert_eq!(texts(&mut Source::new(Drops(text))).expect("values"), expected);
         assert_eq!(texts(&mut Source::new(&text[..])).expect("values"), expected);
     }

@@ -211,14 +211,6 @@ fn cpu_slice<'d>(
     let mut begin = cpu_event(document, "B", cpu, on_cpu.thread, on_cpu.since, names);
     if on_cpu.thread == Koid(0) {
         begin.string("cname", "white");
-    } else {
-        // The same for all slices of a thread, so that viewers can add them up.
-        let mut args = Object::begin(begin.key("args"));
-        json::id(args.key("thread"), on_cpu.thread.0);
-        if let Some(process) = names.thread(on_cpu.thread).and_then(|name| name.process) {
-            json::id(args.key("process"), process.0);
-        }
-        args.end();
     }
     begin.string(marks::FIELD, marks::DERIVED);
     begin.end();
@@ -243,6 +235,16 @@ fn cpu_event<'d>(
     event.number("pid", CPUS_PROCESS);
     event.number("tid", cpu.0.into());
     json::micros(event.key("ts"), time.0);
+    if thread != Koid(0) {
+        // The same for all slices of a thread, so that viewers can add them up; some also look by it for the begin that
+        // an end belongs to.
+        let mut args = Object::begin(event.key("args"));
+        json::id(args.key("thread"), thread.0);
+        if let Some(process) = names.thread(thread).and_then(|name| name.process) {
+            json::id(args.key("process"), process.0);
+        }
+        args.end();
+    }
     event
 }
 
