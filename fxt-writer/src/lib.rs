@@ -33,6 +33,8 @@
 pub mod engine;
 pub mod layout;
 pub mod packet;
+#[cfg(all(feature = "provider", target_os = "linux", not(loom)))]
+pub mod provider;
 pub mod record;
 pub mod space;
 pub mod text;

@@ -95,7 +95,7 @@ impl<E: Deref<Target = Engine>> Batch<E> {
         // over at its end.
         let share = self.engine.division.rolling / SHARE;
         let size = share.min(MAX_RECORD_WORDS).max(words);
-        let reservation = self.engine.reserve_rolling(size)?;
+        let reservation = self.engine.reserve_rolling(size, true)?;
         let Reservation { start, words, counter, after } = reservation.into_reservation();
         let end = start + words;
         self.chunk = Some(Chunk { start, end, at: start, first: None, counter, after });
@@ -120,7 +120,7 @@ impl<E: Deref<Target = Engine>> Space for Batch<E> {
     #[inline]
     fn reserve(&mut self, words: usize) -> Result<BatchSlot<'_>, Full> {
         if words == 0 {
-            return Err(self.engine.too_large(words));
+            return Err(self.engine.too_large(words, true));
         }
         if !self.chunk.as_ref().is_some_and(|chunk| chunk.has_room(words)) {
             self.renew(words)?;

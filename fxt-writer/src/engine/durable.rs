@@ -26,11 +26,19 @@ use crate::space::{Slot, Space};
 #[derive(Clone, Copy, Debug)]
 pub struct Durable<'e> {
     engine: &'e Engine,
+    counted: bool,
 }
 
 impl<'e> Durable<'e> {
     pub(super) const fn new(engine: &'e Engine) -> Self {
-        Self { engine }
+        Self { engine, counted: true }
+    }
+
+    /// The same lane for records that can do without: they do not count as
+    /// dropped when there is no room, since what they say is then said inline.
+    #[must_use]
+    pub const fn uncounted(self) -> Self {
+        Self { counted: false, ..self }
     }
 }
 
@@ -43,10 +51,10 @@ impl<'e> Space for Durable<'e> {
 
     fn reserve(&mut self, words: usize) -> Result<DurableSlot<'e>, Full> {
         if self.engine.config.mode == Mode::Oneshot {
-            let slot = self.engine.reserve_rolling(words)?;
+            let slot = self.engine.reserve_rolling(words, self.counted)?;
             return Ok(DurableSlot { inner: Inner::Rolling(slot) });
         }
-        let record = self.engine.promise_durable(words)?;
+        let record = self.engine.promise_durable(words, self.counted)?;
         let staged = Staged { engine: self.engine, record, words, finished: false };
         Ok(DurableSlot { inner: Inner::Staged(staged) })
     }
@@ -115,13 +123,15 @@ impl Drop for Staged<'_> {
 impl Engine {
     /// Promises room for `words` words in the ring, and lends space to put them
     /// together in, with the header's word already there.
-    fn promise_durable(&self, words: usize) -> Result<Vec<u64>, Full> {
+    fn promise_durable(&self, words: usize, counted: bool) -> Result<Vec<u64>, Full> {
         let capacity = self.division.durable;
         if words == 0 || words > capacity.min(MAX_RECORD_WORDS) {
-            self.header_words().drop_records(1);
+            if counted {
+                self.header_words().drop_records(1);
+            }
             return Err(Full::TooLarge { words, max: capacity.min(MAX_RECORD_WORDS) });
         }
-        let mut wait = Wait::new(self.config.on_full);
+        let mut wait = Wait::new(self.config.on_full, counted);
         let mut state = self.lock();
         loop {
             if !state.running {
@@ -136,7 +146,7 @@ impl Engine {
                 return Ok(record);
             }
             if self.config.mode == Mode::Circular {
-                return Err(self.drop_one());
+                return Err(self.drop_one(counted));
             }
             let position = self.position();
             let unannounced = state.durable.end > state.durable.announced;

@@ -234,6 +234,12 @@ impl Engine {
         self.header_words().dropped()
     }
 
+    /// Counts records as dropped that their writers gave up without asking for
+    /// room.
+    pub fn count_dropped(&self, records: u64) {
+        self.header_words().drop_records(records);
+    }
+
     /// What the header in the engine's memory says.
     #[must_use]
     pub fn header(&self) -> Option<Header> {

@@ -37,11 +37,19 @@ pub enum Full {
 #[derive(Clone, Copy, Debug)]
 pub struct Rolling<'e> {
     engine: &'e Engine,
+    counted: bool,
 }
 
 impl<'e> Rolling<'e> {
     pub(super) const fn new(engine: &'e Engine) -> Self {
-        Self { engine }
+        Self { engine, counted: true }
+    }
+
+    /// The same lane for records that their writer keeps when there is no room:
+    /// they do not count as dropped then, since they are offered again.
+    #[must_use]
+    pub const fn uncounted(self) -> Self {
+        Self { counted: false, ..self }
     }
 
     /// Room for a run of records of this thread, at a fraction of the cost; see
@@ -60,19 +68,23 @@ impl<'e> Space for Rolling<'e> {
 
     #[inline]
     fn reserve(&mut self, words: usize) -> Result<RollingSlot<'e>, Full> {
-        self.engine.reserve_rolling(words)
+        self.engine.reserve_rolling(words, self.counted)
     }
 }
 
 impl Engine {
     #[inline]
-    pub(super) fn reserve_rolling(&self, words: usize) -> Result<RollingSlot<'_>, Full> {
+    pub(super) fn reserve_rolling(
+        &self,
+        words: usize,
+        counted: bool,
+    ) -> Result<RollingSlot<'_>, Full> {
         if words == 0 || words > MAX_RECORD_WORDS {
-            return Err(self.too_large(words));
+            return Err(self.too_large(words, counted));
         }
         match self.try_reserve(words) {
             Ok(slot) => Ok(slot),
-            Err(_) => self.reserve_slow(words),
+            Err(_) => self.reserve_slow(words, counted),
         }
     }
 
@@ -116,11 +128,11 @@ impl Engine {
     /// drop.
     #[cold]
     #[inline(never)]
-    fn reserve_slow(&self, words: usize) -> Result<RollingSlot<'_>, Full> {
+    fn reserve_slow(&self, words: usize, counted: bool) -> Result<RollingSlot<'_>, Full> {
         if words > self.division.rolling {
-            return Err(self.too_large(words));
+            return Err(self.too_large(words, counted));
         }
-        let mut wait = Wait::new(self.config.on_full);
+        let mut wait = Wait::new(self.config.on_full, counted);
         let mut state = self.lock();
         loop {
             if !state.running {
@@ -134,7 +146,7 @@ impl Engine {
             if self.config.mode == Mode::Oneshot || empty {
                 // Nothing will come free; or what is there is empty and yet too
                 // small, being fenced in by writers that were given up.
-                return Err(self.drop_one());
+                return Err(self.drop_one(counted));
             }
             if self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
@@ -144,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Waits for room as the policy says, or counts a dropped record.
+    /// Waits for room as the policy says, or drops the record.
     pub(super) fn wait_or_drop<'a>(
         &'a self,
         mut state: Guard<'a>,
@@ -154,20 +166,24 @@ impl Engine {
             return Ok(state);
         }
         let Some(patience) = wait.patience() else {
-            return Err(self.drop_one());
+            return Err(self.drop_one(wait.counted));
         };
         let until_expiry = self.until_expiry(&state);
         Ok(state.wait([patience, until_expiry].into_iter().flatten().min()))
     }
 
-    pub(super) fn drop_one(&self) -> Full {
-        self.header_words().drop_records(1);
+    pub(super) fn drop_one(&self, counted: bool) -> Full {
+        if counted {
+            self.header_words().drop_records(1);
+        }
         Full::Dropped
     }
 
     #[cold]
-    pub(super) fn too_large(&self, words: usize) -> Full {
-        self.header_words().drop_records(1);
+    pub(super) fn too_large(&self, words: usize, counted: bool) -> Full {
+        if counted {
+            self.header_words().drop_records(1);
+        }
         Full::TooLarge { words, max: self.max_record_words() }
     }
 }
@@ -177,11 +193,13 @@ impl Engine {
 pub(super) struct Wait {
     policy: OnFull,
     deadline: Option<Instant>,
+    /// Whether the record counts as dropped when there is nothing to wait for.
+    counted: bool,
 }
 
 impl Wait {
-    pub(super) const fn new(policy: OnFull) -> Self {
-        Self { policy, deadline: None }
+    pub(super) const fn new(policy: OnFull, counted: bool) -> Self {
+        Self { policy, deadline: None, counted }
     }
 
     /// `None` to wait no longer, `Some(None)` to wait without limit.

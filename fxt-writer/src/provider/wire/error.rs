@@ -1,0 +1,94 @@
+//! What can be wrong with a control message.
+
+use super::{HEAD_BYTES, MAX_ALERT_BYTES, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES, PROTOCOL_VERSION};
+
+/// A message that cannot be sent, or bytes that are no message. Whoever gets
+/// such bytes closes the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The other side speaks another version of the protocol.
+    #[error(
+        "control protocol version {found} where {PROTOCOL_VERSION} is spoken; update the older side"
+    )]
+    Version {
+        /// The version in the message.
+        found: u16,
+    },
+    /// There are fewer bytes than a head has.
+    #[error("a control message of {bytes} bytes is shorter than its head of {HEAD_BYTES}")]
+    Truncated {
+        /// Bytes that there are.
+        bytes: usize,
+    },
+    /// The head tells a payload that is not the one that came.
+    #[error("a control message tells {told} bytes of payload and has {found}")]
+    PayloadSize {
+        /// Bytes that the head tells.
+        told: u32,
+        /// Bytes after the head.
+        found: usize,
+    },
+    /// The message is longer than any may be.
+    #[error(
+        "a control message of {bytes} bytes is longer than {MAX_MESSAGE_BYTES}; send it in pieces"
+    )]
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// No message of that kind comes from this side.
+    #[error("control message kind {kind} is none that this side may send")]
+    Kind {
+        /// The kind in the message.
+        kind: u16,
+    },
+    /// A field that has to be zero is not.
+    #[error("a control message has {value:#x} where zero belongs")]
+    NotZero {
+        /// What is there.
+        value: u64,
+    },
+    /// A message about a session has the number 0.
+    #[error("a control message about a session has session number 0")]
+    NoSession,
+    /// The mode is none of oneshot (0), circular (1) and streaming (2).
+    #[error("buffering mode {mode} is none of 0, 1 and 2")]
+    Mode {
+        /// What is there.
+        mode: u32,
+    },
+    /// The disposition is none of clear entire (1), clear nondurable (2) and
+    /// retain (3).
+    #[error("buffer disposition {disposition} is none of 1, 2 and 3")]
+    Disposition {
+        /// What is there.
+        disposition: u32,
+    },
+    /// Text is not UTF-8.
+    #[error("text in a control message is not UTF-8 from byte {at} of the payload on")]
+    NotUtf8 {
+        /// Offset of the first bad byte in the text.
+        at: usize,
+    },
+    /// The last item of a list does not end in a newline: the list was cut.
+    #[error("the last item of a list in a control message does not end in a newline")]
+    CutList,
+    /// An item is empty, too long, or holds a newline or a NUL.
+    #[error(
+        "item {index} of a list must have 1 to {MAX_ITEM_BYTES} bytes, none of them newline or NUL"
+    )]
+    Item {
+        /// Which one, from 0.
+        index: usize,
+    },
+    /// A registration has no name.
+    #[error("a provider registers without a name")]
+    NoName,
+    /// An alert's name is empty, too long, or holds a NUL.
+    #[error("an alert's name of {bytes} bytes must have 1 to {MAX_ALERT_BYTES}, none of them NUL")]
+    AlertName {
+        /// Its bytes.
+        bytes: usize,
+    },
+}
