@@ -145,18 +145,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::kernel::fake::Fake;
+    use crate::kernel::fake::{Fake, options};
     use crate::kernel::perf::{CpuEvents, OpenError, Options};
-
-    fn options() -> Options {
-        Options {
-            ring_bytes: 1 << 20,
-            wake_bytes: 1 << 16,
-            tracepoints: vec![11, 12],
-            namespace_ids: false,
-            extras: Arc::new([]),
-        }
-    }
 
     #[test]
     fn extra_events_share_the_ring_and_make_every_record_carry_an_id() {

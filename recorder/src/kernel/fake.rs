@@ -9,8 +9,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use perf_event_open_sys::bindings::{perf_event_attr, perf_event_mmap_page};
 
-use super::perf::page_size;
+use super::perf::{Options, page_size};
 use super::sys::{Mapping, Sys};
+
+/// Small rings and two tracepoints, 11 and 12.
+pub(crate) fn options() -> Options {
+    Options {
+        ring_bytes: 1 << 20,
+        wake_bytes: 1 << 16,
+        tracepoints: vec![11, 12],
+        namespace_ids: false,
+        extras: Arc::new([]),
+    }
+}
 
 /// Files and refusals by name. A file that nobody gave is not there; a call that nobody refused works.
 ///

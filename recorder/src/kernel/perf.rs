@@ -381,18 +381,8 @@ pub fn page_size() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
+    use super::super::fake::{Fake, options};
     use super::*;
-
-    fn options() -> Options {
-        Options {
-            ring_bytes: 1 << 20,
-            wake_bytes: 1 << 16,
-            tracepoints: vec![11, 12],
-            namespace_ids: false,
-            extras: Arc::new([]),
-        }
-    }
 
     #[test]
     fn the_dummy_owns_the_ring_and_every_tracepoint_writes_into_it() {
