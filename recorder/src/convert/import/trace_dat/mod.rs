@@ -9,6 +9,7 @@
 //! Of each CPU one page is in memory at a time, however long the trace is.
 
 mod cpu;
+mod option;
 mod packing;
 mod v6;
 mod v7;

@@ -8,7 +8,7 @@
 
 use std::fs::File;
 
-use super::{Contents, Conversion, Span, Window};
+use super::{Contents, Span, Window, option};
 use crate::convert::ConvertError;
 use crate::convert::import::bytes::Bytes;
 use crate::convert::import::error::ImportError;
@@ -17,15 +17,6 @@ use crate::units::Cpu;
 
 /// Bytes of the names of the last two parts.
 const NAME_BYTES: u64 = 10;
-
-/// Numbers of options.
-mod option {
-    pub(super) const DONE: u16 = 0;
-    pub(super) const BUFFER: u16 = 3;
-    pub(super) const CLOCK: u16 = 4;
-    pub(super) const UNAME: u16 = 5;
-    pub(super) const TSC_TO_NANOSECONDS: u16 = 14;
-}
 
 pub(super) fn contents(file: &File) -> Result<Contents, ConvertError> {
     // Descriptions of a few megabytes at most; what follows is pages, of which some may be read along.
@@ -71,36 +62,7 @@ fn options(bytes: &mut Bytes<'_>, contents: &mut Contents) -> Result<(), ImportE
         let data = bytes.take(u64::from(size))?;
         match number {
             option::BUFFER => contents.further_instances += 1,
-            option::CLOCK => contents.clock = chosen_clock(data),
-            option::UNAME => contents.machine = Some(text(data)),
-            option::TSC_TO_NANOSECONDS => contents.conversion = Some(Conversion::parse(data)?),
-            _ => {}
+            _ => option::take_over(number, data, contents)?,
         }
-    }
-}
-
-/// The text before a NUL.
-pub(super) fn text(data: &[u8]) -> String {
-    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
-    String::from_utf8_lossy(&data[..end]).into_owned()
-}
-
-/// The one in brackets of `[local] global counter ...`, or the only one.
-pub(super) fn chosen_clock(data: &[u8]) -> Option<String> {
-    let text = text(data);
-    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    let chosen = chosen.map_or(text.trim(), |(chosen, _)| chosen);
-    (!chosen.is_empty()).then(|| chosen.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_is_the_one_in_brackets() {
-        assert_eq!(chosen_clock(b"local [mono] boot\n\0").as_deref(), Some("mono"));
-        assert_eq!(chosen_clock(b"x86-tsc\0").as_deref(), Some("x86-tsc"));
-        assert_eq!(chosen_clock(b"\0"), None);
     }
 }

@@ -8,9 +8,9 @@
 
 use std::fs::File;
 
+use super::option::{self, chosen_clock};
 use super::packing::Packer;
-use super::v6::{chosen_clock, text};
-use super::{Contents, Conversion, Span, Window};
+use super::{Contents, Span, Window};
 use crate::convert::ConvertError;
 use crate::convert::import::bytes::Bytes;
 use crate::convert::import::tracing_data;
@@ -24,19 +24,6 @@ const PACKED: u16 = 1;
 
 /// Chains of options longer than this go in a circle.
 const MOST_OPTION_SECTIONS: usize = 1000;
-
-/// Numbers of options.
-mod option {
-    pub(super) const DONE: u16 = 0;
-    pub(super) const BUFFER: u16 = 3;
-    pub(super) const CLOCK: u16 = 4;
-    pub(super) const UNAME: u16 = 5;
-    pub(super) const TSC_TO_NANOSECONDS: u16 = 14;
-    pub(super) const HEADER_INFO: u16 = 16;
-    pub(super) const FTRACE_EVENTS: u16 = 17;
-    pub(super) const EVENT_FORMATS: u16 = 18;
-    pub(super) const COMMS: u16 = 21;
-}
 
 /// A file, and how it is packed.
 struct Sections<'a> {
@@ -118,9 +105,6 @@ impl Sections<'_> {
             match number {
                 option::DONE => return Ok(data_bytes.u64()?),
                 option::BUFFER => buffers.push(self.buffer(&mut data_bytes)?),
-                option::CLOCK => contents.clock = chosen_clock(data),
-                option::UNAME => contents.machine = Some(text(data)),
-                option::TSC_TO_NANOSECONDS => contents.conversion = Some(Conversion::parse(data)?),
                 option::HEADER_INFO => {
                     let section = section()?;
                     contents.header =
@@ -141,7 +125,7 @@ impl Sections<'_> {
                     let mut section = Bytes::new("the names of threads", &section);
                     contents.comms = tracing_data::comms(&section.sized_text()?);
                 }
-                _ => {}
+                _ => option::take_over(number, data, contents)?,
             }
         }
     }
