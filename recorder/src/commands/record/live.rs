@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::capture::Progress;
-use super::units::{bytes, count};
 use crate::cli;
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::sink::drain::Written;
+use crate::units::text::{bytes, count};
 
 /// How often the line is drawn anew.
 pub(super) const REDRAW: Duration = Duration::from_millis(250);

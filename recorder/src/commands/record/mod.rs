@@ -24,7 +24,6 @@ mod pipeline;
 mod session;
 pub(super) mod setup;
 mod summary;
-mod units;
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

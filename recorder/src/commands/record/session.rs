@@ -12,7 +12,6 @@ use super::flight::snapshot_path;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
 use super::summary::Summary;
-use super::units::bytes;
 use crate::cli::Mode;
 use crate::commands::plan::Plan;
 use crate::commands::report::recorded::{Missing, Source};
@@ -24,6 +23,7 @@ use crate::kernel::waker::Waker;
 use crate::report::Report;
 use crate::report::text::write_brief;
 use crate::sink::{self, Output, SinkError, Target};
+use crate::units::text::bytes;
 
 /// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
 const AFTERMATH: Duration = Duration::from_millis(5);

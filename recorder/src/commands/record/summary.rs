@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use super::capture::Captured;
-use super::units::{bytes, count};
 use crate::sink::{Target, Totals};
+use crate::units::text::{bytes, count};
 
 /// What is known when a recording has ended.
 #[derive(Debug)]

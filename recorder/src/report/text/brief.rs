@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::units::{count, percent, short};
 use super::worst::{antagonists, party};
 use crate::report::{Metric, Report};
+use crate::units::text::{count, percent, short};
 
 /// So many CPUs are named one by one.
 const MAX_CPUS: usize = 8;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::units::{count, percent, short};
 use crate::report::Distribution;
+use crate::units::text::{count, percent, short};
 
 /// Columns of the longest bar.
 const BAR: usize = 40;

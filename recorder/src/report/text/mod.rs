@@ -5,7 +5,6 @@ mod grid;
 mod histogram;
 mod overview;
 mod threads;
-mod units;
 mod worst;
 
 pub(super) use grid::printable;
@@ -17,5 +16,4 @@ pub use brief::write_brief;
 pub use histogram::write_histogram;
 pub use overview::{write_cpus, write_head, write_metrics};
 pub use threads::{NoSuchKey, SortKey, TableStyle, thread_name, write_processes, write_threads};
-pub use units::{count, millis, percent, short};
 pub use worst::{antagonists, party, write_worst};

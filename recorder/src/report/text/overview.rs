@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::grid::{Grid, Side, printable};
-use super::units::{count, percent, short, short_or_dash};
 use crate::report::{Distribution, Metric, Report};
+use crate::units::text::{count, percent, short, short_or_dash};
 
 /// Writes what was recorded, and what is missing.
 ///

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::grid::{Grid, Side, printable};
-use super::units::{count, millis, millis_or_dash};
 use crate::report::{Distribution, Metric, Report, Stats, ThreadReport};
+use crate::units::text::{count, millis, millis_or_dash};
 
 /// What rows are sorted by, the greatest first; names from A to Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::grid::printable;
-use super::units::{count, short};
 use crate::report::{Metric, Party, Report, Wait};
+use crate::units::text::{count, short};
 
 /// A thread as it is called in sentences: `cc1[1234]`.
 pub fn party(party: &Party) -> String {

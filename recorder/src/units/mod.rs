@@ -1,4 +1,6 @@
-//! Units and identities that must not be mistaken for each other.
+//! Units and identities that must not be mistaken for each other, and how people read them.
+
+pub mod text;
 
 /// A CPU's number as the kernel counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,4 +1,4 @@
-//! Lengths of time, counts and shares as people read them.
+//! Lengths of time, counts, sizes and shares as people read them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub fn millis(duration: Duration) -> String {
 }
 
 /// The same, or a dash where there is nothing.
-pub(super) fn millis_or_dash(duration: Option<Duration>) -> String {
+pub fn millis_or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), millis)
 }
 
@@ -30,7 +30,7 @@ pub fn short(duration: Duration) -> String {
 }
 
 /// The same, or a dash where there is nothing.
-pub(super) fn short_or_dash(duration: Option<Duration>) -> String {
+pub fn short_or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), short)
 }
 
@@ -45,6 +45,21 @@ pub fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Bytes in a unit that leaves few digits: `512 B`, `1.5 MiB`.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
 }
 
 /// A share of 1 in percent, with one decimal.
@@ -72,5 +87,17 @@ mod tests {
     fn milliseconds_have_three_decimals() {
         assert_eq!(millis(Duration::from_nanos(12_345_678)), "12.346");
         assert_eq!(millis_or_dash(None), "-");
+    }
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        let texts = [0, 999, 1000, 12_345, 1_234_567].map(count);
+        assert_eq!(texts, ["0", "999", "1 000", "12 345", "1 234 567"]);
+    }
+
+    #[test]
+    fn bytes_get_the_unit_that_fits() {
+        let texts = [0, 1023, 1024, 1_572_864, 5 << 40, 5000 << 40].map(bytes);
+        assert_eq!(texts, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 TiB", "5000.0 TiB"]);
     }
 }
