@@ -7,13 +7,13 @@ mod filter;
 mod line;
 mod stats;
 
-use std::io::{self, BufWriter, Write, stdin};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Write};
 
 use fxt_reader::check::{MAX_FINDINGS, Promises, check};
-use fxt_reader::{Error, Reader, Summary};
+use fxt_reader::{Error, Summary};
 
 use crate::cli::DumpArgs;
+use crate::commands::trace_file::{ReadError, open};
 use filter::Filter;
 use line::Lines;
 use stats::Stats;
@@ -22,17 +22,9 @@ use stats::Stats;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// The trace cannot be opened.
-    #[error(transparent)]
-    Open(Error),
     /// The trace cannot be read, or not to its end.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -58,12 +50,8 @@ pub fn dump(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
 }
 
 fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
-    let failed = |source| match source {
-        // This one names the file itself.
-        Error::Open { .. } => DumpError::Open(source),
-        source => DumpError::Read { path: args.file.clone(), source },
-    };
-    let mut reader = open(&args.file).map_err(failed)?;
+    let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
+    let mut reader = open(&args.file)?;
     if args.check {
         let promises = if args.spec_only { Promises::Spec } else { Promises::Fxtrec };
         let report = check(&mut reader, promises).map_err(failed)?;
@@ -101,10 +89,6 @@ fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
     }
     write_remarks(&reader.summary(), out)?;
     Ok(true)
-}
-
-fn open(path: &Path) -> Result<Reader<'static>, Error> {
-    if path == Path::new("-") { Ok(Reader::new(stdin().lock())) } else { Reader::open(path) }
 }
 
 /// What a reader noticed about the file as a whole.

@@ -12,3 +12,4 @@ pub mod plan;
 pub mod probes;
 pub mod record;
 pub mod report;
+pub mod trace_file;

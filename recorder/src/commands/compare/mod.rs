@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use fxt_reader::Reader;
 
 use crate::cli::CompareArgs;
+use crate::commands::trace_file::ReadError;
 use crate::report::compare::ranks::MAX_RUNS;
 use crate::report::compare::show::{Text, json};
 use crate::report::compare::{Comparison, Run, runs_needed};
@@ -21,13 +22,8 @@ use crate::report::{Options, Report, Selection, analyse};
 #[non_exhaustive]
 pub enum CompareError {
     /// A trace cannot be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: fxt_reader::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// A trace without a single switch.
     #[error("{}: there is no context switch in this trace, so there is nothing to compare", .0.display())]
     Empty(PathBuf),
@@ -67,10 +63,10 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
 
 /// The numbers of one trace.
 fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
-    let failed = |source| CompareError::Read { path: path.to_owned(), source };
+    let failed = |source| ReadError::new(path, source);
     let report_of = |selection: Selection| -> Result<Report, CompareError> {
         let options = Options { selection, worst: 0 };
-        analyse(Reader::open(path).map_err(failed)?, options).map_err(failed)
+        Ok(analyse(Reader::open(path).map_err(failed)?, options).map_err(failed)?)
     };
     let report = report_of(Selection::default())?;
     if report.switches() == 0 {

@@ -3,13 +3,14 @@
 mod page;
 pub mod recorded;
 
-use std::io::{self, BufWriter, Write, stdin};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::{Cpu, Error, Reader};
+use fxt_reader::{Cpu, Reader};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Style, refuse_to_read_again};
+use crate::commands::trace_file::{ReadError, open};
 use crate::kernel::terminal::Terminal;
 use crate::report::csv::write_csv;
 use crate::report::json::write_json;
@@ -22,17 +23,9 @@ use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, a
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The trace cannot be opened.
-    #[error(transparent)]
-    Open(Error),
     /// The trace cannot be read, or not to its end.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The trace has nothing that could be reported on.
     #[error(
         "{}: there is no switch and no wake-up in it that was asked for; fxtrec dump --stats says what there is",
@@ -89,7 +82,7 @@ fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(Report, io::Result<
         let options = options(args);
         let hist = TimeHist::new(options.selection.threads.clone(), out)?;
         let observed = analysis::observe(open(&args.file)?, options, hist);
-        let (report, hist) = observed.map_err(|source| failed(&args.file, source))?;
+        let (report, hist) = observed.map_err(|source| ReadError::new(&args.file, source))?;
         let written = hist.finish();
         check(args, &report)?;
         return Ok((report, written));
@@ -115,24 +108,15 @@ pub fn analyse(args: &ReportArgs) -> Result<Report, ReportError> {
     let reader = open(&args.file)?;
     match &args.page.html {
         Some(html) => page::analyse(reader, options(args), args, html),
-        None => report::analyse(reader, options(args)).map_err(|source| failed(&args.file, source)),
+        None => {
+            let report = report::analyse(reader, options(args));
+            Ok(report.map_err(|source| ReadError::new(&args.file, source))?)
+        }
     }
 }
 
 fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {
     if report.cpus.is_empty() { Err(ReportError::Empty(args.file.clone())) } else { Ok(()) }
-}
-
-fn failed(path: &Path, source: Error) -> ReportError {
-    ReportError::Read { path: path.to_path_buf(), source }
-}
-
-fn open(path: &Path) -> Result<Reader<'static>, ReportError> {
-    if path == Path::new("-") {
-        return Ok(Reader::new(stdin().lock()));
-    }
-    // The error names the file itself.
-    Reader::open(path).map_err(ReportError::Open)
 }
 
 fn options(args: &ReportArgs) -> Options {

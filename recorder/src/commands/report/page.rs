@@ -6,8 +6,9 @@ use std::path::Path;
 
 use fxt_reader::Reader;
 
-use super::{ReportError, check, failed};
+use super::{ReportError, check};
 use crate::cli::ReportArgs;
+use crate::commands::trace_file::ReadError;
 use crate::report::page::{Page, PageError};
 use crate::report::{Options, Report, analysis};
 
@@ -22,7 +23,7 @@ pub(super) fn analyse(
     html: &Path,
 ) -> Result<Report, ReportError> {
     let (report, page) = analysis::observe(reader, options, Page::new())
-        .map_err(|source| failed(&args.file, source))?;
+        .map_err(|source| ReadError::new(&args.file, source))?;
     check(args, &report)?;
     let file = File::create(html)
         .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;

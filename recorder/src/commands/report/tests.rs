@@ -100,7 +100,7 @@ fn what_cannot_be_reported_on_is_said_with_the_file_and_what_to_do() {
     let error = report_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it");
     assert!(matches!(error, ReportError::Empty(_)) && error.to_string().contains("dump --stats"));
     let error = report_of(b"this is no trace", &["--json"]).expect_err("no trace");
-    assert!(matches!(error, ReportError::Read { .. }), "{error}");
+    assert!(matches!(error, ReportError::Read(ReadError::Content { .. })), "{error}");
     let mut out = Vec::new();
     let missing = run(&args(&[], Path::new("/nowhere/at.all")), &mut out, &mut io::sink())
         .expect_err("no file");
