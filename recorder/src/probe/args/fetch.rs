@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Verbatim;
+
 /// A place of a value, as `uprobe_events` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fetch {
@@ -11,18 +13,8 @@ pub(crate) enum Fetch {
     Returned,
     /// So many bytes from an address.
     Deref(i64, Box<Fetch>),
-    /// A word of the stack.
-    Stack(u32),
-    /// The stack's address.
-    StackPointer,
-    /// The thread's name.
-    Comm,
-    /// Memory at an address.
-    Memory(u64),
-    /// Memory at an offset of the file.
-    FileMemory(u64),
-    /// A constant.
-    Immediate(i64),
+    /// What a spec says in the same words.
+    Verbatim(Verbatim),
 }
 
 impl Fetch {
@@ -33,7 +25,16 @@ impl Fetch {
 
     /// Whether it is a place in memory, rather than a value.
     pub(super) fn is_memory(&self) -> bool {
-        matches!(self, Fetch::Deref(..) | Fetch::Memory(_) | Fetch::FileMemory(_))
+        matches!(
+            self,
+            Fetch::Deref(..) | Fetch::Verbatim(Verbatim::Memory(_) | Verbatim::FileMemory(_))
+        )
+    }
+}
+
+impl From<Verbatim> for Fetch {
+    fn from(place: Verbatim) -> Fetch {
+        Fetch::Verbatim(place)
     }
 }
 
@@ -43,12 +44,7 @@ impl fmt::Display for Fetch {
             Fetch::Register(name) => write!(f, "%{name}"),
             Fetch::Returned => f.write_str("$retval"),
             Fetch::Deref(offset, of) => write!(f, "{offset:+}({of})"),
-            Fetch::Stack(number) => write!(f, "$stack{number}"),
-            Fetch::StackPointer => f.write_str("$stack"),
-            Fetch::Comm => f.write_str("$comm"),
-            Fetch::Memory(address) => write!(f, "@{address:#x}"),
-            Fetch::FileMemory(offset) => write!(f, "@+{offset:#x}"),
-            Fetch::Immediate(value) => write!(f, "\\{value}"),
+            Fetch::Verbatim(place) => place.fmt(f),
         }
     }
 }

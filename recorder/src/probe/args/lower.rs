@@ -2,7 +2,7 @@
 
 use super::fetch::Fetch;
 use super::registers::{self, Passed};
-use super::{ArgError, ArgKind, FetchArg, Moment, Width};
+use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
 use crate::probe::elf::Arch;
 use crate::probe::spec::{Arg, ArgType, Value};
 
@@ -36,12 +36,14 @@ pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<F
         place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
     let kind = match (arg.ty, &fetch) {
         // The kernel knows it as a text only.
-        (_, Fetch::Comm) => return finish(arg, &fetch, ArgKind::Str, moment),
+        (_, Fetch::Verbatim(Verbatim::Comm)) => return finish(arg, &fetch, ArgKind::Str, moment),
         (None, _) => kind,
         (Some(ArgType::Unsigned(width)), _) => ArgKind::Unsigned(width),
         (Some(ArgType::Signed(width)), _) => ArgKind::Signed(width),
         (Some(ArgType::Ptr), _) => ArgKind::Ptr,
-        (Some(ArgType::Str), Fetch::Immediate(_)) => return Err(Problem::ConstantText.of(arg)),
+        (Some(ArgType::Str), Fetch::Verbatim(Verbatim::Immediate(_))) => {
+            return Err(Problem::ConstantText.of(arg));
+        }
         (Some(ArgType::Str), _) => {
             return finish(arg, &fetch.deref(0), ArgKind::Str, moment);
         }
@@ -100,19 +102,11 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
         Value::Deref { offset, of } => {
             let Lowered { fetch, moment, .. } = place(of, arch, arguments)?;
             match fetch {
-                Fetch::Immediate(_) | Fetch::Comm => Err(Problem::NoAddress),
+                Fetch::Verbatim(Verbatim::Immediate(_) | Verbatim::Comm) => Err(Problem::NoAddress),
                 fetch => Ok(Lowered { fetch: fetch.deref(*offset), kind: word, moment }),
             }
         }
-        Value::Stack(number) => at_hit(Fetch::Stack(*number), word),
-        Value::StackPointer => at_hit(Fetch::StackPointer, ArgKind::Ptr),
-        Value::Comm => at_hit(Fetch::Comm, ArgKind::Str),
-        Value::Memory(address) => at_hit(Fetch::Memory(*address), word),
-        Value::FileMemory(offset) => at_hit(Fetch::FileMemory(*offset), word),
-        Value::Immediate(value) => at_hit(
-            Fetch::Immediate(*value),
-            if *value < 0 { ArgKind::Signed(Width::Bits64) } else { word },
-        ),
+        Value::Verbatim(place) => at_hit(Fetch::Verbatim(*place), place.kind()),
     }
 }
 

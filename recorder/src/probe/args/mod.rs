@@ -3,12 +3,14 @@
 mod fetch;
 mod lower;
 mod registers;
+mod verbatim;
 
 use std::fmt;
 
 pub(crate) use fetch::Fetch;
 pub(crate) use lower::{Arguments, Operand, lower};
 pub(crate) use registers::by_assembler;
+pub use verbatim::Verbatim;
 
 /// An argument of a spec that the kernel cannot fetch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

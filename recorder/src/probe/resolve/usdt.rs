@@ -116,6 +116,6 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
     fn variable(&self, name: &str, probe: u64) -> Option<args::Fetch> {
         let address = self.elf.variable(name)?;
         let place = self.elf.file_offset(probe)?.wrapping_sub(probe).wrapping_add(address);
-        Some(args::Fetch::FileMemory(place))
+        Some(args::Verbatim::FileMemory(place).into())
     }
 }

@@ -21,7 +21,7 @@ mod value;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::args::Width;
+use super::args::{Verbatim, Width};
 pub use error::SpecError;
 
 /// A probe as a user names it.
@@ -113,18 +113,8 @@ pub enum Value {
         /// The address.
         of: Box<Value>,
     },
-    /// The stack's word of this number, from 0: `$stack0`.
-    Stack(u32),
-    /// The stack's address: `$stack`.
-    StackPointer,
-    /// The thread's name: `$comm`.
-    Comm,
-    /// Memory at an address of the process: `@0x601040`.
-    Memory(u64),
-    /// Memory at an offset of the probed file, as it is mapped: `@+0x3010`.
-    FileMemory(u64),
-    /// A constant: `\7`.
-    Immediate(i64),
+    /// What is written as the kernel takes it: `$stack`, `$comm`, `@0x601040`, `\7`.
+    Verbatim(Verbatim),
 }
 
 /// What a value is.
@@ -140,6 +130,12 @@ pub enum ArgType {
     Text,
     /// `ptr`.
     Ptr,
+}
+
+impl From<Verbatim> for Value {
+    fn from(place: Verbatim) -> Value {
+        Value::Verbatim(place)
+    }
 }
 
 impl Value {

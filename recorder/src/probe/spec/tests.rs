@@ -104,7 +104,7 @@ fn arguments_are_the_kernels_with_names_for_those_without() {
     assert_eq!(names, ["di", "value2", "n", "stack2", "comm", "value6", "value7", "arg9"]);
     let inner = Value::Deref { offset: 8, of: Box::new(Value::Argument(1)) };
     assert_eq!(spec.args[2].value, Value::Deref { offset: -16, of: Box::new(inner) });
-    assert_eq!(spec.args[6].value, Value::Immediate(-5));
+    assert_eq!(spec.args[6].value, Value::Verbatim(Verbatim::Immediate(-5)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::{ArgType, SpecError, Value};
-use crate::probe::args::Width;
+use crate::probe::args::{Verbatim, Width};
 
 /// The kernel follows no more addresses than fit into its 16 steps per argument.
 const DEEPEST: usize = 8;
@@ -35,13 +35,13 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, SpecError> {
     }
     if cursor.eat("@") {
         return if cursor.eat("+") {
-            Ok(Value::FileMemory(number(cursor)?))
+            Ok(Verbatim::FileMemory(number(cursor)?).into())
         } else {
-            Ok(Value::Memory(number(cursor)?))
+            Ok(Verbatim::Memory(number(cursor)?).into())
         };
     }
     if cursor.eat("\\") {
-        return Ok(Value::Immediate(signed(cursor)?));
+        return Ok(Verbatim::Immediate(signed(cursor)?).into());
     }
     if cursor.eat("$") {
         return variable(&start, cursor);
@@ -65,13 +65,13 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, SpecError> {
 
 fn variable(start: &Cursor<'_>, cursor: &mut Cursor<'_>) -> Result<Value, SpecError> {
     match word(cursor) {
-        "stack" => Ok(Value::StackPointer),
+        "stack" => Ok(Verbatim::StackPointer.into()),
         "retval" => Ok(Value::Returned),
-        "comm" => Ok(Value::Comm),
+        "comm" => Ok(Verbatim::Comm.into()),
         text => text
             .strip_prefix("stack")
             .and_then(small)
-            .map(Value::Stack)
+            .map(|number| Verbatim::Stack(number).into())
             .or_else(|| argument(text))
             .ok_or_else(|| start.error(VALUES)),
     }
@@ -161,11 +161,9 @@ pub(super) fn default_name(value: &Value, number: usize) -> String {
         Value::Argument(number) => format!("arg{number}"),
         Value::Returned => "ret".to_owned(),
         Value::Register(name) => name.clone(),
-        Value::Stack(number) => format!("stack{number}"),
-        Value::StackPointer => "stack".to_owned(),
-        Value::Comm => "comm".to_owned(),
-        Value::Deref { .. } | Value::Memory(_) | Value::FileMemory(_) | Value::Immediate(_) => {
-            format!("value{number}")
+        Value::Verbatim(place @ (Verbatim::Stack(_) | Verbatim::StackPointer | Verbatim::Comm)) => {
+            place.to_string().replace('$', "")
         }
+        Value::Deref { .. } | Value::Verbatim(_) => format!("value{number}"),
     }
 }

@@ -10,7 +10,7 @@
 //! more: an index register and a floating-point register are beyond it. Such
 //! an argument is left out, unless it is asked for by its number.
 
-use crate::probe::args::{ArgKind, Fetch, Operand, Width, by_assembler};
+use crate::probe::args::{ArgKind, Fetch, Operand, Verbatim, Width, by_assembler};
 use crate::probe::elf::Arch;
 
 /// No probe has more arguments; the macros that make them stop at 12.
@@ -80,7 +80,7 @@ type Place = (Fetch, Option<Width>);
 
 fn x86_64(text: &str, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Option<Place> {
     if let Some(number) = text.strip_prefix('$') {
-        return Some((Fetch::Immediate(signed(number)?), None));
+        return Some((Verbatim::Immediate(signed(number)?).into(), None));
     }
     if let Some(name) = text.strip_prefix('%') {
         let register = by_assembler(Arch::X86_64, name)?;
@@ -100,7 +100,7 @@ fn aarch64(text: &str) -> Option<Place> {
     let whole = |name: &str| by_assembler(Arch::Aarch64, name);
     let Some(inner) = text.strip_prefix('[') else {
         if let Some(number) = signed(text.strip_prefix('#').unwrap_or(text)) {
-            return Some((Fetch::Immediate(number), None));
+            return Some((Verbatim::Immediate(number).into(), None));
         }
         let register = whole(text)?;
         return Some((Fetch::Register(register.kernel), Some(register.width)));
@@ -127,7 +127,9 @@ fn symbol_and_offset(text: &str, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Opti
         None => (text, 0),
     };
     match symbol(name)? {
-        Fetch::FileMemory(place) => Some(Fetch::FileMemory(place.checked_add_signed(offset)?)),
+        Fetch::Verbatim(Verbatim::FileMemory(place)) => {
+            Some(Verbatim::FileMemory(place.checked_add_signed(offset)?).into())
+        }
         other => (offset == 0).then_some(other),
     }
 }
@@ -166,7 +168,8 @@ mod tests {
     use super::*;
 
     fn fetched(text: &str, arch: Arch) -> Vec<Result<String, String>> {
-        let symbol = |name: &str| (name == "counter").then_some(Fetch::FileMemory(0x3000));
+        let symbol =
+            |name: &str| (name == "counter").then_some(Verbatim::FileMemory(0x3000).into());
         operands(text, arch, &symbol)
             .into_iter()
             .map(|operand| operand.map(|it| format!("{}:{}", it.fetch, it.kind)))
