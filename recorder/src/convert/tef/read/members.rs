@@ -21,6 +21,16 @@ impl<'a> Members<'a> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 
+    /// The number that the first member of that name is, if it is one that fits.
+    pub(super) fn number<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+        T::try_from(self.get(name).and_then(integer)?).ok()
+    }
+
+    /// Takes the number out that the first member of that name is, if it is one that fits.
+    pub(super) fn take_number<T: TryFrom<u64>>(&mut self, name: &str) -> Option<T> {
+        T::try_from(self.take(name).and_then(integer)?).ok()
+    }
+
     /// Takes the first member of that name out.
     pub(super) fn take(&mut self, name: &str) -> Option<&'a RawValue> {
         let at = self.0.iter().position(|(key, _)| key == name)?;
@@ -118,5 +128,7 @@ mod tests {
         assert_eq!(read("a"), Some(u64::MAX));
         assert_eq!(read("b"), Some(42));
         assert_eq!((read("c"), read("d"), read("e")), (None, None, None));
+        assert_eq!((members.number("b"), members.number::<u8>("c")), (Some(42_u8), None));
+        assert_eq!(members.number::<u32>("a"), None, "it does not fit");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Each has the field `fxt`. One that is not as fxtrec writes it is read as any other event.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fxt_writer::layout::limits::MAX_ARGS;
@@ -19,6 +21,14 @@ use super::{Importer, PROVIDER, Target};
 use crate::convert::error::{ConvertError, Position};
 use crate::convert::tef::marks;
 
+/// One of fxtrec's events.
+struct Own<'e, 'a> {
+    fields: &'e Fields<'a>,
+    /// The record's arguments, and what it has beside them.
+    members: Members<'a>,
+    at: Position,
+}
+
 impl Importer<'_> {
     /// Reads an event back; false when it is not one of fxtrec's.
     pub(super) fn own(&mut self, fields: &Fields<'_>, at: Position) -> Result<bool, ConvertError> {
@@ -27,17 +37,18 @@ impl Importer<'_> {
             return Ok(true);
         }
         let content = if fields.switch.is_some() { fields.switch } else { fields.args };
-        let Some(args) = content.and_then(Members::of) else { return Ok(false) };
+        let Some(members) = content.and_then(Members::of) else { return Ok(false) };
+        let own = Own { fields, members, at };
         let read = match &*mark {
-            marks::SWITCH => self.switch(fields, args, at),
-            marks::LEGACY_SWITCH => self.legacy_switch(fields, &args, at),
-            marks::WAKEUP => self.wakeup(fields, args, at),
-            marks::LOG => self.log(fields, &args, at),
-            marks::PROVIDER => self.provider(&args),
-            marks::PROVIDER_EVENT => self.provider_event(&args),
-            marks::KERNEL_OBJECT => self.other_object(fields, &args, at),
-            marks::USERSPACE_OBJECT => self.userspace_object(fields, &args, at),
-            marks::LARGE_BLOB => self.large_blob(fields, &args, at),
+            marks::SWITCH => self.switch(own),
+            marks::LEGACY_SWITCH => self.legacy_switch(own),
+            marks::WAKEUP => self.wakeup(own),
+            marks::LOG => self.log(&own),
+            marks::PROVIDER => self.provider(&own.members),
+            marks::PROVIDER_EVENT => self.provider_event(&own.members),
+            marks::KERNEL_OBJECT => self.other_object(&own),
+            marks::USERSPACE_OBJECT => self.userspace_object(&own),
+            marks::LARGE_BLOB => self.large_blob(&own),
             _ => return Ok(false),
         };
         match read {
@@ -48,16 +59,11 @@ impl Importer<'_> {
         }
     }
 
-    fn switch<'a>(
-        &mut self,
-        fields: &Fields<'a>,
-        mut args: Members<'a>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let time = end_of(fields, at)?;
-        let Some(switch) = Sides::of(fields, &mut args) else { return Ok(None) };
+    fn switch(&mut self, mut own: Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let time = own.end()?;
+        let Some(switch) = own.sides() else { return Ok(None) };
         self.now = Some(time);
-        with_args(self.target()?, &args, fields, |target, args| {
+        own.with_args(&own.members, self.target()?, |target, args| {
             target.write(&ContextSwitch {
                 cpu: switch.cpu,
                 time: Ticks(time),
@@ -67,24 +73,21 @@ impl Importer<'_> {
                 args,
             })
         })
-        .map(Some)
     }
 
-    fn legacy_switch<'a>(
-        &mut self,
-        fields: &Fields<'a>,
-        args: &Members<'a>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let time = end_of(fields, at)?;
-        let number = |name| args.get(name).and_then(integer);
-        let priority = |name| number(name).and_then(|number| u8::try_from(number).ok());
-        let mut sides = Members(args.0.clone());
+    fn legacy_switch(&mut self, mut own: Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let time = own.end()?;
         let parts = (|| {
             Some((
-                Sides::of(fields, &mut sides)?,
-                (Koid(number("outgoing_process")?), priority("outgoing_priority")?),
-                (Koid(number("incoming_process")?), priority("incoming_priority")?),
+                own.sides()?,
+                (
+                    Koid(own.members.number("outgoing_process")?),
+                    own.members.number("outgoing_priority")?,
+                ),
+                (
+                    Koid(own.members.number("incoming_process")?),
+                    own.members.number("incoming_priority")?,
+                ),
             ))
         })();
         let Some((switch, (from, high), (to, low))) = parts else { return Ok(None) };
@@ -103,33 +106,22 @@ impl Importer<'_> {
         Ok(Some(()))
     }
 
-    fn wakeup<'a>(
-        &mut self,
-        fields: &Fields<'a>,
-        mut args: Members<'a>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let time = moment(fields.time, "ts", at)?.nanos;
-        let cpu = args.take("cpu").and_then(integer).and_then(|cpu| u16::try_from(cpu).ok());
-        let (Some(cpu), Some(thread)) = (cpu, fields.thread.and_then(integer)) else {
+    fn wakeup(&mut self, mut own: Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let time = own.time()?;
+        let cpu = own.members.take_number("cpu");
+        let (Some(cpu), Some(thread)) = (cpu, own.fields.thread.and_then(integer)) else {
             return Ok(None);
         };
         self.now = Some(time);
-        with_args(self.target()?, &args, fields, |target, args| {
+        own.with_args(&own.members, self.target()?, |target, args| {
             target.write(&Wakeup { cpu, time: Ticks(time), thread: Koid(thread), args })
         })
-        .map(Some)
     }
 
-    fn log(
-        &mut self,
-        fields: &Fields<'_>,
-        args: &Members<'_>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let time = moment(fields.time, "ts", at)?.nanos;
-        let Some(message) = args.get("message").and_then(text) else { return Ok(None) };
-        let (process, thread) = self.thread_of(fields)?;
+    fn log(&mut self, own: &Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let time = own.time()?;
+        let Some(message) = own.members.get("message").and_then(text) else { return Ok(None) };
+        let (process, thread) = self.thread_of(own.fields)?;
         self.now = Some(time);
         let target = self.target()?;
         let thread = target.thread((Koid(process), Koid(thread)))?;
@@ -137,9 +129,9 @@ impl Importer<'_> {
         Ok(Some(()))
     }
 
-    fn provider(&mut self, args: &Members<'_>) -> Result<Option<()>, ConvertError> {
-        let id = args.get("id").and_then(integer).and_then(|id| u32::try_from(id).ok());
-        let (Some(id), Some(name)) = (id, args.get("name").and_then(text)) else { return Ok(None) };
+    fn provider(&mut self, members: &Members<'_>) -> Result<Option<()>, ConvertError> {
+        let (id, name) = (members.number("id"), members.get("name").and_then(text));
+        let (Some(id), Some(name)) = (id, name) else { return Ok(None) };
         if name != PROVIDER.1 {
             // Written from FXT, in which an id has one meaning.
             self.ids.trust_threads();
@@ -148,77 +140,56 @@ impl Importer<'_> {
         Ok(Some(()))
     }
 
-    fn provider_event(&mut self, args: &Members<'_>) -> Result<Option<()>, ConvertError> {
-        let id = args.get("id").and_then(integer).and_then(|id| u32::try_from(id).ok());
-        let event = args.get("event").and_then(integer).and_then(|event| u8::try_from(event).ok());
+    fn provider_event(&mut self, members: &Members<'_>) -> Result<Option<()>, ConvertError> {
+        let (id, event) = (members.number("id"), members.number("event"));
         let (Some(id), Some(event)) = (id, event) else { return Ok(None) };
         self.target()?.write(&ProviderEvent { id: ProviderId(id), event })?;
         Ok(Some(()))
     }
 
-    fn other_object<'a>(
-        &mut self,
-        fields: &Fields<'a>,
-        args: &Members<'a>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let name = string(fields.name, "name", at)?;
+    fn other_object(&mut self, own: &Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let name = own.name()?;
         let parts = (|| {
-            let mut members = args.get("snapshot").and_then(Members::of)?;
-            let kind = u8::try_from(members.take("type").and_then(integer)?).ok()?;
-            Some((kind, id(fields)?, members))
+            let mut members = own.snapshot()?;
+            let kind = members.take_number("type")?;
+            Some((kind, own.id()?, members))
         })();
         let Some((kind, koid, members)) = parts else { return Ok(None) };
-        with_args(self.target()?, &members, fields, |target, args| {
+        own.with_args(&members, self.target()?, |target, args| {
             let name = target.text(&name)?;
             let kind = ObjectType::Other(kind);
             target.write(&KernelObject { kind, koid: Koid(koid), name, args })
         })
-        .map(Some)
     }
 
-    fn userspace_object<'a>(
-        &mut self,
-        fields: &Fields<'a>,
-        args: &Members<'a>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let name = string(fields.name, "name", at)?;
-        let members = args.get("snapshot").and_then(Members::of);
-        let (Some(members), Some(pointer)) = (members, id(fields)) else { return Ok(None) };
-        let process = Koid(self.process_of(fields)?);
-        with_args(self.target()?, &members, fields, |target, args| {
+    fn userspace_object(&mut self, own: &Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let name = own.name()?;
+        let (Some(members), Some(pointer)) = (own.snapshot(), own.id()) else { return Ok(None) };
+        let process = Koid(self.process_of(own.fields)?);
+        own.with_args(&members, self.target()?, |target, args| {
             let process = fxt_writer::ThreadName::Inline { process, thread: process };
             let name = target.text(&name)?;
             target.write(&UserspaceObject { pointer, process, name, args })
         })
-        .map(Some)
     }
 
-    fn large_blob<'a>(
-        &mut self,
-        fields: &Fields<'a>,
-        args: &Members<'a>,
-        at: Position,
-    ) -> Result<Option<()>, ConvertError> {
-        let category = string(fields.category, "cat", at)?;
-        let name = string(fields.name, "name", at)?;
-        let time = moment(fields.time, "ts", at)?.nanos;
+    fn large_blob(&mut self, own: &Own<'_, '_>) -> Result<Option<()>, ConvertError> {
+        let category = string(own.fields.category, "cat", own.at)?;
+        let (name, time) = (own.name()?, own.time()?);
         let parts = (|| {
-            let mut members = args.get("snapshot").and_then(Members::of)?;
+            let mut members = own.snapshot()?;
             let data = members.take("data").and_then(text)?;
             Some((STANDARD.decode(&*data).ok()?, members))
         })();
         let Some((payload, members)) = parts else { return Ok(None) };
-        let (process, thread) = self.thread_of(fields)?;
+        let (process, thread) = self.thread_of(own.fields)?;
         self.now = Some(time);
-        with_args(self.target()?, &members, fields, |target, args| {
+        own.with_args(&members, self.target()?, |target, args| {
             let thread = target.thread((Koid(process), Koid(thread)))?;
             let metadata = Some(BlobMetadata { time: Ticks(time), thread, args });
             let (category, name) = (target.text(&category)?, target.text(&name)?);
             target.write(&LargeBlob { category, name, metadata, payload: &payload })
         })
-        .map(Some)
     }
 }
 
@@ -230,14 +201,41 @@ struct Sides {
     state: ThreadState,
 }
 
-impl Sides {
-    /// Takes its parts out of the arguments.
-    fn of(fields: &Fields<'_>, args: &mut Members<'_>) -> Option<Self> {
-        let state = args.take("state").and_then(text)?;
-        Some(Self {
-            cpu: u16::try_from(fields.thread.and_then(integer)?).ok()?,
-            outgoing: args.take("thread").and_then(integer)?,
-            incoming: args.take("next").and_then(integer)?,
+impl<'a> Own<'_, 'a> {
+    /// The event's time in nanoseconds.
+    fn time(&self) -> Result<u64, ConvertError> {
+        Ok(moment(self.fields.time, "ts", self.at)?.nanos)
+    }
+
+    /// The time at which a slice ends, in nanoseconds.
+    fn end(&self) -> Result<u64, ConvertError> {
+        let time = self.time()?;
+        // What ends is an end, or has a length.
+        let Some(length) = self.fields.duration else { return Ok(time) };
+        Ok(time.saturating_add(moment(Some(length), "dur", self.at)?.nanos))
+    }
+
+    fn name(&self) -> Result<Cow<'a, str>, ConvertError> {
+        string(self.fields.name, "name", self.at)
+    }
+
+    /// The number in the field `id`.
+    fn id(&self) -> Option<u64> {
+        pointer(&text(self.fields.id?)?)
+    }
+
+    /// What an object is: the members of its snapshot.
+    fn snapshot(&self) -> Option<Members<'a>> {
+        self.members.get("snapshot").and_then(Members::of)
+    }
+
+    /// Takes the parts of a switch out of the members.
+    fn sides(&mut self) -> Option<Sides> {
+        let state = self.members.take("state").and_then(text)?;
+        Some(Sides {
+            cpu: u16::try_from(self.fields.thread.and_then(integer)?).ok()?,
+            outgoing: self.members.take_number("thread")?,
+            incoming: self.members.take_number("next")?,
             state: match &*state {
                 "new" => ThreadState::New,
                 "running" => ThreadState::Running,
@@ -249,38 +247,25 @@ impl Sides {
             },
         })
     }
-}
 
-/// The time at which a slice ends, in nanoseconds.
-fn end_of(fields: &Fields<'_>, at: Position) -> Result<u64, ConvertError> {
-    let time = moment(fields.time, "ts", at)?.nanos;
-    // What ends is an end, or has a length.
-    let Some(length) = fields.duration else { return Ok(time) };
-    Ok(time.saturating_add(moment(Some(length), "dur", at)?.nanos))
-}
-
-/// The number in the field `id`.
-fn id(fields: &Fields<'_>) -> Option<u64> {
-    pointer(&text(fields.id?)?)
-}
-
-/// Hands the arguments of a record over, in the order of the JSON.
-fn with_args<'a, 'o>(
-    target: &mut Target<'o>,
-    members: &Members<'a>,
-    fields: &Fields<'a>,
-    write: impl FnOnce(&mut Target<'o>, &[Arg<'_>]) -> Result<(), WriteError<std::io::Error>>,
-) -> Result<(), ConvertError> {
-    let mut set = ArgSet::default();
-    set.add(members, fields.types.as_ref());
-    set.with(|list| {
-        let mut args = [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS];
-        let Some(args) = args.get_mut(..list.len()) else {
-            return Err(EncodeError::TooManyArgs { count: list.len() }.into());
-        };
-        for (arg, (name, value)) in args.iter_mut().zip(list) {
-            *arg = Arg::new(target.text(name)?, *value);
-        }
-        Ok(write(target, args)?)
-    })
+    /// Hands the arguments of a record over, in the order of the JSON.
+    fn with_args<'o>(
+        &self,
+        members: &Members<'a>,
+        target: &mut Target<'o>,
+        write: impl FnOnce(&mut Target<'o>, &[Arg<'_>]) -> Result<(), WriteError<std::io::Error>>,
+    ) -> Result<Option<()>, ConvertError> {
+        let mut set = ArgSet::default();
+        set.add(members, self.fields.types.as_ref());
+        set.with(|list| {
+            let mut args = [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS];
+            let Some(args) = args.get_mut(..list.len()) else {
+                return Err(EncodeError::TooManyArgs { count: list.len() }.into());
+            };
+            for (arg, (name, value)) in args.iter_mut().zip(list) {
+                *arg = Arg::new(target.text(name)?, *value);
+            }
+            Ok(Some(write(target, args)?))
+        })
+    }
 }
