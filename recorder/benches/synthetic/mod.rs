@@ -4,8 +4,8 @@
 //! `perf bench sched pipe` makes them.
 
 use fxt_writer::{Koid, ThreadName};
-use fxtrec::capture::decode::{SchedFormats, SchedLayout};
 use fxtrec::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind};
+use fxtrec::capture::sched::{SchedFormats, SchedLayout};
 use fxtrec::encode::encoder::Encoder;
 use fxtrec::encode::ids::Ids;
 use fxtrec::encode::threads::{Lookup, Threads};

@@ -9,12 +9,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::decode::SchedLayout;
 use super::event::{Event, Kind};
 use super::life::LifeLayout;
 use super::order::{Lane, Merger, Queue};
 use super::perf_rings::ChainWatch;
 use super::readers::{ReadRing, Readers};
+use super::sched::SchedLayout;
 use super::source::SourceError;
 use crate::kernel::ftrace::FtraceError;
 use crate::kernel::ftrace::instance::Instance;

@@ -8,10 +8,10 @@
 use std::io;
 use std::time::Duration;
 
-use super::decode::SchedLayout;
 use super::ftrace_rings::{FtraceRings, Options};
 use super::life::LifeLayout;
 use super::order::Merger;
+use super::sched::SchedLayout;
 use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
 use crate::kernel::clock;
 use crate::kernel::ftrace::instance::Instance;

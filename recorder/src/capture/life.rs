@@ -2,8 +2,8 @@
 //!
 //! perf writes records of its own about these; with ftrace the tracepoints must do.
 
-use super::decode::{At, LayoutError, chunk, id, least, locate, tid_at, u32_at};
 use super::event::{Comm, Kind, Life};
+use super::tracepoint::{At, LayoutError, chunk, id, least, locate, tid_at, u32_at};
 use crate::kernel::format::Format;
 
 /// The bit of clone(2)'s flags that makes a thread of the same process.
@@ -92,7 +92,7 @@ impl LifeLayout {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::decode::tests::format;
+    use super::super::sched::tests::format;
     use super::*;
     use crate::units::Tid;
 

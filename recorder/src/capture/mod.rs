@@ -1,6 +1,6 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
 //!
-//! A [`source`] reads bytes that the kernel left ([`perf_source`], [`ftrace_source`]), [`decode`] and [`life`] make
+//! A [`source`] reads bytes that the kernel left ([`perf_source`], [`ftrace_source`]), [`decode`], [`sched`] and [`life`] make
 //! them [`event`]s, and [`order`] puts those of all CPUs into one sequence.
 
 pub mod bpf_source;
@@ -15,4 +15,6 @@ pub mod payload;
 pub mod perf_rings;
 pub mod perf_source;
 pub mod readers;
+pub mod sched;
 pub mod source;
+pub mod tracepoint;

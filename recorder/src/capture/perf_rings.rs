@@ -9,10 +9,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::decode::{self, SchedLayout, Shape};
+use super::decode::{self, Shape};
 use super::event::{Event, Kind};
 use super::order::{Lane, Merger, Queue};
 use super::readers::{ReadRing, Readers};
+use super::sched::SchedLayout;
 use super::source::SourceError;
 use crate::kernel::extra::OpenExtras;
 use crate::kernel::perf::{CpuEvents, KernelCount, OpenError, Options};
@@ -394,8 +395,8 @@ impl ChainWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::tests::layout;
     use super::super::event::{Comm, Switch};
+    use super::super::sched::tests::layout;
     use super::*;
     use crate::kernel::fake::Fake;
     use crate::kernel::prev_state::PrevState;

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use super::decode::SchedLayout;
 use super::order::Merger;
 use super::perf_rings::{PerfRings, RingCounts};
+use super::sched::SchedLayout;
 use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
 use crate::kernel::clock;
 use crate::kernel::perf::Options;

@@ -10,9 +10,9 @@ mod state;
 use std::io;
 use std::time::Duration;
 
-use super::decode::SchedLayout;
 use super::order::Merger;
 use super::perf_rings::{PerfRings, RingCounts};
+use super::sched::SchedLayout;
 use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
 use crate::kernel::bpf::events::{BpfEvents, Wanted};
 use crate::kernel::bpf::sys::BpfSys;

@@ -2,9 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use super::tests::layout;
+use super::super::sched::tests::layout;
 use super::*;
 use crate::kernel::extra::ExtraIndex;
+use crate::units::Tid;
 
 /// The ids that the kernel gave: 901 without registers, 902 with.
 fn extras() -> OpenExtras {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::capture::decode::SchedLayout;
+use crate::capture::sched::SchedLayout;
 use crate::capture::source::Source;
 use crate::commands::plan::default_ring_bytes;
 use crate::commands::record::{RecordError, setup};

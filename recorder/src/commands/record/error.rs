@@ -3,7 +3,7 @@
 use std::io;
 
 use super::extras::ExtraError;
-use crate::capture::decode::LayoutError;
+use crate::capture::tracepoint::LayoutError;
 use crate::cli::EXIT_FAILURE;
 use crate::commands::gates::GatesError;
 use crate::commands::plan::PlanError;

@@ -4,11 +4,11 @@ pub(in crate::commands) mod bpf;
 
 use std::sync::Arc;
 
-use crate::capture::decode::{SchedFormats, SchedLayout};
 use crate::capture::ftrace_rings;
 use crate::capture::ftrace_source::FtraceSource;
 use crate::capture::life::{LifeFormats, LifeLayout};
 use crate::capture::perf_source::PerfSource;
+use crate::capture::sched::{SchedFormats, SchedLayout};
 use crate::capture::source::SourceError;
 use crate::commands::plan::{Plan, default_ring_bytes};
 use crate::kernel::extra::Extra;

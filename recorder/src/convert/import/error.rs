@@ -1,6 +1,6 @@
 //! Why the trace of another recorder cannot be taken over.
 
-use crate::capture::decode::LayoutError;
+use crate::capture::tracepoint::LayoutError;
 use crate::kernel::ftrace::layout::PageLayoutError;
 
 /// Why the trace of another recorder cannot be taken over.

@@ -4,9 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::error::ImportError;
 use super::tracing_data::Tracepoint;
-use crate::capture::decode::{SwitchLayout, WakeLayout};
 use crate::capture::event::{Kind, WakeKind};
 use crate::capture::life::{LifeFormats, LifeLayout};
+use crate::capture::sched::{SwitchLayout, WakeLayout};
 use crate::kernel::format::Format;
 use crate::units::Tid;
 
