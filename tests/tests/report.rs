@@ -96,7 +96,9 @@ fn record_both(workload: &[&str]) -> Both {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let (trace, data) = (folder.path().join("trace.fxt"), folder.path().join("perf.data"));
     let mut command = Command::new(fxtrec());
-    command.arg("-q").arg("-o").arg(&trace).args(["--", "perf", "sched", "record", "-q", "-o"]);
+    // The definitions are compared here, not the sources, which do not miss the same switches on every machine.
+    command.args(["-q", "--source", "perf", "-o"]).arg(&trace);
+    command.args(["--", "perf", "sched", "record", "-q", "-o"]);
     // One CPU, so that threads wait for each other.
     command.arg(&data).args(["--", "taskset", "-c", "0", env!("CARGO_BIN_EXE_workload")]);
     let output = run(command.args(workload));

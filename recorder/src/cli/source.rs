@@ -17,7 +17,7 @@ pub struct SourceArgs {
 /// The sources, and the choice to leave it to fxtrec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SourceChoice {
-    /// The one that costs least of those that this machine permits
+    /// bpf, which costs least; where it is refused perf, then ftrace; with probes and tracepoints perf
     #[default]
     Auto,
     /// Tracepoints of perf, one ring per CPU

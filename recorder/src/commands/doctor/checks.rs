@@ -93,7 +93,7 @@ fn bpf(examination: &Examination) -> Check {
     let name = "BPF programs";
     match &examination.bpf {
         Ok(cpus) => {
-            let text = format!("loaded and started on {cpus} CPUs: --source bpf works");
+            let text = format!("loaded and started on {cpus} CPUs: recordings use them");
             Check::new(Status::Ok, name, text)
         }
         Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),

@@ -1,4 +1,6 @@
 //! Which source a recording uses: the one that was asked for, or the first that the machine permits.
+//!
+//! Left to fxtrec it is `bpf`, which costs least and sees most (`docs/cost.md`), then `perf`, then `ftrace`.
 
 use std::sync::Arc;
 
@@ -23,8 +25,8 @@ pub(super) struct Chosen {
 /// Opens everything that the plan wants recorded, with `extras` beside the scheduler's events.
 ///
 /// # Errors
-/// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of the
-/// first.
+/// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of perf,
+/// whose permission is the easiest to get.
 pub(super) fn open(
     facts: &Facts,
     plan: &Plan,
@@ -32,14 +34,17 @@ pub(super) fn open(
 ) -> Result<Chosen, RecordError> {
     let open = |kind| open_one(kind, facts, plan, extras);
     match plan.source {
-        // Only perf's rings take them.
+        // Only perf's rings take them, and in one ring with the switches their order is the kernel's.
         SourceChoice::Auto if !extras.is_empty() => first(&[SourceKind::Perf], open),
-        SourceChoice::Auto => first(&[SourceKind::Perf, SourceKind::Ftrace], open),
+        SourceChoice::Auto => first(&AUTO, open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),
         SourceChoice::Ftrace => first(&[SourceKind::Ftrace], open),
         SourceChoice::Bpf => first(&[SourceKind::Bpf], open),
     }
 }
+
+/// What is tried when the choice is left to fxtrec.
+const AUTO: [SourceKind; 3] = [SourceKind::Bpf, SourceKind::Perf, SourceKind::Ftrace];
 
 fn open_one(
     kind: SourceKind,
@@ -72,27 +77,30 @@ fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
     })
 }
 
-/// Tries one kind after the other, as long as the kernel refuses.
+/// Tries one kind after the other, as long as the kernel refuses. When it refuses all, perf's refusal is told, or the
+/// first where perf was not tried.
 fn first(
     kinds: &[SourceKind],
     open: impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError>,
 ) -> Result<Chosen, RecordError> {
-    let mut refused: Option<(SourceKind, Refusal)> = None;
+    let mut refused: Vec<(SourceKind, Refusal)> = Vec::new();
     for &kind in kinds {
         match open(kind) {
             Ok(source) => {
-                let instead = refused.map(|(first, refusal)| {
+                let instead = refused.first().map(|(first, refusal)| {
                     format!("recording by {kind}, since {first} is refused: {}", refusal.call)
                 });
                 return Ok(Chosen { source, instead });
             }
-            Err(RecordError::Refused(refusal)) => {
-                refused.get_or_insert((kind, refusal));
-            }
+            Err(RecordError::Refused(refusal)) => refused.push((kind, refusal)),
             Err(error) => return Err(error),
         }
     }
-    Err(refused.map(|(_, refusal)| refusal).map_or_else(nothing_tried, RecordError::Refused))
+    let telling = refused.iter().position(|(kind, _)| *kind == SourceKind::Perf).unwrap_or(0);
+    match refused.into_iter().nth(telling) {
+        Some((_, refusal)) => Err(RecordError::Refused(refusal)),
+        None => Err(nothing_tried()),
+    }
 }
 
 /// What cannot happen as long as every choice names a kind.
@@ -139,8 +147,6 @@ mod tests {
         }
     }
 
-    const BOTH: [SourceKind; 2] = [SourceKind::Perf, SourceKind::Ftrace];
-
     /// Opens what is not in `refused`.
     fn machine(
         refused: &[SourceKind],
@@ -157,28 +163,33 @@ mod tests {
 
     #[test]
     fn the_first_that_is_permitted_is_taken_and_nothing_is_said_of_it() {
-        let chosen = first(&BOTH, machine(&[])).expect("permitted");
-        assert_eq!((chosen.source.kind(), chosen.instead), (SourceKind::Perf, None));
+        let chosen = first(&AUTO, machine(&[])).expect("permitted");
+        assert_eq!((chosen.source.kind(), chosen.instead), (SourceKind::Bpf, None));
     }
 
     #[test]
     fn another_in_its_place_is_said_with_the_reason() {
-        let chosen = first(&BOTH, machine(&[SourceKind::Perf])).expect("the other is permitted");
-        assert_eq!(chosen.source.kind(), SourceKind::Ftrace);
-        let said = chosen.instead.expect("it is said");
-        assert_eq!(said, "recording by ftrace, since perf is refused: No perf.");
+        let cases = [(&AUTO[..1], SourceKind::Perf), (&AUTO[..2], SourceKind::Ftrace)];
+        for (refused, taken) in cases {
+            let chosen = first(&AUTO, machine(refused)).expect("another is permitted");
+            assert_eq!(chosen.source.kind(), taken);
+            let said = chosen.instead.expect("it is said");
+            assert_eq!(said, format!("recording by {taken}, since bpf is refused: No bpf."));
+        }
     }
 
     #[test]
-    fn when_all_are_refused_the_first_refusal_is_what_counts() {
-        let refused = first(&BOTH, machine(&BOTH)).expect_err("refused");
-        assert!(refused.to_string().starts_with("No perf."), "{refused}");
+    fn when_all_are_refused_that_of_perf_is_told_or_else_the_first() {
+        for (kinds, told) in [(&AUTO[..], "No perf."), (&AUTO[2..], "No ftrace.")] {
+            let refused = first(kinds, machine(&AUTO)).expect_err("refused");
+            assert!(refused.to_string().starts_with(told), "{refused}");
+        }
     }
 
     #[test]
     fn what_is_no_refusal_is_not_got_around() {
         let broken = |_| Err(nothing_tried());
-        let error = first(&BOTH, broken).expect_err("broken");
+        let error = first(&AUTO, broken).expect_err("broken");
         assert!(matches!(error, RecordError::System { .. }), "{error}");
     }
 }
