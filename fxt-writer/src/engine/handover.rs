@@ -73,7 +73,7 @@ impl Engine {
             durable.saved = durable.saved.max(packet.data64 / WORD_BYTES as u64);
             self.header_words().durable_data(durable.saved, durable.end);
         }
-        self.header_words().rolling_data(part, 0, 0);
+        self.header_words().rolling_cleared(part, self.division.rolling);
         state.parts[part].phase = Phase::Clearing;
         let data = state.parts[part].data();
         // Durable room has come back, whatever becomes of the buffer.
@@ -91,6 +91,7 @@ impl Engine {
 
         let mut state = self.lock();
         state.parts[part].phase = Phase::Free;
+        self.header_words().rolling_data(part, 0, 0);
         self.wake(&state);
         Ok(())
     }
@@ -127,9 +128,11 @@ impl Engine {
     pub(super) fn switch(&self, state: &mut State, from: Position) {
         let next = from.wrapped().wrapping_add(1);
         let start = self.open(state, next);
+        // Before the position: a record in the new buffer must not be taken for
+        // one of the filling before last, by whoever finds the memory.
+        self.header_words().wrapped(self.config.mode, next);
         let before = self.move_position(Position::new(next, start));
         debug_assert_eq!(before.wrapped(), from.wrapped());
-        self.header_words().wrapped(self.config.mode, next);
         self.seal(state, before);
     }
 
@@ -166,6 +169,7 @@ impl Engine {
     /// Clears a complete buffer that nobody views, under the lock.
     pub(super) fn clear_part(&self, state: &mut State, index: usize) {
         let base = self.division.rolling_base(index);
+        self.header_words().rolling_cleared(index, self.division.rolling);
         for span in state.parts[index].data() {
             // SAFETY: within the part, whose phase is Complete with no view alive
             // (the callers make sure); the lock keeps both so. Its data has no
@@ -173,6 +177,7 @@ impl Engine {
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
         state.parts[index].phase = Phase::Free;
+        self.header_words().rolling_data(index, 0, 0);
     }
 
     /// Moves the position word, and tells where it was at that moment: the end

@@ -17,6 +17,9 @@
 //!   12-15  zero
 //! ```
 //!
+//! Where a rolling buffer's data starts at its very end there is none, whatever
+//! the memory holds: it is just being cleared.
+//!
 //! Words 0 to 8 follow the trace engine this one is modelled on; 9 to 11 are
 //! additions, hence a version of its own.
 
@@ -128,8 +131,16 @@ impl HeaderWords<'_> {
     }
 
     pub(super) fn rolling_data(self, part: usize, start: usize, end: usize) {
-        self.store(ROLLING_START[part], bytes(start));
+        // In this order no reader finds an end before its start.
         self.store(ROLLING_END[part], bytes(end));
+        self.store(ROLLING_START[part], bytes(start));
+    }
+
+    /// Says that a rolling buffer of `words` words has no data, though its memory
+    /// has: whoever finds it in the middle of being cleared would else take the
+    /// rest of a record for one.
+    pub(super) fn rolling_cleared(self, part: usize, words: usize) {
+        self.rolling_data(part, words, words);
     }
 
     pub(super) fn durable_data(self, saved: u64, end: u64) {

@@ -141,7 +141,6 @@ impl Engine {
             for index in [0, 1] {
                 if state.parts[index].phase == Phase::Complete {
                     self.clear_part(&mut state, index);
-                    self.header_words().rolling_data(index, 0, 0);
                 }
             }
         }
@@ -158,8 +157,9 @@ impl Engine {
             return Err(StartError::NoRoom);
         }
         let start = self.open(&mut state, next);
-        self.move_position(Position::new(next, start));
+        // Before the position, as in `switch`.
         self.header_words().wrapped(self.config.mode, next);
+        self.move_position(Position::new(next, start));
         state.running = true;
         Ok(())
     }

@@ -55,12 +55,14 @@ mod lifecycle;
 mod memory;
 mod position;
 mod recover;
+mod remote;
 mod reserve;
 mod slot;
 mod state;
 mod stragglers;
 mod sync;
 mod view;
+mod walk;
 
 use std::fmt;
 #[cfg(not(loom))]
@@ -74,6 +76,7 @@ pub use handover::SaveError;
 pub use header::{HEADER_WORDS, Header, MAGIC, VERSION};
 pub use lifecycle::{BufferDisposition, StartError};
 pub use recover::{RecoverError, Recovered, recover};
+pub use remote::{Piece, Remote, RemoteError, SharedWords, Tally};
 pub use reserve::{Full, Rolling};
 pub use slot::RollingSlot;
 pub use view::{View, ViewError};

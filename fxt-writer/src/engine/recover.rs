@@ -11,8 +11,7 @@ use std::ops::Range;
 
 use super::header::{HEADER_WORDS, Header};
 use super::position::part_of;
-use super::slot::is_claim;
-use crate::layout::header;
+use super::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;
 
 /// Why a memory cannot be read.
@@ -58,7 +57,8 @@ pub fn recover(memory: &[u64]) -> Result<Recovered, RecoverError> {
         let part = part_of(wrapped);
         let words = parts.rolling[part];
         let span = data_span(&header, part, words.len()).ok_or(RecoverError::Sizes)?;
-        unfinished += finished_records(&words[span], &mut rolling);
+        let take = |record| rolling.extend_from_slice(record);
+        unfinished += finished_records(&words[span], take).unfinished;
     }
     Ok(Recovered { durable, rolling, unfinished, dropped: header.dropped })
 }
@@ -100,33 +100,6 @@ fn data_span(header: &Header, part: usize, len: usize) -> Option<Range<usize>> {
         end => end,
     };
     (start <= end && end <= len).then_some(start..end)
-}
-
-/// Appends the finished records of a filling, and counts the others.
-fn finished_records(filling: &[u64], finished: &mut Vec<u64>) -> u64 {
-    let mut unfinished = 0;
-    let mut in_gap = false;
-    let mut rest = filling;
-    while let Some(&word) = rest.first() {
-        if word == 0 {
-            // Never used, or reserved by a writer that got no further.
-            in_gap = true;
-            rest = &rest[1..];
-            continue;
-        }
-        unfinished += u64::from(std::mem::take(&mut in_gap));
-        let size = header::SIZE.get(word) as usize;
-        let Some((record, after)) = rest.split_at_checked(size).filter(|_| size > 0) else {
-            return unfinished;
-        };
-        if is_claim(word) {
-            unfinished += 1;
-        } else {
-            finished.extend_from_slice(record);
-        }
-        rest = after;
-    }
-    unfinished
 }
 
 fn words(bytes: u64) -> Option<usize> {

@@ -1,0 +1,357 @@
+//! What to save of an engine that another process runs, in memory shared with it.
+//!
+//! Whoever saves buffers for a trace provider sees memory that the provider may
+//! write at any time, and had better not believe. So a [`Remote`] divides the
+//! memory by the sizes that the saver itself chose, reads each word once, checks
+//! what it read before it uses it, and copies records out before it looks at
+//! them. It keeps its own account of what has been saved.
+//!
+//! ```text
+//!  SAVE_BUFFER(wrapped 7, durable 320)
+//!
+//!  durable part   [ saved | 192 .. 320 | ... ]   -> copied, after the part saved before
+//!  rolling 1      [ start .. end         | 0 ]   -> copied; 7 & 1 = 1
+//!
+//!  each copy:     record by record: claims and gaps left out and counted (as in `recover`),
+//!                 metadata left out (it is not for providers to write), then `admit`
+//! ```
+//!
+//! When the other process is gone, or does not answer, [`Remote::rest`] finds what
+//! is committed and has not been saved.
+
+use std::ops::Range;
+
+use super::config::{Config, ConfigError, Division, Mode};
+use super::header::{HEADER_WORDS, Header};
+use super::position::part_of;
+use super::walk::finished_records;
+use crate::layout::limits::WORD_BYTES;
+use crate::layout::{header, record_type};
+use crate::packet::Packet;
+
+/// How often a copy is tried while the other process goes on writing.
+const ATTEMPTS: usize = 4;
+
+/// Words that another process may change at any time.
+pub trait SharedWords {
+    /// How many there are.
+    fn words(&self) -> usize;
+
+    /// The word at `index`, read from the memory exactly once, and before
+    /// whatever is loaded after it (acquire).
+    ///
+    /// # Panics
+    ///
+    /// When `index` is not less than [`words`](Self::words).
+    fn load(&self, index: usize) -> u64;
+}
+
+/// Why nothing can be saved: the other side does not keep to the protocol, or
+/// what it left does not make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// A request to save a buffer in another mode than streaming.
+    #[error("buffers are saved on the way in streaming mode only")]
+    NotStreaming,
+    /// A request for a buffer that is not next.
+    #[error("buffer {asked} was to be saved, and {expected} is next")]
+    OutOfOrder {
+        /// The wrapped count of the request.
+        asked: u32,
+        /// The one that is next.
+        expected: u32,
+    },
+    /// A durable end that cannot be.
+    #[error(
+        "durable data is said to end at byte {end}: {saved} are saved, and {capacity} more fit"
+    )]
+    DurableEnd {
+        /// The end, in bytes since the engine was started.
+        end: u64,
+        /// How much has been saved, in bytes since then.
+        saved: u64,
+        /// Size of the durable part, in bytes.
+        capacity: u64,
+    },
+    /// The data of a rolling buffer does not lie within it.
+    #[error("a rolling buffer of {capacity} bytes is said to have data from byte {start} to {end}")]
+    RollingData {
+        /// Where it is said to start, in bytes.
+        start: u64,
+        /// Where it is said to end, in bytes.
+        end: u64,
+        /// Size of the buffer, in bytes.
+        capacity: u64,
+    },
+    /// There is no header of an engine of this mode and size.
+    #[error("the memory does not begin with the header of a trace engine of this mode and size")]
+    NoHeader,
+    /// The memory was written to while it was read, again and again.
+    #[error("the memory kept changing while it was read")]
+    Changing,
+}
+
+/// What records were found, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Records that are in the pieces.
+    pub records: u64,
+    /// Records that were reserved and never finished, at least.
+    pub unfinished: u64,
+    /// Records that a provider may not write, left out.
+    pub refused: u64,
+    /// Bytes behind a word that heads no record, left out.
+    pub cut_bytes: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.records = self.records.saturating_add(other.records);
+        self.unfinished = self.unfinished.saturating_add(other.unfinished);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.cut_bytes = self.cut_bytes.saturating_add(other.cut_bytes);
+    }
+}
+
+/// Records to save, durable ones first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// Durable records that had not been saved.
+    pub durable: Vec<u64>,
+    /// Rolling records, older ones first.
+    pub rolling: Vec<u64>,
+    /// What was found on the way.
+    pub tally: Tally,
+}
+
+impl Piece {
+    /// Whether there is nothing to save.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.durable.is_empty() && self.rolling.is_empty()
+    }
+}
+
+/// The memory of another process's engine; see the [module](self).
+#[derive(Debug)]
+pub struct Remote<W> {
+    words: W,
+    mode: Mode,
+    division: Division,
+    /// Durable words saved, since the engine was started.
+    durable_saved: u64,
+    /// The most durable words that waited to be saved at a time.
+    durable_peak: u64,
+    /// The wrapped count of the filling that is to be saved next.
+    next: u32,
+}
+
+/// Copies that were not looked at yet.
+struct Copies {
+    wrapped: u32,
+    durable_end: u64,
+    durable: Vec<u64>,
+    fillings: Vec<Vec<u64>>,
+}
+
+impl<W: SharedWords> Remote<W> {
+    /// For an engine of this mode that takes all of `words`.
+    ///
+    /// # Errors
+    ///
+    /// When no engine can be made in so many words.
+    pub fn new(words: W, mode: Mode) -> Result<Self, ConfigError> {
+        let bytes = words.words().saturating_mul(WORD_BYTES);
+        let division = Division::new(&Config { mode, bytes, ..Config::default() })?;
+        Ok(Self { words, mode, division, durable_saved: 0, durable_peak: 0, next: 0 })
+    }
+
+    /// What the header says of itself that can be believed, namely that it is one
+    /// of an engine as it was asked for; everything else in it wants checking.
+    #[must_use]
+    pub fn header(&self) -> Option<Header> {
+        let words: [u64; HEADER_WORDS] = std::array::from_fn(|index| self.words.load(index));
+        let bytes = |words: usize| words as u64 * WORD_BYTES as u64;
+        Header::read(&words).filter(|header| {
+            u64::from(header.mode) == self.mode.encoded()
+                && header.total_bytes == bytes(self.division.total)
+                && header.durable_bytes == bytes(self.division.durable)
+                && header.rolling_bytes == bytes(self.division.rolling)
+        })
+    }
+
+    /// The largest part of the durable part that was in use when something was
+    /// saved, from 0 to 1.
+    #[must_use]
+    pub fn durable_used(&self) -> f64 {
+        self.durable_peak as f64 / self.division.durable.max(1) as f64
+    }
+
+    /// Copies what `request` asks to be saved. `admit` sees each record, may
+    /// change its words, and says whether it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When the request or the header says what cannot be; nothing counts as saved
+    /// then, and whoever asked does not keep to the protocol.
+    pub fn save(
+        &mut self,
+        request: Packet,
+        admit: &mut dyn FnMut(&mut [u64]) -> bool,
+    ) -> Result<Piece, RemoteError> {
+        if self.mode != Mode::Streaming {
+            return Err(RemoteError::NotStreaming);
+        }
+        if request.data32 != self.next {
+            return Err(RemoteError::OutOfOrder { asked: request.data32, expected: self.next });
+        }
+        let durable_end = self.durable_end(request.data64)?;
+        let header = self.header().ok_or(RemoteError::NoHeader)?;
+        // The buffer is final: an end of zero says that it is empty.
+        let part = part_of(request.data32);
+        let filling = match header.rolling_end[part] {
+            0 => Vec::new(),
+            _ => self.copy(self.filling(&header, part)?),
+        };
+        let durable = self.copy_durable(durable_end);
+        let fillings = vec![filling];
+        Ok(self.take(Copies { wrapped: request.data32, durable_end, durable, fillings }, admit))
+    }
+
+    /// Copies what is committed and was not saved, when no request for it will
+    /// come: the other process has said that its buffer is final, or is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the header says what cannot be, or the memory is written to all the
+    /// time.
+    pub fn rest(
+        &mut self,
+        admit: &mut dyn FnMut(&mut [u64]) -> bool,
+    ) -> Result<Piece, RemoteError> {
+        for _ in 0..ATTEMPTS {
+            let header = self.header().ok_or(RemoteError::NoHeader)?;
+            let copies = self.copy_rest(&header)?;
+            let now = self.header().ok_or(RemoteError::NoHeader)?;
+            // Where writing went on in the other buffer, that may have been cleared under our hands.
+            if now.wrapped_count == header.wrapped_count {
+                return Ok(self.take(copies, admit));
+            }
+        }
+        Err(RemoteError::Changing)
+    }
+
+    fn copy_rest(&self, header: &Header) -> Result<Copies, RemoteError> {
+        let durable_end = self.durable_end(header.durable_end)?;
+        let durable = self.copy_durable(durable_end);
+        let wrapped = header.wrapped_count;
+        let mut fillings = Vec::new();
+        if self.mode == Mode::Oneshot {
+            // It has one buffer, whatever it counts.
+            fillings.push(self.copy(self.filling(header, 0)?));
+        } else {
+            for filling in [wrapped.wrapping_sub(1), wrapped] {
+                if self.is_unsaved(filling) {
+                    fillings.push(self.copy(self.filling(header, part_of(filling))?));
+                }
+            }
+        }
+        Ok(Copies { wrapped, durable_end, durable, fillings })
+    }
+
+    /// Whether the filling of that wrapped count comes after all that were saved.
+    /// Counts wrap around, so half of them are before any other.
+    fn is_unsaved(&self, wrapped: u32) -> bool {
+        wrapped.wrapping_sub(self.next) <= u32::MAX / 2
+    }
+
+    /// The durable end in words, if it can be.
+    fn durable_end(&self, bytes: u64) -> Result<u64, RemoteError> {
+        let word = WORD_BYTES as u64;
+        let capacity = self.division.durable as u64;
+        let waiting = (bytes / word).checked_sub(self.durable_saved);
+        match waiting {
+            Some(waiting) if waiting <= capacity && bytes.is_multiple_of(word) => Ok(bytes / word),
+            _ => Err(RemoteError::DurableEnd {
+                end: bytes,
+                saved: self.durable_saved * word,
+                capacity: capacity * word,
+            }),
+        }
+    }
+
+    /// Where the data of a rolling buffer is in the memory: to the end that the
+    /// header tells, or to the buffer's end while it is open.
+    fn filling(&self, header: &Header, part: usize) -> Result<Range<usize>, RemoteError> {
+        let capacity = self.division.rolling * WORD_BYTES;
+        let (start, end) = (header.rolling_start[part], header.rolling_end[part]);
+        let within = |bytes: u64| {
+            let bytes = usize::try_from(bytes).ok()?;
+            (bytes <= capacity && bytes.is_multiple_of(WORD_BYTES)).then_some(bytes / WORD_BYTES)
+        };
+        let end_word = if end == 0 { Some(self.division.rolling) } else { within(end) };
+        match (within(start), end_word) {
+            (Some(from), Some(to)) if from <= to => {
+                let base = self.division.rolling_base(part);
+                Ok(base + from..base + to)
+            }
+            _ => Err(RemoteError::RollingData { start, end, capacity: capacity as u64 }),
+        }
+    }
+
+    fn copy(&self, range: Range<usize>) -> Vec<u64> {
+        range.map(|index| self.words.load(index)).collect()
+    }
+
+    /// The durable words from what was saved to `end`, put together where they run
+    /// over the ring's end.
+    fn copy_durable(&self, end: u64) -> Vec<u64> {
+        let base = self.division.durable_base();
+        let size = self.division.durable as u64;
+        // Where the part has no words the range is empty. Below the part's size, hence a usize.
+        let words = self.durable_saved..end;
+        words.map(|count| self.words.load(base + (count % size) as usize)).collect()
+    }
+
+    /// Takes the records out of copies, and counts these as saved.
+    fn take(&mut self, copies: Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
+        let Copies { wrapped, durable_end, durable, fillings } = copies;
+        self.durable_peak = self.durable_peak.max(durable_end - self.durable_saved);
+        self.durable_saved = durable_end;
+        self.next = wrapped.wrapping_add(1);
+        let mut piece = Piece::default();
+        admitted(&durable, &mut piece.durable, &mut piece.tally, admit);
+        for filling in &fillings {
+            admitted(filling, &mut piece.rolling, &mut piece.tally, admit);
+        }
+        piece
+    }
+}
+
+/// Appends the records of a copy that are finished and wanted.
+fn admitted(
+    copy: &[u64],
+    into: &mut Vec<u64>,
+    tally: &mut Tally,
+    admit: &mut dyn FnMut(&mut [u64]) -> bool,
+) {
+    let mut found = Tally::default();
+    let walked = finished_records(copy, |record| {
+        let start = into.len();
+        into.extend_from_slice(record);
+        let metadata = header::TYPE.get(record[0]) == record_type::METADATA;
+        if metadata || !admit(&mut into[start..]) {
+            into.truncate(start);
+            found.refused += 1;
+        } else {
+            found.records += 1;
+        }
+    });
+    found.unfinished = walked.unfinished;
+    found.cut_bytes = (walked.cut * WORD_BYTES) as u64;
+    *tally += found;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

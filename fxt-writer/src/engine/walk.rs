@@ -1,0 +1,93 @@
+//! Stepping from record to record through a filling of a rolling buffer, as
+//! whoever finds the memory sees it.
+//!
+//! Records lead to each other by their first words. A claimed one was reserved
+//! and never finished; where the words are zero nothing was written, or a writer
+//! reserved room and got no further. A first word that leads nowhere ends the
+//! walk: nothing behind it can be told from anything else.
+
+use super::slot::is_claim;
+use crate::layout::{header, large_header, record_type};
+
+/// What was come across beside finished records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Walked {
+    /// Records that were reserved and not finished, at least.
+    pub(super) unfinished: u64,
+    /// Words from the first one that led nowhere to the end.
+    pub(super) cut: usize,
+}
+
+/// Calls `take` with each finished record of `filling`, in order.
+pub(super) fn finished_records<'a>(filling: &'a [u64], mut take: impl FnMut(&'a [u64])) -> Walked {
+    let mut unfinished = 0;
+    let mut in_gap = false;
+    let mut rest = filling;
+    while let Some(&word) = rest.first() {
+        if word == 0 {
+            in_gap = true;
+            rest = &rest[1..];
+            continue;
+        }
+        unfinished += u64::from(std::mem::take(&mut in_gap));
+        let size = record_words(word);
+        let Some((record, after)) = rest.split_at_checked(size).filter(|_| size > 0) else {
+            return Walked { unfinished, cut: rest.len() };
+        };
+        if is_claim(word) {
+            unfinished += 1;
+        } else {
+            take(record);
+        }
+        rest = after;
+    }
+    Walked { unfinished, cut: 0 }
+}
+
+/// The words of the record that begins with `word`, as a reader counts them.
+fn record_words(word: u64) -> usize {
+    let words = match header::TYPE.get(word) {
+        record_type::LARGE => large_header::SIZE.get(word),
+        _ => header::SIZE.get(word),
+    };
+    // More than the address space holds is more than any filling has.
+    usize::try_from(words).unwrap_or(usize::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::slot::{claim_word, filler_word};
+    use super::*;
+
+    fn walk(filling: &[u64]) -> (Vec<usize>, Walked) {
+        let mut sizes = Vec::new();
+        let walked = finished_records(filling, |record| sizes.push(record.len()));
+        (sizes, walked)
+    }
+
+    #[test]
+    fn gaps_and_claims_are_stepped_over_and_counted() {
+        let filling =
+            [filler_word(2), 7, 0, 0, filler_word(1), claim_word(3), 9, 0, filler_word(1), 0, 0];
+        assert_eq!(walk(&filling), (vec![2, 1, 1], Walked { unfinished: 2, cut: 0 }));
+    }
+
+    #[test]
+    fn a_first_word_that_leads_nowhere_ends_the_walk() {
+        let sizeless = header::TYPE.put(record_type::EVENT) | header::DATA.put(5);
+        for bad in [sizeless, filler_word(4)] {
+            let filling = [filler_word(1), bad, filler_word(1), 0];
+            assert_eq!(walk(&filling), (vec![1], Walked { unfinished: 0, cut: 3 }));
+        }
+    }
+
+    #[test]
+    fn a_large_record_is_as_long_as_its_wider_field_says() {
+        let large =
+            |words| large_header::TYPE.put(record_type::LARGE) | large_header::SIZE.put(words);
+        assert_eq!(walk(&[large(2), 1, filler_word(1)]).0, [2, 1]);
+        // The low twelve bits of its size say 2.
+        let filling = [large(0x1_0002), 1, filler_word(1)];
+        assert_eq!(walk(&filling), (vec![], Walked { unfinished: 0, cut: 3 }));
+    }
+}
