@@ -5,7 +5,8 @@
 //! line, [`commands`] carry it out with the help of [`capture`] (kernel samples
 //! to typed events in time order), [`encode`] (events to FXT records) and
 //! [`sink`] (saved buffers to a file or pipe), [`convert`] (other formats in and
-//! out), and [`report`] (figures of a finished trace). Everything that touches
+//! out), [`manager`] (applications that record their own events), and [`report`]
+//! (figures of a finished trace). Everything that touches
 //! Linux directly, and all `unsafe`, is in [`kernel`].
 
 pub mod capture;
@@ -14,6 +15,7 @@ pub mod commands;
 pub mod convert;
 pub mod encode;
 pub mod kernel;
+pub mod manager;
 pub mod probe;
 pub mod report;
 pub mod sink;

@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod fake;
 
+pub mod bell;
 pub mod bpf;
 pub mod caps;
 pub mod child;
@@ -27,6 +28,8 @@ pub mod process_files;
 pub mod procfs;
 pub mod refusal;
 pub mod ring;
+pub mod seqpacket;
+pub mod shared_memory;
 pub mod signals;
 pub mod sys;
 pub mod syscalls;

@@ -1,0 +1,65 @@
+//! Waking a thread that waits for descriptors, as often as there is something for it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// Rings until it is answered. Clones are the same bell.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<EventFd>);
+
+impl Bell {
+    /// A bell that nobody has rung.
+    ///
+    /// # Errors
+    /// What eventfd(2) returns.
+    pub fn new() -> io::Result<Bell> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Bell(Arc::new(event)))
+    }
+
+    /// Makes the descriptor readable.
+    pub fn ring(&self) {
+        // The counter can only be too full to be added to; then it is readable already.
+        let _ = self.0.write(1);
+    }
+
+    /// Makes the descriptor unreadable until somebody rings again. To be called before looking for what it was rung for.
+    pub fn answer(&self) {
+        // An error says that nobody has rung.
+        let _ = self.0.read();
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    fn rings(bell: &Bell) -> bool {
+        let mut polled = [PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).expect("poll") == 1
+    }
+
+    #[test]
+    fn a_bell_rings_until_it_is_answered_and_can_be_rung_again() {
+        let bell = Bell::new().expect("an eventfd");
+        assert!(!rings(&bell));
+        for _ in 0..2 {
+            bell.clone().ring();
+            bell.ring();
+            assert!(rings(&bell));
+            bell.answer();
+            assert!(!rings(&bell));
+        }
+    }
+}

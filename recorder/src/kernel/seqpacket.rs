@@ -1,0 +1,248 @@
+//! Unix sockets that carry whole messages in order (SOCK_SEQPACKET), and descriptors with them.
+//!
+//! Nothing here ever waits: who wants to wait polls the descriptors.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{
+    AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
+    UnixAddr, accept4, bind, connect, getsockopt, listen, recv, recvmsg, sendmsg, socket,
+    socketpair,
+};
+
+/// Random bytes in an address that nobody can guess.
+const RANDOM_BYTES: usize = 16;
+
+/// Descriptors that are taken with one message.
+const FEW_DESCRIPTORS: usize = 4;
+
+/// Where a socket listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A name that is in no file system, and gone with the socket.
+    Abstract(String),
+    /// A file, which stays when the socket is gone.
+    Path(PathBuf),
+}
+
+impl Address {
+    /// An abstract name that begins with `prefix` and that nobody can guess.
+    ///
+    /// # Errors
+    /// What getrandom(2) returns.
+    pub fn unguessable(prefix: &str) -> io::Result<Address> {
+        let mut random = [0_u8; RANDOM_BYTES];
+        // SAFETY: the buffer is writable for the length given, and any bytes make valid integers.
+        let got = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
+        // So few bytes come at once, or not at all.
+        if usize::try_from(got) != Ok(random.len()) {
+            return Err(io::Error::last_os_error());
+        }
+        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Address::Abstract(format!("{prefix}-{digits}")))
+    }
+
+    /// The address that `text` stands for, as [`Address`] is displayed.
+    pub fn parse(text: &str) -> Address {
+        match text.strip_prefix('@') {
+            Some(name) => Address::Abstract(name.to_owned()),
+            None => Address::Path(text.into()),
+        }
+    }
+
+    fn unix(&self) -> nix::Result<UnixAddr> {
+        match self {
+            Address::Abstract(name) => UnixAddr::new_abstract(name.as_bytes()),
+            Address::Path(path) => UnixAddr::new(path),
+        }
+    }
+}
+
+/// As the environment tells it: a path, or `@` and an abstract name.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Abstract(name) => write!(f, "@{name}"),
+            Address::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The process at the other end, as it was when the connection was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id in this pid namespace; 0 when it is not visible here.
+    pub pid: u32,
+    /// Its effective user id.
+    pub uid: u32,
+}
+
+/// A socket that takes connections.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    address: Address,
+}
+
+fn new_socket() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
+}
+
+impl Listener {
+    /// Listens at an address that nobody else listens at.
+    ///
+    /// # Errors
+    /// What socket(2), bind(2) or listen(2) return.
+    pub fn bind(address: Address) -> io::Result<Listener> {
+        let socket = new_socket()?;
+        bind(socket.as_raw_fd(), &address.unix()?)?;
+        listen(&socket, Backlog::new(128)?)?;
+        Ok(Listener { socket, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// What accept4(2) or getsockopt(2) return, except that a connection that is gone again is none.
+    pub fn accept(&self) -> io::Result<Option<(Seqpacket, Peer)>> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let raw = match accept4(self.socket.as_raw_fd(), flags) {
+            Ok(raw) => raw,
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let credentials = getsockopt(&socket, PeerCredentials)?;
+        let pid = u32::try_from(credentials.pid()).unwrap_or(0);
+        Ok(Some((Seqpacket(socket), Peer { pid, uid: credentials.uid() })))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A message of so many bytes.
+    Message(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The other side has closed, or is gone. An empty message looks the same, and no protocol here has such.
+    End,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Seqpacket(OwnedFd);
+
+impl Seqpacket {
+    /// Two ends of one connection.
+    ///
+    /// # Errors
+    /// What socketpair(2) returns.
+    pub fn pair() -> io::Result<(Seqpacket, Seqpacket)> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+        Ok((Seqpacket(one), Seqpacket(other)))
+    }
+
+    /// Connects to a listener.
+    ///
+    /// # Errors
+    /// What socket(2) or connect(2) return; EAGAIN when too many wait there.
+    pub fn connect(address: &Address) -> io::Result<Seqpacket> {
+        let socket = new_socket()?;
+        connect(socket.as_raw_fd(), &address.unix()?)?;
+        Ok(Seqpacket(socket))
+    }
+
+    /// Sends a message, with descriptors.
+    ///
+    /// # Errors
+    /// What sendmsg(2) returns: EAGAIN when the other side leaves too many messages unread, EPIPE when it is gone (no
+    /// signal is raised).
+    pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let control = [ControlMessage::ScmRights(&raw)];
+        let control = if raw.is_empty() { &control[..0] } else { &control[..] };
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        let message = [IoSlice::new(message)];
+        loop {
+            match sendmsg::<UnixAddr>(self.0.as_raw_fd(), &message, control, flags, None) {
+                Err(Errno::EINTR) => {}
+                sent => return Ok(sent.map(drop)?),
+            }
+        }
+    }
+
+    /// Receives a message; what does not fit `buffer` is cut off. Descriptors that come with it are closed.
+    ///
+    /// # Errors
+    /// What recv(2) returns, except for what [`Received`] tells.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        match recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            Ok(0) | Err(Errno::ECONNRESET) => Ok(Received::End),
+            Ok(bytes) => Ok(Received::Message(bytes)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Receives a message, and appends the descriptors that come with it, close-on-exec; more than a few are closed.
+    ///
+    /// # Errors
+    /// What recvmsg(2) returns, except for what [`Received`] tells.
+    pub fn receive_with(
+        &self,
+        buffer: &mut [u8],
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> io::Result<Received> {
+        let mut control = nix::cmsg_space!([RawFd; FEW_DESCRIPTORS]);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+        let mut parts = [IoSliceMut::new(buffer)];
+        let fd = self.0.as_raw_fd();
+        let received = match recvmsg::<UnixAddr>(fd, &mut parts, Some(&mut control), flags) {
+            Err(Errno::ECONNRESET) => return Ok(Received::End),
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Received::Nothing),
+            received => received?,
+        };
+        for message in received.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(raw) = message {
+                // SAFETY: the kernel has just made these descriptors for this process, and nobody else knows them.
+                descriptors.extend(raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) }));
+            }
+        }
+        Ok(if received.bytes == 0 { Received::End } else { Received::Message(received.bytes) })
+    }
+}
+
+impl From<OwnedFd> for Seqpacket {
+    fn from(socket: OwnedFd) -> Seqpacket {
+        Seqpacket(socket)
+    }
+}
+
+impl AsFd for Seqpacket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

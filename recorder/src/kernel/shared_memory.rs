@@ -1,0 +1,116 @@
+//! Memory that is given to another process, of a size that nobody can change any more.
+//!
+//! The size is sealed: were the file truncated while it is read here, that would
+//! end fxtrec by SIGBUS. Its content stays as the other process left it when that
+//! is killed.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fxt_writer::engine::SharedWords;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::ftruncate;
+
+use super::sys::Mapping;
+
+/// Bytes in a word.
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// A file of memory of a sealed size, mapped to be read.
+#[derive(Debug)]
+pub struct SharedMemory {
+    file: OwnedFd,
+    words: ReadOnly,
+}
+
+/// What is left when the file has been given away: the mapping.
+#[derive(Debug)]
+pub struct ReadOnly(Mapping);
+
+impl SharedMemory {
+    /// Makes a file of `bytes` zeros, which take no memory before they are written.
+    ///
+    /// # Errors
+    /// What memfd_create(2), ftruncate(2), fcntl(2) or mmap(2) return.
+    pub fn new(name: &str, bytes: usize) -> io::Result<SharedMemory> {
+        let file = open(name)?;
+        let length = i64::try_from(bytes).map_err(io::Error::other)?;
+        ftruncate(&file, length)?;
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+        let words = ReadOnly(Mapping::of_part(file.as_fd(), 0, bytes)?);
+        Ok(SharedMemory { file, words })
+    }
+
+    /// The descriptor for whoever is to write.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Closes the file here and keeps the mapping.
+    pub fn into_words(self) -> ReadOnly {
+        self.words
+    }
+}
+
+/// A memfd that cannot be executed, where the kernel knows such (6.3).
+fn open(name: &str) -> io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let inert = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    match memfd_create(name, flags | inert) {
+        Err(Errno::EINVAL) => Ok(memfd_create(name, flags)?),
+        opened => Ok(opened?),
+    }
+}
+
+impl SharedWords for ReadOnly {
+    fn words(&self) -> usize {
+        self.0.len() / WORD_BYTES
+    }
+
+    #[inline]
+    fn load(&self, index: usize) -> u64 {
+        assert!(index < self.words());
+        // SAFETY: the index is within the mapping, which begins at a page and hence aligned, and lives as long as
+        // self. The file behind it cannot shrink, being sealed. Nothing in this process writes to the mapping, which is
+        // read-only; whatever other processes do to the memory, an atomic load yields some value.
+        let word = unsafe { AtomicU64::from_ptr(self.0.base().cast::<u64>().add(index)) };
+        word.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::uio::pwrite;
+
+    use super::*;
+
+    #[test]
+    fn what_another_process_writes_is_read() {
+        let memory = SharedMemory::new("test", 4096).expect("a memfd");
+        let theirs = memory.file().try_clone_to_owned().expect("a descriptor");
+        let words = memory.into_words();
+        assert_eq!((words.words(), words.load(511)), (512, 0));
+        pwrite(&theirs, &7_u64.to_ne_bytes(), 511 * 8).expect("it is there");
+        assert_eq!(words.load(511), 7);
+    }
+
+    #[test]
+    fn the_size_can_be_changed_by_nobody() {
+        let memory = SharedMemory::new("test", 4096).expect("a memfd");
+        for length in [0, 4088, 8192] {
+            assert_eq!(ftruncate(memory.file(), length), Err(Errno::EPERM));
+        }
+        let more = FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_WRITE);
+        assert_eq!(fcntl(memory.file(), more), Err(Errno::EPERM));
+    }
+
+    #[test]
+    #[should_panic(expected = "index < self.words()")]
+    fn a_word_beyond_the_end_is_not_read() {
+        SharedMemory::new("test", 4096).expect("a memfd").into_words().load(512);
+    }
+}

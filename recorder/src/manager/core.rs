@@ -1,0 +1,379 @@
+//! The manager's thread: everything that it knows, and one round after the other.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use fxt_writer::ProviderId;
+use fxt_writer::engine::{BufferDisposition, Mode};
+use fxt_writer::provider::wire::{self, MAX_MESSAGE_BYTES};
+
+use super::command::{Command, ManagerError, Started, Stopped, Waiting};
+use super::config::{MAX_PROVIDERS, Options, SessionConfig, StartOptions};
+use super::output::Output;
+use super::provider::{Provider, Said};
+use super::ready::{self, Ready};
+use super::recording::Phase;
+use super::status::{Alert, ProviderStatus, Refusals};
+use crate::encode::encoder::PROVIDER;
+use crate::kernel::bell::Bell;
+use crate::kernel::seqpacket::{Listener, Peer, Seqpacket};
+
+/// Connections that are taken in one round.
+const CONNECTIONS: usize = 16;
+
+/// Messages that are taken from one provider in one round, so that one that floods holds up no other.
+const MESSAGES: usize = 16;
+
+/// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
+const MAX_DEPARTED: usize = 10_000;
+
+/// When no connection can be taken, for want of descriptors, it is tried again after this long.
+const DEAF: Duration = Duration::from_millis(500);
+
+/// The session that runs, or ran last.
+#[derive(Debug)]
+struct Session {
+    number: wire::Session,
+    config: SessionConfig,
+    options: StartOptions,
+    running: bool,
+}
+
+/// What the manager's thread works with.
+#[derive(Debug)]
+pub(super) struct Core {
+    listener: Listener,
+    options: Options,
+    commands: Receiver<Command>,
+    bell: Bell,
+    alerts: Sender<Alert>,
+    output: Output,
+    providers: Vec<Provider>,
+    departed: std::collections::VecDeque<ProviderStatus>,
+    refusals: Refusals,
+    session: Option<Session>,
+    waiting: Option<Waiting>,
+    /// Sessions so far.
+    sessions: u64,
+    /// The id of the provider that came last.
+    last_id: u32,
+    /// Until when connections are not looked at.
+    deaf_until: Option<Instant>,
+    buffer: Box<[u8]>,
+}
+
+impl Core {
+    pub(super) fn new(
+        listener: Listener,
+        options: Options,
+        output: Output,
+        commands: Receiver<Command>,
+        bell: Bell,
+        alerts: Sender<Alert>,
+    ) -> Core {
+        Core {
+            listener,
+            options,
+            commands,
+            bell,
+            alerts,
+            output,
+            providers: Vec::new(),
+            departed: std::collections::VecDeque::new(),
+            refusals: Refusals::default(),
+            session: None,
+            waiting: None,
+            sessions: 0,
+            last_id: PROVIDER.0,
+            deaf_until: None,
+            // One byte more than a message may have, to see that one has more.
+            buffer: vec![0; MAX_MESSAGE_BYTES + 1].into(),
+        }
+    }
+
+    /// Works until it is told to end.
+    pub(super) fn run(&mut self) {
+        loop {
+            let hears = self.deaf_until.is_none();
+            let listener = hears.then_some(&self.listener);
+            let ready = ready::wait(&self.bell, listener, &self.providers, self.timeout());
+            let Ready { rung, connections, providers } = match ready {
+                Ok(ready) => ready,
+                // poll fails for want of memory only, which comes and goes.
+                Err(_) => {
+                    std::thread::sleep(DEAF);
+                    continue;
+                }
+            };
+            for (index, signs) in providers.into_iter().enumerate() {
+                if signs.fifo {
+                    self.providers[index].read_fifo(&mut self.output);
+                }
+                if signs.connection {
+                    self.hear(index);
+                }
+            }
+            self.let_go();
+            if connections {
+                self.welcome();
+            }
+            if rung {
+                self.bell.answer();
+                while let Ok(command) = self.commands.try_recv() {
+                    if matches!(command, Command::End) {
+                        return self.end();
+                    }
+                    self.obey(command);
+                }
+            }
+            self.see_to_time();
+        }
+    }
+
+    /// How long nothing has to be done by itself.
+    fn timeout(&self) -> Option<Duration> {
+        let waiting = self.waiting.iter().map(Waiting::deadline);
+        let patience = self.options.patience;
+        let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
+        let first = waiting.chain(registering).chain(self.deaf_until).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    fn hear(&mut self, index: usize) {
+        for _ in 0..MESSAGES {
+            let provider = &mut self.providers[index];
+            if !provider.is_open() {
+                return;
+            }
+            match provider.read_connection(&mut self.buffer, &mut self.output) {
+                Said::Nothing => return,
+                Said::Other => {}
+                Said::Registered => self.start_one(index),
+                Said::Alert(name) => {
+                    // Where nobody takes them they are counted, with the provider.
+                    let _ = self.alerts.try_send(Alert { name, provider: provider.id() });
+                }
+            }
+        }
+    }
+
+    /// Lets go of providers whose connection is closed.
+    fn let_go(&mut self) {
+        for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
+            if provider.is_registered() {
+                self.departed.push_back(provider.status());
+            } else {
+                self.refusals.unregistered += 1;
+            }
+        }
+        let excess = self.departed.len().saturating_sub(MAX_DEPARTED);
+        self.departed.drain(..excess);
+    }
+
+    fn welcome(&mut self) {
+        for _ in 0..CONNECTIONS {
+            match self.listener.accept() {
+                Ok(Some((connection, peer))) => self.judge(connection, peer),
+                Ok(None) => return,
+                Err(_) => {
+                    self.deaf_until = Some(Instant::now() + DEAF);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets a connection in, or closes it.
+    fn judge(&mut self, connection: Seqpacket, peer: Peer) {
+        let count = match peer {
+            Peer { uid, .. } if uid != 0 && !self.options.uids.contains(&uid) => {
+                &mut self.refusals.foreign_user
+            }
+            Peer { pid: 0, .. } => &mut self.refusals.invisible,
+            _ if self.providers.len() >= MAX_PROVIDERS => &mut self.refusals.too_many,
+            _ => {
+                self.last_id += 1;
+                let process = self.options.koids.process(peer.pid);
+                let id = ProviderId(self.last_id);
+                return self.providers.push(Provider::new(id, connection, peer, process));
+            }
+        };
+        *count += 1;
+    }
+
+    fn see_to_time(&mut self) {
+        let now = Instant::now();
+        self.deaf_until = self.deaf_until.filter(|until| now < *until);
+        let patience = self.options.patience;
+        for provider in &mut self.providers {
+            if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
+                provider.time_out();
+            }
+        }
+        self.let_go();
+        self.answer(now);
+    }
+
+    /// Answers who waits for providers, when they are all through or the time is.
+    fn answer(&mut self, now: Instant) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let phase = match waiting {
+            Waiting::Start { .. } => Phase::Starting,
+            Waiting::Stop { .. } => Phase::Stopping,
+        };
+        let late: Vec<String> = self.in_phase(phase).map(|one| one.name().to_owned()).collect();
+        if !late.is_empty() && now < waiting.deadline() {
+            self.waiting = Some(waiting);
+            return;
+        }
+        // Whoever waited may have gone.
+        match waiting {
+            Waiting::Start { reply, .. } => {
+                let started = self.in_phase(Phase::Started).count();
+                let _ = reply.send(Ok(Started { started, late }));
+            }
+            Waiting::Stop { write, reply, .. } => {
+                for provider in &mut self.providers {
+                    provider.finish(&mut self.output);
+                }
+                if write {
+                    self.output.release();
+                }
+                let _ = reply.send(Ok(self.stopped(late)));
+            }
+        }
+    }
+
+    fn in_phase(&self, phase: Phase) -> impl Iterator<Item = &Provider> {
+        self.providers.iter().filter(move |provider| provider.phase() == Some(phase))
+    }
+
+    fn stopped(&self, silent: Vec<String>) -> Stopped {
+        let of_note =
+            |status: &ProviderStatus| status.stats.mode.is_some() || status.fault.is_some();
+        let present = self.statuses();
+        let providers = self.departed.iter().cloned().chain(present).filter(of_note).collect();
+        let forgotten = self.output.forgotten;
+        Stopped { providers, silent, refusals: self.refusals, forgotten }
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = ProviderStatus> {
+        self.providers.iter().filter(|one| one.is_registered()).map(Provider::status)
+    }
+
+    fn obey(&mut self, command: Command) {
+        // Whoever asked may have gone.
+        match command {
+            Command::Start(how, reply) => {
+                let (config, options) = *how;
+                match self.start(config, options) {
+                    Ok(deadline) => self.waiting = Some(Waiting::Start { deadline, reply }),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Command::Stop { write, timeout, reply } => match self.stop(write) {
+                Ok(()) => {
+                    let deadline = Instant::now() + timeout;
+                    self.waiting = Some(Waiting::Stop { write, deadline, reply });
+                }
+                Err(error) => drop(reply.send(Err(error))),
+            },
+            Command::Terminate(reply) => {
+                self.terminate();
+                let _ = reply.send(());
+            }
+            Command::Providers(reply) => drop(reply.send(self.statuses().collect())),
+            Command::Refusals(reply) => drop(reply.send(self.refusals)),
+            Command::End => {}
+        }
+        self.answer(Instant::now());
+    }
+
+    /// Starts a session; returns until when to wait for providers.
+    fn start(
+        &mut self,
+        config: SessionConfig,
+        options: StartOptions,
+    ) -> Result<Instant, ManagerError> {
+        match &self.waiting {
+            Some(Waiting::Stop { .. }) => return Err(ManagerError::Stopping),
+            Some(Waiting::Start { .. }) => return Err(ManagerError::AlreadyStarted),
+            None => {}
+        }
+        if self.session.as_ref().is_some_and(|session| session.running) {
+            return Err(ManagerError::AlreadyStarted);
+        }
+        self.sessions += 1;
+        let Some(number) = wire::Session::new(self.sessions) else {
+            return Err(ManagerError::Gone);
+        };
+        let holds = config.hold || config.mode != Mode::Streaming;
+        match options.disposition {
+            BufferDisposition::Retain if holds => {}
+            BufferDisposition::Retain => self.output.release(),
+            _ => self.output.discard(),
+        }
+        if holds {
+            self.output.hold();
+        }
+        let deadline = Instant::now() + options.timeout;
+        self.session = Some(Session { number, config, options, running: true });
+        for index in 0..self.providers.len() {
+            self.start_one(index);
+        }
+        Ok(deadline)
+    }
+
+    /// Lets a provider record, if a session runs.
+    fn start_one(&mut self, index: usize) {
+        let Some(session) = self.session.as_ref().filter(|session| session.running) else { return };
+        let Session { number, config, options, .. } = session;
+        let provider = &mut self.providers[index];
+        let start = wire::Start {
+            mode: config.mode,
+            // The buffer is always a new one: what was in the last is with the output.
+            disposition: BufferDisposition::ClearEntire,
+            buffer_bytes: config.buffer_of(provider.name()) as u64,
+            process: provider.process(),
+            categories: config.categories_of(provider.name(), &options.additional_categories),
+        };
+        provider.start(*number, start);
+    }
+
+    fn stop(&mut self, write: bool) -> Result<(), ManagerError> {
+        if matches!(self.waiting, Some(Waiting::Stop { .. })) {
+            return Err(ManagerError::Stopping);
+        }
+        let Some(session) = self.session.as_mut().filter(|session| session.running) else {
+            return Err(ManagerError::NotStarted);
+        };
+        session.running = false;
+        // Who waits for the start waits in vain for those that have not started by now.
+        if let Some(Waiting::Start { reply, .. }) = self.waiting.take() {
+            let started = self.in_phase(Phase::Started).count();
+            let late = self.in_phase(Phase::Starting).map(|one| one.name().to_owned()).collect();
+            let _ = reply.send(Ok(Started { started, late }));
+        }
+        if !write {
+            self.output.hold();
+        }
+        self.providers.iter_mut().for_each(Provider::stop);
+        Ok(())
+    }
+
+    fn terminate(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            match waiting {
+                Waiting::Start { reply, .. } => drop(reply.send(Err(ManagerError::NotStarted))),
+                Waiting::Stop { reply, .. } => drop(reply.send(Err(ManagerError::NotStarted))),
+            }
+        }
+        self.providers.iter_mut().for_each(Provider::terminate);
+        self.session = None;
+        self.output.discard();
+    }
+
+    fn end(&mut self) {
+        self.providers.iter_mut().for_each(Provider::terminate);
+    }
+}

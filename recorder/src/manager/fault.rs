@@ -1,0 +1,84 @@
+//! What a provider can do against the protocol.
+
+use std::io;
+
+use fxt_writer::engine::RemoteError;
+use fxt_writer::packet;
+use fxt_writer::provider::wire::WireError;
+
+/// What a provider did, or could not be done with it. It costs that provider its recording or its connection, and
+/// nobody else anything.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum Fault {
+    /// A control message is none.
+    #[error(transparent)]
+    Message(#[from] WireError),
+    /// What it asks for or what its buffer says cannot be.
+    #[error(transparent)]
+    Memory(#[from] RemoteError),
+    /// Another message than REGISTER came first.
+    #[error("it sent messages before it registered")]
+    NotRegistered,
+    /// It registered twice.
+    #[error("it registered again")]
+    RegisteredAgain,
+    /// It did not register in time.
+    #[error("it connected and did not register")]
+    Silent,
+    /// It tells more categories than anything has.
+    #[error("it told more than {max} categories")]
+    TooManyCategories {
+        /// As many are taken.
+        max: usize,
+    },
+    /// A packet of another size.
+    #[error("a packet on its FIFO has {bytes} bytes, and not {}", packet::PACKET_BYTES)]
+    PacketSize {
+        /// As many came, or more.
+        bytes: usize,
+    },
+    /// A packet that is not for a provider to send, or not at this time.
+    #[error("a packet on its FIFO asks for {request} when that cannot be")]
+    Request {
+        /// The packet's request.
+        request: u16,
+    },
+    /// Another version of the protocol on the FIFO.
+    #[error(
+        "it speaks version {found} of the FIFO's protocol, and not {}; build it and fxtrec from the same release",
+        packet::PROTOCOL_VERSION
+    )]
+    FifoVersion {
+        /// The version it speaks.
+        found: u32,
+    },
+    /// It leaves messages unread until no more can be sent.
+    #[error("it does not read what it is sent")]
+    Deaf,
+    /// No buffer for it could be made, or a call on its sockets failed.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+}
+
+impl Fault {
+    /// What [`Fault::System`] wants to know beside the error.
+    pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> Fault {
+        move |source| Fault::System { doing, source }
+    }
+
+    /// Why something could not be sent; `Ok` when nobody is there any more, which is found out otherwise.
+    pub(super) fn of_send(sent: io::Result<()>) -> Result<(), Fault> {
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Fault::Deaf),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            sent => sent.map_err(Fault::while_doing("send to it")),
+        }
+    }
+}

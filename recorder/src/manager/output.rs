@@ -1,0 +1,222 @@
+//! What providers recorded, on its way into the archive.
+//!
+//! Each piece is put between metadata, so that whoever writes to the same archive
+//! needs to know nothing of it:
+//!
+//! ```text
+//!  [ provider info, once ][ section of the provider ][ durable ][ rolling ][ event: buffer filled up ][ section of fxtrec ]
+//! ```
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use fxt_writer::ProviderId;
+use fxt_writer::engine::Piece;
+use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
+
+use crate::encode::encoder::PROVIDER;
+
+/// Takes whole records of an archive, one piece after the other. It may wait until there is room for more: meanwhile
+/// providers that fill their buffers drop records, and count them.
+pub type Archive = Box<dyn FnMut(Vec<u8>) + Send>;
+
+/// Bytes in a word.
+const WORD_BYTES: usize = 8;
+
+/// A piece and whose it is.
+#[derive(Debug)]
+struct Owned {
+    id: ProviderId,
+    name: Arc<str>,
+    piece: Piece,
+    /// Whether the provider dropped records since the piece before.
+    dropped: bool,
+}
+
+impl Owned {
+    fn bytes(&self) -> usize {
+        (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
+    }
+}
+
+/// The archive, and what may not be written to it yet.
+pub(super) struct Output {
+    archive: Archive,
+    /// Providers that the archive knows by name.
+    introduced: HashSet<u32>,
+    held: VecDeque<Owned>,
+    held_bytes: usize,
+    /// The most that is held, in bytes.
+    capacity: usize,
+    /// Whether pieces are held.
+    holds: bool,
+    /// Pieces that were let go of since there were too many.
+    pub(super) forgotten: u64,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output")
+            .field("introduced", &self.introduced.len())
+            .field("held_bytes", &self.held_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    /// Holds at most `capacity` bytes back when it is told to.
+    pub(super) fn new(archive: Archive, capacity: usize) -> Output {
+        Output {
+            archive,
+            introduced: HashSet::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            capacity,
+            holds: false,
+            forgotten: 0,
+        }
+    }
+
+    /// From now on pieces are kept, until [`Output::release`] or [`Output::discard`].
+    pub(super) fn hold(&mut self) {
+        self.holds = true;
+    }
+
+    /// Writes what was kept, and whatever comes next at once.
+    pub(super) fn release(&mut self) {
+        self.holds = false;
+        for owned in std::mem::take(&mut self.held) {
+            self.write(&owned);
+        }
+        self.held_bytes = 0;
+    }
+
+    /// Lets go of what was kept, and writes whatever comes next at once.
+    pub(super) fn discard(&mut self) {
+        self.holds = false;
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
+    /// Takes a piece, if there is anything in it.
+    pub(super) fn take(&mut self, id: ProviderId, name: &Arc<str>, piece: Piece, dropped: bool) {
+        if piece.is_empty() && !dropped {
+            return;
+        }
+        let owned = Owned { id, name: name.clone(), piece, dropped };
+        if !self.holds {
+            return self.write(&owned);
+        }
+        self.held_bytes += owned.bytes();
+        self.held.push_back(owned);
+        while self.held_bytes > self.capacity
+            && let Some(oldest) = self.held.pop_front()
+        {
+            self.held_bytes -= oldest.bytes();
+            self.forgotten += 1;
+        }
+    }
+
+    fn write(&mut self, owned: &Owned) {
+        let Owned { id, name, piece, dropped } = owned;
+        let mut bytes = Vec::with_capacity(owned.bytes() + 64 * WORD_BYTES);
+        if self.introduced.insert(id.0) {
+            put(&mut bytes, &ProviderInfo { id: *id, name });
+        }
+        put(&mut bytes, &ProviderSection { id: *id });
+        for word in piece.durable.iter().chain(&piece.rolling) {
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        if *dropped {
+            put(&mut bytes, &ProviderEvent::buffer_filled_up(*id));
+        }
+        put(&mut bytes, &ProviderSection { id: PROVIDER });
+        (self.archive)(bytes);
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, record: &impl Record) {
+    // A name that the format cannot express was not let in at registration.
+    let written = record.write(bytes);
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use fxt_reader::{Reader, Record as Read};
+    use fxt_writer::record::Initialization;
+
+    use super::*;
+
+    fn piece(ticks: u64) -> Piece {
+        let mut durable = Vec::new();
+        Initialization { ticks_per_second: ticks }.write(&mut durable).expect("a vector");
+        Piece { durable, ..Piece::default() }
+    }
+
+    fn output(capacity: usize) -> (Output, Arc<Mutex<Vec<u8>>>) {
+        let archive = Arc::new(Mutex::new(Vec::new()));
+        let theirs = archive.clone();
+        let write = move |bytes: Vec<u8>| theirs.lock().expect("no panic").extend(bytes);
+        (Output::new(Box::new(write), capacity), archive)
+    }
+
+    /// What is in the archive, in a word each.
+    fn shown(archive: &Mutex<Vec<u8>>) -> Vec<String> {
+        let mut whole = 0x0016_5478_4604_0010_u64.to_le_bytes().to_vec();
+        whole.extend(&*archive.lock().expect("no panic"));
+        let mut reader = Reader::from_slice(&whole);
+        let mut shown = Vec::new();
+        while let Some(item) = reader.next().expect("a sound archive") {
+            shown.push(match item.record {
+                Read::ProviderInfo(info) => format!("info {} {}", info.id.0, info.name),
+                Read::ProviderSection(section) => format!("section {}", section.id.0),
+                Read::ProviderEvent(event) => format!("event {}", event.id.0),
+                Read::Initialization(record) => format!("ticks {}", record.ticks_per_second),
+                _ => continue,
+            });
+        }
+        shown
+    }
+
+    #[test]
+    fn a_provider_is_introduced_once_and_each_piece_leads_back_to_fxtrec() {
+        let (mut output, archive) = output(0);
+        let name: Arc<str> = "app".into();
+        output.take(ProviderId(7), &name, piece(1), false);
+        output.take(ProviderId(7), &name, Piece::default(), false);
+        output.take(ProviderId(7), &name, piece(2), true);
+        let expected = [
+            "info 7 app",
+            "section 7",
+            "ticks 1",
+            "section 1",
+            "section 7",
+            "ticks 2",
+            "event 7",
+            "section 1",
+        ];
+        assert_eq!(shown(&archive), expected);
+    }
+
+    #[test]
+    fn what_is_held_is_written_when_it_may_be_and_the_oldest_goes_first_when_it_is_too_much() {
+        let (mut output, archive) = output(40);
+        output.hold();
+        let name: Arc<str> = "app".into();
+        for ticks in 1..=3 {
+            output.take(ProviderId(ticks as u32 + 1), &name, piece(ticks), false);
+        }
+        assert!(shown(&archive).is_empty());
+        output.release();
+        assert_eq!(output.forgotten, 1);
+        let ticks: Vec<_> =
+            shown(&archive).into_iter().filter(|text| text.starts_with("ticks")).collect();
+        assert_eq!(ticks, ["ticks 2", "ticks 3"]);
+        output.take(ProviderId(5), &name, piece(4), false);
+        assert_eq!(shown(&archive).last().expect("written at once"), "section 1");
+    }
+}
