@@ -225,8 +225,9 @@ class Fxtrec(Recorder):
         self.path = scratch / f"trace{suffix}"
         self.said = scratch / "said"
         options = ["--source", source] if source else []
-        # The time is for the case that nobody is left to end it.
-        self.command = [str(binary), "-a", "-d", "300s", *options, "-o", str(self.path)]
+        self.binary = str(binary)
+        # The time is for the case that nobody is left to end it. The report that otherwise follows is no recording.
+        self.command = [self.binary, "-a", "-d", "300s", "--no-summary", *options, "-o", str(self.path)]
 
     def launch(self):
         with open(self.said, "w") as said:
@@ -243,18 +244,14 @@ class Fxtrec(Recorder):
         self.said.unlink(missing_ok=True)
 
     def count(self):
-        said = self.said.read_text().replace("\u202f", " ")
-
-        def figure(pattern):
-            found = re.search(pattern, said, re.MULTILINE)
-            return int(found[1].replace(" ", "")) if found else 0
-
-        number = r"(\d[\d ]*)"
-        events = figure(rf"^  switches +{number}") + figure(rf"^  wake-ups +{number}")
-        if not events:
-            raise RuntimeError(f"{self.name} says nothing of what it recorded: {said}")
-        spurious = figure(rf"^  wake-ups +\d[\d ]*\(and {number}of")
-        return events + spurious, figure(rf"^  lost +{number}EVENTS")
+        dump = [self.binary, "dump", "--type", "event", str(self.path)]
+        events = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+        ending = next((line for line in reversed(events.splitlines()) if '"trace_stats"' in line), "")
+        figures = {name: int(number) for name, number in re.findall(r" (\w+)=(\d+)", ending)}
+        recorded = sum(figures.get(name, 0) for name in ["switches", "wakeups", "spurious_wakeups"])
+        if not recorded:
+            raise RuntimeError(f"{self.name} recorded nothing: {self.why()}")
+        return recorded, figures["lost"]
 
 
 def fxtrec_sources(binary):

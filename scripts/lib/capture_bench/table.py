@@ -25,23 +25,28 @@ def text(value, digits=2):
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def added_in_rounds(traced, untraced):
+    """Microseconds that an operation takes longer than untraced in the same round, the median of all rounds."""
+    return median(run.per_operation - bare.per_operation for run, bare in zip(traced, untraced))
+
+
 def rows_of_workload(name, runs):
     """One row per recorder of one workload."""
     of = {}
     for run in runs:
         if run.workload == name:
             of.setdefault(run.recorder, []).append(run)
-    untraced = median(run.per_operation for run in of.get("untraced", []))
     medians = {recorder: median(run.per_operation for run in found) for recorder, found in of.items()}
-    perf_added = medians["perf record"] - untraced if "perf record" in medians and untraced else None
+    added_by = {recorder: added_in_rounds(found, of.get("untraced", [])) for recorder, found in of.items()}
+    perf_added = added_by.get("perf record")
     rows = []
     for recorder in sorted(of, key=list(order(runs)).index):
         outcomes = [run.outcome for run in of[recorder] if run.outcome]
         if not outcomes:
             rows.append([name, recorder, text(medians[recorder])] + [""] * 6)
             continue
-        added = medians[recorder] - untraced
-        share = added / perf_added if perf_added else None
+        added = added_by[recorder]
+        share = added / perf_added if perf_added and added is not None else None
         cpu = median(o.cpu / 1e9 / (max(o.events, 1) / 1e6) for o in outcomes)
         size = median(o.bytes / max(o.events, 1) for o in outcomes)
         lost = sum(o.lost for o in outcomes)
