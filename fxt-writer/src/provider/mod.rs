@@ -1,10 +1,53 @@
 //! An application as a trace provider: it records its own spans into a buffer
 //! that it shares with the manager (`fxtrec`), which puts them into one archive
-//! with the scheduler's.
+//! with the scheduler's, on one clock.
+//!
+//! ```
+//! use fxt_writer::provider::{self, duration, instant};
+//!
+//! fn main() -> Result<(), provider::InitError> {
+//!     let _provider = provider::init("app")?;
+//!     let _span = duration!("app", "everything", answer = 42);
+//!     instant!("app", "a moment");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Under `fxtrec -- ./app` that is all there is to do. Without a manager trace
+//! points record nothing: each is a relaxed load and a branch. A manager may
+//! come, go and come back at any time.
+//!
+//! In a session the first pass of a trace point registers its strings; from then
+//! on recording takes no lock, no system call and no memory. When the manager
+//! does not save buffers fast enough, records are dropped and counted.
+//!
+//! A signal handler must not record. After `fork` the child records nothing, and
+//! may become a provider of its own by [`init`].
 //!
 //! [`wire`] is the control protocol, for both sides.
 
+mod argument;
 mod categories;
+mod client;
+mod format;
+mod handle;
+mod local;
+mod macros;
+mod record;
+mod session;
+mod site;
+mod sys;
 pub mod wire;
 
+pub use argument::Argument;
 pub use categories::Categories;
+pub use handle::{Builder, InitError, Provider, alert, init, unique_id};
+pub use macros::{
+    alert, async_begin, async_end, async_instant, blob, counter, duration, enabled, flow_begin,
+    flow_end, flow_step, instant, log,
+};
+pub use record::Duration;
+pub use site::{Armed, Name, Site};
+
+#[doc(hidden)]
+pub use format::with_formatted;

@@ -1,0 +1,217 @@
+//! One connection to a manager: from REGISTER until one side is gone.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::recording::Recording;
+use super::{Client, lock};
+use crate::provider::sys::{self, Received};
+use crate::provider::wire::{self, FromManager, FromProvider, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES};
+
+/// Categories in one message, so that the longest fit.
+const CATEGORIES_AT_ONCE: usize = MAX_MESSAGE_BYTES / (MAX_ITEM_BYTES + 1) - 2;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The manager speaks another version of the protocol.
+    Incompatible,
+    /// The manager is gone, or has said what makes no sense.
+    Gone {
+        /// Whether a session was started over it.
+        of_use: bool,
+    },
+}
+
+/// Why a connection has to end.
+#[derive(Debug)]
+struct Over(End);
+
+/// A connection and the session on it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: &'static Client,
+    control: OwnedFd,
+    /// Messages for which there was no room yet.
+    outbox: VecDeque<Vec<u8>>,
+    recording: Option<Recording>,
+    /// How many of the client's categories the manager knows.
+    told: usize,
+    registered: bool,
+    of_use: bool,
+}
+
+impl Connection {
+    pub(super) fn new(client: &'static Client, control: OwnedFd) -> Self {
+        let (outbox, recording) = (VecDeque::new(), None);
+        Self { client, control, outbox, recording, told: 0, registered: false, of_use: false }
+    }
+
+    /// Talks until it is over; nothing is recorded afterwards.
+    pub(super) fn run(mut self) -> End {
+        let end = loop {
+            if let Err(Over(end)) = self.step() {
+                break end;
+            }
+        };
+        sys::inherited_by_children([None, None]);
+        if let Some(recording) = self.recording.take() {
+            recording.abandon(self.client);
+        }
+        end
+    }
+
+    fn gone(&self) -> Over {
+        Over(End::Gone { of_use: self.of_use })
+    }
+
+    /// Does all there is to do, then waits for more.
+    fn step(&mut self) -> Result<(), Over> {
+        self.tell()?;
+        self.advance()?;
+        self.send_waiting()?;
+        sys::inherited_by_children([
+            Some(self.control.as_fd()),
+            self.recording.as_ref().and_then(Recording::fifo),
+        ]);
+        let (packets, messages) = self.wait()?;
+        self.client.woken();
+        if packets {
+            self.receive_packets();
+        }
+        if messages {
+            self.receive_messages()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the manager or the application; tells whether packets and
+    /// whether messages may have come.
+    fn wait(&self) -> Result<(bool, bool), Over> {
+        let wanted = |sending: bool| {
+            if sending { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
+        };
+        let mut fds = vec![
+            PollFd::new(self.client.waker(), PollFlags::POLLIN),
+            PollFd::new(self.control.as_fd(), wanted(!self.outbox.is_empty())),
+        ];
+        let fifo = self.recording.as_ref().and_then(|recording| {
+            recording.fifo().map(|fifo| PollFd::new(fifo, wanted(recording.has_unsent())))
+        });
+        fds.extend(fifo);
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(_) => return Err(self.gone()),
+        }
+        let ready = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
+        Ok((ready(2), ready(1)))
+    }
+
+    /// Registers, or tells what has become known since.
+    fn tell(&mut self) -> Result<(), Over> {
+        let (known, alerts) = {
+            let mut inbox = lock(&self.client.inbox);
+            (inbox.categories.clone(), std::mem::take(&mut inbox.alerts))
+        };
+        let mut messages = Vec::new();
+        let mut untold = known[self.told..].chunks(CATEGORIES_AT_ONCE);
+        if !std::mem::replace(&mut self.registered, true) {
+            let name = self.client.name.clone();
+            let categories = untold.next().unwrap_or_default().to_vec();
+            messages.push(FromProvider::Register { name, categories });
+        }
+        messages.extend(untold.map(|new| FromProvider::Categories(new.to_vec())));
+        messages.extend(alerts.into_iter().map(FromProvider::Alert));
+        self.told = known.len();
+        messages.iter().try_for_each(|message| self.post(message))
+    }
+
+    fn post(&mut self, message: &FromProvider) -> Result<(), Over> {
+        // Texts were checked where they came in.
+        let bytes = message.encode().map_err(|_| self.gone())?;
+        self.outbox.push_back(bytes);
+        Ok(())
+    }
+
+    fn send_waiting(&mut self) -> Result<(), Over> {
+        while let Some(bytes) = self.outbox.front() {
+            match sys::send(self.control.as_fd(), bytes) {
+                Ok(true) => drop(self.outbox.pop_front()),
+                Ok(false) => break,
+                Err(_) => return Err(self.gone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the session on as far as it goes without the manager.
+    fn advance(&mut self) -> Result<(), Over> {
+        let Some(recording) = &mut self.recording else {
+            return Ok(());
+        };
+        let stopped = recording.advance(self.client);
+        if let Some(session) = stopped {
+            self.post(&FromProvider::Stopped(session))?;
+        }
+        Ok(())
+    }
+
+    fn receive_packets(&mut self) {
+        let Some(recording) = &mut self.recording else { return };
+        if recording.receive().is_err() {
+            // The manager takes nothing more of this session.
+            recording.refused(self.client);
+        }
+    }
+
+    fn receive_messages(&mut self) -> Result<(), Over> {
+        loop {
+            let (bytes, descriptors) = match sys::receive(self.control.as_fd()) {
+                Received::Message(bytes, descriptors) => (bytes, descriptors),
+                Received::Nothing => return Ok(()),
+                Received::Closed => return Err(self.gone()),
+            };
+            match FromManager::decode(&bytes) {
+                Ok(message) => self.obey(message, descriptors)?,
+                Err(wire::WireError::Version { .. }) => return Err(Over(End::Incompatible)),
+                Err(_) => return Err(self.gone()),
+            }
+        }
+    }
+
+    fn obey(&mut self, message: FromManager, descriptors: Vec<OwnedFd>) -> Result<(), Over> {
+        match message {
+            FromManager::Start { session, start } => {
+                let Ok([buffer, fifo]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+                    return Err(self.gone());
+                };
+                let previous = self.recording.take();
+                let recording =
+                    Recording::start(self.client, (session, start), (&buffer, fifo), previous);
+                self.recording = Some(recording.map_err(|_| self.gone())?);
+                self.of_use = true;
+            }
+            // An answer to a session that is over may have crossed its end.
+            FromManager::Stop(session) => {
+                let client = self.client;
+                if let Some(recording) = self.recording_of(session) {
+                    recording.stop(client);
+                }
+            }
+            FromManager::Terminate(session) => {
+                if self.recording_of(session).is_some()
+                    && let Some(recording) = self.recording.take()
+                {
+                    recording.abandon(self.client);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn recording_of(&mut self, session: wire::Session) -> Option<&mut Recording> {
+        self.recording.as_mut().filter(|recording| recording.id() == session)
+    }
+}

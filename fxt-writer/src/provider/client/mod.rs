@@ -1,0 +1,195 @@
+//! The client: this process's side of the talk with the manager.
+//!
+//! A thread of its own, `fxt-provider`, does all the talking, so that nothing the
+//! manager does or fails to do holds the application up. Threads that record
+//! leave messages for it in an inbox and wake it.
+//!
+//! ```text
+//!  threads that record               fxt-provider                   manager
+//!    | categories, alerts, full buffers    | control socket, FIFO       |
+//!    |------------ inbox, wake ----------->|<-------------------------->|
+//!    |<----- session, generation word -----|                            |
+//! ```
+
+mod connection;
+mod recording;
+mod run;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::session::{BufferNumber, Session};
+use super::sys;
+use crate::packet::Packet;
+pub(super) use run::spawn;
+
+/// Alerts that wait to be told, at most; further ones are left out.
+const MAX_ALERTS: usize = 256;
+
+/// What the threads of this process and the client's thread share. There is one
+/// per process, and it stays for as long as the process runs.
+pub(super) struct Client {
+    name: String,
+    address: Option<String>,
+    wake: EventFd,
+    inbox: Mutex<Inbox>,
+    current: Mutex<Option<Arc<Session>>>,
+    progress: Mutex<Progress>,
+    progressed: Condvar,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What the client's thread is to tell the manager.
+#[derive(Debug, Default)]
+struct Inbox {
+    /// All categories known so far, in the order in which they became known.
+    categories: Vec<String>,
+    alerts: VecDeque<String>,
+    /// Requests of engines to save a buffer, by their buffer's number.
+    packets: VecDeque<(BufferNumber, Packet)>,
+    /// How many times a flush was asked for.
+    flushes: u64,
+}
+
+/// What others wait for.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Whether a session runs.
+    recording: bool,
+    /// Whether there may be something to save.
+    unsaved: bool,
+    /// Up to which request all flushes are through.
+    flushed: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these locks panics half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    /// A client that will register under `name` with the manager at `address`,
+    /// or at the usual one.
+    pub(super) fn new(
+        name: String,
+        categories: Vec<String>,
+        address: Option<String>,
+    ) -> io::Result<Self> {
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let inbox = Mutex::new(Inbox { categories, ..Inbox::default() });
+        let (current, progress) = (Mutex::default(), Mutex::default());
+        Ok(Self { name, address, wake, inbox, current, progress, progressed: Condvar::new() })
+    }
+
+    /// The running session, if there is one.
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        lock(&self.current).clone()
+    }
+
+    /// Makes a category known, once.
+    pub(super) fn learn(&self, category: &str) {
+        let mut inbox = lock(&self.inbox);
+        if !inbox.categories.iter().any(|known| known == category) {
+            inbox.categories.push(category.to_owned());
+            drop(inbox);
+            self.wake();
+        }
+    }
+
+    /// Has an alert told to the manager.
+    pub(super) fn alert(&self, name: &str) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.alerts.len() < MAX_ALERTS {
+            inbox.alerts.push_back(name.to_owned());
+            drop(inbox);
+            self.wake();
+        }
+    }
+
+    /// Has a buffer saved.
+    fn request(&self, buffer: BufferNumber, packet: Packet) {
+        lock(&self.inbox).packets.push_back((buffer, packet));
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Full only when it has been woken 2^64 times, which is enough.
+        let _ = self.wake.write(1);
+    }
+
+    /// Takes the wake-ups so far.
+    fn woken(&self) {
+        // Nothing to read is as good.
+        let _ = self.wake.read();
+    }
+
+    fn waker(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Makes `session` the one that trace points record into.
+    fn publish(&self, session: Arc<Session>) {
+        let generation = session.generation().get();
+        *lock(&self.current) = Some(session);
+        // Release: who sees the generation finds the session behind the lock.
+        sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
+        self.progress(|progress| (progress.recording, progress.unsaved) = (true, true));
+    }
+
+    /// Has trace points record no more.
+    fn withdraw(&self) {
+        sys::GENERATION.store(0, std::sync::atomic::Ordering::Release);
+        *lock(&self.current) = None;
+        self.progress(|progress| progress.recording = false);
+    }
+
+    fn progress(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut lock(&self.progress));
+        self.progressed.notify_all();
+    }
+
+    /// Waits until a session runs; false when none does in time.
+    pub(super) fn wait_for_session(&self, timeout: Duration) -> bool {
+        self.wait(timeout, |progress| progress.recording)
+    }
+
+    /// Asks for everything recorded so far to be saved, and waits for that; false
+    /// when it takes longer.
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
+        let request = {
+            let mut inbox = lock(&self.inbox);
+            inbox.flushes += 1;
+            inbox.flushes
+        };
+        self.wake();
+        // Without a session there is nothing to save.
+        self.wait(timeout, |progress| !progress.unsaved || progress.flushed >= request)
+    }
+
+    fn wait(&self, timeout: Duration, done: impl Fn(&Progress) -> bool) -> bool {
+        let until = Instant::now() + timeout;
+        let mut progress = lock(&self.progress);
+        loop {
+            if done(&progress) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.progressed.wait_timeout(progress, left);
+            progress = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The client's thread: connecting, and connecting again.
+
+use std::env;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::Client;
+use super::connection::{Connection, End};
+use crate::provider::sys;
+
+/// The environment variable that names the manager's socket.
+pub(in crate::provider) const ADDRESS_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
+/// Where a manager listens that nobody named.
+const DEFAULT_ADDRESS: &str = "/run/fxtrec/providers.sock";
+/// How long to wait before trying again: longer each time, up to the last.
+const BACKOFF: [Duration; 6] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+/// Starts the client's thread.
+pub(in crate::provider) fn spawn(client: &'static Client) -> std::io::Result<()> {
+    sys::spawn_without_signals("fxt-provider", move || run(client))
+}
+
+fn run(client: &'static Client) {
+    let named = client.address.clone().or_else(|| env::var(ADDRESS_VARIABLE).ok());
+    let address = named.as_deref().unwrap_or(DEFAULT_ADDRESS);
+    let mut failures = 0;
+    loop {
+        if let Ok(socket) = sys::connect(address) {
+            match Connection::new(client, socket).run() {
+                End::Incompatible => return,
+                // A manager that was of use may be back soon.
+                End::Gone { of_use: true } => failures = 0,
+                End::Gone { of_use: false } => {}
+            }
+        }
+        pause(client, BACKOFF[failures.min(BACKOFF.len() - 1)]);
+        failures += 1;
+    }
+}
+
+/// Waits, and lets nobody wait for what cannot happen meanwhile.
+fn pause(client: &Client, time: Duration) {
+    let until = std::time::Instant::now() + time;
+    loop {
+        client.woken();
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let mut fds = [PollFd::new(client.waker(), PollFlags::POLLIN)];
+        // Rounded up, so that the last millisecond is not spent spinning.
+        let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
+        if poll(&mut fds, timeout.unwrap_or(PollTimeout::MAX)).is_err() {
+            std::thread::sleep(left);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Becoming a provider, and being one.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::client::{self, Client};
+use super::sys;
+use super::wire::{MAX_ALERT_BYTES, MAX_ITEM_BYTES};
+use crate::layout::Field;
+
+/// How long the end of a [`Provider`] waits for what was recorded to be saved.
+const FLUSH_AT_END: Duration = Duration::from_millis(500);
+
+/// Why a process cannot become a provider.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The name or a category is empty, too long, or holds a newline or a NUL.
+    #[error(
+        "'{text}' is no name of a provider or category; it takes 1 to {MAX_ITEM_BYTES} bytes, \
+         none of them newline or NUL"
+    )]
+    Text {
+        /// The offending text.
+        text: String,
+    },
+    /// The kernel cannot keep a session from children (Linux 4.14 can).
+    #[error("the kernel cannot hide a session from forked children (MADV_WIPEONFORK): {0}")]
+    Fork(#[source] io::Error),
+    /// There is no descriptor or no thread to be had.
+    #[error("the provider's thread cannot be started: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Makes this process a trace provider; see [`Builder`] for more than a name.
+///
+/// Returns at once. A thread looks for a manager, now and as long as the process
+/// runs, and recording begins when one says so.
+///
+/// # Errors
+///
+/// When the name is none, or there is no thread to be had. Trace points then
+/// record nothing, and cost nothing.
+pub fn init(name: &str) -> Result<Provider, InitError> {
+    Builder::new(name).init()
+}
+
+/// A provider to be.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until init()"]
+pub struct Builder {
+    name: String,
+    categories: Vec<String>,
+    address: Option<String>,
+}
+
+impl Builder {
+    /// A provider of that name, 1 to 255 bytes long.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), categories: Vec::new(), address: None }
+    }
+
+    /// Makes a category known to managers before a trace point of it is passed
+    /// for the first time in a session, which makes it known as well.
+    pub fn category(mut self, category: impl Into<String>) -> Self {
+        self.categories.push(category.into());
+        self
+    }
+
+    /// Looks for the manager at this address (a path, or `@name` for an abstract
+    /// one) instead of that in the environment variable
+    /// `FXTREC_PROVIDER_SOCKET`, or `/run/fxtrec/providers.sock`.
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Becomes a provider, unless the process is one already: then that one is
+    /// meant, and name and address are as they were.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`].
+    pub fn init(self) -> Result<Provider, InitError> {
+        let texts = std::iter::once(&self.name).chain(&self.categories);
+        if let Some(bad) = texts.into_iter().find(|text| !is_item(text)) {
+            return Err(InitError::Text { text: bad.clone() });
+        }
+        if let Some(client) = sys::client() {
+            self.categories.iter().for_each(|category| client.learn(category));
+            return Ok(Provider { client });
+        }
+        sys::claim_process().map_err(InitError::Fork)?;
+        let client = Client::new(self.name, self.categories, self.address);
+        match sys::publish_client(client.map_err(InitError::Thread)?) {
+            Ok(client) => {
+                client::spawn(client).map_err(InitError::Thread)?;
+                Ok(Provider { client })
+            }
+            // Another thread was faster.
+            Err(client) => Ok(Provider { client }),
+        }
+    }
+}
+
+fn is_item(text: &str) -> bool {
+    (1..=MAX_ITEM_BYTES).contains(&text.len()) && !text.contains(['\n', '\0'])
+}
+
+/// This process as a provider.
+///
+/// Dropping it, for instance at the end of `main`, waits up to half a second for
+/// what was recorded to be saved. The process stays a provider all the same; a
+/// buffer that is not handed over in time is read by the manager when the
+/// process is gone.
+#[derive(Debug)]
+#[must_use = "dropping it waits for records to be saved; keep it to the end of main"]
+pub struct Provider {
+    client: &'static Client,
+}
+
+impl Provider {
+    /// Waits until a session runs, at most for `timeout`; whether one does. For
+    /// programs that are started by the manager and want their first events in
+    /// the trace too.
+    pub fn wait_for_session(&self, timeout: Duration) -> bool {
+        self.client.wait_for_session(timeout)
+    }
+
+    /// Whether a session runs at present.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        sys::generation() != 0
+    }
+
+    /// Has everything that was recorded so far saved, and waits for that, at most
+    /// for `timeout`; whether it is. In oneshot and circular mode nothing is
+    /// saved before the end, and this returns at once.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.client.flush(timeout)
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.client.flush(FLUSH_AT_END);
+    }
+}
+
+/// Tells the manager that something has happened which it may be waiting for;
+/// the macro [`alert!`](super::alert) is the same for a category that can be
+/// turned off. Names longer than 14 bytes are cut.
+pub fn alert(name: &str) {
+    let mut end = name.len().min(MAX_ALERT_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let name = name[..end].replace('\0', " ");
+    if let Some(client) = sys::client().filter(|_| !name.is_empty()) {
+        client.alert(&name);
+    }
+}
+
+/// A number that no other call in this process has returned, and none in a
+/// process of another id: for asynchronous operations and flows.
+#[must_use]
+pub fn unique_id() -> u64 {
+    const PROCESS: Field = Field::new(32, 63);
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    // Relaxed: a count, which orders nothing.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    PROCESS.put(u64::from(std::process::id())) | u64::from(number)
+}

@@ -1,0 +1,146 @@
+//! What a thread keeps for itself, so that recording takes no lock: the running
+//! session, the thread's name in it, and ends that found no room.
+//!
+//! An end that is lost would have the ends after it close the wrong spans. So an
+//! end is not dropped: the thread keeps it, with its time, and writes it before
+//! its next record. Until there is room for it, the thread's other records are
+//! dropped, and counted. What is still owed when the session ends counts as
+//! dropped then.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::session::Session;
+use super::site::{Armed, Generation};
+use super::sys;
+use crate::engine::Full;
+use crate::error::WriteError;
+use crate::record::{Event, EventKind, Record};
+use crate::{ThreadName, Ticks};
+
+/// What one thread knows of one session.
+struct Local {
+    session: Arc<Session>,
+    thread: ThreadName,
+    /// Whether `owed` has any; looked at on every record.
+    owes: Cell<bool>,
+    /// Ends to be written before anything else.
+    owed: RefCell<Vec<(Armed, Ticks)>>,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+}
+
+/// Where a thread's records go.
+pub(super) struct Recorder<'a> {
+    local: &'a Local,
+}
+
+impl Recorder<'_> {
+    #[inline]
+    pub(super) fn session(&self) -> &Session {
+        &self.local.session
+    }
+
+    #[inline]
+    pub(super) fn thread(&self) -> ThreadName {
+        self.local.thread
+    }
+
+    /// Writes a record, unless the thread owes ends that must come first and find
+    /// no room; says whether it is in the buffer. What is dropped is counted.
+    #[inline]
+    pub(super) fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
+        if self.local.owes.get() && !self.pay() {
+            self.session().engine().count_dropped(1);
+            return Err(WriteError::Full(Full::Dropped));
+        }
+        record.write(&mut self.session().engine().rolling())
+    }
+
+    /// Writes the end of a duration that began at `armed`, now or later.
+    #[inline]
+    pub(super) fn end(&self, armed: Armed, time: Ticks) {
+        let paid = !self.local.owes.get() || self.pay();
+        if !paid || !self.write_end(armed, time) {
+            self.owe(armed, time);
+        }
+    }
+
+    #[inline]
+    fn write_end(&self, armed: Armed, time: Ticks) -> bool {
+        let record = Event {
+            kind: EventKind::DurationEnd,
+            time,
+            thread: self.thread(),
+            category: armed.category(),
+            name: armed.name(),
+            args: &[],
+        };
+        let written = record.write(&mut self.session().engine().rolling().uncounted());
+        // A stopped engine takes nothing later either, and nobody counts any more.
+        matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
+    }
+
+    #[cold]
+    fn owe(&self, armed: Armed, time: Ticks) {
+        self.local.owed.borrow_mut().push((armed, time));
+        self.local.owes.set(true);
+        self.session().owe_end();
+    }
+
+    /// Writes the ends that are owed; true when none is left.
+    #[cold]
+    fn pay(&self) -> bool {
+        let mut owed = self.local.owed.borrow_mut();
+        let paid = owed.iter().take_while(|(armed, time)| self.write_end(*armed, *time)).count();
+        owed.drain(..paid);
+        self.session().pay_ends(paid);
+        self.local.owes.set(!owed.is_empty());
+        owed.is_empty()
+    }
+}
+
+/// Lets `record` write into the session of that generation; `None` if it is over.
+#[inline]
+pub(super) fn with_recorder<R>(
+    generation: Generation,
+    record: impl FnOnce(&Recorder<'_>) -> R,
+) -> Option<R> {
+    let mut record = Some(record);
+    // A shared borrow: a record within a record (there is none in this crate, but
+    // a layer's formatting may trace) only borrows once more.
+    let done = LOCAL.try_with(|cell| {
+        let local = cell.try_borrow().ok()?;
+        let local = local.as_ref().filter(|local| local.session.generation() == generation)?;
+        record.take().map(|record| record(&Recorder { local }))
+    });
+    match done {
+        Ok(Some(result)) => Some(result),
+        _ => with_new_recorder(generation, record?),
+    }
+}
+
+/// The thread's first record in this session, or its last ones, when its own
+/// memory is gone already.
+#[cold]
+#[inline(never)]
+fn with_new_recorder<R>(
+    generation: Generation,
+    record: impl FnOnce(&Recorder<'_>) -> R,
+) -> Option<R> {
+    let session = sys::client()?.session()?;
+    if session.generation() != generation {
+        return None;
+    }
+    let thread = session.thread();
+    let local = Local { session, thread, owes: Cell::new(false), owed: RefCell::default() };
+    let result = record(&Recorder { local: &local });
+    let kept = LOCAL.try_with(|cell| {
+        // Borrowed only in the middle of a record, which looks again next time.
+        cell.try_borrow_mut().ok().map(|mut kept| kept.replace(local))
+    });
+    drop(kept);
+    Some(result)
+}

@@ -1,0 +1,183 @@
+//! Recording: what the macros expand to once a trace point is armed.
+
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+
+use super::local::{Recorder, with_recorder};
+use super::site::{Armed, Generation, Name, Site};
+use super::sys;
+use crate::error::WriteError;
+use crate::layout::limits::{MAX_ARGS, MAX_STRING_BYTES};
+use crate::record::{Blob, BlobType, Event, EventKind, Log};
+use crate::{Arg, Text, Value, text};
+
+/// To how many bytes strings are cut in a record that would be too large.
+const CUT_BYTES: usize = 1024;
+/// Bytes of a blob in one record; longer ones take several.
+const BLOB_PIECE_BYTES: usize = 32_000;
+/// The most bytes in a log message: what fits a record with its thread inline.
+const MAX_LOG_BYTES: usize = MAX_STRING_BYTES;
+
+impl Armed {
+    /// Records an event that is one moment; says whether it is in the buffer.
+    #[inline(never)]
+    pub fn event<const N: usize>(
+        self,
+        kind: EventKind,
+        names: &'static [Name; N],
+        values: [Value<'_>; N],
+    ) -> bool {
+        const { assert!(N <= MAX_ARGS, "a record can carry 15 arguments") };
+        let written = with_recorder(self.generation(), |recorder| {
+            let session = recorder.session();
+            let args: [_; N] =
+                std::array::from_fn(|at| Arg::new(names[at].text(session), values[at]));
+            write_event(recorder, self, kind, &args)
+        });
+        written == Some(true)
+    }
+
+    /// As [`event`](Self::event), with names that are known at run time only, and
+    /// at most 15 arguments: further ones are left out.
+    #[inline(never)]
+    pub fn event_with(self, kind: EventKind, args: &[Arg<'_>]) -> bool {
+        let args = &args[..args.len().min(MAX_ARGS)];
+        let written =
+            with_recorder(self.generation(), |recorder| write_event(recorder, self, kind, args));
+        written == Some(true)
+    }
+
+    /// Begins a duration, which ends when what is returned is dropped.
+    #[inline]
+    pub fn duration<const N: usize>(
+        self,
+        names: &'static [Name; N],
+        values: [Value<'_>; N],
+    ) -> Duration {
+        let begun = self.event(EventKind::DurationBegin, names, values);
+        Duration::begun(begun.then_some(self))
+    }
+
+    /// Records bytes under this trace point's name: in one record, or, beyond
+    /// 32 000 bytes, in several that readers put together again.
+    #[inline(never)]
+    pub fn blob(self, bytes: &[u8]) {
+        with_recorder(self.generation(), |recorder| {
+            let piece = |payload| {
+                let record = Blob { name: self.name(), blob_type: BlobType::Data, payload };
+                // Counted where there is no room; a blob always can be expressed.
+                let _ = recorder.write(&record);
+            };
+            if bytes.is_empty() {
+                piece(bytes);
+            }
+            bytes.chunks(BLOB_PIECE_BYTES).for_each(piece);
+        });
+    }
+
+    /// Records a log message, cut to 32 000 bytes.
+    #[inline(never)]
+    pub fn log(self, message: &str) {
+        with_recorder(self.generation(), |recorder| {
+            let thread = recorder.thread();
+            let log = |message| Log { time: sys::now(), thread, message };
+            if let Err(WriteError::Encode(_)) = recorder.write(&log(message)) {
+                let message = text::clean(message.as_bytes());
+                debug_assert!(message.len() <= MAX_LOG_BYTES);
+                let _ = recorder.write(&log(&message));
+            }
+        });
+    }
+}
+
+/// Writes an event at the present time; says whether it is in the buffer.
+#[inline(always)]
+fn write_event(recorder: &Recorder<'_>, armed: Armed, kind: EventKind, args: &[Arg<'_>]) -> bool {
+    let event = Event {
+        kind,
+        time: sys::now(),
+        thread: recorder.thread(),
+        category: armed.category(),
+        name: armed.name(),
+        args,
+    };
+    match recorder.write(&event) {
+        Ok(()) => true,
+        Err(WriteError::Full(_)) => false,
+        Err(WriteError::Encode(_)) => write_cut(recorder, event),
+    }
+}
+
+/// Writes an event whose strings no record can carry as they are: they are cut
+/// before the first NUL, and to 1 KiB.
+#[cold]
+#[inline(never)]
+fn write_cut(recorder: &Recorder<'_>, event: Event<'_>) -> bool {
+    let mut args = [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS];
+    let count = event.args.len().min(MAX_ARGS);
+    for (cut, arg) in args.iter_mut().zip(event.args) {
+        let value = match arg.value {
+            Value::Str(text) => Value::Str(cut_text(text)),
+            other => other,
+        };
+        *cut = Arg::new(cut_text(arg.name), value);
+    }
+    let event = Event { args: &args[..count], ..event };
+    matches!(recorder.write(&event), Ok(()))
+}
+
+fn cut_text(text: Text<'_>) -> Text<'_> {
+    let Text::Inline(content) = text else { return text };
+    let mut end = content.find('\0').unwrap_or(content.len()).min(CUT_BYTES);
+    while !content.is_char_boundary(end) {
+        end -= 1;
+    }
+    Text::Inline(&content[..end])
+}
+
+/// A duration of this thread that lasts as long as this is alive.
+///
+/// It is written as two events, begin and end: what the program was doing when
+/// it was killed, or when a snapshot was taken, is in the trace as well. A
+/// duration whose begin was not recorded has no end either.
+#[derive(Debug)]
+#[must_use = "the duration ends when this is dropped; bind it to a name such as `_span`"]
+pub struct Duration {
+    open: Option<(&'static Site, Generation)>,
+    /// Durations nest per thread, so they stay on theirs.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+impl Duration {
+    /// The duration that began at this trace point, or none at all.
+    #[inline]
+    pub fn begun(armed: Option<Armed>) -> Self {
+        let open = armed.map(|armed| (armed.site(), armed.generation()));
+        Self { open, on_this_thread: PhantomData }
+    }
+
+    /// None at all: there is nothing to end.
+    #[inline]
+    pub const fn none() -> Self {
+        Self { open: None, on_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Duration {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((site, generation)) = self.open {
+            end(site, generation);
+        }
+    }
+}
+
+/// Ends a duration, if the session that it began in still runs.
+#[inline(never)]
+pub(super) fn end(site: &'static Site, generation: Generation) {
+    if NonZeroU32::new(sys::generation()) != Some(generation) {
+        return;
+    }
+    let Some(armed) = site.in_session(generation) else { return };
+    with_recorder(generation, |recorder| recorder.end(armed, sys::now()));
+}

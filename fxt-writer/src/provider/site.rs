@@ -1,0 +1,243 @@
+//! Trace points' own memory: what each has to know to decide in two loads, and
+//! to name its strings without looking them up.
+//!
+//! ```text
+//!  [0 .. 31]    [32 .. 46]      [47 .. 61]  [62 .. 62]
+//!  generation | category index | name index | enabled
+//! ```
+//!
+//! One word holds all of it, so that it is always of one session: a trace point
+//! that finds another generation than the running one looks again. An index of 0
+//! has the string written inline.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::session::Session;
+use super::sys;
+use crate::layout::Field;
+use crate::layout::limits::MAX_PROVIDER_NAME_BYTES;
+use crate::{StringRef, Text};
+
+const GENERATION: Field = Field::new(0, 31);
+const CATEGORY: Field = Field::new(32, 46);
+const NAME: Field = Field::new(47, 61);
+const ENABLED: Field = Field::new(62, 62);
+
+/// Tells one session of this process from the others.
+pub(super) type Generation = NonZeroU32;
+
+/// The most bytes in a category or a name.
+const MAX_BYTES: usize = MAX_PROVIDER_NAME_BYTES;
+
+/// Whether a text can be a category or name: 1 to 255 bytes, without a NUL or a
+/// newline.
+const fn is_good(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == 0 || bytes[at] == b'\n' {
+            return false;
+        }
+        at += 1;
+    }
+    !bytes.is_empty() && bytes.len() <= MAX_BYTES
+}
+
+/// A trace point: where in the program something is recorded. The macros make
+/// one per use, as a `static`.
+#[derive(Debug)]
+pub struct Site {
+    category: &'static str,
+    name: &'static str,
+    word: AtomicU64,
+}
+
+impl Site {
+    /// A trace point of that category and name.
+    ///
+    /// # Panics
+    ///
+    /// When one of them is empty, longer than 255 bytes, or holds a NUL or a
+    /// newline; in a `static` that is a compile error.
+    #[must_use]
+    pub const fn new(category: &'static str, name: &'static str) -> Self {
+        assert!(is_good(category), "a category has 1 to 255 bytes, none of them NUL or newline");
+        assert!(is_good(name), "a name has 1 to 255 bytes, none of them NUL or newline");
+        Self { category, name, word: AtomicU64::new(0) }
+    }
+
+    /// A trace point whose texts are known at run time only: they are cut, and
+    /// characters that do not belong are replaced, instead of a panic. Both texts
+    /// and the trace point stay for as long as the process runs.
+    #[must_use]
+    pub fn leaked(category: &str, name: &str) -> &'static Self {
+        let clean = |text: &str| -> &'static str {
+            let mut end = text.len().min(MAX_BYTES);
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            let text = text[..end].replace(['\0', '\n'], " ");
+            if text.is_empty() { "unnamed" } else { text.leak() }
+        };
+        Box::leak(Box::new(Self::new(clean(category), clean(name))))
+    }
+
+    /// Its category.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        self.category
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether something is to be recorded here, and if so, all that recording
+    /// needs. Without a session this is one relaxed load and a branch; in a
+    /// session that does not want the category, one load more.
+    #[inline(always)]
+    #[must_use]
+    pub fn armed(&'static self) -> Option<Armed> {
+        match NonZeroU32::new(sys::generation()) {
+            None => None,
+            Some(generation) => self.armed_in(generation),
+        }
+    }
+
+    #[inline]
+    fn armed_in(&'static self, generation: Generation) -> Option<Armed> {
+        // Acquire: the strings' records come before ours.
+        let mut word = SiteWord(self.word.load(Ordering::Acquire));
+        if !word.is_of(generation) {
+            word = self.look_up(generation)?;
+        }
+        word.is_enabled().then_some(Armed { site: self, generation, word })
+    }
+
+    /// The first pass in a session: asks it whether it wants the category, and
+    /// registers the strings.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&'static self, generation: Generation) -> Option<SiteWord> {
+        let session = sys::client()?.session().filter(|s| s.generation() == generation)?;
+        let enabled = session.wants(self.category);
+        let index = |text| if enabled { session.string(text) } else { StringRef::EMPTY };
+        let word = SiteWord::new(generation, enabled, index(self.category), index(self.name));
+        // Release: the strings' records are written.
+        self.word.store(word.0, Ordering::Release);
+        Some(word)
+    }
+
+    /// The word's content, if it is of this session.
+    pub(super) fn in_session(&'static self, generation: Generation) -> Option<Armed> {
+        let word = SiteWord(self.word.load(Ordering::Acquire));
+        word.is_of(generation).then_some(Armed { site: self, generation, word })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SiteWord(u64);
+
+impl SiteWord {
+    fn new(generation: Generation, enabled: bool, category: StringRef, name: StringRef) -> Self {
+        let index = |text: StringRef| u64::from(text.index().unwrap_or(0));
+        Self(
+            GENERATION.put(u64::from(generation.get()))
+                | ENABLED.put(u64::from(enabled))
+                | CATEGORY.put(index(category))
+                | NAME.put(index(name)),
+        )
+    }
+
+    #[inline(always)]
+    fn is_of(self, generation: Generation) -> bool {
+        GENERATION.get(self.0) == u64::from(generation.get())
+    }
+
+    #[inline(always)]
+    fn is_enabled(self) -> bool {
+        ENABLED.get(self.0) == 1
+    }
+}
+
+/// The text of an index, or inline where it has none.
+#[inline(always)]
+fn text(index: u64, content: &'static str) -> Text<'static> {
+    match u16::try_from(index).map(StringRef::indexed) {
+        Ok(Ok(index)) => Text::Indexed(index),
+        _ => Text::Inline(content),
+    }
+}
+
+/// A trace point that is to record, in the session that wants it.
+#[derive(Clone, Copy, Debug)]
+pub struct Armed {
+    site: &'static Site,
+    generation: Generation,
+    word: SiteWord,
+}
+
+impl Armed {
+    #[inline(always)]
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    pub(super) fn site(&self) -> &'static Site {
+        self.site
+    }
+
+    #[inline(always)]
+    pub(super) fn category(&self) -> Text<'static> {
+        text(CATEGORY.get(self.word.0), self.site.category)
+    }
+
+    #[inline(always)]
+    pub(super) fn name(&self) -> Text<'static> {
+        text(NAME.get(self.word.0), self.site.name)
+    }
+}
+
+/// The name of an argument, with its index in the running session.
+#[derive(Debug)]
+pub struct Name {
+    content: &'static str,
+    word: AtomicU64,
+}
+
+impl Name {
+    /// An argument's name.
+    ///
+    /// # Panics
+    ///
+    /// As [`Site::new`].
+    #[must_use]
+    pub const fn new(content: &'static str) -> Self {
+        assert!(is_good(content), "a name has 1 to 255 bytes, none of them NUL or newline");
+        Self { content, word: AtomicU64::new(0) }
+    }
+
+    /// The name as a record of this session carries it.
+    #[inline]
+    pub(super) fn text(&'static self, session: &Session) -> Text<'static> {
+        // Acquire: the string's record comes before ours.
+        let word = self.word.load(Ordering::Acquire);
+        if GENERATION.get(word) == u64::from(session.generation().get()) {
+            return text(NAME.get(word), self.content);
+        }
+        self.look_up(session)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&'static self, session: &Session) -> Text<'static> {
+        let index = session.string(self.content);
+        let word = SiteWord::new(session.generation(), true, StringRef::EMPTY, index);
+        // Release: the string's record is written.
+        self.word.store(word.0, Ordering::Release);
+        text(NAME.get(word.0), self.content)
+    }
+}

@@ -1,0 +1,137 @@
+//! What a forked child must not inherit: that a session runs, who talks to the
+//! manager, and the sockets that it talks over.
+//!
+//! The first two live in a page of their own that the kernel hands to every
+//! child full of zeros (MADV_WIPEONFORK), however it was forked. So a child finds
+//! that no session runs, writes nothing, and may become a provider of its own.
+//! The buffer itself is not mapped in a child ([`Mapping`](super::Mapping)). The
+//! sockets are closed when `fork` returns in the child: as long as a copy is open,
+//! the manager would not notice that the parent is gone.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use crate::provider::client::Client;
+
+/// What the kernel wipes in a child. Aligned so that it has its pages to itself,
+/// whatever size the machine's pages have.
+#[repr(C)]
+#[cfg_attr(any(target_arch = "x86", target_arch = "x86_64"), repr(align(4096)))]
+#[cfg_attr(not(any(target_arch = "x86", target_arch = "x86_64")), repr(align(65536)))]
+struct ForkPage {
+    /// The running session's generation; 0 while none runs.
+    generation: AtomicU32,
+    /// The process that this page speaks of; 0 before it has a client.
+    owner: AtomicU32,
+    /// The client that talks to the manager; it is never freed.
+    client: AtomicPtr<Client>,
+}
+
+static PAGE: ForkPage = ForkPage {
+    generation: AtomicU32::new(0),
+    owner: AtomicU32::new(0),
+    client: AtomicPtr::new(std::ptr::null_mut()),
+};
+
+/// The word that says whether a session runs, and which; 0 while none runs.
+pub(in crate::provider) static GENERATION: &AtomicU32 = &PAGE.generation;
+
+/// The running session's generation, or 0.
+#[inline(always)]
+pub(in crate::provider) fn generation() -> u32 {
+    // Relaxed: what it publishes is behind the client's lock.
+    PAGE.generation.load(Ordering::Relaxed)
+}
+
+/// This process's client, if it has one.
+pub(in crate::provider) fn client() -> Option<&'static Client> {
+    let client = PAGE.client.load(Ordering::Acquire);
+    // SAFETY: null, or what `publish_client` leaked: valid for ever. A child sees
+    // null, the page having been wiped.
+    unsafe { client.as_ref() }
+}
+
+/// Makes `client` this process's client unless it has one, and tells which it
+/// has now.
+pub(in crate::provider) fn publish_client(
+    client: Client,
+) -> Result<&'static Client, &'static Client> {
+    let ours = Box::into_raw(Box::new(client));
+    let swap = PAGE.client.compare_exchange(
+        std::ptr::null_mut(),
+        ours,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    match swap {
+        // SAFETY: made just above, and never freed from here on.
+        Ok(_) => Ok(unsafe { &*ours }),
+        Err(theirs) => {
+            // SAFETY: made just above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(ours) });
+            // SAFETY: not null, hence what another call leaked.
+            Err(unsafe { &*theirs })
+        }
+    }
+}
+
+/// Makes this process the page's owner, and has children find the page empty.
+pub(in crate::provider) fn claim_process() -> io::Result<()> {
+    static AT_FORK: Once = Once::new();
+
+    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(0);
+    let page = &raw const PAGE;
+    let whole = usize::try_from(size).is_ok_and(|size| {
+        size > 0 && size_of::<ForkPage>().is_multiple_of(size) && page.addr().is_multiple_of(size)
+    });
+    if !whole {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, format!("pages of {size} bytes")));
+    }
+    let address = page.cast_mut().cast();
+    // SAFETY: the range is the static above, which starts and ends at page
+    // boundaries, so nothing else is wiped; this process keeps its content.
+    let wiped = unsafe { libc::madvise(address, size_of::<ForkPage>(), libc::MADV_WIPEONFORK) };
+    nix::errno::Errno::result(wiped)?;
+    // SAFETY: the handler only stores to atomics and closes descriptors, which is
+    // allowed in a child of a process with many threads.
+    AT_FORK.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(after_fork_in_child));
+    });
+    PAGE.owner.store(std::process::id(), Ordering::Release);
+    Ok(())
+}
+
+/// Whether what belongs to the process `owner` is this process's, and not a copy
+/// that a child has of its parent's.
+pub(super) fn owned_here(owner: u32) -> bool {
+    PAGE.owner.load(Ordering::Acquire) == owner
+}
+
+/// The process that owns the page.
+pub(super) fn owner() -> u32 {
+    PAGE.owner.load(Ordering::Acquire)
+}
+
+/// Sockets to be closed in a child; -1 where there is none.
+static SOCKETS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+
+/// Has children close these sockets, and no others: the control socket, and the
+/// FIFO of a session.
+pub(in crate::provider) fn inherited_by_children(sockets: [Option<BorrowedFd<'_>>; 2]) {
+    for (kept, socket) in SOCKETS.iter().zip(sockets) {
+        kept.store(socket.map_or(-1, |fd| fd.as_raw_fd()), Ordering::Release);
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    for socket in &SOCKETS {
+        let fd: RawFd = socket.swap(-1, Ordering::AcqRel);
+        if fd >= 0 {
+            // SAFETY: the child's copy of a socket whose owner, the client's
+            // thread, does not exist in the child.
+            unsafe { libc::close(fd) };
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The buffer that is shared with the manager, as memory of this process.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use nix::sys::stat::fstat;
+
+use super::fork;
+use crate::engine::{Config, Engine, Mode, OnFull};
+use crate::packet::Packet;
+
+/// What is fetched ahead of use, at most: some 20 ms of the client's thread.
+const MAX_POPULATED_BYTES: usize = 64 << 20;
+
+/// Why a descriptor is not taken as a buffer.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::provider) enum BufferError {
+    /// It can shrink, and touching memory beyond its end would kill the process.
+    #[error("the buffer is not sealed against shrinking (F_SEAL_SHRINK)")]
+    NotSealed,
+    /// It has another size than was told.
+    #[error("the buffer has {found} bytes, and {told} were told")]
+    Size {
+        /// Bytes that START told.
+        told: u64,
+        /// Bytes that the file has.
+        found: i64,
+    },
+    /// A system call failed.
+    #[error("the buffer cannot be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<nix::Error> for BufferError {
+    fn from(error: nix::Error) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+/// A mapped buffer. It stays mapped until this is dropped, though no longer the
+/// manager's file after [`let_go`](Self::let_go).
+#[derive(Debug)]
+pub(in crate::provider) struct Mapping {
+    address: NonNull<libc::c_void>,
+    bytes: NonZeroUsize,
+    /// The process that mapped it. Children do not inherit it.
+    owner: u32,
+    /// Device and inode, by which the same buffer is known again.
+    file: (u64, u64),
+}
+
+// SAFETY: the mapping is plain memory; what may be done with it from several
+// threads is up to whoever takes its address.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Send; methods of `&Mapping` only make system calls.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `told` bytes of `file`, which must be sealed so that they stay there.
+    pub(in crate::provider) fn share(file: BorrowedFd<'_>, told: u64) -> Result<Self, BufferError> {
+        let seals = SealFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GET_SEALS)?);
+        if !seals.contains(SealFlag::F_SEAL_SHRINK) {
+            return Err(BufferError::NotSealed);
+        }
+        let stat = fstat(file)?;
+        let size = usize::try_from(told).ok().and_then(NonZeroUsize::new);
+        let size = size.filter(|_| u64::try_from(stat.st_size) == Ok(told));
+        let Some(bytes) = size else {
+            return Err(BufferError::Size { told, found: stat.st_size });
+        };
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs
+        // nothing. The file cannot shrink, as was just checked.
+        let address = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
+        let file = (stat.st_dev, stat.st_ino);
+        let mapping = Self { address, bytes, owner: fork::owner(), file };
+        // SAFETY: the range is the mapping just made. Children do not get it, so
+        // they cannot write to it.
+        unsafe { madvise(address, bytes.get(), MmapAdvise::MADV_DONTFORK) }?;
+        Ok(mapping)
+    }
+
+    /// Whether `file` is what is mapped here.
+    pub(in crate::provider) fn is_of(&self, file: BorrowedFd<'_>) -> bool {
+        fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file)
+    }
+
+    /// An engine of this mode in the memory, which is made zero for it.
+    ///
+    /// # Errors
+    ///
+    /// When the memory cannot be cleared, or its size is none for an engine.
+    pub(in crate::provider) fn into_engine(
+        self,
+        mode: Mode,
+        grace: Duration,
+        notify: impl Fn(Packet) + Send + Sync + 'static,
+    ) -> io::Result<(Arc<Engine>, Arc<Self>)> {
+        // SAFETY: the range is the whole mapping of a shared memory file; nobody
+        // else in this process uses it yet. Costs next to nothing where nothing
+        // was ever written.
+        unsafe { madvise(self.address, self.bytes.get(), MmapAdvise::MADV_REMOVE) }?;
+        let config = Config { mode, bytes: self.bytes.get(), on_full: OnFull::Drop, grace };
+        let mapping = Arc::new(self);
+        let keep = Arc::clone(&mapping);
+        // SAFETY: the mapping is valid for as many bytes until it is dropped, which
+        // `keep` puts off. It was ours alone, this function took it, and nothing
+        // but the engine has its address afterwards: the methods of `Mapping` make
+        // system calls that leave it valid.
+        let engine = unsafe { Engine::with_memory(config, mapping.address.cast(), keep, notify) };
+        let engine = engine.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok((engine, mapping))
+    }
+
+    /// Fetches pages, so that recording does not have to: all of them, unless it
+    /// would take long. A failure costs only that.
+    pub(in crate::provider) fn populate(&self) {
+        let bytes = self.bytes.get().min(MAX_POPULATED_BYTES);
+        // SAFETY: the advice changes no content, whoever uses the memory meanwhile.
+        unsafe {
+            libc::madvise(self.address.as_ptr(), bytes, libc::MADV_POPULATE_WRITE);
+        }
+    }
+
+    /// Lets go of the manager's memory, though late writers may still have its
+    /// address: private memory takes its place at once, in which they harm nobody.
+    pub(in crate::provider) fn let_go(&self) {
+        let address = NonZeroUsize::new(self.address.as_ptr().addr());
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED | MapFlags::MAP_NORESERVE;
+        // SAFETY: the range is this mapping, which stays valid for reads and writes
+        // throughout: the kernel puts one in place of the other under its lock.
+        // Only atomics of the engine look at it, which find zeros from then on.
+        // Without memory for the change the old mapping stays until the drop.
+        let _ = unsafe { mmap_anonymous(address, self.bytes, access, flags) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if fork::owned_here(self.owner) {
+            // SAFETY: mapped by `share` in this process, and nobody has its address
+            // any more: the engine that had it kept this value alive.
+            let unmapped = unsafe { munmap(self.address, self.bytes.get()) };
+            debug_assert_eq!(unmapped, Ok(()));
+        }
+    }
+}

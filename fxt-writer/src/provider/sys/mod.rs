@@ -1,0 +1,16 @@
+//! All that touches Linux, and with it all the unsafe code of the provider: the
+//! clock, the page that a fork wipes, the shared buffer, the sockets.
+
+mod clock;
+mod fork;
+mod mapping;
+mod socket;
+mod thread;
+
+pub(in crate::provider) use clock::now;
+pub(in crate::provider) use fork::{
+    GENERATION, claim_process, client, generation, inherited_by_children, publish_client,
+};
+pub(in crate::provider) use mapping::{BufferError, Mapping};
+pub(in crate::provider) use socket::{Received, connect, receive, receive_packet, send};
+pub(in crate::provider) use thread::{spawn_without_signals, thread_id, thread_name};
