@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 
+use super::providers::ProviderArgs;
 use super::source::SourceArgs;
 use super::trace_points::TracePointArgs;
 use super::values::{ByteSize, TimeSpan, UserSpec};
@@ -104,6 +105,10 @@ pub struct RecordArgs {
     /// What to record beside the scheduler
     #[command(flatten)]
     pub trace_points: TracePointArgs,
+
+    /// Applications that record their own events
+    #[command(flatten)]
+    pub providers: ProviderArgs,
 
     /// Print nothing but errors
     #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]

@@ -4,6 +4,8 @@
 //! Making a plan looks at the system (the user database, what standard output
 //! is) and changes nothing.
 
+mod providers;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +17,8 @@ use crate::kernel::user::{Account, UserError};
 use crate::probe::Spec;
 use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
+
+pub use providers::Providers;
 
 /// Kernel ring of each CPU when `--ring-size` does not say otherwise, in bytes; see
 /// [`default_ring_bytes`] for machines with many CPUs.
@@ -48,6 +52,8 @@ pub struct Plan {
     pub waking: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
+    /// How applications record their own events; `None` when they are not to.
+    pub providers: Option<Providers>,
     /// Where events come from.
     pub source: SourceChoice,
     /// Where the trace goes.
@@ -207,6 +213,7 @@ impl Plan {
                 irq: args.trace_points.irq,
                 in_scope_only: !args.all,
             },
+            providers: Providers::new(&args.providers)?,
             source: args.source.choice,
             output,
             mode: args.mode,
@@ -251,7 +258,13 @@ fn launch(
         return if user.is_some() { Err(PlanError::UserWithoutCommand) } else { Ok(None) };
     };
     let user = user.map(|spec| account(&spec)).transpose()?;
-    Ok(Some(Launch { program, args: words.collect(), user, stdout_to_stderr: trace_on_stdout }))
+    Ok(Some(Launch {
+        program,
+        args: words.collect(),
+        environment: Vec::new(),
+        user,
+        stdout_to_stderr: trace_on_stdout,
+    }))
 }
 
 fn account(spec: &UserSpec) -> Result<Account, UserError> {

@@ -86,6 +86,11 @@ impl<L: Lanes> Encoder<L> {
         &self.stats
     }
 
+    /// The thread that fxtrec's own events are put on.
+    pub fn recorder(&self) -> ThreadName {
+        self.recorder
+    }
+
     /// The known threads.
     pub fn threads(&mut self) -> &mut Threads {
         &mut self.threads

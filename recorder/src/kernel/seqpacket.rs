@@ -1,6 +1,6 @@
 //! Unix sockets that carry whole messages in order (SOCK_SEQPACKET), and descriptors with them.
 //!
-//! Nothing here ever waits: who wants to wait polls the descriptors.
+//! No call here ever waits: who wants to wait polls the descriptors.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -152,12 +152,12 @@ pub enum Received {
 pub struct Seqpacket(OwnedFd);
 
 impl Seqpacket {
-    /// Two ends of one connection.
+    /// Two ends of one connection. For another process, whose calls may want to wait, its end waits.
     ///
     /// # Errors
     /// What socketpair(2) returns.
     pub fn pair() -> io::Result<(Seqpacket, Seqpacket)> {
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let flags = SockFlag::SOCK_CLOEXEC;
         let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
         Ok((Seqpacket(one), Seqpacket(other)))
     }

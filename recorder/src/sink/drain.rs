@@ -32,6 +32,13 @@ pub enum Request {
     Save(Packet),
     /// Write these records.
     Write(Vec<u8>),
+    /// Write these records, and say when they take no memory any more.
+    Piece {
+        /// The records.
+        records: Vec<u8>,
+        /// Told when they are written, or dropped.
+        written: Sender<()>,
+    },
     /// Save buffers into an output of their own.
     Snapshot(Box<Snapshot>),
     /// Nothing more will come.
@@ -123,6 +130,12 @@ pub fn spawn(
             match request {
                 Ok(Request::Save(packet)) => drain.save(&engine, packet),
                 Ok(Request::Write(records)) => drain.write(&records),
+                Ok(Request::Piece { records, written }) => {
+                    drain.write(&records);
+                    // Whoever asked may have gone.
+                    drop(records);
+                    let _ = written.send(());
+                }
                 Ok(Request::Snapshot(snapshot)) => snapshot.save(&engine),
                 Ok(Request::End) => break,
                 Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
@@ -156,6 +169,7 @@ impl<F: FnOnce()> Drain<F> {
     fn write(&mut self, records: &[u8]) {
         let written = self.sink.write(records);
         self.note(written);
+        self.unflushed = true;
     }
 
     /// How long the compressor may still hold what it has.

@@ -13,6 +13,7 @@ use super::describe::Ending;
 use super::flight::Flight;
 use super::lanes::EngineLanes;
 use super::pace::Pace;
+use super::providers::{self, Providers};
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
@@ -20,6 +21,7 @@ use crate::kernel::clock;
 use crate::kernel::priority;
 use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
+use crate::manager::Stopped;
 use crate::sink::drain::Request;
 use crate::units::Nanos;
 
@@ -59,6 +61,8 @@ pub(super) struct Captured {
     pub(super) cut_short: bool,
     /// What went wrong without ending the recording.
     pub(super) warnings: Vec<String>,
+    /// What applications recorded of themselves.
+    pub(super) providers: Stopped,
 }
 
 /// What the capture thread works with.
@@ -74,6 +78,8 @@ pub(super) struct Capture {
     pub(super) flight: Option<Flight>,
     /// What was defined for the source's events.
     pub(super) definitions: Option<Definitions>,
+    /// Applications that record themselves, if they may.
+    pub(super) providers: Option<Providers>,
 }
 
 fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
@@ -146,9 +152,13 @@ impl Capture {
             // The drain only ends when it is told to, below.
             let _ = self.drain.send(Request::Save(packet));
         }
+        let providers = self.providers.take().map(Providers::finish).unwrap_or_default();
+        warnings.extend(providers::warnings(&providers));
+        let statistics = providers::statistics(&providers, self.encoder.recorder(), ended);
+        let _ = self.drain.send(Request::Write(statistics));
         let _ = self.drain.send(Request::End);
         let ending = ending(&self.encoder, &*self.source, ended);
-        Captured { ending, cut_short: !open, warnings }
+        Captured { ending, cut_short: !open, warnings, providers }
     }
 
     /// Follows what changes about the machine while it is recorded.

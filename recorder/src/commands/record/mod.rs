@@ -21,6 +21,7 @@ mod lanes;
 mod live;
 mod pace;
 mod pipeline;
+mod providers;
 mod session;
 pub(super) mod setup;
 mod summary;
@@ -33,7 +34,8 @@ pub use error::RecordError;
 use choose::Chosen;
 use describe::Beginning;
 use extras::Extras;
-use pipeline::Pipeline;
+use pipeline::{Inputs, Pipeline};
+use providers::Invitation;
 use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
@@ -83,7 +85,10 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     source.enable().map_err(explain)?;
     let blind = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();
-    let held = plan.launch.as_ref().map(|launch| Held::start(launch, &inherited)).transpose()?;
+    let mut launch = plan.launch.clone();
+    let invitation = Invitation::new(&plan, launch.as_mut(), &facts.namespaces)
+        .map_err(RecordError::while_doing("listen for applications' own events"))?;
+    let held = launch.as_ref().map(|launch| Held::start(launch, &inherited)).transpose()?;
     if let (Some(limit), Some(held)) = (open_files, &held) {
         limit.give_to(held.pid());
     }
@@ -117,7 +122,8 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let (sink, figures) = recorded::prepare(sink, &plan.output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
-    let pipeline = Pipeline::start(&plan, source, extras, threads, sink, &beginning, &attention)?;
+    let inputs = Inputs { source, extras, threads, invitation };
+    let pipeline = Pipeline::start(&plan, inputs, sink, &beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
         Ok(child) => child,
         Err(error) => {

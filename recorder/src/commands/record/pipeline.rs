@@ -15,6 +15,7 @@ use super::error::RecordError;
 use super::extras::Extras;
 use super::flight::{Flight, Outcome, Window};
 use super::lanes::EngineLanes;
+use super::providers::{Invitation, Providers};
 use crate::capture::source::Source;
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
@@ -38,6 +39,17 @@ pub(super) struct Pipeline {
     results: Receiver<Outcome>,
 }
 
+/// What is recorded.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) source: Box<dyn Source>,
+    pub(super) extras: Extras,
+    /// The threads that are known when it begins.
+    pub(super) threads: Threads,
+    /// Applications that record themselves, if they may.
+    pub(super) invitation: Option<Invitation>,
+}
+
 /// What a recording came to.
 #[derive(Debug)]
 pub(super) struct Finished {
@@ -47,7 +59,8 @@ pub(super) struct Finished {
     pub(super) duration: std::time::Duration,
 }
 
-fn mode(mode: cli::Mode) -> Mode {
+/// The engine's word for what happens when a buffer is full.
+pub(super) fn mode(mode: cli::Mode) -> Mode {
     match mode {
         cli::Mode::Streaming => Mode::Streaming,
         cli::Mode::Oneshot => Mode::Oneshot,
@@ -60,13 +73,12 @@ impl Pipeline {
     /// is nothing more to record.
     pub(super) fn start(
         plan: &Plan,
-        source: Box<dyn Source>,
-        extras: Extras,
-        threads: Threads,
+        inputs: Inputs,
         mut sink: Box<dyn Sink>,
         beginning: &Beginning<'_>,
         attention: &Waker,
     ) -> Result<Pipeline, RecordError> {
+        let Inputs { source, extras, threads, invitation } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: mode(plan.mode),
@@ -110,6 +122,10 @@ impl Pipeline {
             // The sink says so again at its end.
             attention.stop();
         }
+        let providers = invitation
+            .map(|invitation| Providers::start(invitation, to_drain.clone()))
+            .transpose()
+            .map_err(RecordError::while_doing("start the manager of providers"))?;
         let capture = Capture {
             source,
             encoder,
@@ -119,6 +135,7 @@ impl Pipeline {
             progress: progress.clone(),
             flight,
             definitions: extras.definitions,
+            providers,
         };
         let ended = attention.clone();
         let begun = Instant::now();

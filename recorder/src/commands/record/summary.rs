@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use super::capture::Captured;
+use super::providers;
 use crate::sink::{Target, Totals};
 use crate::units::text::{bytes, count};
 
@@ -52,6 +53,20 @@ impl Summary<'_> {
         Ok(())
     }
 
+    /// Applications that recorded themselves, if any did.
+    fn provider_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(line) = providers::summary(&self.captured.providers) else { return Ok(()) };
+        writeln!(f, "  providers  {}", line.text)?;
+        if line.dropped > 0 {
+            let text = format!(
+                "{} EVENTS OF THEIRS DROPPED: their buffers were full. Try a larger --provider-buffer.",
+                count(line.dropped)
+            );
+            writeln!(f, "             {}", self.loud(&text))?;
+        }
+        Ok(())
+    }
+
     fn bytes_line(&self) -> String {
         let stats = &self.captured.ending.stats;
         let scheduler = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
@@ -84,6 +99,7 @@ impl Display for Summary<'_> {
         let wakeups = count(stats.wakeups_written);
         writeln!(f, "  wake-ups   {wakeups} (and {spurious} of threads that were awake)")?;
         self.probe_lines(f)?;
+        self.provider_lines(f)?;
         let (threads, processes) = (count(stats.threads), count(stats.processes));
         writeln!(f, "  threads    {threads} in {processes} processes")?;
         writeln!(f, "  trace      {}", self.bytes_line())?;

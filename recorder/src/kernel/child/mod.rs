@@ -44,6 +44,8 @@ pub struct Launch {
     pub program: OsString,
     /// The arguments behind the program's name.
     pub args: Vec<OsString>,
+    /// Variables that it gets beside fxtrec's own, or in place of them.
+    pub environment: Vec<(OsString, OsString)>,
     /// Whom to run it as; `None` for the user fxtrec runs as.
     pub user: Option<Account>,
     /// Whether its standard output goes to standard error, since standard output has the trace.

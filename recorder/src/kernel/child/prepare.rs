@@ -286,6 +286,7 @@ fn variables(launch: &Launch) -> BTreeMap<OsString, OsString> {
     if let Some(user) = &launch.user {
         variables.extend(user.environment().map(|(key, value)| (key.into(), value)));
     }
+    variables.extend(launch.environment.iter().cloned());
     variables
 }
 

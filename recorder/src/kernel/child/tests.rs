@@ -18,6 +18,7 @@ fn launch(program: impl Into<OsString>, args: &[&str]) -> Launch {
     Launch {
         program: program.into(),
         args: args.iter().map(OsString::from).collect(),
+        environment: Vec::new(),
         user: None,
         stdout_to_stderr: false,
     }

@@ -1,0 +1,224 @@
+//! COMMAND and its children as trace providers: what they record of themselves goes into the same trace.
+//!
+//! ```text
+//!  before COMMAND    a socket at an address that only COMMAND is told
+//!  with the threads  the manager; a session that whoever comes joins
+//!  all along         pieces --> drain thread, between fxtrec's own buffers
+//!  at the end        STOP; what is left, and a line of statistics for each provider
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use fxt_writer::record::Record;
+use fxt_writer::{Arg, Text, ThreadName, Value};
+
+use super::pipeline::mode;
+use crate::commands::plan::Plan;
+use crate::encode::encoder::own_event;
+use crate::kernel::child::Launch;
+use crate::kernel::namespaces::Namespaces;
+use crate::kernel::seqpacket::Listener;
+use crate::kernel::user::Owner;
+use crate::manager::{
+    Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, SessionConfig, StartOptions,
+    Stopped, listen_privately,
+};
+use crate::sink::drain::Request;
+use crate::units::Nanos;
+use crate::units::text::count;
+
+/// How long providers may take to hand over what is left.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Providers that the summary names.
+const NAMES: usize = 4;
+
+/// What may wait to be written, in bytes; then the manager waits, and providers that go on drop records and count them.
+const IN_FLIGHT_BYTES: usize = 32 * 1024 * 1024;
+
+/// Before COMMAND runs: the socket.
+#[derive(Debug)]
+pub(super) struct Invitation {
+    listener: Listener,
+    options: Options,
+    config: SessionConfig,
+}
+
+impl Invitation {
+    /// Listens, and has `launch` tell COMMAND where. `None` when there is no COMMAND, or no provider is wanted.
+    pub(super) fn new(
+        plan: &Plan,
+        launch: Option<&mut Launch>,
+        namespaces: &Namespaces,
+    ) -> io::Result<Option<Invitation>> {
+        let (Some(providers), Some(launch)) = (&plan.providers, launch) else { return Ok(None) };
+        let listener = listen_privately()?;
+        let address = listener.address().to_string();
+        launch.environment.push((SOCKET_VARIABLE.into(), address.into()));
+        let defaults = Options::default();
+        let command = launch.user.as_ref().map(|user| user.uid);
+        let caller = Owner::sudo_caller().map(|owner| owner.uid);
+        let uids = defaults.uids.iter().copied().chain(command).chain(caller).collect();
+        let options = Options { uids, koids: Koids::of(namespaces), ..defaults };
+        let config = SessionConfig {
+            mode: mode(plan.mode),
+            buffer_bytes: providers.buffer_bytes,
+            categories: providers.categories.clone(),
+            ..SessionConfig::default()
+        };
+        Ok(Some(Invitation { listener, options, config }))
+    }
+}
+
+/// While it is recorded: the manager.
+#[derive(Debug)]
+pub(super) struct Providers {
+    manager: Manager,
+}
+
+impl Providers {
+    /// Starts the manager and a session, whose pieces go to the drain thread.
+    pub(super) fn start(invitation: Invitation, drain: Sender<Request>) -> io::Result<Providers> {
+        let Invitation { listener, options, config } = invitation;
+        let manager = Manager::spawn(listener, options, archive(drain))?;
+        manager.start(config, StartOptions::default()).map_err(io::Error::other)?;
+        Ok(Providers { manager })
+    }
+
+    /// Stops the session. When this returns, all pieces are with the drain thread.
+    pub(super) fn finish(self) -> Stopped {
+        // Nobody else stops it, so the only error is that its thread is gone; then there is nothing to tell.
+        self.manager.stop(true, LAST_WORDS).unwrap_or_default()
+    }
+}
+
+/// Passes pieces to the drain thread, and waits while too much is on its way.
+fn archive(drain: Sender<Request>) -> Archive {
+    let mut on_the_way: VecDeque<(usize, Receiver<()>)> = VecDeque::new();
+    let mut bytes = 0;
+    Box::new(move |records| {
+        let (written, is_written) = bounded(1);
+        bytes += records.len();
+        on_the_way.push_back((records.len(), is_written));
+        // When the drain thread is gone, so is the piece, which counts as written.
+        let _ = drain.send(Request::Piece { records, written });
+        on_the_way.retain(|(length, is_written)| {
+            let waits = is_written.try_recv() == Err(TryRecvError::Empty);
+            bytes -= if waits { 0 } else { *length };
+            waits
+        });
+        while bytes > IN_FLIGHT_BYTES
+            && let Some((length, is_written)) = on_the_way.pop_front()
+        {
+            let _ = is_written.recv();
+            bytes -= length;
+        }
+    })
+}
+
+/// Events `provider_stats` of fxtrec, one for each provider.
+pub(super) fn statistics(stopped: &Stopped, recorder: ThreadName, ended: Nanos) -> Vec<u8> {
+    let mut records = Vec::new();
+    for provider in &stopped.providers {
+        let args = stats_args(provider);
+        let event = own_event(ended, recorder, Text::Inline("provider_stats"), &args);
+        // A name or a fault that the format cannot express would only cost this event.
+        let _ = event.write(&mut records);
+    }
+    records
+}
+
+fn stats_args(provider: &ProviderStatus) -> Vec<Arg<'_>> {
+    let number = |name, value| Arg::new(Text::Inline(name), Value::uint(value));
+    let text = |name, value| Arg::new(Text::Inline(name), Value::Str(Text::Inline(value)));
+    let stats = &provider.stats;
+    let mut args = vec![
+        number("id", provider.id.0.into()),
+        text("name", &provider.name),
+        number("pid", provider.pid.into()),
+        number("uid", provider.uid.into()),
+        text("state", provider.state.name()),
+        number("records", stats.tally.records),
+        number("dropped", stats.dropped),
+        number("unfinished", stats.tally.unfinished),
+        number("refused", stats.tally.refused),
+        number("cut_bytes", stats.tally.cut_bytes),
+        number("buffers", stats.buffers),
+        number("bytes", stats.durable_bytes + stats.rolling_bytes),
+        Arg::new(Text::Inline("durable_used"), Value::Double(stats.durable_used)),
+    ];
+    args.extend(provider.fault.as_deref().map(|fault| text("fault", fault)));
+    args
+}
+
+/// The providers in a line, with the most active first: `2: app 1 234 records, db 77 records`. `None` when none came.
+pub(super) fn summary(stopped: &Stopped) -> Option<Line> {
+    let mut by_name: Vec<(&str, u64)> = Vec::new();
+    let mut dropped = 0_u64;
+    for ProviderStatus { name, stats, .. } in &stopped.providers {
+        dropped = dropped.saturating_add(stats.dropped);
+        match by_name.iter_mut().find(|(known, _)| known == name) {
+            Some((_, records)) => *records += stats.tally.records,
+            None => by_name.push((name, stats.tally.records)),
+        }
+    }
+    by_name.sort_by_key(|&(_, records)| std::cmp::Reverse(records));
+    let few = by_name.iter().take(NAMES);
+    let mut names: Vec<String> =
+        few.map(|(name, records)| format!("{name} {} records", count(*records))).collect();
+    if by_name.len() > NAMES {
+        names.push(format!("{} more", by_name.len() - NAMES));
+    }
+    let providers = stopped.providers.len();
+    let text = format!("{}: {}", count(providers as u64), names.join(", "));
+    (providers > 0).then_some(Line { text, dropped })
+}
+
+/// A line of the summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// The providers.
+    pub(super) text: String,
+    /// Records that they dropped.
+    pub(super) dropped: u64,
+}
+
+/// What there is to say of providers that did not go well, a line for each.
+pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for ProviderStatus { name, pid, fault, .. } in &stopped.providers {
+        let blamed = fault.as_ref().map(|fault| {
+            format!("provider {name} (process {pid}) is recorded up to a fault of its own: {fault}")
+        });
+        warnings.extend(blamed);
+    }
+    for name in &stopped.silent {
+        warnings.push(format!(
+            "provider {name} did not stop within {} s: what it had committed is in the trace",
+            LAST_WORDS.as_secs()
+        ));
+    }
+    let refusals = &stopped.refusals;
+    let kinds = [
+        (refusals.too_many, "more than 100 providers at a time are not recorded"),
+        (refusals.foreign_user, "they were of other users than COMMAND's"),
+        (refusals.invisible, "their process cannot be seen from this pid namespace"),
+        (refusals.unregistered, "they did not register as the protocol wants"),
+    ];
+    for (count, why) in kinds.into_iter().filter(|(count, _)| *count > 0) {
+        warnings.push(format!("connections of {count} providers were refused: {why}"));
+    }
+    if stopped.forgotten > 0 {
+        warnings.push(format!(
+            "events of {} providers that had ended were let go of, there being too many to keep until the end",
+            stopped.forgotten
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;
