@@ -14,7 +14,7 @@ thread_local! {
 
 /// Takes text until it is as long as a string may be, and says then that it is
 /// full, so that no more is formatted.
-struct Bounded<'a>(&'a mut String);
+pub(super) struct Bounded<'a>(pub(super) &'a mut String);
 
 impl Write for Bounded<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

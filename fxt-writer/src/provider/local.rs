@@ -94,11 +94,24 @@ impl Recorder<'_> {
     #[cold]
     fn pay(&self) -> bool {
         let mut owed = self.local.owed.borrow_mut();
+        if sys::generation() != self.session().generation().get() {
+            // They were counted when their session ended.
+            owed.clear();
+        }
         let paid = owed.iter().take_while(|(armed, time)| self.write_end(*armed, *time)).count();
         owed.drain(..paid);
         self.session().pay_ends(paid);
         self.local.owes.set(!owed.is_empty());
         owed.is_empty()
+    }
+}
+
+/// A thread's last chance to write what it owes.
+impl Drop for Local {
+    fn drop(&mut self) {
+        if self.owes.get() {
+            Recorder { local: self }.pay();
+        }
     }
 }
 

@@ -24,19 +24,24 @@
 //! A signal handler must not record. After `fork` the child records nothing, and
 //! may become a provider of its own by [`init`].
 //!
-//! [`wire`] is the control protocol, for both sides.
+//! `docs/provider.md` in this crate has what things cost; [`wire`] is the control
+//! protocol, for both sides. With the feature `tracing`, applications that use
+//! that crate need one line: `provider::tracing::init("app")`.
 
 mod argument;
 mod categories;
 mod client;
 mod format;
 mod handle;
+mod hook;
 mod local;
 mod macros;
 mod record;
 mod session;
 mod site;
 mod sys;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 pub mod wire;
 
 pub use argument::Argument;
@@ -51,3 +56,5 @@ pub use site::{Armed, Name, Site};
 
 #[doc(hidden)]
 pub use format::with_formatted;
+#[doc(hidden)]
+pub use sys::GENERATION as SESSION_WORD;

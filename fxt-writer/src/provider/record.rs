@@ -47,6 +47,29 @@ impl Armed {
         written == Some(true)
     }
 
+    /// As [`event`](Self::event), with arguments that are counted at run time only:
+    /// at most 15, further ones are left out. Another name may take the place of
+    /// the trace point's.
+    #[inline(never)]
+    pub fn event_of<'a>(
+        self,
+        kind: EventKind,
+        name: Option<&'a str>,
+        args: impl IntoIterator<Item = (&'static Name, Value<'a>)>,
+    ) -> bool {
+        let written = with_recorder(self.generation(), |recorder| {
+            let mut texts = [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS];
+            let mut count = 0;
+            for (text, (name, value)) in texts.iter_mut().zip(args) {
+                *text = Arg::new(name.text(recorder.session()), value);
+                count += 1;
+            }
+            let name = name.map_or(self.name(), Text::Inline);
+            write_named(recorder, self, kind, name, &texts[..count])
+        });
+        written == Some(true)
+    }
+
     /// Begins a duration, which ends when what is returned is dropped.
     #[inline]
     pub fn duration<const N: usize>(
@@ -93,14 +116,19 @@ impl Armed {
 /// Writes an event at the present time; says whether it is in the buffer.
 #[inline(always)]
 fn write_event(recorder: &Recorder<'_>, armed: Armed, kind: EventKind, args: &[Arg<'_>]) -> bool {
-    let event = Event {
-        kind,
-        time: sys::now(),
-        thread: recorder.thread(),
-        category: armed.category(),
-        name: armed.name(),
-        args,
-    };
+    write_named(recorder, armed, kind, armed.name(), args)
+}
+
+#[inline(always)]
+fn write_named(
+    recorder: &Recorder<'_>,
+    armed: Armed,
+    kind: EventKind,
+    name: Text<'_>,
+    args: &[Arg<'_>],
+) -> bool {
+    let (time, thread, category) = (sys::now(), recorder.thread(), armed.category());
+    let event = Event { kind, time, thread, category, name, args };
     match recorder.write(&event) {
         Ok(()) => true,
         Err(WriteError::Full(_)) => false,
@@ -122,7 +150,7 @@ fn write_cut(recorder: &Recorder<'_>, event: Event<'_>) -> bool {
         };
         *cut = Arg::new(cut_text(arg.name), value);
     }
-    let event = Event { args: &args[..count], ..event };
+    let event = Event { name: cut_text(event.name), args: &args[..count], ..event };
     matches!(recorder.write(&event), Ok(()))
 }
 
@@ -153,6 +181,20 @@ impl Duration {
     #[inline]
     pub fn begun(armed: Option<Armed>) -> Self {
         let open = armed.map(|armed| (armed.site(), armed.generation()));
+        Self { open, on_this_thread: PhantomData }
+    }
+
+    /// Takes the duration apart, which does not end it; for languages without
+    /// scopes of this kind. [`reopened`](Self::reopened) makes it whole again, on
+    /// the same thread.
+    #[must_use]
+    pub fn leave_open(mut self) -> Option<(&'static Site, u32)> {
+        self.open.take().map(|(site, generation)| (site, generation.get()))
+    }
+
+    /// The duration that [`leave_open`](Self::leave_open) took apart.
+    pub fn reopened(site: &'static Site, session: u32) -> Self {
+        let open = NonZeroU32::new(session).map(|generation| (site, generation));
         Self { open, on_this_thread: PhantomData }
     }
 

@@ -95,17 +95,13 @@ impl Buffer {
         &self.mapping
     }
 
-    /// Takes records again, after an earlier session.
+    /// Takes records again, after an earlier session whose registrations are kept.
     ///
     /// # Errors
     ///
     /// When there is no room beside what is to be kept.
     pub(super) fn restart(&self, disposition: BufferDisposition) -> io::Result<()> {
-        self.engine.start(disposition).map_err(io::Error::other)?;
-        if disposition == BufferDisposition::ClearEntire {
-            *self.tables() = Tables::default();
-        }
-        Ok(())
+        self.engine.start(disposition).map_err(io::Error::other)
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

@@ -44,6 +44,16 @@ const fn is_good(text: &str) -> bool {
     !bytes.is_empty() && bytes.len() <= MAX_BYTES
 }
 
+/// A text that is made good, and stays for as long as the process runs.
+fn leaked_text(text: &str) -> &'static str {
+    let mut end = text.len().min(MAX_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = text[..end].replace(['\0', '\n'], " ");
+    if text.is_empty() { "unnamed" } else { text.leak() }
+}
+
 /// A trace point: where in the program something is recorded. The macros make
 /// one per use, as a `static`.
 #[derive(Debug)]
@@ -72,15 +82,7 @@ impl Site {
     /// and the trace point stay for as long as the process runs.
     #[must_use]
     pub fn leaked(category: &str, name: &str) -> &'static Self {
-        let clean = |text: &str| -> &'static str {
-            let mut end = text.len().min(MAX_BYTES);
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
-            let text = text[..end].replace(['\0', '\n'], " ");
-            if text.is_empty() { "unnamed" } else { text.leak() }
-        };
-        Box::leak(Box::new(Self::new(clean(category), clean(name))))
+        Box::leak(Box::new(Self::new(leaked_text(category), leaked_text(name))))
     }
 
     /// Its category.
@@ -218,6 +220,19 @@ impl Name {
     pub const fn new(content: &'static str) -> Self {
         assert!(is_good(content), "a name has 1 to 255 bytes, none of them NUL or newline");
         Self { content, word: AtomicU64::new(0) }
+    }
+
+    /// A name that is known at run time only: made good instead of a panic, as
+    /// in [`Site::leaked`].
+    #[must_use]
+    pub fn leaked(content: &str) -> Self {
+        Self::new(leaked_text(content))
+    }
+
+    /// The name itself.
+    #[must_use]
+    pub const fn content(&self) -> &'static str {
+        self.content
     }
 
     /// The name as a record of this session carries it.

@@ -40,7 +40,10 @@ fn main() -> io::Result<()> {
         "odd_texts" => odd_texts(),
         "threads" => println!("{}", threads(number(0), number(1))),
         "one_by_one" => one_by_one(number(0)),
-        "spans" => println!("{}", spans(number(0), number(1))),
+        "spans" => {
+            say(spans(number(0), number(1)));
+            wait_for_input();
+        }
         "strings" => strings(number(0)),
         "categories" => categories(),
         "sessions" => sessions(&app)?,
@@ -146,7 +149,7 @@ fn one_by_one(threads: u64) {
     }
 }
 
-/// So many threads with so many spans of two levels; how many records that would be.
+/// So many threads with so many times two spans, one in the other; how many in all.
 fn spans(threads: u64, spans: u64) -> u64 {
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -158,7 +161,7 @@ fn spans(threads: u64, spans: u64) -> u64 {
             });
         }
     });
-    threads * spans * 4
+    threads * spans * 2
 }
 
 /// So many trace points, each with a name of its own.

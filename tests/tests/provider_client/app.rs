@@ -19,7 +19,17 @@ pub(crate) struct App {
 impl App {
     /// Starts a case with its numbers, at this manager.
     pub(crate) fn start(manager: &Manager, case: &str, numbers: &[u64]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_provider-client"))
+        Self::start_program(env!("CARGO_BIN_EXE_provider-client"), manager, case, numbers)
+    }
+
+    /// Starts a case of another program.
+    pub(crate) fn start_program(
+        program: &str,
+        manager: &Manager,
+        case: &str,
+        numbers: &[u64],
+    ) -> Self {
+        let mut child = Command::new(program)
             .arg(case)
             .args(numbers.iter().map(u64::to_string))
             .env("FXTREC_PROVIDER_SOCKET", manager.address())

@@ -4,9 +4,11 @@
 
 mod app;
 mod archive;
+mod c;
 mod counting;
 mod hostile;
 mod lives;
 mod manager;
 mod processes;
 mod records;
+mod traced;

@@ -145,6 +145,7 @@ impl Client {
         // Release: who sees the generation finds the session behind the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
         self.progress(|progress| (progress.recording, progress.unsaved) = (true, true));
+        super::hook::changed();
     }
 
     /// Has trace points record no more.
@@ -152,6 +153,7 @@ impl Client {
         sys::GENERATION.store(0, std::sync::atomic::Ordering::Release);
         *lock(&self.current) = None;
         self.progress(|progress| progress.recording = false);
+        super::hook::changed();
     }
 
     fn progress(&self, change: impl FnOnce(&mut Progress)) {

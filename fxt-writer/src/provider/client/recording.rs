@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Client, lock};
-use crate::engine::Mode;
+use crate::engine::{BufferDisposition, Mode};
 use crate::packet::Packet;
 use crate::provider::Categories;
 use crate::provider::session::{Buffer, BufferNumber, Session};
@@ -78,7 +78,7 @@ impl Recording {
         previous: Option<Self>,
     ) -> Result<Self, BufferError> {
         let generation = next_generation();
-        let kept = previous.and_then(|previous| previous.hand_on(client, file, start.mode));
+        let kept = previous.and_then(|previous| previous.hand_on(client, file, &start));
         let buffer = match kept {
             Some(buffer) => {
                 buffer.restart(start.disposition)?;
@@ -242,10 +242,13 @@ impl Recording {
     }
 
     /// Ends this session for the next one; its buffer, if that is `file` again,
-    /// and to be used in the same mode.
-    fn hand_on(mut self, client: &Client, file: &OwnedFd, mode: Mode) -> Option<Arc<Buffer>> {
+    /// and what has been registered there stays so. Otherwise the next session has
+    /// an engine of its own, even in the same memory: a writer that is late can
+    /// only come upon this one, which is stopped.
+    fn hand_on(mut self, client: &Client, file: &OwnedFd, next: &Start) -> Option<Arc<Buffer>> {
         let buffer = Arc::clone(self.session.buffer());
-        if self.mode == mode && buffer.mapping().is_of(file.as_fd()) {
+        let kept = self.mode == next.mode && next.disposition != BufferDisposition::ClearEntire;
+        if kept && buffer.mapping().is_of(file.as_fd()) {
             self.close(client);
             return Some(buffer);
         }

@@ -36,7 +36,7 @@ static PAGE: ForkPage = ForkPage {
 };
 
 /// The word that says whether a session runs, and which; 0 while none runs.
-pub(in crate::provider) static GENERATION: &AtomicU32 = &PAGE.generation;
+pub static GENERATION: &AtomicU32 = &PAGE.generation;
 
 /// The running session's generation, or 0.
 #[inline(always)]

@@ -8,8 +8,9 @@ mod socket;
 mod thread;
 
 pub(in crate::provider) use clock::now;
+pub use fork::GENERATION;
 pub(in crate::provider) use fork::{
-    GENERATION, claim_process, client, generation, inherited_by_children, publish_client,
+    claim_process, client, generation, inherited_by_children, publish_client,
 };
 pub(in crate::provider) use mapping::{BufferError, Mapping};
 pub(in crate::provider) use socket::{Received, connect, receive, receive_packet, send};

@@ -1,0 +1,99 @@
+//! Trace points for C, and for languages that can call C.
+//!
+//! The header `fxt_provider.h` is made from this crate by cbindgen. Its macros
+//! look at one word in the library's memory, [`fxt_session`], and call the
+//! functions here only while a session runs. `examples/provider.c` shows all of
+//! it.
+
+mod arg;
+mod record;
+mod site;
+
+pub use arg::{
+    Arg, ArgValue, FXT_ARG_BOOL, FXT_ARG_DOUBLE, FXT_ARG_INT, FXT_ARG_KOID, FXT_ARG_POINTER,
+    FXT_ARG_TEXT, FXT_ARG_UINT,
+};
+pub use record::{
+    Duration, FXT_ASYNC_BEGIN_EVENT, FXT_ASYNC_END_EVENT, FXT_ASYNC_INSTANT_EVENT,
+    FXT_COUNTER_EVENT, FXT_FLOW_BEGIN_EVENT, FXT_FLOW_END_EVENT, FXT_FLOW_STEP_EVENT,
+    FXT_INSTANT_EVENT, fxt_blob, fxt_duration_begin, fxt_duration_end, fxt_event, fxt_is_enabled,
+    fxt_log,
+};
+pub use site::CSite;
+
+use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration as Time;
+
+use fxt_writer::provider::{self, Provider};
+
+/// The word that is not zero while a session runs.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "a name of C")]
+pub static fxt_session: &AtomicU32 = provider::SESSION_WORD;
+
+/// What C has no variable for.
+static PROVIDER: OnceLock<Provider> = OnceLock::new();
+
+/// Makes this process a trace provider of that name, 1 to 255 bytes of UTF-8;
+/// does nothing when it is one already. Returns at once: a thread of the library
+/// looks for a manager for as long as the process runs. False when the name is
+/// none, or there is no thread to be had.
+///
+/// # Safety
+///
+/// `name` must be a string that ends in a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fxt_init(name: *const c_char) -> bool {
+    // SAFETY: by the caller's word.
+    let name = unsafe { CStr::from_ptr(name) };
+    let Some(provider) = name.to_str().ok().and_then(|name| provider::init(name).ok()) else {
+        return false;
+    };
+    // Who comes second has the same one; it must not be dropped, which would wait.
+    if let Err(second) = PROVIDER.set(provider) {
+        std::mem::forget(second);
+    }
+    true
+}
+
+/// Waits until a session runs, at most so many milliseconds; whether one does.
+/// For programs that are started by the manager and want their first events in
+/// the trace too.
+#[unsafe(no_mangle)]
+pub extern "C" fn fxt_wait_for_session(milliseconds: u32) -> bool {
+    PROVIDER.get().is_some_and(|provider| provider.wait_for_session(time(milliseconds)))
+}
+
+/// Has everything that was recorded so far saved, and waits for that, at most so
+/// many milliseconds; whether it is. What is not saved when the process ends is
+/// read by the manager then.
+#[unsafe(no_mangle)]
+pub extern "C" fn fxt_flush(milliseconds: u32) -> bool {
+    PROVIDER.get().is_none_or(|provider| provider.flush(time(milliseconds)))
+}
+
+/// Tells the manager that something has happened which it may be waiting for: an
+/// alert of 1 to 14 bytes; longer ones are cut.
+///
+/// # Safety
+///
+/// `name` must be a string that ends in a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fxt_alert(name: *const c_char) {
+    // SAFETY: by the caller's word.
+    let name = unsafe { CStr::from_ptr(name) };
+    provider::alert(&fxt_writer::text::clean(name.to_bytes()));
+}
+
+/// A number that no other call in this process has returned: for asynchronous
+/// operations and flows.
+#[unsafe(no_mangle)]
+pub extern "C" fn fxt_unique_id() -> u64 {
+    provider::unique_id()
+}
+
+fn time(milliseconds: u32) -> Time {
+    Time::from_millis(milliseconds.into())
+}

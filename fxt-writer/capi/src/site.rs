@@ -1,0 +1,74 @@
+//! Trace points as C has them.
+
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use fxt_writer::provider::{Name, Site};
+
+use crate::arg::{Arg, text};
+
+/// A trace point of C: two constant strings, and what the library knows of it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CSite {
+    category: *const c_char,
+    name: *const c_char,
+    known: AtomicPtr<Known>,
+}
+
+/// A trace point that has been passed in a session.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) site: &'static Site,
+    /// The names of its arguments, with the addresses of their constants.
+    names: Box<[(usize, Name)]>,
+}
+
+impl Known {
+    /// The names, if these are the constants they were made of.
+    pub(crate) fn names_of(&'static self, args: &[Arg]) -> Option<&'static [(usize, Name)]> {
+        let same = args.len() == self.names.len()
+            && args.iter().zip(&self.names).all(|(arg, (known, _))| arg.name.addr() == *known);
+        same.then_some(&self.names)
+    }
+}
+
+impl CSite {
+    /// What the library knows of it; made now, and kept for good, on the first
+    /// pass.
+    ///
+    /// # Safety
+    ///
+    /// Category, name and the names of the arguments must be strings that end in a
+    /// NUL; `known` must have been null at first, and nobody else's since.
+    pub(crate) unsafe fn known(&self, args: &[Arg]) -> &'static Known {
+        // Acquire: what it points to is there.
+        let known = self.known.load(Ordering::Acquire);
+        // SAFETY: null, or what was leaked below.
+        match unsafe { known.as_ref() } {
+            Some(known) => known,
+            // SAFETY: by the caller's word.
+            None => unsafe { self.look_up(args) },
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`known`](Self::known).
+    #[cold]
+    unsafe fn look_up(&self, args: &[Arg]) -> &'static Known {
+        // SAFETY: strings, by the caller's word.
+        let (category, name) = unsafe { (text(self.category), text(self.name)) };
+        let names = args.iter().map(|arg| {
+            // SAFETY: a string, by the caller's word.
+            let name = unsafe { text(arg.name) };
+            (arg.name.addr(), Name::leaked(&name))
+        });
+        let known = Known { site: Site::leaked(&category, &name), names: names.collect() };
+        let known: &'static Known = Box::leak(Box::new(known));
+        // Release: what it points to is there. Two threads at once make one each,
+        // of which the first stays unused.
+        self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
+        known
+    }
+}

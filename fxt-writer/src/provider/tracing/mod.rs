@@ -1,0 +1,89 @@
+//! A layer of `tracing-subscriber`: every application that uses the crate
+//! `tracing` becomes a trace provider by one line.
+//!
+//! ```
+//! # fn main() -> Result<(), fxt_writer::provider::tracing::InitError> {
+//! let _provider = fxt_writer::provider::tracing::init("app")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Beside other layers it is one more, with the provider made by
+//! [`provider::init`](super::init):
+//!
+//! ```
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! let subscriber = tracing_subscriber::registry().with(fxt_writer::provider::tracing::layer());
+//! # drop(subscriber);
+//! ```
+//!
+//! | in the program | in the trace |
+//! |---|---|
+//! | target | category, so that `app*` enables all modules of `app` |
+//! | a span is entered, and left | a duration begins, and ends |
+//! | fields of a span | arguments of the begin |
+//! | an event | an instant, named by its message, with its fields and level |
+//! | an event of a level that was asked for | a log record |
+//!
+//! While no session runs, and for targets that it does not want, spans and events
+//! are off by `tracing`'s own means, which cost a load and a branch. A span that
+//! was made while it was off stays so: its later entries are not recorded.
+
+mod fields;
+mod layer;
+mod points;
+
+pub use layer::{ProviderLayer, WantedTargets};
+
+use tracing_core::LevelFilter;
+use tracing_subscriber::filter::Filtered;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::Provider;
+
+/// Why the one line did not do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The process cannot become a provider.
+    #[error(transparent)]
+    Provider(#[from] super::InitError),
+    /// There is a subscriber already; give it the [`layer`].
+    #[error("a tracing subscriber is set already; add provider::tracing::layer() to it: {0}")]
+    Subscriber(#[from] tracing_subscriber::util::TryInitError),
+}
+
+/// Makes this process a trace provider of that name, and records its spans and
+/// events.
+///
+/// # Errors
+///
+/// When there is a subscriber already, or as [`provider::init`](super::init).
+pub fn init(name: &str) -> Result<Provider, InitError> {
+    let provider = super::init(name)?;
+    tracing_subscriber::registry().with(layer()).try_init()?;
+    Ok(provider)
+}
+
+/// The layer, for a subscriber that has others too.
+#[must_use]
+pub fn layer<S>() -> Filtered<ProviderLayer, WantedTargets, S>
+where
+    ProviderLayer: Layer<S>,
+    S: tracing_core::Subscriber,
+{
+    ProviderLayer::new().filtered()
+}
+
+/// The layer, with events of this level and above as log records instead of
+/// instants.
+#[must_use]
+pub fn layer_with_logs<S>(level: LevelFilter) -> Filtered<ProviderLayer, WantedTargets, S>
+where
+    ProviderLayer: Layer<S>,
+    S: tracing_core::Subscriber,
+{
+    ProviderLayer::new().with_logs(level).filtered()
+}

@@ -1,0 +1,123 @@
+//! The C example, built by gcc: against the static library, and against the shared one.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fxt_reader::record::EventKind;
+use fxtrec_tests::programs::tools_or_skip;
+
+use super::app::App;
+use super::archive::Archive;
+use super::manager::{Ask, Manager};
+
+/// Where cargo puts the libraries that this test depends on.
+fn libraries() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    test.parent().expect("a folder").to_path_buf()
+}
+
+fn build(folder: &Path, library: &[&str]) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi");
+    let program = folder.join("provider");
+    let output = Command::new("gcc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&program)
+        .arg(sources.join("examples/provider.c"))
+        .arg("-I")
+        .arg(&sources)
+        .args(library)
+        .args(["-lpthread", "-ldl", "-lm"])
+        .output()
+        .expect("gcc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+fn run(program: &Path) -> (Archive, Vec<String>) {
+    let manager = Manager::new();
+    let program = program.to_str().expect("a plain path");
+    let app = App::start_program(program, &manager, "", &[]);
+    let mut peer = manager.accept();
+    assert_eq!(peer.name, "c example");
+    let recording = peer.start(Ask::default());
+    let archive = peer.save_to_death(recording);
+    app.end_well();
+    (archive, peer.alerts)
+}
+
+fn assert_example(archive: &Archive, alerts: &[String]) {
+    let events: Vec<_> = archive
+        .events
+        .iter()
+        .map(|event| {
+            let args = event.args.iter().map(|(name, value)| format!(" {name}={value}"));
+            let kind = match event.kind {
+                EventKind::DurationBegin => "begin",
+                EventKind::DurationEnd => "end",
+                EventKind::Instant => "instant",
+                EventKind::Counter { id: 0 } => "counter",
+                EventKind::AsyncBegin { .. } => "async begin",
+                EventKind::AsyncInstant { .. } => "async instant",
+                EventKind::AsyncEnd { .. } => "async end",
+                EventKind::FlowBegin { .. } => "flow begin",
+                EventKind::FlowStep { .. } => "flow step",
+                EventKind::FlowEnd { .. } => "flow end",
+                _ => "other",
+            };
+            format!("{kind} {}{}", event.name, args.collect::<String>())
+        })
+        .filter(|event| !event.starts_with("begin work"))
+        .collect();
+    let expected = [
+        "begin everything",
+        "begin first half with=\"words\"",
+        "async begin request id=koid:7",
+        "flow begin request",
+        "flow step request",
+        "instant round number=0",
+        "instant round number=1",
+        "instant round number=2",
+        "async instant answered",
+        "end work",
+        "flow end request",
+        "async end request",
+        "end first half",
+        "counter queue waiting=3 load=0.5 full=true",
+        "end everything",
+    ];
+    assert_eq!(events, expected);
+    let work = archive.named("work").next().expect("its begin");
+    assert!(work.arg("argument").is_some_and(|address| address.starts_with("0x")));
+    assert_eq!(archive.open_spans(), 0);
+    assert_eq!(archive.threads.len(), 2);
+    assert_eq!(archive.blobs["state"], b"bytes");
+    let logs: Vec<_> = archive.logs.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(logs, ["all is done"]);
+    assert_eq!(alerts, ["done"]);
+}
+
+#[test]
+fn the_c_example_records_with_the_static_library() {
+    if !tools_or_skip(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = libraries().join("libfxt_provider.a");
+    let program = build(folder.path(), &[library.to_str().expect("a plain path")]);
+    let (archive, alerts) = run(&program);
+    assert_example(&archive, &alerts);
+}
+
+#[test]
+fn the_c_example_records_with_the_shared_library() {
+    if !tools_or_skip(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let libraries = libraries();
+    let search = libraries.to_str().expect("a plain path");
+    let rpath = format!("-Wl,-rpath,{search}");
+    let program = build(folder.path(), &["-L", search, "-lfxt_provider", &rpath]);
+    let (archive, alerts) = run(&program);
+    assert_example(&archive, &alerts);
+}
