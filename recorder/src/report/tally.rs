@@ -3,6 +3,9 @@
 //! A trace may hold hundreds of thousands of threads, most of which have a handful of samples: up
 //! to [`FEW`] are kept as they are. Only a thread with more gets an HdrHistogram, which grows with
 //! its greatest value and is given up again when the thread ends.
+//!
+//! Samples go into a histogram [`FEW`] at a time: the histograms of all threads and CPUs are more
+//! than a processor's cache holds, so that it pays to touch each one seldom and then often.
 
 use fxt_reader::Nanos;
 use hdrhistogram::Histogram;
@@ -24,19 +27,23 @@ pub(super) struct Tally {
     max: u64,
     max_at: Nanos,
     censored: u64,
-    samples: Samples,
-}
-
-#[derive(Clone, Debug)]
-enum Samples {
-    Few(Vec<u64>),
-    Many(Box<Histogram<u32>>),
+    /// The last samples, which are not in the histogram yet.
+    few: Vec<u64>,
+    many: Option<Box<Histogram<u32>>>,
 }
 
 impl Default for Tally {
     fn default() -> Tally {
-        let samples = Samples::Few(Vec::new());
-        Tally { count: 0, sum: 0, min: u64::MAX, max: 0, max_at: Nanos(0), censored: 0, samples }
+        Tally {
+            count: 0,
+            sum: 0,
+            min: u64::MAX,
+            max: 0,
+            max_at: Nanos(0),
+            censored: 0,
+            few: Vec::new(),
+            many: None,
+        }
     }
 }
 
@@ -58,7 +65,10 @@ impl Tally {
         self.count += 1;
         self.sum = self.sum.saturating_add(nanos);
         self.min = self.min.min(nanos);
-        self.keep(nanos, 1);
+        if self.few.len() == FEW {
+            self.put_away();
+        }
+        self.few.push(nanos);
     }
 
     /// Counts one whose length is not known.
@@ -79,37 +89,39 @@ impl Tally {
         self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.min(other.min);
         for bucket in &other.buckets {
-            self.keep(bucket.nanos, bucket.count);
+            match bucket.count {
+                1 if self.few.len() < FEW => self.few.push(bucket.nanos),
+                count => {
+                    self.put_away();
+                    if let Some(histogram) = &mut self.many {
+                        put(histogram, bucket.nanos, count);
+                    }
+                }
+            }
         }
     }
 
-    #[inline]
-    fn keep(&mut self, nanos: u64, count: u64) {
-        match &mut self.samples {
-            Samples::Few(few) if count == 1 && few.len() < FEW => few.push(nanos),
-            Samples::Few(_) => self.become_many(nanos, count),
-            Samples::Many(histogram) => put(histogram, nanos, count),
+    /// Puts the last samples into the histogram, which is made if there is none.
+    fn put_away(&mut self) {
+        if self.many.is_none() {
+            // `DIGITS` is one of the precisions there are, from 0 to 5.
+            self.many = Histogram::new(DIGITS).ok().map(Box::new);
         }
-    }
-
-    #[cold]
-    fn become_many(&mut self, nanos: u64, count: u64) {
-        let Samples::Few(few) = &mut self.samples else { return };
-        // `DIGITS` is one of the precisions there are, from 0 to 5.
-        let Ok(mut histogram) = Histogram::new(DIGITS) else { return };
-        for nanos in few.drain(..) {
-            put(&mut histogram, nanos, 1);
+        let Some(histogram) = &mut self.many else { return };
+        for nanos in self.few.drain(..) {
+            put(histogram, nanos, 1);
         }
-        put(&mut histogram, nanos, count);
-        self.samples = Samples::Many(Box::new(histogram));
     }
 
     /// The distribution of what was gathered.
-    pub(super) fn freeze(&self) -> Distribution {
+    pub(super) fn freeze(mut self) -> Distribution {
+        if self.many.is_some() {
+            self.put_away();
+        }
         let bucket = |nanos, count| Bucket { nanos, count };
-        let mut buckets: Vec<Bucket> = match &self.samples {
-            Samples::Few(few) => few.iter().map(|&nanos| bucket(nanos, 1)).collect(),
-            Samples::Many(histogram) => histogram
+        let mut buckets: Vec<Bucket> = match &self.many {
+            None => self.few.iter().map(|&nanos| bucket(nanos, 1)).collect(),
+            Some(histogram) => histogram
                 .iter_recorded()
                 .map(|step| bucket(step.value_iterated_to(), u64::from(step.count_at_value())))
                 .collect(),
@@ -142,9 +154,9 @@ mod tests {
         for at in 0..FEW as u64 {
             tally.record(at * 1_000_000, Nanos(at));
         }
-        assert!(matches!(&tally.samples, Samples::Few(few) if few.len() == FEW));
+        assert!(tally.many.is_none() && tally.few.len() == FEW);
         tally.record(7, Nanos(0));
-        assert!(matches!(tally.samples, Samples::Many(_)));
+        assert!(tally.many.is_some());
         assert_eq!(tally.freeze().count(), 33);
     }
 

@@ -128,13 +128,20 @@ impl Cpus {
     #[inline]
     pub(super) fn get(&mut self, cpu: u16) -> &mut CpuState {
         let at = usize::from(cpu);
+        if !self.states.get(at).is_some_and(Option::is_some) {
+            self.add(cpu);
+        }
+        self.states[at].as_mut().expect("just made where it was missing")
+    }
+
+    #[cold]
+    fn add(&mut self, cpu: u16) {
+        let at = usize::from(cpu);
         if self.states.len() <= at {
             self.states.resize_with(at + 1, || None);
         }
-        self.states[at].get_or_insert_with(|| {
-            let chosen = self.chosen.is_empty() || self.chosen.contains(&Cpu(cpu));
-            Box::new(CpuState::new(self.begin, self.active && chosen))
-        })
+        let chosen = self.chosen.is_empty() || self.chosen.contains(&Cpu(cpu));
+        self.states[at] = Some(Box::new(CpuState::new(self.begin, self.active && chosen)));
     }
 
     /// The CPUs that were seen.

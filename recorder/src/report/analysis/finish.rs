@@ -30,7 +30,7 @@ impl<O: Observer> Analysis<O> {
             let length = end.saturating_sub(span.begin.0);
             cpus.extend(self.cpus.iter().filter(|(_, on)| on.counted).map(|(cpu, on)| CpuReport {
                 cpu,
-                metrics: freeze(&on.tallies),
+                metrics: freeze(std::mem::take(&mut on.tallies)),
                 switches: on.switches,
                 inferred: on.inferred,
                 busy: Duration::from_nanos(on.busy),

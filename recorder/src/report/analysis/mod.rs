@@ -180,15 +180,19 @@ pub fn observe<O: Observer>(
 ) -> Result<(Report, O), Error> {
     let mut analysis = Analysis::new(options, observer);
     loop {
-        match reader.next() {
+        let next = reader.next();
+        // By reference: moving each record out would copy it, to be looked at in one place.
+        match &next {
             Ok(Some(item)) => {
-                if !analysis.take(&item) || analysis.observer.is_content() {
+                if !analysis.take(item) || analysis.observer.is_content() {
                     break;
                 }
             }
             Ok(None) => break,
             Err(Error::Damaged(_)) => analysis.damaged(),
-            Err(error) => return Err(error),
+            Err(_) => {
+                next?;
+            }
         }
     }
     let summary = reader.summary();

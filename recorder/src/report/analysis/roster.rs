@@ -230,9 +230,9 @@ impl Roster {
     }
 
     /// The report of a thread, unless there is nothing to report.
-    fn report(&mut self, live: Live) -> Option<ThreadReport> {
+    fn report(&mut self, mut live: Live) -> Option<ThreadReport> {
         let stats = Stats {
-            metrics: freeze(&live.tallies),
+            metrics: freeze(std::mem::take(&mut live.tallies)),
             cpu_time: std::time::Duration::from_nanos(live.cpu_time),
             voluntary: live.voluntary,
             involuntary: live.involuntary,
@@ -285,8 +285,8 @@ impl Roster {
 
 /// The distributions of all metrics. What stands in the tally of the run-queue wait are waits of which it is not known
 /// what sort they were.
-pub(super) fn freeze(tallies: &[Tally; 6]) -> [Distribution; 6] {
-    let mut metrics: [Distribution; 6] = std::array::from_fn(|at| tallies[at].freeze());
+pub(super) fn freeze(tallies: [Tally; 6]) -> [Distribution; 6] {
+    let mut metrics = tallies.map(Tally::freeze);
     let parts = [Metric::Wakeup, Metric::Preemption, Metric::RunQueue];
     let run_queue = Distribution::merge(parts.map(|part| &metrics[part.index()]));
     metrics[Metric::RunQueue.index()] = run_queue;
