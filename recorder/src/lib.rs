@@ -6,7 +6,8 @@
 //! to typed events in time order), [`encode`] (events to FXT records) and
 //! [`sink`] (saved buffers to a file or pipe), [`convert`] (other formats in and
 //! out), [`manager`] (applications that record their own events), and [`report`]
-//! (figures of a finished trace). Everything that touches
+//! (figures of a finished trace). [`flight`] is what a recording watches out for
+//! meanwhile. Everything that touches
 //! Linux directly, and all `unsafe`, is in [`kernel`].
 
 pub mod capture;
@@ -14,6 +15,7 @@ pub mod cli;
 pub mod commands;
 pub mod convert;
 pub mod encode;
+pub mod flight;
 pub mod kernel;
 pub mod manager;
 pub mod probe;

@@ -15,6 +15,8 @@
 //! `~` matches a pattern with `*`, `?` and `[...]`. TEXT stands in double or single quotes. A condition says whose
 //! values are looked at. The language has no precedence to remember beyond `and` before `or`, as everywhere.
 //!
+//! [`Trigger`]s, which look at each value as it comes, have the same comparisons and conditions.
+//!
 //! A line that is not of the language is refused with the place where it stops being so:
 //!
 //! ```text
@@ -30,12 +32,14 @@ mod lexer;
 mod nearest;
 mod parser;
 mod problem;
+mod trigger;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use condition::{Condition, Subject};
 pub use problem::{ParseError, Problem};
+pub use trigger::{Trigger, What};
 
 use super::amount::Amount;
 use super::metric::Quantity;

@@ -9,6 +9,7 @@ use super::super::metric::{Dimension, Quantity, Stat, Total};
 use super::lexer::{Kind, Token, tokens};
 use super::nearest::nearest;
 use super::problem::{ParseError, Problem};
+use super::trigger::{Trigger, What};
 use super::{Comparison, Condition, Gate, Measure};
 use crate::report::Metric;
 
@@ -32,16 +33,32 @@ pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
     let mut parser = Parser::new(source)?;
     let quantity = parser.quantity()?;
     let comparison = parser.comparison()?;
-    let limit = parser.limit(quantity)?;
-    let condition = parser.rest(quantity)?;
+    let limit = parser.limit(&quantity.to_string(), quantity.dimension())?;
+    let condition = parser.rest(without_condition(quantity))?;
     Ok(Gate { text: source.trim().to_owned(), quantity, comparison, limit, condition })
 }
 
 pub(super) fn measure(source: &str) -> Result<Measure, ParseError> {
     let mut parser = Parser::new(source)?;
     let quantity = parser.quantity()?;
-    let condition = parser.rest(quantity)?;
+    let condition = parser.rest(without_condition(quantity))?;
     Ok(Measure { text: source.trim().to_owned(), quantity, condition })
+}
+
+pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
+    let mut parser = Parser::new(source)?;
+    let what = parser.what()?;
+    let lost = matches!(what, What::Lost { .. }).then(|| Total::Lost.name());
+    let condition = parser.rest(lost)?;
+    Ok(Trigger { text: source.trim().to_owned(), what, condition })
+}
+
+/// The name of a quantity that belongs to no thread.
+fn without_condition(quantity: Quantity) -> Option<&'static str> {
+    match quantity {
+        Quantity::Total(total) if !total.takes_condition() => Some(total.name()),
+        _ => None,
+    }
 }
 
 struct Parser<'a> {
@@ -127,6 +144,52 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// `METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME`
+    fn what(&mut self) -> Result<What, ParseError> {
+        if self.peek().kind != Kind::Name {
+            return self.unexpected("what to wait for, such as wakeup > 5ms");
+        }
+        let (word, span) = self.take();
+        let (name, stat) = match word.split_once('.') {
+            Some((name, _)) => (name, true),
+            None => (word, false),
+        };
+        if let Some(metric) = Metric::ALL.into_iter().find(|metric| metric.name() == name) {
+            if stat {
+                let after = span.start + name.len() + 1..span.end;
+                return self.fail(after, Problem::EachValue(metric.name()));
+            }
+            let comparison = self.comparison()?;
+            let limit = self.limit(name, Dimension::Time)?;
+            return Ok(What::Length { metric, comparison, limit });
+        }
+        match word {
+            "lost" => {
+                let comparison = self.comparison()?;
+                let limit = self.limit(word, Dimension::Count)?;
+                Ok(What::Lost { comparison, limit })
+            }
+            "probe" => self.probe().map(What::Probe),
+            _ => {
+                if let Some(total) = Total::ALL.into_iter().find(|total| total.name() == name) {
+                    return self.fail(span, Problem::NoMoment(total.name()));
+                }
+                let known = Metric::ALL.map(Metric::name).into_iter();
+                let nearest = nearest(name, known.chain(["lost", "probe"]));
+                self.fail(span, Problem::NoTrigger { name: name.to_owned(), nearest })
+            }
+        }
+    }
+
+    /// A probe's name, in quotes where it is more than letters, digits and dots.
+    fn probe(&mut self) -> Result<String, ParseError> {
+        match &self.peek().kind {
+            Kind::Name => Ok(self.take().0.to_owned()),
+            Kind::Text(_) => Ok(self.text()?.0),
+            _ => self.unexpected("the name of a probe, in quotes if need be"),
+        }
+    }
+
     fn comparison(&mut self) -> Result<Comparison, ParseError> {
         let comparison = match self.word() {
             ">" => Comparison::Above,
@@ -142,8 +205,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `NUMBER [ UNIT ]`
-    fn limit(&mut self, quantity: Quantity) -> Result<Amount, ParseError> {
-        let dimension = quantity.dimension();
+    fn limit(&mut self, quantity: &str, dimension: Dimension) -> Result<Amount, ParseError> {
         if self.peek().kind != Kind::Number {
             let time = dimension == Dimension::Time;
             return self.unexpected(if time { "a limit, such as 2ms" } else { "a number" });
@@ -153,7 +215,7 @@ impl<'a> Parser<'a> {
         let has_unit = self.peek().kind == Kind::Name && self.word() != "if";
         let scale = match (dimension, has_unit) {
             (Dimension::Time, false) => {
-                return self.fail(span, Problem::NoUnit(quantity.to_string()));
+                return self.fail(span, Problem::NoUnit(quantity.to_owned()));
             }
             (Dimension::Time, true) => {
                 TIME_UNITS.into_iter().find(|(unit, _)| *unit == self.word()).map(|unit| unit.1)
@@ -162,15 +224,15 @@ impl<'a> Parser<'a> {
             (_, false) => return Ok(Amount { number, dimension }),
         };
         let (unit, span) = self.take();
-        let (quantity, unit) = (quantity.to_string(), unit.to_owned());
+        let (quantity, unit) = (quantity.to_owned(), unit.to_owned());
         match scale {
             Some(scale) => Ok(Amount { number: number * scale, dimension }),
             None => self.fail(span, Problem::Unit { quantity, dimension, unit }),
         }
     }
 
-    /// `[ "if" condition ]` and the end.
-    fn rest(&mut self, quantity: Quantity) -> Result<Option<Condition>, ParseError> {
+    /// `[ "if" condition ]` and the end; no condition may be on `without`.
+    fn rest(&mut self, without: Option<&'static str>) -> Result<Option<Condition>, ParseError> {
         if self.peek().kind == Kind::End {
             return Ok(None);
         }
@@ -178,10 +240,8 @@ impl<'a> Parser<'a> {
         if !self.take_if("if") {
             return self.unexpected("`if` and a condition, or the end");
         }
-        if let Quantity::Total(total) = quantity
-            && !total.takes_condition()
-        {
-            return self.fail(span, Problem::NoCondition(total.name()));
+        if let Some(name) = without {
+            return self.fail(span, Problem::NoCondition(name));
         }
         let condition = self.any()?;
         match self.peek().kind {

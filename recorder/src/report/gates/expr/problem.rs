@@ -61,6 +61,20 @@ pub enum Problem {
     /// A metric that is one number, with a statistic.
     #[error("{0} is one number and has no statistics")]
     NeedlessStat(&'static str),
+    /// A statistic in a trigger.
+    #[error("a trigger looks at each {0} by itself, and at no statistic of them")]
+    EachValue(&'static str),
+    /// A trigger on what is counted over a whole recording.
+    #[error("{0} is counted over the whole recording: there is no moment at which it happens")]
+    NoMoment(&'static str),
+    /// Nothing that a trigger can wait for has this name.
+    #[error("there is no trigger on {name}")]
+    NoTrigger {
+        /// The name.
+        name: String,
+        /// What may be meant.
+        nearest: Option<&'static str>,
+    },
     /// A length of time without a unit.
     #[error("{0} is a length of time, and this has no unit")]
     NoUnit(String),
@@ -115,6 +129,11 @@ fn kind_name(dimension: Dimension) -> &'static str {
     }
 }
 
+/// What triggers can be on.
+fn triggers() -> String {
+    format!("there are {}, lost and probe NAME", Metric::ALL.map(Metric::name).join(", "))
+}
+
 impl Problem {
     /// What would be right, where that is not said yet.
     fn help(&self) -> Option<String> {
@@ -132,6 +151,11 @@ impl Problem {
             }
             Problem::NoStat(metric) => Some(format!("for example {metric}.p99 or {metric}.max")),
             Problem::NeedlessStat(metric) => Some(format!("write {metric} alone")),
+            Problem::EachValue(metric) => {
+                Some(format!("write {metric} alone, as in {metric} > 5ms"))
+            }
+            Problem::NoMoment(_) => Some(triggers()),
+            Problem::NoTrigger { nearest, .. } => Some(format!("{}{}", triggers(), near(nearest))),
             Problem::NoUnit(_) | Problem::Unit { dimension: Dimension::Time, .. } => {
                 Some("units are ns, us, ms, s, min and h, as in 2ms".to_owned())
             }

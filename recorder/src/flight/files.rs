@@ -1,0 +1,141 @@
+//! The files that one run has written, kept within a number and a budget of bytes.
+//!
+//! Only files of this run are ever removed, the oldest first, and never the youngest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How much of what a run has written may stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// So many files.
+    pub files: Option<usize>,
+    /// So many bytes in all of them.
+    pub bytes: Option<u64>,
+}
+
+/// The files of one run.
+#[derive(Debug, Default)]
+pub struct Files {
+    bounds: Bounds,
+    /// The oldest first.
+    there: VecDeque<(PathBuf, u64)>,
+    bytes: u64,
+    written: u64,
+    removed: u64,
+}
+
+/// A file that could not be removed. It is not counted any longer.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot remove {} to keep within bounds: {source}", .path.display())]
+pub struct NotRemoved {
+    /// The file.
+    pub path: PathBuf,
+    /// What unlink(2) returned.
+    pub source: io::Error,
+}
+
+impl Files {
+    /// No file yet.
+    pub fn new(bounds: Bounds) -> Files {
+        Files { bounds, ..Files::default() }
+    }
+
+    /// A file was written. Removes older ones so that all are within bounds, and with `room` for so many bytes more
+    /// within their budget.
+    ///
+    /// # Errors
+    /// [`NotRemoved`] for the first that could not be removed; the others were.
+    pub fn add(&mut self, path: &Path, bytes: u64, room: u64) -> Result<(), NotRemoved> {
+        self.there.push_back((path.to_owned(), bytes));
+        self.bytes += bytes;
+        self.written += 1;
+        let mut result = Ok(());
+        while self.there.len() > 1 && self.is_over(room) {
+            let Some((path, bytes)) = self.there.pop_front() else { break };
+            self.bytes -= bytes;
+            match std::fs::remove_file(&path) {
+                Ok(()) => self.removed += 1,
+                // Somebody else has removed it already.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => result = result.and(Err(NotRemoved { path, source })),
+            }
+        }
+        result
+    }
+
+    fn is_over(&self, room: u64) -> bool {
+        self.bounds.files.is_some_and(|most| self.there.len() > most)
+            || self.bounds.bytes.is_some_and(|most| self.bytes.saturating_add(room) > most)
+    }
+
+    /// How many files were written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// How many of them were removed again.
+    pub fn removed(&self) -> u64 {
+        self.removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds files of these sizes, and returns the names of those that are left.
+    fn left(bounds: Bounds, room: u64, sizes: &[u64]) -> (Vec<String>, Files) {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        std::fs::write(folder.path().join("another's"), "").expect("room");
+        let mut files = Files::new(bounds);
+        for (number, size) in sizes.iter().enumerate() {
+            let path = folder.path().join(number.to_string());
+            std::fs::write(&path, "").expect("room");
+            files.add(&path, *size, room).expect("it can be removed");
+        }
+        let there = std::fs::read_dir(folder.path()).expect("it is there");
+        let name = |entry: io::Result<std::fs::DirEntry>| {
+            entry.expect("an entry").file_name().to_string_lossy().into_owned()
+        };
+        let mut names: Vec<String> = there.map(name).collect();
+        names.sort();
+        assert_eq!(names.pop().as_deref(), Some("another's"), "it is not ours");
+        (names, files)
+    }
+
+    #[test]
+    fn the_oldest_go_first_until_the_rest_is_within_the_budget() {
+        let bounds = Bounds { bytes: Some(100), files: None };
+        assert_eq!(left(bounds, 0, &[40, 40, 20]).0, ["0", "1", "2"]);
+        let (names, files) = left(bounds, 0, &[40, 40, 20, 50]);
+        assert_eq!(names, ["2", "3"]);
+        assert_eq!((files.written(), files.removed()), (4, 2));
+        assert_eq!(left(bounds, 50, &[40, 40, 20]).0, ["2"], "room is kept for the next");
+    }
+
+    #[test]
+    fn the_youngest_stays_though_it_is_larger_than_the_budget() {
+        let bounds = Bounds { bytes: Some(100), files: None };
+        assert_eq!(left(bounds, 0, &[40, 400]).0, ["1"]);
+    }
+
+    #[test]
+    fn no_more_files_are_kept_than_wanted() {
+        let bounds = Bounds { bytes: None, files: Some(2) };
+        assert_eq!(left(bounds, 0, &[1, 1, 1, 1, 1]).0, ["3", "4"]);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_already_does_not_matter_and_one_that_stays_is_told() {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
+        files.add(&folder.path().join("never"), 1, 0).expect("nothing to remove");
+        // A folder is no file.
+        files.add(folder.path(), 1, 0).expect("the first is gone");
+        let error = files.add(&folder.path().join("last"), 1, 0).expect_err("not a file");
+        assert_eq!(error.path, folder.path());
+        assert_eq!((files.written(), files.removed()), (3, 0));
+    }
+}

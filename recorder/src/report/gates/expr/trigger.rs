@@ -1,0 +1,157 @@
+//! Triggers: gates that look at each value as it comes, while the machine is recorded.
+//!
+//! ```text
+//! trigger    = what [ "if" condition ]
+//! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME
+//! ```
+//!
+//! METRIC is one of the six lengths of time; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
+//! quotes. A loss belongs to no thread, and takes no condition.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::super::amount::Amount;
+use super::{Comparison, Condition, ParseError, parser};
+use crate::report::Metric;
+
+/// What a trigger waits for.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum What {
+    /// A length of time of some thread.
+    Length {
+        /// Which.
+        metric: Metric,
+        /// How it must stand to the limit.
+        comparison: Comparison,
+        /// The limit.
+        limit: Amount,
+    },
+    /// So many events that the kernel dropped at once.
+    Lost {
+        /// How their number must stand to the limit.
+        comparison: Comparison,
+        /// The limit.
+        limit: Amount,
+    },
+    /// A hit of the user probe of this name.
+    Probe(String),
+}
+
+/// Something to wait for while the machine is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trigger {
+    pub(super) text: String,
+    /// What to wait for.
+    pub what: What,
+    /// Whose; `None` for everybody's.
+    pub condition: Option<Condition>,
+}
+
+impl FromStr for Trigger {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Trigger, ParseError> {
+        parser::trigger(text)
+    }
+}
+
+/// The text it was made from.
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::gates::metric::Dimension;
+
+    fn trigger(text: &str) -> Trigger {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// The message, the marks under the line, and the help.
+    fn refused(text: &str) -> [String; 3] {
+        let shown = text.parse::<Trigger>().expect_err(text).to_string();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!((lines.len(), lines[2]), (5, &*format!("  {text}")), "{shown}");
+        [lines[0], &lines[3][2..], lines[4].trim_start()].map(str::to_owned)
+    }
+
+    #[test]
+    fn each_length_of_time_can_be_waited_for() {
+        for metric in Metric::ALL {
+            let parsed = trigger(&format!("{metric} >= 1.5ms"));
+            let limit = Amount { number: 1.5e6, dimension: Dimension::Time };
+            assert_eq!(
+                parsed.what,
+                What::Length { metric, comparison: Comparison::AtLeast, limit }
+            );
+            assert_eq!(parsed.condition, None);
+        }
+    }
+
+    #[test]
+    fn conditions_are_those_of_gates_and_the_text_is_kept() {
+        let parsed = trigger(r#" wakeup > 5ms if comm ~ "audio*" and not cpu = 1 "#);
+        assert!(matches!(parsed.condition, Some(Condition::All(parts)) if parts.len() == 2));
+        let text = trigger(" lost > 0 ").to_string();
+        assert_eq!(text, "lost > 0");
+    }
+
+    #[test]
+    fn a_probe_has_a_name_and_a_condition() {
+        assert_eq!(trigger("probe work").what, What::Probe("work".to_owned()));
+        let parsed = trigger(r#"probe "app:tick" if pid = 7"#);
+        assert_eq!(parsed.what, What::Probe("app:tick".to_owned()));
+        assert_eq!(parsed.condition, Some(Condition::Pid(7)));
+    }
+
+    #[test]
+    fn what_is_no_trigger_is_refused_where_it_stands() {
+        let metrics = "wakeup, preempt, runqueue, slice, blocked, blocked_d";
+        let known = format!("there are {metrics}, lost and probe NAME");
+        for (text, marks, message, help) in [
+            (
+                "wakeup.p99 > 2ms",
+                "       ^^^",
+                "a trigger looks at each wakeup by itself, and at no statistic of them",
+                "write wakeup alone, as in wakeup > 5ms",
+            ),
+            (
+                "switches > 2",
+                "^^^^^^^^",
+                "switches is counted over the whole recording: there is no moment at which it happens",
+                &known,
+            ),
+            (
+                "wakup > 2ms",
+                "^^^^^",
+                "there is no trigger on wakup",
+                &format!("{known}; wakeup is nearest"),
+            ),
+            (
+                "slice > 2",
+                "        ^",
+                "slice is a length of time, and this has no unit",
+                "units are ns, us, ms, s, min and h, as in 2ms",
+            ),
+            (
+                "lost > 2ms",
+                "        ^^",
+                "lost is a count, and ms is no unit of it",
+                "write the number alone",
+            ),
+        ] {
+            assert_eq!(refused(text), [message, marks, help].map(str::to_owned), "{text}");
+        }
+        let on_lost = "lost > 0 if cpu = 1".parse::<Trigger>().expect_err("a condition");
+        assert!(on_lost.to_string().starts_with("lost belongs to the whole recording"));
+        for text in ["", "probe", "probe > 2", "wakeup", "wakeup >", "wakeup > 1ms and lost > 0"] {
+            assert!(text.parse::<Trigger>().is_err(), "{text}");
+        }
+    }
+}
