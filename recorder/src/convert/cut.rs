@@ -45,6 +45,24 @@ pub struct Window {
     pub filter: Filter,
 }
 
+/// Who makes a piece, and so what the piece says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// Somebody who has a whole trace. The counts of the recording are not those of the piece, and left out.
+    Cut,
+    /// The recording itself. Its counts so far end the piece.
+    Recording,
+}
+
+impl Maker {
+    fn provider(self) -> &'static str {
+        match self {
+            Maker::Cut => "fxtrec cut",
+            Maker::Recording => "fxtrec",
+        }
+    }
+}
+
 /// Writes the part of `reader`'s trace in `window` to `out`.
 ///
 /// # Errors
@@ -55,14 +73,30 @@ pub fn cut(
     window: &Window,
     out: &mut dyn Write,
 ) -> Result<Report, ConvertError> {
+    cut_by(Maker::Cut, reader, window, out)
+}
+
+/// The same, by whoever `maker` is.
+///
+/// # Errors
+///
+/// When the trace cannot be read, or the output not be written.
+pub fn cut_by(
+    maker: Maker,
+    reader: &mut Reader<'_>,
+    window: &Window,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
     let mut target = Writer::new(Output::new(out));
-    target.start("fxtrec cut", 1_000_000_000)?;
+    target.start(maker.provider(), 1_000_000_000)?;
     let mut cutter = Cutter {
+        maker,
         window,
         target,
         names: Names::default(),
         open: Open::default(),
         begun: false,
+        ended: false,
         last: Nanos(0),
         report: Report::default(),
     };
@@ -78,12 +112,15 @@ pub fn cut(
 }
 
 struct Cutter<'w, 'o> {
+    maker: Maker,
     window: &'w Window,
     target: Target<'o>,
     names: Names,
     open: Open,
     /// Whether the window's beginning has been written.
     begun: bool,
+    /// Whether what was open at the window's end has been closed.
+    ended: bool,
     /// The latest time in the trace.
     last: Nanos,
     report: Report,
@@ -140,6 +177,14 @@ impl Cutter<'_, '_> {
                 let time = event.time.max(self.window.from).min(self.window.to);
                 let moved = Record::Event(fxt_reader::record::Event { time, ..*event });
                 self.names.need_all(&moved, &mut self.target)?;
+                self.write(&moved)?;
+                Ok(true)
+            }
+            ("fxtrec", "trace_stats" | "probe_stats") if self.maker == Maker::Recording => {
+                // They come last, and stay so.
+                self.close()?;
+                let time = event.time.max(self.window.from).min(self.window.to);
+                let moved = Record::Event(fxt_reader::record::Event { time, ..*event });
                 self.write(&moved)?;
                 Ok(true)
             }
@@ -201,10 +246,19 @@ impl Cutter<'_, '_> {
         }
     }
 
-    fn end(mut self) -> Result<Report, ConvertError> {
+    /// Closes what is open at the window's end.
+    fn close(&mut self) -> Result<(), ConvertError> {
         self.begin()?;
-        let end = self.window.to.min(self.last.max(self.window.from));
-        self.open.end(end, &mut self.target)?;
+        if !self.ended {
+            self.ended = true;
+            let end = self.window.to.min(self.last.max(self.window.from));
+            self.open.end(end, &mut self.target)?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Report, ConvertError> {
+        self.close()?;
         self.target.into_inner().finish().map_err(ConvertError::Write)?;
         Ok(self.report)
     }

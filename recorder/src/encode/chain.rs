@@ -52,6 +52,16 @@ impl Chains {
         }
         &mut self.0[at]
     }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (Cpu, Chain)> {
+        (0..).map(Cpu).zip(self.0.iter().copied())
+    }
+
+    /// All of them, to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Chain> {
+        self.0.iter_mut()
+    }
 }
 
 /// What the file shows of a switch.

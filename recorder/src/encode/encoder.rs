@@ -1,7 +1,9 @@
 //! From typed events, in order of time, to records.
 
 mod departed;
+mod moment;
 mod probes;
+mod watch;
 
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
@@ -20,6 +22,7 @@ use super::strings;
 use super::threads::{IDLE, Naming, Run, Slot, Threads};
 use super::weight::{self, weight};
 use crate::capture::event::{Comm, Event, Kind, Life, LocalId, Switch, Wake, WakeKind};
+use crate::flight::watch::Watch;
 use crate::units::{Cpu, Nanos, Tid};
 
 /// The provider id of fxtrec's own records.
@@ -38,6 +41,8 @@ pub struct Encoder<L> {
     blind: Vec<Cpu>,
     departed: Departed,
     probes: Probes,
+    /// What is waited for, when something is.
+    watch: Option<Box<Watch>>,
 }
 
 /// One side of a switch, as it is written.
@@ -78,6 +83,7 @@ impl<L: Lanes> Encoder<L> {
             blind: Vec::new(),
             departed: Departed::default(),
             probes: Probes::default(),
+            watch: None,
         }
     }
 
@@ -190,6 +196,7 @@ impl<L: Lanes> Encoder<L> {
         if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), state, false)? {
             self.stats.switches_written += 1;
         }
+        self.watch_switch(time, cpu, (outgoing, incoming), state)?;
         let chain = self.chains.of(cpu);
         chain.current = Some(Occupant { slot: incoming, koid: inn.koid });
         chain.gap = false;
@@ -308,6 +315,7 @@ impl<L: Lanes> Encoder<L> {
             None => {
                 chain.current = Some(now);
                 self.threads.set_run(slot, Run::Running);
+                self.watch_found(time, cpu, None, slot);
                 Ok(())
             }
         }
@@ -325,6 +333,7 @@ impl<L: Lanes> Encoder<L> {
         self.chains.of(cpu).current = Some(now);
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
+        self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
         if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
             // The file shows nothing of it, not even its name.
             self.threads.set_run(now.slot, Run::Running);
@@ -408,7 +417,8 @@ impl<L: Lanes> Encoder<L> {
             time: ticks(time),
             thread: koid,
             args: if waker.is_some() { &args } else { &args[..1] },
-        })
+        })?;
+        self.watch_wake(time, wake.target, slot)
     }
 
     /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
@@ -457,7 +467,8 @@ impl<L: Lanes> Encoder<L> {
                 Arg::new(strings::COUNT, Value::uint(count)),
                 Arg::new(strings::CPU, Value::Uint32(cpu.0)),
             ],
-        )
+        )?;
+        self.watch_loss(time, cpu, count)
     }
 
     /// Writes one of fxtrec's own events.

@@ -59,6 +59,11 @@ fn koid(tid: Tid, generation: u16) -> Koid {
     Koid(u64::from(tid.0) + u64::from(generation) * (1 << TID_BITS))
 }
 
+/// The id of a thread or process that has this koid.
+pub fn id_of(koid: Koid) -> u64 {
+    koid.0 % (1 << TID_BITS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +74,7 @@ mod tests {
         assert_eq!(generations.next(Tid(77)), Koid(77));
         assert_eq!(generations.current(Tid(77)), Koid(77));
         assert_eq!(generations.current(Tid(78)), Koid(78));
+        assert_eq!((id_of(Koid(77)), id_of(Koid(77 + (3 << 22)))), (77, 77));
     }
 
     #[test]

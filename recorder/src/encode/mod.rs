@@ -10,6 +10,7 @@ pub mod generations;
 pub mod ids;
 pub mod lanes;
 pub mod lookup;
+pub mod moment;
 pub mod probes;
 pub mod snapshot;
 pub mod state;

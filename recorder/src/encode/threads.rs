@@ -29,6 +29,13 @@ pub use processes::{Process, ProcessSlot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
+impl Slot {
+    /// Its number among the places, which are given out one after the other and used again.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The idle task, which is always known.
 pub const IDLE: Slot = Slot(0);
 

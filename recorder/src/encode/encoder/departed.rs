@@ -65,7 +65,8 @@ impl<L: Lanes> Encoder<L> {
         // The living first: their process may have had another name when a thread of it ended.
         for slot in self.threads.slots() {
             let thread = self.threads.thread(slot);
-            if thread.naming == Naming::Never {
+            // The idle task is named even so: what a trace begins with leaves it.
+            if thread.naming == Naming::Never && slot != IDLE {
                 continue;
             }
             let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);

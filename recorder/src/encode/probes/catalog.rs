@@ -71,6 +71,13 @@ pub struct Entry {
     pub in_scope_only: bool,
 }
 
+impl Entry {
+    /// Whether a sample is a hit of a user probe.
+    fn is_hit(&self) -> bool {
+        self.class == Class::Probe && matches!(self.act, Act::Instant | Act::Call(_))
+    }
+}
+
 /// More names than the format has indices for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are more than 32 000 different names among the probes: narrow the patterns")]
@@ -187,6 +194,22 @@ impl Catalog {
     /// What the samples of an event become.
     pub fn entry(&self, index: ExtraIndex) -> Option<&Entry> {
         self.entries.get(usize::from(index.0))
+    }
+
+    /// The events that are hits of the user probe of this name. Returns of functions whose calls are recorded too are
+    /// not: they end what began with the call.
+    pub fn probes_called(&self, name: &str) -> impl Iterator<Item = ExtraIndex> {
+        let name = self.by_name.get(name).copied();
+        let entries = (0..).map(ExtraIndex).zip(&self.entries);
+        entries.filter(move |(_, entry)| entry.is_hit() && Some(entry.name) == name).map(|it| it.0)
+    }
+
+    /// The names of all user probes, some more than once.
+    pub fn probe_names(&self) -> impl Iterator<Item = &str> {
+        let hits: Vec<Text<'static>> =
+            self.entries.iter().filter(|entry| entry.is_hit()).map(|entry| entry.name).collect();
+        let names = self.by_name.iter();
+        names.filter(move |(_, text)| hits.contains(text)).map(|(name, _)| name.as_str())
     }
 
     /// Whether any event is of this class.

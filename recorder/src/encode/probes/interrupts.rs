@@ -48,6 +48,14 @@ impl Name {
         Name::Copied(bytes, end as u8)
     }
 
+    /// The name as a text of its own; empty for a registered one.
+    pub fn own_text(&self) -> String {
+        match self.text() {
+            Text::Inline(text) => text.to_owned(),
+            _ => String::new(),
+        }
+    }
+
     /// The name, as records take it.
     pub fn text(&self) -> Text<'_> {
         match self {
@@ -120,8 +128,14 @@ impl Interrupts {
 
     /// The CPUs that are inside of an interrupt.
     pub fn open(&self) -> Vec<Cpu> {
+        self.all().map(|(cpu, _)| cpu).collect()
+    }
+
+    /// What CPUs are inside of, the outermost first, for those that are inside of something.
+    pub fn all(&self) -> impl Iterator<Item = (Cpu, &[Open])> {
         let cpus = (0..).map(Cpu).zip(&self.0);
-        cpus.filter(|(_, interrupts)| !interrupts.open.is_empty()).map(|(cpu, _)| cpu).collect()
+        let open = cpus.map(|(cpu, interrupts)| (cpu, interrupts.open.as_slice()));
+        open.filter(|(_, open)| !open.is_empty())
     }
 }
 

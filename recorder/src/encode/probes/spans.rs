@@ -119,6 +119,11 @@ impl Stack {
         }
     }
 
+    /// All of them, the outermost first.
+    pub fn open(&self) -> &[Open] {
+        &self.open
+    }
+
     fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -167,6 +172,11 @@ impl Spans {
         {
             self.spare.push(stack);
         }
+    }
+
+    /// The stacks of all threads that are inside of something, in no order.
+    pub fn all(&self) -> impl Iterator<Item = (Koid, &Stack)> {
+        self.threads.iter().map(|(koid, stack)| (*koid, stack))
     }
 
     /// The threads that are inside of something, in order.

@@ -5,6 +5,7 @@
 
 mod chain;
 mod lives;
+mod moment;
 mod names;
 mod namespace;
 mod probes;
@@ -14,6 +15,7 @@ mod scope;
 mod snapshot;
 mod switches;
 mod wakeups;
+mod watch;
 
 use super::threads::Lookup;
 use crate::capture::event::{Comm, Kind, LocalId, Switch, Wake, WakeKind};

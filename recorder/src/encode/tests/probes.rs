@@ -8,11 +8,13 @@ use super::{LOST, executed, fork, switch};
 use crate::capture::event::{Event, Kind, LocalId, Sample, UserState};
 use crate::capture::payload::Payload;
 use crate::encode::ids::Ids;
+use crate::encode::moment::rewind::rewind;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::FieldArg;
 use crate::encode::probes::spans::SpanId;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
+use crate::flight::watch::{Limits, Watch};
 use crate::kernel::extra::ExtraIndex;
 use crate::kernel::format::{Field, Place};
 use crate::units::{Cpu, Nanos, Tid};
@@ -274,4 +276,69 @@ fn a_sample_that_is_too_short_is_counted_and_its_event_kept() {
     hit(&mut scene, 2, ENTER, 5, 0, &[1, 2, 3]);
     assert_eq!(told(&mut scene), ["1 5 i tick"]);
     assert_eq!(scene.encoder.stats().probes.undecoded, 2);
+}
+
+#[test]
+fn a_piece_ends_what_is_open_in_it_and_the_next_begins_it_again() {
+    let mut scene = scene(false, false);
+    hit(&mut scene, 1, CALL, 5, ENTERED, &[]);
+    hit(&mut scene, 2, ENTER, 5, 0, &words(&[35]));
+    let beginning = scene.encoder.turn(Nanos(10)).expect("memory takes every record");
+    let lines =
+        ["1 5 B render", "2 5 B nanosleep", "10 5 E nanosleep cut=true", "10 5 E render cut=true"];
+    assert_eq!(told(&mut scene), lines);
+    let names = scene.encoder.catalog().names();
+    scene.begin_anew(&[names, beginning].concat());
+    hit(&mut scene, 13, EXIT, 5, 0, &words(&[35, 0]));
+    hit(&mut scene, 14, RETURN, 5, LEFT, &[]);
+    let lines = [
+        "10 5 B render cut=true",
+        "10 5 B nanosleep cut=true",
+        "13 5 E nanosleep ret=0",
+        "14 5 E render",
+    ];
+    assert_eq!(told(&mut scene), lines);
+}
+
+#[test]
+fn what_began_before_a_trace_is_known_by_its_end_or_by_being_open_still() {
+    let mut scene = scene(false, false);
+    for (time, stack) in [(1, ENTERED), (2, ENTERED - 64), (3, ENTERED - 128)] {
+        hit(&mut scene, time, CALL, 5, stack, &[]);
+    }
+    let names = scene.encoder.catalog().names();
+    scene.begin_anew(&names);
+    hit(&mut scene, 10, RETURN, 5, LEFT - 128, &[]);
+    hit(&mut scene, 11, RETURN, 5, LEFT - 64, &[]);
+    hit(&mut scene, 12, CALL, 5, ENTERED - 64, &[]);
+    let now = scene.encoder.present();
+    let bytes = scene.encoder.lanes().clone();
+    let begun = rewind(&mut Reader::from_slice(&bytes), &now).expect("a sound trace");
+    let (time, moment) = begun.expect("there is something in it");
+    assert_eq!(time, Nanos(10));
+    let open = moment.spans.values().next().expect("one thread");
+    assert_eq!((moment.spans.len(), open.len()), (1, 3), "the outermost is open still");
+}
+
+#[test]
+fn a_hit_of_a_probe_fires_its_trigger_and_its_return_does_not() {
+    let mut scene = scene(false, false);
+    let trigger = "probe render if tid = 5".parse().expect("a trigger");
+    let limits = Limits { interval: Nanos(0), most: None };
+    let mut watch = Watch::new(vec![trigger], limits);
+    let catalog = scene.encoder.catalog();
+    let extras: Vec<ExtraIndex> = catalog.probes_called("render").collect();
+    assert_eq!(extras, [ExtraIndex(CALL)]);
+    assert!(catalog.probes_called("nanosleep").next().is_none(), "no probe of a user's");
+    let mut names: Vec<&str> = catalog.probe_names().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["render", "tick"]);
+    watch.expect(extras[0], 0);
+    scene.encoder.watch_with(watch);
+    hit(&mut scene, 1, CALL, 6, ENTERED, &[]);
+    hit(&mut scene, 2, CALL, 5, ENTERED, &[]);
+    hit(&mut scene, 3, RETURN, 5, LEFT, &[]);
+    let watch = scene.encoder.watch().expect("there is one");
+    let fired: Vec<_> = watch.take_fired().map(|fired| (fired.time, fired.value)).collect();
+    assert_eq!(fired, [(Nanos(2), None)]);
 }

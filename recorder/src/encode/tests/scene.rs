@@ -61,6 +61,13 @@ impl Scene {
         Scene { encoder: Encoder::new(head, threads, narrow, recorder), told: 0 }
     }
 
+    /// Forgets the trace so far, and goes on in one that begins with this behind its head.
+    pub(super) fn begin_anew(&mut self, beginning: &[u8]) {
+        *self.encoder.lanes() = head().expect("a head");
+        self.encoder.lanes().extend(beginning);
+        self.told = 0;
+    }
+
     /// Something happens.
     pub(super) fn at(&mut self, time: u64, cpu: u32, kind: impl Into<Kind>) {
         let time = Nanos(time);

@@ -69,10 +69,27 @@ impl Unseen {
     }
 }
 
+impl Probes {
+    /// What threads are inside of.
+    pub(super) fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// What CPUs are inside of.
+    pub(super) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+}
+
 impl<L: Lanes> Encoder<L> {
     /// Says what may arrive beside the scheduler's events.
     pub fn expect(&mut self, catalog: Catalog) {
         self.probes.catalog = Arc::new(catalog);
+    }
+
+    /// What may arrive beside the scheduler's events.
+    pub fn catalog(&self) -> &Catalog {
+        &self.probes.catalog
     }
 
     /// Writes what there is to write about a sample, which says like a wake-up who has the CPU. Only a tracepoint may
@@ -93,6 +110,7 @@ impl<L: Lanes> Encoder<L> {
         if entry.in_scope_only && !self.threads.thread(slot).in_scope {
             return Ok(());
         }
+        self.watch_probe(time, cpu, slot, sample.extra)?;
         let user = sample.user;
         let hit = Hit { time, cpu, slot, catalog: &catalog, entry, user, raw };
         self.act(&hit).unwrap_or_else(|| {
