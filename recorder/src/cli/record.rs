@@ -98,6 +98,10 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub source: SourceArgs,
 
+    /// What to wait for in circular mode, and how to divide long recordings
+    #[command(flatten)]
+    pub flight: super::flight::FlightArgs,
+
     /// Gates, and where their verdicts go.
     #[command(flatten)]
     pub gates: super::gates::GateArgs,

@@ -4,11 +4,14 @@
 //! Making a plan looks at the system (the user database, what standard output
 //! is) and changes nothing.
 
+pub mod flight;
 mod providers;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use flight::{FlightError, FlightPlan};
 
 use crate::cli::{ByteSize, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
 use crate::kernel::child::Launch;
@@ -64,6 +67,8 @@ pub struct Plan {
     pub ring_bytes: Option<usize>,
     /// Trace buffer, in bytes: a multiple of 4096.
     pub buffer_bytes: usize,
+    /// What to wait for, and how the output is divided.
+    pub flight: FlightPlan,
     /// What is printed besides the trace.
     pub display: Display,
 }
@@ -163,6 +168,9 @@ pub enum PlanError {
         /// Its ending.
         ending: String,
     },
+    /// What was asked of flight recording cannot be.
+    #[error(transparent)]
+    Flight(#[from] FlightError),
     /// More memory than can be meant.
     #[error("{option}: {bytes} bytes is more than fxtrec takes (64G)")]
     TooMuchMemory {
@@ -197,9 +205,11 @@ impl Plan {
         if output.target == Target::Stdout && stdout_is_terminal {
             return Err(PlanError::TraceToTerminal);
         }
+        let gates = !args.gates.fail_if.is_empty();
+        let flight = FlightPlan::new(args.flight, args.mode, &output, gates)?;
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
-            memory("--buffer-size", args.buffer_size)?.unwrap_or(DEFAULT_BUFFER_BYTES);
+            memory("--buffer-size", args.buffer_size)?.unwrap_or(flight.default_buffer_bytes());
         let launch = launch(args.command, args.user, output.target == Target::Stdout)?;
         Ok(Plan {
             launch,
@@ -219,6 +229,7 @@ impl Plan {
             mode: args.mode,
             ring_bytes: ring_bytes.map(|bytes| bytes.max(page_bytes()).next_power_of_two()),
             buffer_bytes: buffer_bytes.max(MIN_BUFFER_BYTES).next_multiple_of(4096),
+            flight,
             display: Display {
                 progress: args.progress,
                 summary: !args.no_summary && !args.quiet,

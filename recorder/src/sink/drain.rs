@@ -9,6 +9,7 @@
 //! When the sink fails, buffers are still taken and given back, so that nobody
 //! waits for ever; what is in them is not saved.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::engine::Engine;
 use fxt_writer::packet::Packet;
 
-use super::{Sink, SinkError, Totals};
+use super::{BlackHole, Sink, SinkError, Totals};
 use crate::kernel::priority;
 
 /// How often a compressor ends a block, so that what it holds can be read.
@@ -39,39 +40,33 @@ pub enum Request {
         /// Told when they are written, or dropped.
         written: Sender<()>,
     },
-    /// Save buffers into an output of their own.
-    Snapshot(Box<Snapshot>),
+    /// End the output, and go on in another.
+    NextPiece(Box<NextPiece>),
     /// Nothing more will come.
     End,
 }
 
-/// What an engine holds at one moment, to be written into an output of its own.
-#[derive(Debug)]
-pub struct Snapshot {
-    /// The output.
-    pub sink: Box<dyn Sink>,
-    /// Records to write first.
+/// Makes the last records of an output, which has so many bytes of records before them.
+pub type Tail = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
+
+/// Opens the next output, when the last one has come to so much.
+pub type OpenNext = Box<dyn FnOnce(Totals) -> Result<Box<dyn Sink>, SinkError> + Send>;
+
+/// The end of one output and the beginning of the next.
+pub struct NextPiece {
+    /// The last records of the one.
+    pub tail: Tail,
+    /// Opens the next.
+    pub open: OpenNext,
+    /// Its first records.
     pub head: Vec<u8>,
-    /// The buffers, in the order in which to save them.
-    pub packets: Vec<Packet>,
-    /// Records to write last.
-    pub tail: Vec<u8>,
-    /// Told how it went, when the buffers have been given back.
-    pub done: Sender<Result<Totals, SinkError>>,
+    /// Told when that is done, or has failed.
+    pub done: Sender<()>,
 }
 
-impl Snapshot {
-    fn save(self, engine: &Engine) {
-        let Snapshot { mut sink, head, packets, tail, done } = self;
-        let mut result = sink.write(&head);
-        for packet in packets {
-            result = result.and_then(|()| write_view(engine, packet, &mut *sink));
-            let answered = engine.saved(packet.buffer_saved());
-            debug_assert!(answered.is_ok(), "{answered:?}");
-        }
-        let totals = result.and_then(|()| sink.write(&tail)).and_then(|()| sink.finish());
-        // Whoever asked may have gone.
-        let _ = done.send(totals);
+impl fmt::Debug for NextPiece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextPiece").finish_non_exhaustive()
     }
 }
 
@@ -83,12 +78,25 @@ fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<()
 
 /// Bytes that the drain has put into the output, for whoever shows progress.
 #[derive(Debug, Default)]
-pub struct Written(AtomicU64);
+pub struct Written {
+    earlier: AtomicU64,
+    piece: AtomicU64,
+}
 
 impl Written {
-    /// Bytes so far.
+    /// Bytes so far, in all outputs.
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.earlier.load(Ordering::Relaxed) + self.piece_bytes()
+    }
+
+    /// Bytes so far in the present output.
+    pub fn piece_bytes(&self) -> u64 {
+        self.piece.load(Ordering::Relaxed)
+    }
+
+    fn update(&self, earlier: Totals, piece: Totals) {
+        self.earlier.store(earlier.output_bytes, Ordering::Relaxed);
+        self.piece.store(piece.output_bytes, Ordering::Relaxed);
     }
 }
 
@@ -97,6 +105,8 @@ impl Written {
 pub struct Drained {
     /// The sink, to which an end may be added.
     pub sink: Box<dyn Sink>,
+    /// What outputs before it have come to.
+    pub earlier: Totals,
     /// The first error, if there was one.
     pub result: Result<(), SinkError>,
 }
@@ -117,6 +127,7 @@ pub fn spawn(
         priority::raise();
         let mut drain = Drain {
             sink,
+            earlier: Totals::default(),
             result: Ok(()),
             failed: Some(failed),
             flushed: Instant::now(),
@@ -136,20 +147,22 @@ pub fn spawn(
                     drop(records);
                     let _ = written.send(());
                 }
-                Ok(Request::Snapshot(snapshot)) => snapshot.save(&engine),
+                Ok(Request::NextPiece(next)) => drain = drain.turn(*next),
                 Ok(Request::End) => break,
                 Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
                 Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
             }
             drain.flush_when_due();
-            written.0.store(drain.sink.totals().output_bytes, Ordering::Relaxed);
+            written.update(drain.earlier, drain.sink.totals());
         }
-        Drained { sink: drain.sink, result: drain.result }
+        Drained { sink: drain.sink, earlier: drain.earlier, result: drain.result }
     })
 }
 
 struct Drain<F> {
     sink: Box<dyn Sink>,
+    /// What outputs before it have come to.
+    earlier: Totals,
     result: Result<(), SinkError>,
     failed: Option<F>,
     flushed: Instant,
@@ -170,6 +183,29 @@ impl<F: FnOnce()> Drain<F> {
         let written = self.sink.write(records);
         self.note(written);
         self.unflushed = true;
+    }
+
+    /// Ends the output and begins the next. When either fails, nothing more is written anywhere.
+    fn turn(mut self, next: NextPiece) -> Drain<F> {
+        let NextPiece { tail, open, head, done } = next;
+        self.write(&tail(self.sink.totals().record_bytes));
+        let before = self.sink.totals();
+        let finished = std::mem::replace(&mut self.sink, Box::new(BlackHole::default())).finish();
+        let totals = *finished.as_ref().unwrap_or(&before);
+        self.earlier.record_bytes += totals.record_bytes;
+        self.earlier.output_bytes += totals.output_bytes;
+        let opened = finished.and_then(open);
+        match opened {
+            Ok(sink) => {
+                self.sink = sink;
+                self.write(&head);
+            }
+            Err(error) => self.note(Err(error)),
+        }
+        (self.flushed, self.unflushed) = (Instant::now(), true);
+        // Whoever asked may have gone.
+        let _ = done.send(());
+        self
     }
 
     /// How long the compressor may still hold what it has.
@@ -203,7 +239,7 @@ mod tests {
     use fxt_writer::engine::{Config, Mode, OnFull};
     use fxt_writer::record::{Initialization, Record};
 
-    use super::super::{BlackHole, Memory};
+    use super::super::Memory;
     use super::*;
 
     fn engine(sender: crossbeam_channel::Sender<Request>) -> Arc<Engine> {
@@ -285,6 +321,65 @@ mod tests {
         .expect("a thread");
         fill(&engine, &sender, 10_000);
         assert!(thread.join().expect("the drain ends").result.is_err());
+        assert_eq!(tellings.len(), 1);
+    }
+
+    #[test]
+    fn an_output_ends_with_its_tail_and_the_next_begins_with_its_head() {
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let engine = engine(sender.clone());
+        let (first, second) = (Memory::default(), Memory::default());
+        let sink = Box::new(first.clone());
+        let written = Arc::new(Written::default());
+        let thread =
+            spawn(engine, requests, sink, written.clone(), || panic!("memory")).expect("a thread");
+        sender.send(Request::Write(vec![1; 8])).expect("the drain runs");
+        let (done, turned) = crossbeam_channel::bounded(1);
+        let (next, complete) = (second.clone(), crossbeam_channel::unbounded());
+        let told = complete.0;
+        let piece = NextPiece {
+            tail: Box::new(|bytes| vec![bytes as u8; 16]),
+            open: Box::new(move |totals| {
+                told.send(totals.record_bytes).expect("the test listens");
+                Ok(Box::new(next))
+            }),
+            head: vec![3; 8],
+            done,
+        };
+        sender.send(Request::NextPiece(Box::new(piece))).expect("the drain runs");
+        turned.recv().expect("it is done");
+        sender.send(Request::Write(vec![4; 8])).expect("the drain runs");
+        sender.send(Request::End).expect("the drain runs");
+        let drained = thread.join().expect("the drain ends");
+        assert!(drained.result.is_ok());
+        assert_eq!(first.bytes(), [vec![1; 8], vec![8; 16]].concat());
+        assert_eq!(second.bytes(), [vec![3; 8], vec![4; 8]].concat());
+        assert_eq!((complete.1.recv(), drained.earlier.record_bytes), (Ok(24), 24));
+        assert_eq!((written.piece_bytes(), written.bytes()), (16, 40));
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_opened_ends_the_writing_and_nobody_waits() {
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let engine = engine(sender.clone());
+        let (told, tellings) = crossbeam_channel::unbounded();
+        let thread =
+            spawn(engine, requests, Box::new(Memory::default()), Arc::default(), move || {
+                told.send(()).expect("the test listens");
+            })
+            .expect("a thread");
+        let (done, turned) = crossbeam_channel::bounded(1);
+        let piece = NextPiece {
+            tail: Box::new(|_| Vec::new()),
+            open: Box::new(|_| Err(SinkError::NoReader { name: "next".to_owned() })),
+            head: vec![3; 8],
+            done,
+        };
+        sender.send(Request::NextPiece(Box::new(piece))).expect("the drain runs");
+        turned.recv().expect("it is done");
+        sender.send(Request::End).expect("the drain runs");
+        let drained = thread.join().expect("the drain ends");
+        assert_eq!(drained.result, Err(SinkError::NoReader { name: "next".to_owned() }));
         assert_eq!(tellings.len(), 1);
     }
 }

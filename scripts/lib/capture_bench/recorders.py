@@ -217,14 +217,18 @@ def remove_stale_instances(tracefs):
 
 
 class Fxtrec(Recorder):
-    """fxtrec, with one of its sources and one kind of output."""
+    """fxtrec, with one of its sources and one kind of output; or armed, which keeps the last events and writes nothing
+    before the end."""
 
-    def __init__(self, scratch, binary, source, suffix):
+    # Nothing in a benchmark waits that long for a CPU.
+    ARMED = ["--mode", "circular", "--trigger", "wakeup > 1s"]
+
+    def __init__(self, scratch, binary, source, suffix, armed=False):
         packed = ", .zst" if suffix.endswith(".zst") else ""
-        super().__init__(f"fxtrec {source or 'perf'}{packed}", scratch)
+        super().__init__(f"fxtrec {source or 'perf'}{packed}{', armed' if armed else ''}", scratch)
         self.path = scratch / f"trace{suffix}"
         self.said = scratch / "said"
-        options = ["--source", source] if source else []
+        options = [*(["--source", source] if source else []), *(self.ARMED if armed else [])]
         self.binary = str(binary)
         # The time is for the case that nobody is left to end it. The report that otherwise follows is no recording.
         self.command = [self.binary, "-a", "-d", "300s", "--no-summary", *options, "-o", str(self.path)]

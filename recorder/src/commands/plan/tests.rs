@@ -149,3 +149,53 @@ fn quiet_implies_no_summary() {
     assert!(!plan("-q ls").display.summary);
     assert!(!plan("--no-summary ls").display.summary);
 }
+
+#[test]
+fn triggers_have_defaults_and_need_circular_mode_and_a_file() {
+    let plain = plan("--mode circular -a").flight;
+    assert_eq!(plain.window, flight::Window::default(), "SIGUSR2 writes all there is, at once");
+    assert_eq!(plan("--mode circular -a").buffer_bytes, DEFAULT_BUFFER_BYTES);
+
+    let armed = plan("--mode circular --trigger lost>0 -a");
+    let seconds = |number: u64| crate::units::Nanos(number * 1_000_000_000);
+    assert_eq!(armed.flight.window.before, Some(seconds(10)));
+    assert_eq!(armed.flight.window.after, seconds(5));
+    assert_eq!(armed.flight.limits.interval, seconds(10));
+    assert_eq!(armed.flight.limits.most, None);
+    assert_eq!(armed.buffer_bytes, flight::TRIGGER_BUFFER_BYTES);
+
+    let line = "--mode circular --trigger lost>0 --trigger slice>1ms --before 2s --after 1s \
+                --max-snapshots 3 --trigger-interval 1ms --disk-budget 1G --buffer-size 1M -a";
+    let all = plan(line);
+    assert_eq!(all.flight.triggers.len(), 2);
+    assert_eq!(all.flight.window.before, Some(seconds(2)));
+    assert_eq!((all.flight.limits.most, all.flight.limits.interval.0), (Some(3), 1_000_000));
+    assert_eq!(all.flight.bounds.bytes, Some(1 << 30));
+    assert_eq!(all.buffer_bytes, 1 << 20);
+
+    for (line, part) in [
+        ("--trigger lost>0 -a", "--trigger is for --mode circular"),
+        ("--before 2s -a", "--before is for --mode circular"),
+        ("--mode oneshot --after 2s -a", "--after is for --mode circular"),
+        ("--mode circular --trigger lost>0 -a -o -", "standard output is none"),
+        ("--mode circular --trigger lost>0 -a -o /dev/null", "/dev/null is none"),
+        ("--disk-budget 1G -a", "--disk-budget is for the files of"),
+    ] {
+        assert!(refused(line).contains(part), "{line}: {}", refused(line));
+    }
+}
+
+#[test]
+fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
+    let plan = plan("--rotate 1GB --keep 5 -o app.fxt.zst -a");
+    let first = plan.flight.first_output(&plan.output);
+    assert_eq!(first.target, Target::Path("app.0001.fxt.zst".into()));
+    assert_eq!(plan.flight.bounds.files, Some(4), "beside the one that is written");
+    for (line, part) in [
+        ("--mode circular --rotate 1GB -a", "--rotate divides what streaming mode writes"),
+        ("--rotate 10s -o - -a", "standard output is none"),
+        ("--rotate 10s --fail-if lost>0 -a", "--fail-if judges one file"),
+    ] {
+        assert!(refused(line).contains(part), "{line}: {}", refused(line));
+    }
+}

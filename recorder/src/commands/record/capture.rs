@@ -13,10 +13,12 @@ use super::describe::Ending;
 use super::flight::Flight;
 use super::lanes::EngineLanes;
 use super::pace::Pace;
+use super::pieces::Pieces;
 use super::providers::{self, Providers};
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
+use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority;
 use crate::kernel::uprobe::definitions::Definitions;
@@ -53,12 +55,26 @@ impl Progress {
     }
 }
 
+/// A round of events that is behind the capture thread.
+#[derive(Debug)]
+pub(super) struct Round<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) encoder: &'a mut Encoder<EngineLanes>,
+    pub(super) source: &'a dyn Source,
+    /// None of its events was older.
+    pub(super) before: Nanos,
+    /// None was younger.
+    pub(super) ended: Nanos,
+}
+
 /// What a capture came to.
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) ending: Ending,
     /// Whether the engine stopped taking records before the end.
     pub(super) cut_short: bool,
+    /// What became of all that met a trigger.
+    pub(super) triggers: Counts,
     /// What went wrong without ending the recording.
     pub(super) warnings: Vec<String>,
     /// What applications recorded of themselves.
@@ -76,14 +92,25 @@ pub(super) struct Capture {
     pub(super) progress: Arc<Progress>,
     /// In circular mode.
     pub(super) flight: Option<Flight>,
+    /// When the output is divided.
+    pub(super) pieces: Option<Pieces>,
     /// What was defined for the source's events.
     pub(super) definitions: Option<Definitions>,
     /// Applications that record themselves, if they may.
     pub(super) providers: Option<Providers>,
 }
 
-fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
+/// The recording, if it ended now.
+pub(super) fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
     Ending { stats: *encoder.stats(), source: source.stats(), ended }
+}
+
+/// The recording up to a file that is not its last.
+pub(super) fn interim(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
+    let mut ending = ending(encoder, source, ended);
+    // They count what is in the rings still.
+    ending.source.kernel_counts.clear();
+    ending
 }
 
 impl Capture {
@@ -125,12 +152,19 @@ impl Capture {
                 self.engine.flush();
             }
             if let Some(flight) = &mut self.flight {
-                let source = &*self.source;
-                let ending = |encoder: &Encoder<EngineLanes>| ending(encoder, source, ended);
-                flight.after_round(&self.engine, &mut self.encoder, &self.drain, before, ending);
+                let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
+                flight.after_round(Round { engine, encoder, source, before, ended });
+            }
+            if let Some(pieces) = &mut self.pieces {
+                let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
+                let round = Round { engine, encoder, source, before, ended };
+                open = open && pieces.after_round(round, &self.drain).is_ok();
             }
             self.adapt(&mut warnings);
-            let sleep = pace.after(self.progress.events());
+            let mut sleep = pace.after(self.progress.events());
+            if let Some(left) = self.pieces.as_ref().and_then(Pieces::until_due) {
+                sleep = sleep.min(left);
+            }
             if let Err(error) = self.source.wait(&self.waker, sleep) {
                 warnings.push(format!("waiting for events failed: {error}; the recording ended"));
                 break;
@@ -144,9 +178,14 @@ impl Capture {
         open = open && self.encoder.end_all_spans(ended).is_ok();
         self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
+        if let Some(flight) = &mut self.flight {
+            let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
+            flight.conclude(Round { engine, encoder, source, before: ended, ended });
+        }
         let packets = self.engine.finish();
         if let Some(flight) = &self.flight {
-            let _ = self.drain.send(Request::Write(flight.beginning(&mut self.encoder)));
+            let beginning = flight.beginning(&self.engine, &packets, &mut self.encoder, ended);
+            let _ = self.drain.send(Request::Write(beginning));
         }
         for packet in packets {
             // The drain only ends when it is told to, below.
@@ -158,7 +197,8 @@ impl Capture {
         let _ = self.drain.send(Request::Write(statistics));
         let _ = self.drain.send(Request::End);
         let ending = ending(&self.encoder, &*self.source, ended);
-        Captured { ending, cut_short: !open, warnings, providers }
+        let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
+        Captured { ending, cut_short: !open, triggers, warnings, providers }
     }
 
     /// Follows what changes about the machine while it is recorded.

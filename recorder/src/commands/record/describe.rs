@@ -34,23 +34,23 @@ pub(super) fn recorder(namespaces: &Namespaces) -> ThreadName {
 }
 
 /// What is known when a recording begins.
-#[derive(Debug)]
-pub(super) struct Beginning<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct Beginning {
     pub(super) time: Nanos,
     /// The thread that fxtrec's own events are put on.
     pub(super) recorder: ThreadName,
     pub(super) source: SourceKind,
-    pub(super) scope: &'a str,
+    pub(super) scope: &'static str,
     pub(super) cpus: usize,
     pub(super) ring_bytes: usize,
     /// CPUs whose idle task the kernel does not report.
-    pub(super) blind: &'a [Cpu],
+    pub(super) blind: Vec<Cpu>,
     /// The records of names that events beside the scheduler's refer to.
     pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
 }
 
-impl std::fmt::Display for Beginning<'_> {
+impl std::fmt::Display for Beginning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kib = self.ring_bytes / 1024;
         write!(f, "{} CPUs, a ring of {kib} KiB on each, source {}", self.cpus, self.source)?;
@@ -77,8 +77,9 @@ fn number(name: &str, value: u64) -> Arg<'_> {
     Arg::new(Text::Inline(name), Value::uint(value))
 }
 
-/// The head of the trace: magic number, provider, clock, strings, and the event `trace_info`.
-pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
+/// The head of a trace: magic number, provider, clock, strings, and the event `trace_info`, which is where the trace
+/// begins.
+pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     let mut head = Vec::new();
     head.durable(&Magic)?;
     head.durable(&ProviderInfo { id: PROVIDER, name: "fxtrec" })?;
@@ -115,6 +116,14 @@ pub(super) fn head(beginning: &Beginning<'_>) -> Result<Vec<u8>, Closed> {
     ];
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
     Ok(head)
+}
+
+impl Beginning {
+    /// The head of a file of this recording that begins at `time`.
+    pub(super) fn head_at(&self, time: Nanos) -> Vec<u8> {
+        // It holds no name of fxtrec's making that could be refused.
+        head(&Beginning { time, ..self.clone() }).unwrap_or_default()
+    }
 }
 
 /// What is known when a trace ends.

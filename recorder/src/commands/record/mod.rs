@@ -20,6 +20,7 @@ mod flight;
 mod lanes;
 mod live;
 mod pace;
+mod pieces;
 mod pipeline;
 mod providers;
 mod session;
@@ -99,7 +100,8 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         source.narrow(&wanted);
     }
     let threads = known_threads(&plan, &facts, held.as_ref().map(Held::pid))?;
-    let Opened { sink, kept_old, owner_error } = sink::open(&plan.output, Owner::sudo_caller())?;
+    let output = plan.flight.first_output(&plan.output);
+    let Opened { sink, kept_old, owner_error } = sink::open(&output, Owner::sudo_caller())?;
     let beginning = Beginning {
         time,
         recorder: describe::recorder(&facts.namespaces),
@@ -107,29 +109,29 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),
-        blind: &blind,
+        blind,
         names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
     };
     if plan.display.verbose > 0 {
         say(err, &beginning);
     }
-    let purpose = match (&gates, plan.display.summary) {
+    let purpose = match (&gates, plan.display.summary && plan.flight.rotate.is_none()) {
         (Some(_), _) => Purpose::Verdict,
         (None, true) => Purpose::Brief,
         (None, false) => Purpose::None,
     };
-    let (sink, figures) = recorded::prepare(sink, &plan.output.target, purpose)
+    let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
     let inputs = Inputs { source, extras, threads, invitation };
-    let pipeline = Pipeline::start(&plan, inputs, sink, &beginning, &attention)?;
+    let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
         Ok(child) => child,
         Err(error) => {
             pipeline.stop();
             pipeline.finish()?;
-            pipeline::discard(&plan.output.target, kept_old.as_deref());
+            pipeline::discard(&output.target, kept_old.as_deref());
             return Err(error.into());
         }
     };

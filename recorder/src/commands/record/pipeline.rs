@@ -1,4 +1,4 @@
-//! The two threads of a recording, from their start to the finished output.
+//! The threads of a recording, from their start to the finished output.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +13,18 @@ use super::capture::{Capture, Captured, Progress};
 use super::describe::{self, Beginning};
 use super::error::RecordError;
 use super::extras::Extras;
-use super::flight::{Flight, Outcome, Window};
+use super::flight::Flight;
+use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
 use super::lanes::EngineLanes;
+use super::pieces::{Pieces, Series, SeriesOutcome};
 use super::providers::{Invitation, Providers};
 use crate::capture::source::Source;
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::encoder::Encoder;
 use crate::encode::threads::Threads;
+use crate::flight::watch::Watch;
+use crate::kernel::bell::Bell;
 use crate::kernel::waker::Waker;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::{Sink, SinkError, Target, Totals};
@@ -35,8 +39,17 @@ pub(super) struct Pipeline {
     capture: JoinHandle<Captured>,
     drain: JoinHandle<Drained>,
     stop: Waker,
-    snapshots: Sender<Box<dyn Sink>>,
-    results: Receiver<Outcome>,
+    snapshots: Option<SnapshotThread>,
+    series: Option<Arc<Series>>,
+}
+
+/// The thread that writes snapshots, and the ways to and from it.
+#[derive(Debug)]
+struct SnapshotThread {
+    asked: Sender<()>,
+    news: Receiver<News>,
+    bell: Bell,
+    thread: JoinHandle<SnapshotCounts>,
 }
 
 /// What is recorded.
@@ -57,6 +70,10 @@ pub(super) struct Finished {
     pub(super) totals: Totals,
     pub(super) result: Result<(), SinkError>,
     pub(super) duration: std::time::Duration,
+    /// What became of snapshots, where there could be some.
+    pub(super) snapshots: Option<SnapshotCounts>,
+    /// What became of the files of a recording that was divided.
+    pub(super) series: Option<SeriesOutcome>,
 }
 
 /// The engine's word for what happens when a buffer is full.
@@ -69,13 +86,13 @@ pub(super) fn mode(mode: cli::Mode) -> Mode {
 }
 
 impl Pipeline {
-    /// Starts both threads. `attention` is stopped when one of them needs the main thread: the output failed, or there
+    /// Starts the threads. `attention` is stopped when one of them needs the main thread: the output failed, or there
     /// is nothing more to record.
     pub(super) fn start(
         plan: &Plan,
         inputs: Inputs,
         mut sink: Box<dyn Sink>,
-        beginning: &Beginning<'_>,
+        beginning: Beginning,
         attention: &Waker,
     ) -> Result<Pipeline, RecordError> {
         let Inputs { source, extras, threads, invitation } = inputs;
@@ -91,18 +108,19 @@ impl Pipeline {
             // The drain ends only after the engine has.
             let _ = from_engine.send(Request::Save(packet));
         })?;
-        // The head holds no name of fxtrec's making that could be refused.
-        let head = describe::head(beginning).unwrap_or_default();
+        let beginning = Arc::new(beginning);
         let circular = plan.mode == cli::Mode::Circular;
-        let (snapshots, wanted) = crossbeam_channel::unbounded();
-        let (outcomes, results) = crossbeam_channel::unbounded();
-        let (first, flight) = match circular {
-            // Nothing is written before the end, and then names come second.
+        let (flight, snapshots) = match circular {
             true => {
-                let (recorder, window) = (beginning.recorder, Window::default());
-                (Ok(()), Some(Flight { head, recorder, wanted, outcomes, window }))
+                let (flight, thread) = arm(plan, &beginning)?;
+                (Some(flight), thread)
             }
-            false => (sink.write(&head), None),
+            false => (None, None),
+        };
+        let first = match circular {
+            // Nothing is written before the end, and then names come second.
+            true => Ok(()),
+            false => sink.write(&beginning.head_at(beginning.time)),
         };
         let stop = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
         let progress = Arc::new(Progress::default());
@@ -112,6 +130,17 @@ impl Pipeline {
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
         if circular {
             encoder.keep_departed();
+        }
+        let pieces = plan.flight.rotate.map(|rotate| {
+            let series = Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds));
+            let (beginning, written) = (beginning.clone(), written.clone());
+            Pieces { beginning, rotate, series, written, begun: Instant::now() }
+        });
+        let series = pieces.as_ref().map(|pieces| pieces.series.clone());
+        // What waits for a CPU at the beginning of a piece is known by this only.
+        let ledger = pieces.as_ref().map(|_| Watch::only_ledger());
+        if let Some(watch) = extras.watch.or(ledger) {
+            encoder.watch_with(watch);
         }
         encoder.expect(extras.catalog);
         let failed = attention.clone();
@@ -126,6 +155,7 @@ impl Pipeline {
             .map(|invitation| Providers::start(invitation, to_drain.clone()))
             .transpose()
             .map_err(RecordError::while_doing("start the manager of providers"))?;
+        let recorder = beginning.recorder;
         let capture = Capture {
             source,
             encoder,
@@ -134,6 +164,7 @@ impl Pipeline {
             waker: stop.clone(),
             progress: progress.clone(),
             flight,
+            pieces,
             definitions: extras.definitions,
             providers,
         };
@@ -142,18 +173,7 @@ impl Pipeline {
         let capture = capture
             .spawn(move || ended.stop())
             .map_err(RecordError::while_doing("start the capture thread"))?;
-        let recorder = beginning.recorder;
-        Ok(Pipeline {
-            progress,
-            written,
-            recorder,
-            begun,
-            capture,
-            drain,
-            stop,
-            snapshots,
-            results,
-        })
+        Ok(Pipeline { progress, written, recorder, begun, capture, drain, stop, snapshots, series })
     }
 
     /// Lets the capture thread stop the events, hand on what is left, and end.
@@ -161,18 +181,37 @@ impl Pipeline {
         self.stop.stop();
     }
 
-    /// Lets the capture thread write what the engine holds, and waits until it has. In circular mode only.
-    pub(super) fn snapshot(&self, sink: Box<dyn Sink>) -> Outcome {
-        self.snapshots.send(sink).map_err(|_| SinkError::AlreadyFailed)?;
-        self.results.recv().unwrap_or(Err(SinkError::AlreadyFailed))
+    /// Asks for a snapshot; [`Pipeline::news`] will say what came of it. In circular mode only, with a file for output.
+    pub(super) fn ask_snapshot(&self) {
+        if let Some(snapshots) = &self.snapshots {
+            // A capture thread that has ended writes no more snapshots.
+            let _ = snapshots.asked.send(());
+        }
     }
 
-    /// Whether both threads have ended, so that [`Pipeline::finish`] will not wait.
+    /// The descriptor that becomes readable when there is news.
+    pub(super) fn bell(&self) -> Option<&Bell> {
+        self.snapshots.as_ref().map(|snapshots| &snapshots.bell)
+    }
+
+    /// The news since this was last asked.
+    pub(super) fn news(&self) -> impl Iterator<Item = News> {
+        let snapshots = self.snapshots.as_ref();
+        snapshots.into_iter().flat_map(|snapshots| {
+            snapshots.bell.answer();
+            snapshots.news.try_iter()
+        })
+    }
+
+    /// Whether all threads have ended, so that [`Pipeline::finish`] will not wait.
     pub(super) fn is_done(&self) -> bool {
-        self.capture.is_finished() && self.drain.is_finished()
+        let snapshots = self.snapshots.as_ref();
+        self.capture.is_finished()
+            && self.drain.is_finished()
+            && snapshots.is_none_or(|snapshots| snapshots.thread.is_finished())
     }
 
-    /// Waits for both threads, adds the counts to the trace and closes it.
+    /// Waits for all threads, adds the counts to the trace and closes it.
     pub(super) fn finish(self) -> Result<Finished, RecordError> {
         let gone = |_| RecordError::System {
             doing: "finish the trace",
@@ -180,7 +219,9 @@ impl Pipeline {
         };
         let captured = self.capture.join().map_err(gone)?;
         let duration = self.begun.elapsed();
-        let Drained { mut sink, mut result } = self.drain.join().map_err(gone)?;
+        let Drained { mut sink, earlier, mut result } = self.drain.join().map_err(gone)?;
+        let snapshots =
+            self.snapshots.map(|snapshots| snapshots.thread.join()).transpose().map_err(gone)?;
         let tail = describe::tail(&captured.ending, self.recorder, sink.totals().record_bytes)
             .unwrap_or_default();
         let before = sink.totals();
@@ -192,8 +233,41 @@ impl Pipeline {
                 before
             }
         };
-        Ok(Finished { captured, totals, result, duration })
+        let totals = Totals {
+            record_bytes: earlier.record_bytes + totals.record_bytes,
+            output_bytes: earlier.output_bytes + totals.output_bytes,
+        };
+        let series = self.series.map(|series| series.outcome());
+        Ok(Finished { captured, totals, result, duration, snapshots, series })
     }
+}
+
+/// What the capture thread needs in circular mode, and the thread that writes snapshots where they can be written.
+fn arm(
+    plan: &Plan,
+    beginning: &Arc<Beginning>,
+) -> Result<(Flight, Option<SnapshotThread>), RecordError> {
+    let (asked, asks) = crossbeam_channel::unbounded();
+    // One waits while one is written.
+    let (to_snapshots, shots) = crossbeam_channel::bounded(1);
+    let (tell, news) = crossbeam_channel::unbounded();
+    let (window, bounds) = (plan.flight.window, plan.flight.bounds);
+    let flight = Flight::new(beginning.clone(), window, asks, to_snapshots);
+    let Target::Path(path) = &plan.output.target else { return Ok((flight, None)) };
+    let bell = Bell::new().map_err(RecordError::while_doing("make an eventfd"))?;
+    let snapshots = Snapshots {
+        beginning: beginning.clone(),
+        window,
+        path: path.clone(),
+        compression: plan.output.compression,
+        bounds,
+        shots,
+        news: tell,
+        bell: bell.clone(),
+    };
+    let thread =
+        snapshots.spawn().map_err(RecordError::while_doing("start the snapshot thread"))?;
+    Ok((flight, Some(SnapshotThread { asked, news, bell, thread })))
 }
 
 /// Takes an output back that nothing was recorded into, and puts the earlier file in its place again.

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::error::RecordError;
-use super::flight::snapshot_path;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
 use super::summary::Summary;
@@ -18,12 +17,10 @@ use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
 use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
-use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
 use crate::report::Report;
 use crate::report::text::write_brief;
-use crate::sink::{self, Output, SinkError, Target};
-use crate::units::text::bytes;
+use crate::sink::{SinkError, Target};
 
 /// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
 const AFTERMATH: Duration = Duration::from_millis(5);
@@ -66,7 +63,6 @@ pub(super) struct Session<'a> {
     /// Whether it was not with Ctrl-C, which is first of all an affair of COMMAND.
     told_to_end: bool,
     snapshot_wanted: bool,
-    snapshots: u32,
     err: &'a mut dyn Write,
 }
 
@@ -92,7 +88,6 @@ impl<'a> Session<'a> {
             requests: 0,
             told_to_end: false,
             snapshot_wanted: false,
-            snapshots: 0,
             err,
         }
     }
@@ -107,7 +102,7 @@ impl<'a> Session<'a> {
         while !self.is_over()? {
             self.wait(Some(&pipeline), self.timeout())?;
             if std::mem::take(&mut self.snapshot_wanted) {
-                self.snapshot(&pipeline);
+                self.ask_snapshot(&pipeline);
             }
         }
         if self.code.is_some() {
@@ -130,6 +125,7 @@ impl<'a> Session<'a> {
             }
         }
         self.clear_line();
+        self.tell_news(&pipeline);
         let finished = pipeline.finish()?;
         self.conclude(&finished, cpus);
         let report = self.figures(figures, &finished);
@@ -172,6 +168,7 @@ impl<'a> Session<'a> {
     fn wait(&mut self, pipeline: Option<&Pipeline>, timeout: Duration) -> Result<(), RecordError> {
         let mut fds = vec![self.signals.as_fd()];
         fds.extend(self.watched.iter().map(AsFd::as_fd));
+        fds.extend(pipeline.and_then(Pipeline::bell).map(AsFd::as_fd));
         let waited = match self.attention.is_stopped() {
             // It stays readable, and would end every wait at once.
             true => Waker::new().and_then(|quiet| quiet.wait(fds.into_iter(), timeout.min(LOOK))),
@@ -183,6 +180,9 @@ impl<'a> Session<'a> {
             self.signals.read().map_err(RecordError::while_doing("read a signal"))?
         {
             self.take(caught.signal, caught.from_user);
+        }
+        if let Some(pipeline) = pipeline {
+            self.tell_news(pipeline);
         }
         if let (Some(live), Some(pipeline)) = (&mut self.live, pipeline) {
             // A terminal that is gone takes the line with it.
@@ -212,29 +212,24 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes what circular mode holds into a file of its own.
-    fn snapshot(&mut self, pipeline: &Pipeline) {
-        let Target::Path(path) = &self.plan.output.target else {
+    /// Lets what circular mode holds be written into a file of its own.
+    fn ask_snapshot(&mut self, pipeline: &Pipeline) {
+        let Target::Path(_) = &self.plan.output.target else {
             return say(self.err, "SIGUSR2: a snapshot needs an output that is a file (-o)");
         };
         if self.plan.mode != Mode::Circular {
             return say(self.err, "SIGUSR2 writes a snapshot with --mode circular only");
         }
-        self.snapshots += 1;
-        let path = snapshot_path(path, self.snapshots);
-        let output = Output {
-            target: Target::Path(path.clone()),
-            compression: self.plan.output.compression,
-        };
-        let opened = sink::open(&output, Owner::sudo_caller());
-        let written = opened.and_then(|opened| pipeline.snapshot(opened.sink));
-        self.clear_drawing();
-        match written {
-            Ok(totals) => {
-                let size = bytes(totals.output_bytes);
-                say(self.err, format_args!("snapshot of {size} written to {}", path.display()));
+        pipeline.ask_snapshot();
+    }
+
+    /// Says what became of snapshots.
+    fn tell_news(&mut self, pipeline: &Pipeline) {
+        for news in pipeline.news() {
+            self.clear_drawing();
+            if !(self.plan.display.quiet && news.is_good()) {
+                say(self.err, news);
             }
-            Err(error) => say(self.err, format_args!("no snapshot: {error}")),
         }
     }
 
@@ -259,7 +254,9 @@ impl<'a> Session<'a> {
     }
 
     fn conclude(&mut self, finished: &Finished, cpus: usize) {
-        for warning in &finished.captured.warnings {
+        let series = finished.series.as_ref();
+        let warnings = series.into_iter().flat_map(|series| &series.warnings);
+        for warning in finished.captured.warnings.iter().chain(warnings) {
             say(self.err, warning);
         }
         if finished.captured.cut_short && finished.result.is_ok() {
@@ -270,14 +267,13 @@ impl<'a> Session<'a> {
         }
         if self.plan.display.summary {
             let summary = Summary {
-                captured: &finished.captured,
-                totals: finished.totals,
-                duration: finished.duration,
+                finished,
                 cpus,
                 target: &self.plan.output.target,
                 colour: Terminal::of_stderr().colour,
                 asked_for: &self.plan.trace_points.kinds(),
                 partial: self.plan.mode == Mode::Circular,
+                armed: !self.plan.flight.triggers.is_empty(),
             };
             let _ = write!(self.err, "{summary}");
         } else if finished.captured.ending.stats.lost > 0 && !self.plan.display.quiet {

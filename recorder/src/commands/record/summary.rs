@@ -1,19 +1,16 @@
 //! What is said at the end of a recording.
 
 use std::fmt::{self, Display, Formatter};
-use std::time::Duration;
 
-use super::capture::Captured;
+use super::pipeline::Finished;
 use super::providers;
-use crate::sink::{Target, Totals};
+use crate::sink::Target;
 use crate::units::text::{bytes, count};
 
 /// What is known when a recording has ended.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
-    pub(super) captured: &'a Captured,
-    pub(super) totals: Totals,
-    pub(super) duration: Duration,
+    pub(super) finished: &'a Finished,
     pub(super) cpus: usize,
     pub(super) target: &'a Target,
     pub(super) colour: bool,
@@ -21,6 +18,8 @@ pub(super) struct Summary<'a> {
     pub(super) asked_for: &'a [&'static str],
     /// Whether the trace holds only the last events.
     pub(super) partial: bool,
+    /// Whether there are triggers.
+    pub(super) armed: bool,
 }
 
 impl Summary<'_> {
@@ -30,7 +29,7 @@ impl Summary<'_> {
 
     /// What was recorded beside the scheduler, a line for each kind of it.
     fn probe_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let counts = &self.captured.ending.stats.probes;
+        let counts = &self.finished.captured.ending.stats.probes;
         let kinds = [
             ("probes", counts.probe_hits, "hits"),
             ("events", counts.tracepoints, "hits of tracepoints"),
@@ -55,7 +54,9 @@ impl Summary<'_> {
 
     /// Applications that recorded themselves, if any did.
     fn provider_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Some(line) = providers::summary(&self.captured.providers) else { return Ok(()) };
+        let Some(line) = providers::summary(&self.finished.captured.providers) else {
+            return Ok(());
+        };
         writeln!(f, "  providers  {}", line.text)?;
         if line.dropped > 0 {
             let text = format!(
@@ -67,26 +68,69 @@ impl Summary<'_> {
         Ok(())
     }
 
+    /// What became of triggers and snapshots, where there could be some.
+    fn flight_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let counts = &self.finished.captured.triggers;
+        if self.armed {
+            writeln!(f, "  triggers   {} fired", count(counts.fired))?;
+            let held_back = [
+                (counts.too_soon, "more too soon after another (--trigger-interval)"),
+                (counts.too_many, "more after the last one (--max-snapshots)"),
+            ];
+            for (number, what) in held_back.into_iter().filter(|(number, _)| *number > 0) {
+                writeln!(f, "             {} {what}", count(number))?;
+            }
+        }
+        let Some(snapshots) = self.finished.snapshots else { return Ok(()) };
+        if self.armed || snapshots.written + snapshots.failed > 0 {
+            let removed = removed(snapshots.removed);
+            writeln!(f, "  snapshots  {} written{removed}", count(snapshots.written))?;
+        }
+        if snapshots.failed > 0 {
+            let failed = format!("{} could not be written", count(snapshots.failed));
+            writeln!(f, "             {}", self.loud(&failed))?;
+        }
+        Ok(())
+    }
+
+    fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(series) = &self.finished.series {
+            let (last, removed) = (series.last.display(), removed(series.removed));
+            return match series.files {
+                1 => writeln!(f, "  output     {last}: open it at https://ui.perfetto.dev"),
+                files => writeln!(f, "  output     {files} files{removed}, the last is {last}"),
+            };
+        }
+        if let Target::Path(path) = self.target {
+            let path = path.display();
+            writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
+        }
+        Ok(())
+    }
+
     fn bytes_line(&self) -> String {
-        let stats = &self.captured.ending.stats;
+        let stats = &self.finished.captured.ending.stats;
         let scheduler = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
         let events = scheduler + stats.probes.total();
-        let per_event = self.totals.output_bytes as f64 / events.max(1) as f64;
+        let per_event = self.finished.totals.output_bytes as f64 / events.max(1) as f64;
         if self.partial {
-            return format!("{} (the last part of it)", bytes(self.totals.output_bytes));
+            return format!("{} (the last part of it)", bytes(self.finished.totals.output_bytes));
         }
-        let packed = match self.totals.output_bytes == self.totals.record_bytes {
+        let packed = match self.finished.totals.output_bytes == self.finished.totals.record_bytes {
             true => String::new(),
-            false => format!(", {} unpacked", bytes(self.totals.record_bytes)),
+            false => format!(", {} unpacked", bytes(self.finished.totals.record_bytes)),
         };
-        format!("{} ({per_event:.1} bytes per event{packed})", bytes(self.totals.output_bytes))
+        format!(
+            "{} ({per_event:.1} bytes per event{packed})",
+            bytes(self.finished.totals.output_bytes)
+        )
     }
 }
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let stats = &self.captured.ending.stats;
-        let seconds = self.duration.as_secs_f64();
+        let stats = &self.finished.captured.ending.stats;
+        let seconds = self.finished.duration.as_secs_f64();
         writeln!(f, "fxtrec: recorded {seconds:.2} s on {} CPUs", self.cpus)?;
         let switches = stats.switches_written;
         let rate = count((switches as f64 / seconds.max(0.001)) as u64);
@@ -114,16 +158,23 @@ impl Display for Summary<'_> {
                 writeln!(f, "  lost       {}", self.loud(&text))?;
             }
         }
-        if self.captured.ending.source.late > 0 {
-            let (late, most) =
-                (count(self.captured.ending.source.late), self.captured.ending.source.most_late);
+        if self.finished.captured.ending.source.late > 0 {
+            let (late, most) = (
+                count(self.finished.captured.ending.source.late),
+                self.finished.captured.ending.source.most_late,
+            );
             let most = most.0 as f64 / 1e6;
             writeln!(f, "  late       {late} events are up to {most:.3} ms too late in the trace")?;
         }
-        if let Target::Path(path) = self.target {
-            let path = path.display();
-            writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
-        }
-        Ok(())
+        self.flight_lines(f)?;
+        self.output_line(f)
+    }
+}
+
+/// How many files went again to keep within bounds.
+fn removed(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        number => format!(", {} of them removed again", count(number)),
     }
 }

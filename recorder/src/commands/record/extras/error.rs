@@ -33,6 +33,14 @@ impl Display for Names {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtraError {
+    /// A trigger that waits for a probe which is not recorded.
+    #[error("--trigger '{trigger}': no such probe is recorded with -P; recorded are: {known}")]
+    NoSuchProbe {
+        /// The trigger.
+        trigger: String,
+        /// The probes.
+        known: Names,
+    },
     /// No group of tracepoints of that name.
     #[error("-e {spec}: this kernel has no such group of tracepoints; it has: {known}")]
     NoGroup {

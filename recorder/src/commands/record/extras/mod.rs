@@ -1,10 +1,12 @@
-//! What is recorded beside the scheduler: from the options to events to open, and what becomes of their samples.
+//! What is recorded beside the scheduler: from the options to events to open, what becomes of their samples, and which
+//! of all events are waited for.
 
 mod error;
 mod events;
 mod interrupts;
 mod probes;
 mod syscalls;
+mod triggers;
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ pub(super) use error::ExtraError;
 
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::probes::catalog::{Catalog, Entry};
+use crate::flight::watch::Watch;
 use crate::kernel::extra::Extra;
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
@@ -24,6 +27,8 @@ pub(super) struct Extras {
     events: Vec<Extra>,
     /// What becomes of their samples.
     pub(super) catalog: Catalog,
+    /// What is waited for, when something is.
+    pub(super) watch: Option<Watch>,
     /// What had to be defined in tracefs. To be dropped after the events were closed.
     pub(super) definitions: Option<Definitions>,
 }
@@ -35,6 +40,12 @@ impl Extras {
     /// # Errors
     /// [`ExtraError`].
     pub(super) fn new(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
+        let mut extras = Extras::beside(sys, plan)?;
+        extras.watch = triggers::watch(&plan.flight, &extras.catalog)?;
+        Ok(extras)
+    }
+
+    fn beside(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
         let mut extras = Extras::default();
         if let Ok(Some(tracefs)) = Tracefs::find_mounted(sys) {
             // What cannot be looked at cannot be removed, and hurts nobody but the reader of the list.

@@ -1,14 +1,13 @@
 //! Circular mode: the last events, written at the end and on SIGUSR2.
 
-use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
 
-use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::Recorder;
 
 const BUFFER_BYTES: u64 = 256 * 1024;
 
@@ -26,28 +25,6 @@ fn assert_last_part(path: &Path) -> Trace {
     trace
 }
 
-/// Records a shell script that says when it is ready, and waits until it is. Returns the recorder, and its messages.
-fn start_and_wait(
-    options: &[&str],
-    output: &Path,
-    script: &str,
-) -> (Child, Lines<BufReader<ChildStderr>>) {
-    let mut recorder = Command::new(fxtrec())
-        .args(options)
-        .arg("-o")
-        .arg(output)
-        .args(["--", "sh", "-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("fxtrec runs");
-    let said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
-    let mut printed = BufReader::new(recorder.stdout.take().expect("piped")).lines();
-    assert_eq!(printed.next().expect("a line").expect("text"), "ready");
-    (recorder, said)
-}
-
 #[test]
 fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end() {
     if !root::or_skip("it records the machine") {
@@ -59,19 +36,26 @@ fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end
     // A thousand short-lived processes before the question and after it, so that names come and go.
     let script =
         "run() { for i in $(seq 1000); do /bin/true; done; }; run; echo ready; read go; run; run";
-    let (mut recorder, mut said) =
-        start_and_wait(&["--mode", "circular", "--buffer-size", &size], &output, script);
+    let options = ["--mode", "circular", "--buffer-size", &size];
+    let mut recorder = Recorder::start(&options, &output, &["sh", "-c", script]);
+    recorder.wait_for("ready");
 
-    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGUSR2).expect("it runs");
-    let line = said.next().expect("a line").expect("text");
+    kill(Pid::from_raw(recorder.id()), Signal::SIGUSR2).expect("it runs");
+    let line = recorder.said();
     assert!(line.contains("snapshot of") && line.ends_with("flight.1.fxt"), "{line}");
     let first = assert_last_part(&folder.path().join("flight.1.fxt"));
 
-    recorder.stdin.take().expect("piped").write_all(b"go\n").expect("the shell reads");
-    assert!(recorder.wait().expect("it ends").success());
+    recorder.say("go");
+    assert_eq!(recorder.end().0, 0);
     let second = assert_last_part(&output);
     let end_of_first = first.switches.last().expect("there are some").time;
-    assert!(second.switches[0].time >= end_of_first, "recording went on after the snapshot");
+    let end_of_second = second.switches.last().expect("there are some").time;
+    assert!(end_of_second > end_of_first, "recording went on after the snapshot");
+    let began = |trace: &Trace| trace.own[0].time;
+    assert!(
+        began(&first) > 0 && began(&second) >= began(&first),
+        "each begins where its events do"
+    );
 }
 
 #[test]
@@ -81,12 +65,13 @@ fn a_snapshot_is_for_circular_mode_and_recording_goes_on_without_it() {
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("stream.fxt");
-    let (mut recorder, mut said) = start_and_wait(&[], &output, "echo ready; read go; exit 3");
-    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGUSR2).expect("it runs");
-    let line = said.next().expect("a line").expect("text");
+    let mut recorder = Recorder::start(&[], &output, &["sh", "-c", "echo ready; read go; exit 3"]);
+    recorder.wait_for("ready");
+    kill(Pid::from_raw(recorder.id()), Signal::SIGUSR2).expect("it runs");
+    let line = recorder.said();
     assert!(line.contains("--mode circular"), "{line}");
-    recorder.stdin.take().expect("piped").write_all(b"go\n").expect("the shell reads");
-    assert_eq!(recorder.wait().expect("it ends").code(), Some(3));
+    recorder.say("go");
+    assert_eq!(recorder.end().0, 3);
     Trace::read(&output).assert_sound();
     assert!(!folder.path().join("stream.1.fxt").exists());
 }

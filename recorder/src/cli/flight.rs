@@ -1,0 +1,147 @@
+//! The options of flight recording: what to wait for, what to keep of it, and how long recordings are divided.
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use clap::Args;
+
+use super::values::{ByteSize, TimeSpan, ValueError};
+use crate::report::gates::expr::Trigger;
+
+/// The options of flight recording.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Flight recording")]
+pub struct FlightArgs {
+    /// In circular mode, write what led to this into a file of its own, for example 'wakeup > 5ms'
+    ///
+    /// METRIC OP TIME [if CONDITION], as in 'wakeup > 5ms if comm ~ "audio*"', looks at each value by itself. Metrics
+    /// are wakeup, preempt, runqueue, slice, blocked and blocked_d; conditions are on comm (=, ~ with a pattern), pid,
+    /// tid and cpu, joined with and, or, not. 'lost > 0' waits for a loss, 'probe NAME' for a hit of a probe of -P. Can
+    /// be given more than once. SIGUSR2 does the same at any time.
+    #[arg(long = "trigger", value_name = "EXPR")]
+    pub triggers: Vec<Trigger>,
+
+    /// How much of what was before a trigger to write [default: 10s with --trigger, else all there is]
+    #[arg(long, value_name = "TIME")]
+    pub before: Option<TimeSpan>,
+
+    /// How much of what comes after a trigger to write [default: 5s with --trigger, else nothing]
+    #[arg(long, value_name = "TIME")]
+    pub after: Option<TimeSpan>,
+
+    /// Write no more than so many files for triggers
+    #[arg(long, value_name = "N", requires = "triggers")]
+    pub max_snapshots: Option<NonZeroU32>,
+
+    /// For this long after a trigger has fired, none does [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "triggers")]
+    pub trigger_interval: Option<TimeSpan>,
+
+    /// Divide a long recording into files of this size or length of time, for example 1GB or 10min
+    ///
+    /// The files are called app.0001.fxt, app.0002.fxt and so on, for app.fxt. Each stands alone.
+    #[arg(long, value_name = "SIZE|TIME")]
+    pub rotate: Option<Rotate>,
+
+    /// Keep the last N of these files, and remove earlier ones
+    #[arg(long, value_name = "N", requires = "rotate")]
+    pub keep: Option<NonZeroU32>,
+
+    /// Let the files for triggers, or those of --rotate, take no more than this; the oldest of this run go first
+    #[arg(long, value_name = "SIZE")]
+    pub disk_budget: Option<ByteSize>,
+}
+
+/// When a long recording begins its next file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotate {
+    /// When the file has this size.
+    Size(ByteSize),
+    /// When this time has passed.
+    Time(TimeSpan),
+}
+
+/// Why this is no size and no length of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotateError {
+    /// There is no unit, or one that could be either.
+    #[error("could be a size or a time: write {size} or {time}")]
+    Ambiguous {
+        /// As a size.
+        size: String,
+        /// As a length of time.
+        time: String,
+    },
+    /// It is neither.
+    #[error("is neither a size, such as 1GB, nor a time, such as 10min")]
+    Neither,
+    /// It is one of them, and wrong.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+}
+
+impl FromStr for Rotate {
+    type Err = RotateError;
+
+    fn from_str(text: &str) -> Result<Rotate, RotateError> {
+        let text = text.trim();
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
+        match text[digits.len()..].trim() {
+            // Minutes and mebibytes are one letter apart, which a shift key decides.
+            "" | "m" if !digits.is_empty() => Err(RotateError::Ambiguous {
+                size: format!("{digits}M"),
+                time: format!("{digits}{}", if digits.len() == text.len() { "s" } else { "min" }),
+            }),
+            _ => match (text.parse::<ByteSize>(), text.parse::<TimeSpan>()) {
+                (Ok(size), _) => Ok(Rotate::Size(size)),
+                (_, Ok(time)) => Ok(Rotate::Time(time)),
+                (Err(ValueError::UnknownUnit { .. }), Err(ValueError::UnknownUnit { .. })) => {
+                    Err(RotateError::Neither)
+                }
+                (Err(ValueError::UnknownUnit { .. }), Err(error)) | (Err(error), _) => {
+                    Err(error.into())
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rotate(text: &str) -> Result<Rotate, String> {
+        text.parse().map_err(|error: RotateError| error.to_string())
+    }
+
+    #[test]
+    fn the_unit_says_whether_it_is_a_size_or_a_time() {
+        let size = |text: &str| Ok(Rotate::Size(text.parse().expect("a size")));
+        let time = |text: &str| Ok(Rotate::Time(text.parse().expect("a time")));
+        for text in ["1GB", "64k", "1.5M", "100 MiB"] {
+            assert_eq!(rotate(text), size(text), "{text}");
+        }
+        for text in ["10min", "1h", "250ms", "1.5 s"] {
+            assert_eq!(rotate(text), time(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_either_is_refused_with_both_readings() {
+        let text = |size, time| Err(format!("could be a size or a time: write {size} or {time}"));
+        assert_eq!(rotate("10m"), text("10M", "10min"));
+        assert_eq!(rotate("10"), text("10M", "10s"));
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        assert_eq!(
+            rotate("10 parsecs"),
+            Err("is neither a size, such as 1GB, nor a time, such as 10min".to_owned())
+        );
+        assert_eq!(rotate("0s"), Err("must be more than zero".to_owned()));
+        assert_eq!(rotate("0k"), Err("must be more than zero".to_owned()));
+        assert!(rotate("").is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! The part of a plan that is about flight recording and long recordings.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::DEFAULT_BUFFER_BYTES;
+use crate::cli::{FlightArgs, Mode, Rotate, TimeSpan};
+use crate::flight::files::Bounds;
+use crate::flight::watch::Limits;
+use crate::report::gates::expr::Trigger;
+use crate::sink::{Output, Target};
+use crate::units::Nanos;
+
+/// Trace buffer when there are triggers and `--buffer-size` does not say otherwise, in bytes: at some 20 000 events
+/// per second, half of it is half a minute.
+pub const TRIGGER_BUFFER_BYTES: usize = 64 * 1024 * 1024;
+
+const BEFORE: Duration = Duration::from_secs(10);
+const AFTER: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// What to wait for in circular mode, and how streaming mode divides its output.
+#[derive(Clone, Debug, Default)]
+pub struct FlightPlan {
+    /// What to wait for.
+    pub triggers: Vec<Trigger>,
+    /// What to write of what was before and comes after.
+    pub window: Window,
+    /// How often triggers may fire.
+    pub limits: Limits,
+    /// When to begin the next file.
+    pub rotate: Option<Rotate>,
+    /// How much of what was written may stay.
+    pub bounds: Bounds,
+}
+
+/// What is written around a trigger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// From so long before it; `None` for all there is.
+    pub before: Option<Nanos>,
+    /// To so long after it.
+    pub after: Nanos,
+}
+
+/// Why there is no such flight recording.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlightError {
+    /// An option that only circular mode has.
+    #[error("{0} is for --mode circular, which keeps the last events in memory: add that")]
+    NeedsCircular(&'static str),
+    /// `--rotate` in another mode than streaming.
+    #[error(
+        "--rotate divides what streaming mode writes; circular and oneshot mode write one file: leave one of them out"
+    )]
+    RotateNeedsStreaming,
+    /// `--disk-budget` without anything that writes several files.
+    #[error("--disk-budget is for the files of --trigger and of --rotate: add one of them")]
+    NothingToBudget,
+    /// Several files where the output is none.
+    #[error("{option} writes several files, and {} is none: name one with -o", .path.display())]
+    NoFile {
+        /// The option.
+        option: &'static str,
+        /// The output.
+        path: PathBuf,
+    },
+    /// `--rotate` with `--fail-if`.
+    #[error(
+        "--fail-if judges one file, and --rotate writes several: judge them with fxtrec report"
+    )]
+    RotateAndGates,
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl FlightPlan {
+    /// Makes the plan.
+    ///
+    /// # Errors
+    /// When the arguments contradict each other, the mode or the output.
+    pub fn new(
+        args: FlightArgs,
+        mode: Mode,
+        output: &Output,
+        gates: bool,
+    ) -> Result<FlightPlan, FlightError> {
+        let armed = !args.triggers.is_empty();
+        let needs_circular = [
+            ("--trigger", armed),
+            ("--before", args.before.is_some()),
+            ("--after", args.after.is_some()),
+        ];
+        let wanted = needs_circular.into_iter().find(|(_, wanted)| *wanted);
+        if let Some((option, _)) = wanted.filter(|_| mode != Mode::Circular) {
+            return Err(FlightError::NeedsCircular(option));
+        }
+        if args.rotate.is_some() {
+            if mode != Mode::Streaming {
+                return Err(FlightError::RotateNeedsStreaming);
+            }
+            if gates {
+                return Err(FlightError::RotateAndGates);
+            }
+            must_be_file("--rotate", output)?;
+        }
+        if armed {
+            must_be_file("--trigger", output)?;
+        }
+        if args.disk_budget.is_some() && args.rotate.is_none() && mode != Mode::Circular {
+            return Err(FlightError::NothingToBudget);
+        }
+        let or = |asked: Option<TimeSpan>, default: Duration| {
+            asked.map(|span| nanos(span.duration())).or(armed.then_some(nanos(default)))
+        };
+        // The one that is being written is one of those to keep.
+        let files = args.keep.map(|keep| keep.get() as usize - 1);
+        Ok(FlightPlan {
+            triggers: args.triggers,
+            window: Window {
+                before: or(args.before, BEFORE),
+                after: or(args.after, AFTER).unwrap_or_default(),
+            },
+            limits: Limits {
+                interval: or(args.trigger_interval, INTERVAL).unwrap_or_default(),
+                most: args.max_snapshots.map(Into::into),
+            },
+            rotate: args.rotate,
+            bounds: Bounds { files, bytes: args.disk_budget.map(|budget| budget.bytes()) },
+        })
+    }
+
+    /// The trace buffer to use when nobody asked for a size, in bytes.
+    pub fn default_buffer_bytes(&self) -> usize {
+        if self.triggers.is_empty() { DEFAULT_BUFFER_BYTES } else { TRIGGER_BUFFER_BYTES }
+    }
+
+    /// The output to open first.
+    pub fn first_output(&self, output: &Output) -> Output {
+        match &output.target {
+            Target::Path(path) if self.rotate.is_some() => {
+                Output { target: Target::Path(piece_path(path, 1)), ..*output }
+            }
+            _ => output.clone(),
+        }
+    }
+}
+
+/// Several files can only be made beside one.
+fn must_be_file(option: &'static str, output: &Output) -> Result<(), FlightError> {
+    let path = match &output.target {
+        Target::Stdout => Path::new("standard output"),
+        Target::Path(path) if path.exists() && !path.is_file() => path,
+        Target::Path(_) => return Ok(()),
+    };
+    Err(FlightError::NoFile { option, path: path.to_owned() })
+}
+
+/// The file for snapshot `number` beside the output `path`: `app.1.fxt.zst` for `app.fxt.zst`.
+pub fn snapshot_path(path: &Path, number: u32) -> PathBuf {
+    beside(path, &number.to_string())
+}
+
+/// The file for piece `number` of a recording to `path`: `app.0001.fxt.zst` for `app.fxt.zst`.
+pub fn piece_path(path: &Path, number: u32) -> PathBuf {
+    beside(path, &format!("{number:04}"))
+}
+
+fn beside(path: &Path, number: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let end = name.find(".fxt").or(name.rfind('.')).unwrap_or(name.len());
+    path.with_file_name(format!("{}.{number}{}", &name[..end], &name[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_numbered_before_the_ending() {
+        let named = |path: &str| snapshot_path(Path::new(path), 2).display().to_string();
+        assert_eq!(named("/tmp/app.fxt"), "/tmp/app.2.fxt");
+        assert_eq!(named("app.v1.fxt.zst"), "app.v1.2.fxt.zst");
+        assert_eq!(named("trace.gz"), "trace.2.gz");
+        assert_eq!(named("trace"), "trace.2");
+        let piece = |number| piece_path(Path::new("app.fxt"), number).display().to_string();
+        assert_eq!((piece(7), piece(12345)), ("app.0007.fxt".into(), "app.12345.fxt".into()));
+    }
+}

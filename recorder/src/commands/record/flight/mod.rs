@@ -1,0 +1,224 @@
+//! Flight recording: the last events, in memory until something happens.
+//!
+//! In circular mode the engine overwrites its older half when the newer one is full. Names must not go with it, so they
+//! do not go into the engine at all: the encoder keeps those of the living, and of the dead for as long as the engine can
+//! still hold an event of theirs.
+//!
+//! ```text
+//!  capture thread     ... round, round: a trigger fires ... round: what comes after it is there too ... round, round ...
+//!                                                                  | copy of the buffers
+//!  snapshot thread                                                 +--> window --> app.1.fxt --> news
+//!  main thread                                                                                   +--> standard error
+//! ```
+//!
+//! Nothing is taken out of the engine: the next trigger may want the same past. While the copy is made, which takes as
+//! long as copying memory does, the kernel's rings take up what happens. Compressing and writing is another thread's.
+
+mod held;
+pub(super) mod snapshots;
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use fxt_reader::Reader;
+use fxt_writer::engine::{BufferDisposition, Engine};
+use fxt_writer::packet::Packet;
+
+use super::capture::{Round, interim};
+use super::describe::Beginning;
+use super::lanes::EngineLanes;
+use crate::commands::plan::flight::Window;
+use crate::encode::encoder::Encoder;
+use crate::encode::moment::rewind::rewind;
+use crate::flight::watch::{Fired, Watch};
+use crate::kernel::clock;
+use crate::units::Nanos;
+use held::Held;
+use snapshots::{Records, Shot};
+
+/// No more windows than these wait to be written.
+const MOST_PENDING: usize = 64;
+
+/// So many looks at the rings after a time, all that happened before it has been handed out: one that may have begun
+/// before, one that reads it, and one that hands it out.
+const LOOKS: u8 = 3;
+
+/// What the capture thread needs in circular mode.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) beginning: Arc<Beginning>,
+    pub(super) window: Window,
+    /// Somebody wants a snapshot now.
+    pub(super) asked: Receiver<()>,
+    /// To the thread that writes them; it takes one at a time.
+    pub(super) shots: Sender<Shot>,
+    held: Held,
+    pending: VecDeque<Pending>,
+}
+
+/// A window that is not over.
+#[derive(Debug)]
+struct Pending {
+    /// What fired; none for a snapshot that somebody asked for.
+    cause: Option<String>,
+    at: Nanos,
+    /// How often the rings were looked at since it was over.
+    looks: u8,
+}
+
+impl Flight {
+    pub(super) fn new(
+        beginning: Arc<Beginning>,
+        window: Window,
+        asked: Receiver<()>,
+        shots: Sender<Shot>,
+    ) -> Flight {
+        let (held, pending) = (Held::default(), VecDeque::new());
+        Flight { beginning, window, asked, shots, held, pending }
+    }
+
+    /// After a round of events: lets go of what is no longer needed, and hands out the window that is over.
+    pub(super) fn after_round(&mut self, round: Round<'_>) {
+        if let Some(header) = round.engine.header() {
+            self.held.follow(header.wrapped_count, round.before);
+        }
+        round.encoder.forget_departed(self.held.since());
+        self.gather(round.encoder);
+        let (ended, now) = (round.ended, clock::now());
+        let after = self.window.after;
+        let Some(first) = self.pending.front_mut() else { return };
+        // The last one is still being written.
+        if !first.is_over(after, ended, now) || self.shots.is_full() {
+            return;
+        }
+        let records = Arc::new(records(round));
+        self.hand_out_first(&records);
+    }
+
+    /// At the end of the recording: hands out all windows as far as they are recorded.
+    pub(super) fn conclude(&mut self, round: Round<'_>) {
+        self.gather(round.encoder);
+        if self.pending.is_empty() {
+            return;
+        }
+        let records = Arc::new(records(round));
+        while !self.pending.is_empty() {
+            self.hand_out_first(&records);
+        }
+    }
+
+    /// Takes note of what has fired, and of who asked.
+    fn gather(&mut self, encoder: &mut Encoder<EngineLanes>) {
+        while self.pending.len() < MOST_PENDING && self.asked.try_recv().is_ok() {
+            self.pending.push_back(Pending { cause: None, at: clock::now(), looks: 0 });
+        }
+        let Some(watch) = encoder.watch() else { return };
+        let fired: Vec<Fired> = watch.take_fired().collect();
+        for fired in fired {
+            let cause = Some(describe_fired(watch, &fired));
+            self.pending.push_back(Pending { cause, at: fired.time, looks: 0 });
+        }
+        watch.set_busy(self.pending.len() >= MOST_PENDING);
+    }
+
+    fn hand_out_first(&mut self, records: &Arc<Records>) {
+        let Some(Pending { cause, at, .. }) = self.pending.pop_front() else { return };
+        // Whoever writes them goes only after this thread.
+        let _ = self.shots.send(Shot { cause, at, records: records.clone() });
+    }
+
+    /// What stands before the engine's `packets` in a file: the head of a trace, names, and what the machine was in the
+    /// middle of when they begin.
+    pub(super) fn beginning(
+        &self,
+        engine: &Engine,
+        packets: &[Packet],
+        encoder: &mut Encoder<EngineLanes>,
+        ended: Nanos,
+    ) -> Vec<u8> {
+        let (names, now) = (encoder.names(), encoder.present());
+        let head = self.beginning.head_at(ended);
+        let views: Vec<_> = packets.iter().filter_map(|packet| engine.view(*packet).ok()).collect();
+        let first: Box<dyn Read + '_> = Box::new(head.as_slice().chain(names.as_slice()));
+        let slices = views.iter().flat_map(|view| view.slices());
+        let all = slices.fold(first, |all, slice| Box::new(all.chain(slice)));
+        // What fxtrec wrote itself can be read; if not, the file begins as if nothing were known.
+        let begun = rewind(&mut Reader::new(all), &now).unwrap_or_default();
+        let (begin, moment) = begun.unwrap_or((ended, now));
+        snapshots::opening(&self.beginning, begin, &names, (begin, &moment))
+    }
+}
+
+impl Pending {
+    /// Whether all that happened until `after` it has been handed out. Events have been up to `ended`.
+    fn is_over(&mut self, after: Nanos, ended: Nanos, now: Nanos) -> bool {
+        let end = Nanos(self.at.0.saturating_add(after.0));
+        if ended > end {
+            return true;
+        }
+        // On a machine on which nothing happens no event tells that the time has come.
+        self.looks += u8::from(now > end && self.looks < LOOKS);
+        self.looks >= LOOKS
+    }
+}
+
+/// A copy of what the engine holds. It goes on as if nothing had been asked of it.
+fn records(round: Round<'_>) -> Records {
+    let Round { engine, encoder, source, ended, .. } = round;
+    let ending = interim(encoder, source, ended);
+    encoder.lanes().commit();
+    let overwritten = engine.header().is_some_and(|header| header.wrapped_count > 1);
+    let mut buffers = Vec::new();
+    for packet in engine.finish() {
+        if let Ok(view) = engine.view(packet) {
+            buffers.reserve_exact(view.bytes());
+            view.slices().for_each(|slice| buffers.extend_from_slice(slice));
+        }
+    }
+    // No view is alive, and this thread is the only one that writes.
+    let started = engine.start(BufferDisposition::Retain);
+    debug_assert!(started.is_ok(), "{started:?}");
+    Records { names: encoder.names(), buffers, now: encoder.present(), ending, overwritten }
+}
+
+/// What fired, for people.
+fn describe_fired(watch: &Watch, fired: &Fired) -> String {
+    let trigger = &watch.triggers()[fired.trigger];
+    let value = fired.value.map(|value| value.to_string());
+    let Some(thread) = fired.thread else {
+        let lost = value.unwrap_or_default();
+        return format!("trigger {trigger}: {lost} events of CPU {}", fired.cpu.0);
+    };
+    let comm = fxt_writer::text::clean(thread.comm.as_bytes()).into_owned();
+    let value = value.map(|value| format!(", {value}")).unwrap_or_default();
+    format!("trigger {trigger}: {comm} ({}) on CPU {}{value}", thread.tid.0, fired.cpu.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(at: u64) -> Pending {
+        Pending { cause: None, at: Nanos(at), looks: 0 }
+    }
+
+    #[test]
+    fn a_window_is_over_when_an_event_is_behind_its_end() {
+        let mut pending = pending(100);
+        let over =
+            |pending: &mut Pending, ended| pending.is_over(Nanos(50), Nanos(ended), Nanos(ended));
+        assert!(!over(&mut pending, 120));
+        assert!(!over(&mut pending, 150), "another may follow at the same time");
+        assert!(over(&mut pending, 151));
+    }
+
+    #[test]
+    fn without_events_it_is_over_after_so_many_looks_as_hand_everything_out() {
+        let mut pending = pending(100);
+        let mut look = |now| pending.is_over(Nanos(50), Nanos(90), Nanos(now));
+        assert_eq!([140, 150, 160, 170].map(&mut look), [false; 4]);
+        assert!(look(180));
+    }
+}

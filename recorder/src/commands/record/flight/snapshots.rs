@@ -1,0 +1,264 @@
+//! The thread that makes files out of copies of the engine's buffers.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use fxt_reader::Reader;
+
+use crate::commands::plan::flight::{Window, snapshot_path};
+use crate::commands::record::describe::{self, Beginning, Ending};
+use crate::convert::ConvertError;
+use crate::convert::cut::{self, Filter, Maker};
+use crate::encode::moment::Moment;
+use crate::encode::moment::rewind::rewind;
+use crate::flight::files::{Bounds, Files, NotRemoved};
+use crate::kernel::bell::Bell;
+use crate::kernel::user::Owner;
+use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
+use crate::units::Nanos;
+use crate::units::text::{bytes, short};
+
+/// What the engine held at one moment.
+#[derive(Debug)]
+pub(in crate::commands::record) struct Records {
+    /// The records that name everything in the buffers.
+    pub(super) names: Vec<u8>,
+    /// The buffers, the older one first.
+    pub(super) buffers: Vec<u8>,
+    /// What the machine was in the middle of at their end.
+    pub(super) now: Moment,
+    /// The recording up to then.
+    pub(super) ending: Ending,
+    /// Whether there was more before them.
+    pub(super) overwritten: bool,
+}
+
+/// A snapshot that is to be written.
+#[derive(Debug)]
+pub(in crate::commands::record) struct Shot {
+    /// What fired; none when somebody asked.
+    pub(super) cause: Option<String>,
+    /// When.
+    pub(super) at: Nanos,
+    pub(super) records: Arc<Records>,
+}
+
+/// Why a snapshot could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(in crate::commands::record) enum SnapshotError {
+    /// The file could not be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The buffers could not be read.
+    #[error("cannot read what is held in memory: {0}")]
+    Read(#[from] fxt_reader::Error),
+    /// The window could not be cut out of them.
+    #[error("cannot cut the window out of what is held in memory: {0}")]
+    Cut(#[from] ConvertError),
+}
+
+/// What is told to the user.
+#[derive(Debug)]
+pub(in crate::commands::record) enum News {
+    /// A snapshot was written.
+    Written {
+        /// What fired, if something did.
+        cause: Option<String>,
+        /// The file.
+        path: PathBuf,
+        /// Its size, in bytes.
+        bytes: u64,
+        /// How much of what came before was there and how much was wanted, when there was less.
+        reach: Option<(Nanos, Nanos)>,
+    },
+    /// A snapshot was not written.
+    Failed {
+        /// What fired, if something did.
+        cause: Option<String>,
+        /// Why.
+        error: SnapshotError,
+    },
+    /// An old file is still there.
+    Stays(NotRemoved),
+}
+
+impl News {
+    /// Whether nothing went wrong.
+    pub(in crate::commands::record) fn is_good(&self) -> bool {
+        matches!(self, News::Written { .. })
+    }
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = match self {
+            News::Written { cause, .. } | News::Failed { cause, .. } => cause,
+            News::Stays(error) => return write!(f, "{error}"),
+        };
+        if let Some(cause) = cause {
+            write!(f, "{cause}: ")?;
+        }
+        match self {
+            News::Written { path, bytes: size, reach, .. } => {
+                if let Some((had, wanted)) = reach {
+                    let [had, wanted] =
+                        [had, wanted].map(|time| short(Duration::from_nanos(time.0)));
+                    write!(f, "memory reached back {had} of {wanted} (--buffer-size); ")?;
+                }
+                write!(f, "snapshot of {} written to {}", bytes(*size), path.display())
+            }
+            News::Failed { error, .. } => write!(f, "no snapshot: {error}"),
+            News::Stays(_) => Ok(()),
+        }
+    }
+}
+
+/// What became of all snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::commands::record) struct SnapshotCounts {
+    pub(in crate::commands::record) written: u64,
+    pub(in crate::commands::record) failed: u64,
+    /// Of those written, the ones that went again.
+    pub(in crate::commands::record) removed: u64,
+}
+
+/// What the thread works with.
+#[derive(Debug)]
+pub(in crate::commands::record) struct Snapshots {
+    pub(in crate::commands::record) beginning: Arc<Beginning>,
+    pub(in crate::commands::record) window: Window,
+    /// The output beside which the files are put.
+    pub(in crate::commands::record) path: PathBuf,
+    pub(in crate::commands::record) compression: Compression,
+    pub(in crate::commands::record) bounds: Bounds,
+    pub(in crate::commands::record) shots: Receiver<Shot>,
+    pub(in crate::commands::record) news: Sender<News>,
+    /// Rung when there is news.
+    pub(in crate::commands::record) bell: Bell,
+}
+
+impl Snapshots {
+    /// Starts the thread. It ends when nobody can send it a shot any more.
+    pub(in crate::commands::record) fn spawn(self) -> io::Result<JoinHandle<SnapshotCounts>> {
+        let thread = std::thread::Builder::new().name("fxtrec-snapshot".to_owned());
+        thread.spawn(move || self.run())
+    }
+
+    fn run(self) -> SnapshotCounts {
+        let mut files = Files::new(self.bounds);
+        let mut failed = 0;
+        for (number, shot) in (1..).zip(&self.shots) {
+            let path = snapshot_path(&self.path, number);
+            let news = match self.write(&shot, &path) {
+                Ok((totals, reach)) => {
+                    if let Err(error) = files.add(&path, totals.output_bytes, 0) {
+                        self.tell(News::Stays(error));
+                    }
+                    News::Written { cause: shot.cause, path, bytes: totals.output_bytes, reach }
+                }
+                Err(error) => {
+                    failed += 1;
+                    News::Failed { cause: shot.cause, error }
+                }
+            };
+            self.tell(news);
+        }
+        SnapshotCounts { written: files.written(), failed, removed: files.removed() }
+    }
+
+    fn tell(&self, news: News) {
+        // At the very end nobody may listen any more.
+        let _ = self.news.send(news);
+        self.bell.ring();
+    }
+
+    /// Writes one file. Says how large it is, and how far memory reached back when that was too short.
+    fn write(
+        &self,
+        shot: &Shot,
+        path: &Path,
+    ) -> Result<(Totals, Option<(Nanos, Nanos)>), SnapshotError> {
+        let Records { names, buffers, now, ending, overwritten } = &*shot.records;
+        let head = self.beginning.head_at(shot.at);
+        let mut whole = Reader::new(head.chain(names.as_slice()).chain(buffers.as_slice()));
+        let begun = rewind(&mut whole, now)?;
+        let (begin, moment) = begun.unwrap_or_else(|| (ending.ended, now.clone()));
+        let from = match self.window.before {
+            Some(before) => Nanos(shot.at.0.saturating_sub(before.0)),
+            None => begin,
+        };
+        let opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
+        let held = (opening.len() + buffers.len()) as u64;
+        let tail = describe::tail(ending, self.beginning.recorder, held).unwrap_or_default();
+
+        let target = Target::Path(path.to_owned());
+        let output = Output { target, compression: self.compression };
+        let mut sink = sink::open(&output, Owner::sudo_caller())?.sink;
+        let Some(before) = self.window.before else {
+            for part in [&opening, buffers, &tail] {
+                sink.write(part)?;
+            }
+            return Ok((sink.finish()?, None));
+        };
+        let to = shot.at.0.saturating_add(self.window.after.0);
+        let window = cut::Window {
+            from: fxt_reader::Nanos(from.0),
+            to: fxt_reader::Nanos(to),
+            filter: Filter::default(),
+        };
+        let whole = opening.chain(buffers.as_slice()).chain(tail.as_slice());
+        let mut out = IntoSink { sink: &mut *sink, failed: None };
+        let cut = cut::cut_by(Maker::Recording, &mut Reader::new(whole), &window, &mut out);
+        if let Some(error) = out.failed.take() {
+            return Err(error.into());
+        }
+        cut?;
+        let reach = (begin > from && *overwritten)
+            .then(|| (Nanos(shot.at.0.saturating_sub(begin.0)), before));
+        Ok((sink.finish()?, reach))
+    }
+}
+
+/// What stands at the beginning of a file: the head, as of `time`, names, and a moment with its time.
+pub(super) fn opening(
+    beginning: &Beginning,
+    time: Nanos,
+    names: &[u8],
+    (begin, moment): (Nanos, &Moment),
+) -> Vec<u8> {
+    let mut opening = beginning.head_at(time);
+    opening.extend_from_slice(names);
+    let written = moment.begin(begin, &mut opening);
+    debug_assert!(written.is_ok(), "memory has room");
+    opening
+}
+
+/// Lets a conversion write into a sink: it writes whole records.
+struct IntoSink<'s> {
+    sink: &'s mut dyn Sink,
+    /// The error itself, which says more than one of I/O can.
+    failed: Option<SinkError>,
+}
+
+impl Write for IntoSink<'_> {
+    fn write(&mut self, records: &[u8]) -> io::Result<usize> {
+        match self.sink.write(records) {
+            Ok(()) => Ok(records.len()),
+            Err(error) => {
+                let told = io::Error::other(error.to_string());
+                self.failed.get_or_insert(error);
+                Err(told)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Long recordings in several files, each of which stands alone.
+//!
+//! When a file has its size or its time, the capture thread ends it between two rounds of events: what is open in it is
+//! closed, and everything that the engine holds goes into it. The next one begins with a head, all names, and what the
+//! machine is in the middle of; so both can be read without the other, and no event is in both or in neither.
+//!
+//! ```text
+//!  capture   round | turn: close, hand over, begin | wait ............. | round
+//!  drain           |   buffers, counts -> app.0001.fxt, which is closed |
+//!                  |   app.0002.fxt <- head, names, moment              |
+//! ```
+//!
+//! Meanwhile the kernel's rings take up what happens.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+use fxt_writer::engine::BufferDisposition;
+
+use super::capture::{Round, interim};
+use super::describe::{self, Beginning};
+use crate::cli::Rotate;
+use crate::commands::plan::flight::piece_path;
+use crate::encode::lanes::Closed;
+use crate::flight::files::{Bounds, Files};
+use crate::kernel::user::Owner;
+use crate::sink::drain::{NextPiece, Request, Written};
+use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
+
+/// The files of a recording.
+#[derive(Debug)]
+pub(super) struct Series {
+    /// The output that they are named after.
+    path: PathBuf,
+    compression: Compression,
+    /// The size that each will have, where that is what divides them.
+    size: Option<u64>,
+    files: Mutex<Named>,
+}
+
+#[derive(Debug)]
+struct Named {
+    /// Those that are complete.
+    files: Files,
+    /// The number of the one that is written.
+    number: u32,
+    /// What went wrong without ending the recording.
+    warnings: Vec<String>,
+}
+
+impl Series {
+    /// Nothing but the first file, which is being written.
+    pub(super) fn new(output: &Output, rotate: Rotate, bounds: Bounds) -> Series {
+        let path = match &output.target {
+            Target::Path(path) => path.clone(),
+            Target::Stdout => PathBuf::new(),
+        };
+        let size = match rotate {
+            Rotate::Size(size) => Some(size.bytes()),
+            Rotate::Time(_) => None,
+        };
+        let named = Named { files: Files::new(bounds), number: 1, warnings: Vec::new() };
+        Series { path, compression: output.compression, size, files: Mutex::new(named) }
+    }
+
+    /// The file that is written is complete: removes old ones, and opens the next.
+    fn next(&self, complete: Totals) -> Result<Box<dyn Sink>, SinkError> {
+        let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = piece_path(&self.path, named.number);
+        let bytes = complete.output_bytes;
+        if let Err(error) = named.files.add(&path, bytes, self.size.unwrap_or(bytes)) {
+            named.warnings.push(error.to_string());
+        }
+        named.number += 1;
+        let target = Target::Path(piece_path(&self.path, named.number));
+        let output = Output { target, compression: self.compression };
+        Ok(sink::open(&output, Owner::sudo_caller())?.sink)
+    }
+
+    /// What became of the files: the last number, how many were removed, what went wrong.
+    pub(super) fn outcome(&self) -> SeriesOutcome {
+        let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        SeriesOutcome {
+            last: piece_path(&self.path, named.number),
+            files: named.number,
+            removed: named.files.removed(),
+            warnings: std::mem::take(&mut named.warnings),
+        }
+    }
+}
+
+/// What became of the files of a recording.
+#[derive(Debug)]
+pub(super) struct SeriesOutcome {
+    /// The last one.
+    pub(super) last: PathBuf,
+    /// How many there were.
+    pub(super) files: u32,
+    /// How many of them went again.
+    pub(super) removed: u64,
+    /// What went wrong without ending the recording.
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the capture thread needs to divide its output.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    pub(super) beginning: Arc<Beginning>,
+    pub(super) rotate: Rotate,
+    pub(super) series: Arc<Series>,
+    pub(super) written: Arc<Written>,
+    /// When the file that is written was begun.
+    pub(super) begun: Instant,
+}
+
+impl Pieces {
+    fn is_due(&self) -> bool {
+        match self.rotate {
+            Rotate::Size(size) => self.written.piece_bytes() >= size.bytes(),
+            Rotate::Time(time) => self.begun.elapsed() >= time.duration(),
+        }
+    }
+
+    /// After a round of events: goes on in the next file, when it is time to.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub(super) fn after_round(
+        &mut self,
+        round: Round<'_>,
+        drain: &Sender<Request>,
+    ) -> Result<(), Closed> {
+        if !self.is_due() {
+            return Ok(());
+        }
+        let Round { engine, encoder, source, ended, .. } = round;
+        let ending = interim(encoder, source, ended);
+        let beginning = encoder.turn(ending.ended)?;
+        encoder.lanes().commit();
+        for packet in engine.finish() {
+            drain.send(Request::Save(packet)).map_err(|_| Closed)?;
+        }
+        let mut head = self.beginning.head_at(ending.ended);
+        head.extend(beginning);
+        let (recorder, series) = (self.beginning.recorder, self.series.clone());
+        let (done, turned) = bounded(1);
+        let next = NextPiece {
+            tail: Box::new(move |bytes| {
+                describe::tail(&ending, recorder, bytes).unwrap_or_default()
+            }),
+            open: Box::new(move |totals| series.next(totals)),
+            head,
+            done,
+        };
+        drain.send(Request::NextPiece(Box::new(next))).map_err(|_| Closed)?;
+        // Buffers have been given back by then. It ends too when the drain does.
+        let _ = turned.recv();
+        self.begun = Instant::now();
+        engine.start(BufferDisposition::Retain).map_err(|_| Closed)
+    }
+
+    /// How long there is until the next look, if that is soon.
+    pub(super) fn until_due(&self) -> Option<Duration> {
+        match self.rotate {
+            Rotate::Size(_) => None,
+            Rotate::Time(time) => Some(time.duration().saturating_sub(self.begun.elapsed())),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Long recordings in several files, each of which stands alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use fxtrec_tests::root;
+use fxtrec_tests::trace::{Switch, Trace};
+
+use crate::{Recorder, fxtrec_says};
+
+const WHY: &str = "it records the machine";
+
+/// The files of a recording to `output`, in order.
+fn pieces(output: &Path) -> Vec<PathBuf> {
+    let name = output.file_name().expect("a name").to_string_lossy().into_owned();
+    let (stem, ending) = name.split_once('.').expect("an ending");
+    let path = |number: u32| output.with_file_name(format!("{stem}.{number:04}.{ending}"));
+    (1..).map(path).take_while(|path| path.exists()).collect()
+}
+
+/// What the kernel counted for a thread: its id, two times, and how often it was switched out between them.
+struct Counted {
+    thread: u64,
+    begin: u64,
+    end: u64,
+    switches: u64,
+}
+
+/// Records threads that the kernel counts the switches of.
+fn record(options: &[&str], output: &Path) -> (Vec<Counted>, String) {
+    let options: Vec<&str> = ["--buffer-size", "1M"].iter().chain(options).copied().collect();
+    let workload = [env!("CARGO_BIN_EXE_workload"), "threads", "3", "20000"];
+    let mut recorder = Recorder::start(&options, output, &workload);
+    let counted = |line: String| {
+        let numbers: Vec<u64> =
+            line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let [thread, begin, end, switches] = [0, 1, 2, 3].map(|at| numbers[at]);
+        Counted { thread, begin, end, switches }
+    };
+    let counts = (0..7).map(|_| counted(recorder.printed())).collect();
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    (counts, said)
+}
+
+/// Those that the kernel reported.
+fn reported(trace: &Trace) -> impl Iterator<Item = &Switch> {
+    trace.switches.iter().filter(|switch| !switch.inferred)
+}
+
+/// Reads the files, each of which must keep every promise by itself.
+fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
+    let read = |path: &PathBuf| {
+        fxtrec_says(&["dump", "--check", path.to_str().expect("a plain path")]);
+        let trace = Trace::read(path);
+        trace.assert_sound();
+        let info = trace.own.iter().find(|event| event.name == "trace_info").expect("a head");
+        let first = trace.switches.first().expect("there are some").time;
+        assert!(info.time <= first && first - info.time < 2_000_000_000, "it begins where it does");
+        trace
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    for (name, rotate) in [("size.fxt", "1M"), ("time.fxt.zst", "100ms")] {
+        let output = folder.path().join(name);
+        let (counts, said) = record(&["--rotate", rotate], &output);
+        let paths = pieces(&output);
+        assert!(paths.len() >= 3, "{} files: {said}", paths.len());
+        assert!(said.contains(&format!("output     {} files, the last is", paths.len())), "{said}");
+        assert!(!output.exists(), "all of it is in the numbered ones");
+        let traces = read_alone(&paths);
+
+        // By thread, as the kernel counts for each.
+        for Counted { thread, begin, end, switches } in &counts {
+            let outs = traces.iter().flat_map(|trace| trace.outs(*thread));
+            let inside =
+                outs.filter(|switch| (*begin..=*end).contains(&switch.time)).count() as u64;
+            assert_eq!(inside, *switches, "thread {thread} in {name}");
+        }
+        // For the machine, as often as the tracepoint fired; and file by file, as each says.
+        let mut before = 0;
+        for trace in &traces {
+            let so_far = trace.stats().number("switches");
+            assert_eq!(reported(trace).count() as u64, so_far - before, "{name}");
+            before = so_far;
+        }
+        let last = traces.last().expect("several").stats();
+        assert_eq!(
+            (last.number("lost"), last.number("switches")),
+            (0, last.number("kernel_switches"))
+        );
+        // No file reaches into the next.
+        for pair in traces.windows(2) {
+            let [end, begin] = [reported(&pair[0]).last(), reported(&pair[1]).next()];
+            let (end, begin) = (end.expect("there are some"), begin.expect("there are some"));
+            assert!(end.time <= begin.time, "{end:?} {begin:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_begins_with_who_has_each_cpu_and_the_names_of_all_that_live() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("open.fxt");
+    record(&["--rotate", "100ms"], &output);
+    let traces = read_alone(&pieces(&output));
+    assert!(traces.len() >= 3);
+    for pair in traces.windows(2) {
+        let mut had: BTreeMap<u16, u64> = BTreeMap::new();
+        had.extend(pair[0].switches.iter().map(|switch| (switch.cpu, switch.incoming)));
+        let begin = pair[1].own[0].time;
+        let begins = |switch: &&Switch| switch.inferred && switch.time == begin;
+        let first = pair[1].switches.iter().take_while(begins);
+        let given: BTreeMap<u16, u64> = first.map(|switch| (switch.cpu, switch.incoming)).collect();
+        // Who was in stays in; a CPU that was idle is not mentioned.
+        had.retain(|_, thread| *thread != 0);
+        assert_eq!(given, had);
+        // Nobody who slept all through the first is nameless in the second.
+        let threads = pair[1].switches.iter().flat_map(|switch| [switch.outgoing, switch.incoming]);
+        assert!(threads.into_iter().all(|koid| pair[1].threads.contains_key(&koid)));
+    }
+}
+
+#[test]
+fn no_more_files_are_kept_than_wanted_or_than_the_disk_may_hold() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    for (name, bounds) in
+        [("keep.fxt", ["--keep", "2"]), ("budget.fxt", ["--disk-budget", "1500k"])]
+    {
+        let output = folder.path().join(name);
+        let options = ["--rotate", "512k", bounds[0], bounds[1]];
+        let (_, said) = record(&options, &output);
+        assert!(said.contains("of them removed again"), "{said}");
+        let stem = name.strip_suffix("fxt").expect("the ending");
+        let there = std::fs::read_dir(folder.path()).expect("it is there");
+        let names = there.map(|entry| entry.expect("an entry").file_name());
+        let mut left: Vec<PathBuf> = names
+            .filter(|name| name.to_string_lossy().starts_with(stem))
+            .map(|name| folder.path().join(name))
+            .collect();
+        left.sort();
+        assert!(left.len() <= 2, "{left:?}");
+        let last = said.rsplit("the last is ").next().expect("it is named").trim();
+        assert_eq!(left.last(), Some(&PathBuf::from(last.lines().next().expect("a line"))));
+        read_alone(&left);
+    }
+}
