@@ -1,6 +1,7 @@
 //! What each subcommand does.
 
 pub mod compare;
+mod conversion;
 pub mod convert;
 pub mod cut;
 pub mod doctor;

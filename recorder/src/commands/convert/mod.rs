@@ -7,11 +7,11 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::cli::{ConvertArgs, SchedShape};
+use crate::commands::conversion::{refuse_terminal, tell};
 use crate::convert::tef::write::Sched;
 use crate::convert::{
     ConvertError, Format, Input, Options, Output, Packed, Report, UnknownFormat, convert,
 };
-use crate::kernel::terminal;
 
 /// Converts as `args` ask, and reports to `messages`. An output that is closed early ends it
 /// quietly.
@@ -20,16 +20,8 @@ use crate::kernel::terminal;
 ///
 /// As for [`convert`], and when a file cannot be opened or its format not be told.
 pub fn run(args: &ConvertArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
-    match convert_files(args) {
-        Ok(report) => {
-            if !args.quiet {
-                tell(&report, &args.output, messages);
-            }
-            Ok(())
-        }
-        Err(error) if error.is_broken_pipe() => Ok(()),
-        Err(error) => Err(error),
-    }
+    let messages = (!args.quiet).then_some(messages);
+    tell(convert_files(args), "", &args.output, messages)
 }
 
 fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
@@ -39,8 +31,8 @@ fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
         None => input.format()?,
     };
     let Packed { format: to, packing } = target(args)?;
-    if to == Format::Fxt && args.output == Path::new("-") && terminal::stdout_is_terminal() {
-        return Err(ConvertError::Terminal);
+    if to == Format::Fxt {
+        refuse_terminal(&args.output)?;
     }
     let mut output = Output::create(&args.output, packing, &[&args.input])?;
     let options = Options { sched: sched(args.sched), lenient: args.lenient };
@@ -68,10 +60,4 @@ fn sched(shape: SchedShape) -> Sched {
         SchedShape::Fuchsia => Sched::Fuchsia,
         SchedShape::Ftrace => Sched::Ftrace,
     }
-}
-
-fn tell(report: &Report, output: &Path, messages: &mut dyn Write) {
-    // Without standard error there is nobody to tell.
-    let _ = writeln!(messages, "fxtrec: {} records to {}", report.read, output.display());
-    let _ = write!(messages, "{report}");
 }

@@ -1,14 +1,13 @@
 //! `fxtrec cut`: a window out of a trace.
 
 use std::io::Write;
-use std::path::Path;
 
 use fxt_reader::{Nanos, Reader};
 
 use crate::cli::{CutArgs, TimeSpan};
+use crate::commands::conversion::{refuse_terminal, tell};
 use crate::convert::cut::{Filter, Window, cut};
-use crate::convert::{ConvertError, Format, Input, Output};
-use crate::kernel::terminal;
+use crate::convert::{ConvertError, Format, Input, Output, Report};
 
 /// Cuts as `args` ask, and reports to `messages`.
 ///
@@ -16,16 +15,12 @@ use crate::kernel::terminal;
 ///
 /// As for [`cut`], and when a file cannot be opened.
 pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
-    match cut_file(args, messages) {
-        Err(error) if error.is_broken_pipe() => Ok(()),
-        result => result,
-    }
+    let messages = (!args.quiet).then_some(messages);
+    tell(cut_file(args), "", &args.output, messages)
 }
 
-fn cut_file(args: &CutArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
-    if args.output == Path::new("-") && terminal::stdout_is_terminal() {
-        return Err(ConvertError::Terminal);
-    }
+fn cut_file(args: &CutArgs) -> Result<Report, ConvertError> {
+    refuse_terminal(&args.output)?;
     let nanos = |span: TimeSpan| u64::try_from(span.duration().as_nanos()).unwrap_or(u64::MAX);
     let window = Window {
         from: Nanos(args.from.map_or(0, nanos)),
@@ -43,11 +38,5 @@ fn cut_file(args: &CutArgs, messages: &mut dyn Write) -> Result<(), ConvertError
     input.finish();
     let report = result?;
     output.finish()?;
-    if !args.quiet {
-        // Without standard error there is nobody to tell.
-        let path = args.output.display();
-        let _ = writeln!(messages, "fxtrec: {} records to {path}", report.read);
-        let _ = write!(messages, "{report}");
-    }
-    Ok(())
+    Ok(report)
 }

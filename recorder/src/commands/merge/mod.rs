@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::cli::MergeArgs;
+use crate::commands::conversion::{refuse_terminal, tell};
 use crate::convert::merge::{Source, merge};
-use crate::convert::{ConvertError, Format, Output};
-use crate::kernel::terminal;
+use crate::convert::{ConvertError, Format, Output, Report};
 
 /// Merges as `args` ask, and reports to `messages`.
 ///
@@ -14,16 +14,13 @@ use crate::kernel::terminal;
 ///
 /// As for [`merge`], and when the output cannot be created.
 pub fn run(args: &MergeArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
-    match merge_files(args, messages) {
-        Err(error) if error.is_broken_pipe() => Ok(()),
-        result => result,
-    }
+    let messages = (!args.quiet).then_some(messages);
+    let of = format!("of {} files ", args.inputs.len());
+    tell(merge_files(args), &of, &args.output, messages)
 }
 
-fn merge_files(args: &MergeArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
-    if args.output == Path::new("-") && terminal::stdout_is_terminal() {
-        return Err(ConvertError::Terminal);
-    }
+fn merge_files(args: &MergeArgs) -> Result<Report, ConvertError> {
+    refuse_terminal(&args.output)?;
     let inputs: Vec<&Path> = args.inputs.iter().map(AsRef::as_ref).collect();
     let sources: Vec<Source> = args
         .inputs
@@ -38,11 +35,5 @@ fn merge_files(args: &MergeArgs, messages: &mut dyn Write) -> Result<(), Convert
     let mut output = Output::create(&args.output, packing, &inputs)?;
     let report = merge(&sources, args.same_machine, &mut output)?;
     output.finish()?;
-    if !args.quiet {
-        // Without standard error there is nobody to tell.
-        let (count, path) = (report.read, args.output.display());
-        let _ = writeln!(messages, "fxtrec: {count} records of {} files to {path}", inputs.len());
-        let _ = write!(messages, "{report}");
-    }
-    Ok(())
+    Ok(report)
 }

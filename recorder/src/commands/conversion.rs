@@ -1,0 +1,42 @@
+//! What the commands that write traces from traces have in common: convert, cut and merge.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::convert::{ConvertError, Report};
+use crate::kernel::terminal;
+
+/// Refuses to write FXT to a terminal.
+///
+/// # Errors
+/// When `output` is standard output, and that is a terminal.
+pub(super) fn refuse_terminal(output: &Path) -> Result<(), ConvertError> {
+    match output == Path::new("-") && terminal::stdout_is_terminal() {
+        true => Err(ConvertError::Terminal),
+        false => Ok(()),
+    }
+}
+
+/// Says what became of how many records; `of` is where they came from, if that needs a word. An
+/// output that is closed early is no failure.
+///
+/// # Errors
+/// That of `result`.
+pub(super) fn tell(
+    result: Result<Report, ConvertError>,
+    of: &str,
+    output: &Path,
+    messages: Option<&mut dyn Write>,
+) -> Result<(), ConvertError> {
+    match (result, messages) {
+        (Ok(report), Some(messages)) => {
+            // Without standard error there is nobody to tell.
+            let (count, path) = (report.read, output.display());
+            let _ = write!(messages, "fxtrec: {count} records {of}to {path}\n{report}");
+            Ok(())
+        }
+        (Ok(_), None) => Ok(()),
+        (Err(error), _) if error.is_broken_pipe() => Ok(()),
+        (Err(error), _) => Err(error),
+    }
+}
