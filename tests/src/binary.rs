@@ -7,6 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::process::with_usual_signals;
+
+/// A command that runs `fxtrec`, with the usual signals.
+///
+/// # Panics
+/// When cargo cannot build it.
+pub fn command() -> Command {
+    let mut command = Command::new(fxtrec());
+    with_usual_signals(&mut command);
+    command
+}
+
 /// The path of an up-to-date `fxtrec`, built with the same profile as the test that asks.
 ///
 /// `cargo test` builds the binary of another package only by chance, so it is built here, once per

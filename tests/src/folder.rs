@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::binary::fxtrec;
+use crate::binary;
 
 /// A folder that fxtrec runs in. Gone when dropped.
 #[derive(Debug)]
@@ -23,6 +23,18 @@ pub struct Done {
     pub stderr: String,
 }
 
+impl Done {
+    /// Fails the test with everything that was printed, unless the exit status is this one.
+    ///
+    /// # Panics
+    /// When it is another.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Done {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        self
+    }
+}
+
 impl Folder {
     /// An empty folder.
     ///
@@ -37,6 +49,22 @@ impl Folder {
         self.0.path().join(name)
     }
 
+    /// A path in it as a word of a command line.
+    ///
+    /// # Panics
+    /// When the folder for temporary files has a name that is no text.
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).into_os_string().into_string().expect("a plain path")
+    }
+
+    /// Makes a file in it.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
     /// A file in it, as text.
     ///
     /// # Panics
@@ -46,14 +74,16 @@ impl Folder {
     }
 
     /// Runs fxtrec in it.
+    #[track_caller]
     pub fn fxtrec<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
-        self.run(Command::new(fxtrec()).args(args))
+        self.run(binary::command().args(args))
     }
 
     /// Runs a program in it, as nobody's CI and not through sudo.
     ///
     /// # Panics
     /// When it cannot be run, or a signal ended it.
+    #[track_caller]
     pub fn run(&self, command: &mut Command) -> Done {
         let without = ["SUDO_UID", "SUDO_GID", "SUDO_USER", "GITHUB_STEP_SUMMARY"];
         for name in without {

@@ -1,7 +1,14 @@
 //! Helpers that the end-to-end tests share.
 
 pub mod binary;
+pub mod event;
 pub mod folder;
+pub mod machine;
+pub mod process;
 pub mod programs;
+pub mod recording;
 pub mod root;
+pub mod skip;
+pub mod tools;
 pub mod trace;
+pub mod wait;

@@ -30,18 +30,6 @@ impl Built {
     }
 }
 
-/// Whether these tools are there; when not, says which is missing.
-///
-/// # Panics
-/// When one is missing and the variable `CI` is set: there, a test that cannot run has failed.
-pub fn tools_or_skip(tools: &[&str]) -> bool {
-    let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
-    let Some(tool) = missing else { return true };
-    assert!(std::env::var_os("CI").is_none(), "this test needs {tool}, and CI must have it");
-    eprintln!("skipped: there is no {tool}");
-    false
-}
-
 /// Where the source of this name is.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
@@ -71,6 +59,7 @@ pub fn build(source_name: &str, flags: &[&str]) -> Built {
 ///
 /// # Panics
 /// When it fails.
+#[track_caller]
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,20 +1,29 @@
 //! Tests that need root, and what happens without it.
 
+use crate::skip::skip;
+
 /// Whether a test that needs root goes on; when not, says so.
 ///
 /// ```no_run
-/// if !fxtrec_tests::root::or_skip("it records the machine") {
+/// if !fxtrec_tests::root::or_skip("it mounts") {
 ///     return;
 /// }
 /// ```
 ///
 /// # Panics
-/// When the variable `CI` is set: there, a test that cannot run has failed.
+/// When this user is not root, and the variable `CI` is set.
 pub fn or_skip(why: &str) -> bool {
-    if nix::unistd::geteuid().is_root() {
-        return true;
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        skip(&format!("needs root, since {why}"));
     }
-    assert!(std::env::var_os("CI").is_none(), "this test needs root ({why}), and CI must give it");
-    eprintln!("skipped: needs root, since {why}");
-    false
+    is_root
+}
+
+/// Whether a test that records the machine goes on; when not, says so.
+///
+/// # Panics
+/// When this user is not root, and the variable `CI` is set.
+pub fn may_record() -> bool {
+    or_skip("it records the machine")
 }

@@ -1,9 +1,11 @@
 //! A whole trace in memory, and questions to it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use fxt_reader::{Koid, ObjectType, Reader, Record, ThreadState};
+use fxt_reader::{ObjectType, Reader, Record, ThreadState};
+
+use crate::event::Event;
 
 /// A context switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,27 +41,6 @@ pub struct Wakeup {
     pub waker: Option<u64>,
 }
 
-/// One of fxtrec's own events: its name and its arguments as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnEvent {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
-    pub time: u64,
-    /// `trace_info`, `trace_stats` or `lost`.
-    pub name: String,
-    /// Argument names and values.
-    pub args: BTreeMap<String, String>,
-}
-
-impl OwnEvent {
-    /// A numeric argument.
-    ///
-    /// # Panics
-    /// When there is none of that name.
-    pub fn number(&self, name: &str) -> u64 {
-        self.args[name].parse().expect("a number")
-    }
-}
-
 /// A trace.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -74,22 +55,11 @@ pub struct Trace {
     /// The last name of each process.
     pub processes: HashMap<u64, String>,
     /// fxtrec's own events.
-    pub own: Vec<OwnEvent>,
+    pub own: Vec<Event>,
+    /// All other events, in the order of the file.
+    pub events: Vec<Event>,
     /// What is wrong with the file by the promises in `docs/trace.md`; empty for a sound one.
     pub faults: Vec<String>,
-}
-
-fn text(value: fxt_reader::record::Value<'_>) -> String {
-    use fxt_reader::record::Value;
-    match value {
-        Value::Int32(value) => value.to_string(),
-        Value::UInt32(value) => value.to_string(),
-        Value::Int64(value) => value.to_string(),
-        Value::UInt64(value) => value.to_string(),
-        Value::Str(value) => value.to_owned(),
-        Value::Koid(Koid(value)) => value.to_string(),
-        other => format!("{other:?}"),
-    }
 }
 
 impl Trace {
@@ -147,13 +117,10 @@ impl Trace {
                     self.threads.insert(object.koid.0, (name, process));
                 }
             }
-            Record::Event(event) if event.category == "fxtrec" => {
-                let args = event.args.iter().map(|arg| (arg.name.to_owned(), text(arg.value)));
-                self.own.push(OwnEvent {
-                    time: event.time.0,
-                    name: event.name.to_owned(),
-                    args: args.collect(),
-                });
+            Record::Event(event) => {
+                let list =
+                    if event.category == "fxtrec" { &mut self.own } else { &mut self.events };
+                list.push(Event::of(event));
             }
             _ => {}
         }
@@ -163,8 +130,16 @@ impl Trace {
     ///
     /// # Panics
     /// When there are none.
-    pub fn stats(&self) -> &OwnEvent {
+    pub fn stats(&self) -> &Event {
         self.own.iter().rfind(|event| event.name == "trace_stats").expect("trace_stats")
+    }
+
+    /// What fxtrec says about the recording at its beginning.
+    ///
+    /// # Panics
+    /// When it says nothing.
+    pub fn info(&self) -> &Event {
+        self.own.iter().find(|event| event.name == "trace_info").expect("trace_info")
     }
 
     /// Switches in which the thread goes out, as the kernel reported them.

@@ -1,7 +1,7 @@
 //! Recordings side by side: a wake-up that got later is told from noise.
 
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::root;
+use fxtrec_tests::root::may_record;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
@@ -12,8 +12,7 @@ const RUNS: usize = 4;
 fn record(folder: &Folder, side: &str, millis: &str) -> Vec<String> {
     let names: Vec<String> = (0..RUNS).map(|run| format!("{side}{run}.fxt.zst")).collect();
     for name in &names {
-        let done = folder.fxtrec(["-q", "-o", name, "--", WORKLOAD, "late", "9", millis]);
-        assert_eq!(done.code, 0, "{}", done.stderr);
+        folder.fxtrec(["-q", "-o", name, "--", WORKLOAD, "late", "9", millis]).expect(0);
     }
     names
 }
@@ -29,7 +28,7 @@ fn compare<'a>(options: &[&'a str], base: &'a [String], new: &'a [String]) -> Ve
 
 #[test]
 fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
-    if !root::or_skip("it records the machine") {
+    if !may_record() {
         return;
     }
     let folder = Folder::new();

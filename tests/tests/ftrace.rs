@@ -1,21 +1,27 @@
 //! Recording by a tracing instance of ftrace: what is in the trace, and that the instance goes.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::Command;
 
 use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::folder::{Done, Folder};
+use fxtrec_tests::machine::{self, Turn};
+use fxtrec_tests::recording::{Ongoing, record_by, record_in};
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
-const WHY: &str = "it makes tracing instances";
-
-/// One test at a time: each looks for instances that are left.
-static MACHINE: Mutex<()> = Mutex::new(());
+/// One test at a time: each looks for instances that are left. None without root.
+fn ready() -> Option<Turn> {
+    if !root::or_skip("it makes tracing instances") {
+        return None;
+    }
+    let turn = machine::alone();
+    // Doctor mounts tracefs where it is not.
+    Folder::new().fxtrec(["doctor"]);
+    Some(turn)
+}
 
 /// fxtrec's instances that there are now.
 fn instances() -> HashSet<PathBuf> {
@@ -24,163 +30,97 @@ fn instances() -> HashSet<PathBuf> {
     paths.filter(|path| path.to_string_lossy().contains("/fxtrec-")).collect()
 }
 
-/// Mounts tracefs where it is not, by asking doctor.
-fn mount_tracefs() {
-    Command::new(fxtrec()).arg("doctor").output().expect("fxtrec runs");
+/// Runs fxtrec by ftrace, which may fail.
+fn try_record(folder: &Folder, output: &str, command: &str) -> Done {
+    folder.fxtrec(["--source", "ftrace", "-o", output, "--", command])
 }
 
-fn record(output: &Path, options: &[&str], command: &[&str]) -> Output {
-    Command::new(fxtrec())
-        .args(["--source", "ftrace", "-o"])
-        .arg(output)
-        .args(options)
-        .arg("--")
-        .args(command)
-        .stdin(Stdio::null())
-        .output()
-        .expect("fxtrec runs")
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what} did not come to be");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A recording of the machine that goes on until it is ended.
-fn record_on(output: &Path, options: &[&str]) -> Child {
-    let child = Command::new(fxtrec())
-        .args(["--source", "ftrace", "-a", "-o"])
-        .arg(output)
-        .args(options)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("fxtrec runs");
-    wait_until("the trace", || output.metadata().is_ok_and(|file| file.len() > 0));
-    child
-}
-
-fn signal(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id()).expect("a process id");
-    kill(Pid::from_raw(pid), signal).expect("it runs");
+/// A recording of the machine that goes on.
+fn record_on(folder: &Folder, name: &str, options: &[&str]) -> Ongoing {
+    let options = [&["--source", "ftrace"], options].concat();
+    Ongoing::start(&folder.path(name), &options).unwrap_or_else(|said| panic!("{said}"))
 }
 
 #[test]
 fn every_switch_that_the_kernel_counted_for_a_thread_is_in_a_trace_by_ftrace() {
-    if !root::or_skip(WHY) {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    mount_tracefs();
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path = folder.path().join("trace.fxt");
+    let Some(_machine) = ready() else { return };
+    let folder = Folder::new();
     let before = instances();
-    let output = record(&path, &[], &[env!("CARGO_BIN_EXE_workload"), "threads", "2", "5000"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let workload = [env!("CARGO_BIN_EXE_workload"), "threads", "2", "5000"];
+    let recording = record_in(&folder, &["--source", "ftrace"], &workload);
     assert_eq!(instances(), before, "the instance went with fxtrec");
 
-    let trace = Trace::read(&path);
-    trace.assert_sound();
-    let stats = trace.stats();
-    assert_eq!((stats.number("lost"), stats.number("undecoded")), (0, 0), "{said}");
-    let lines = String::from_utf8(output.stdout).expect("the workload prints text");
-    assert_eq!(lines.lines().count(), 5, "{lines}");
-    for line in lines.lines() {
-        let words: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
-        let [koid, begin, end, switches, _] = words[..] else { panic!("{line}") };
+    let (trace, lines) = (&recording.trace, recording.lines());
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    for line in lines {
+        let words: Vec<u64> = line.iter().map(|word| word.parse().expect("a number")).collect();
+        let [koid, begin, end, switches, _] = words[..] else { panic!("{line:?}") };
         let outs = trace.outs(koid).filter(|out| begin <= out.time && out.time <= end).count();
         assert_eq!(outs as u64, switches, "thread {koid}");
         let (_, process) = &trace.threads[&koid];
         assert_eq!(trace.processes[process], "workload", "thread {koid} belongs to the command");
     }
     // The command, and each of its threads.
+    let stats = trace.stats();
     assert!(stats.number("forks") >= 6, "{stats:?}");
     assert!(stats.number("exits") >= 6, "{stats:?}");
-    let info = trace.own.iter().find(|event| event.name == "trace_info").expect("a head");
-    assert_eq!(info.args["source"], "ftrace");
+    assert_eq!(trace.info().args["source"], "ftrace");
 }
 
 #[test]
 fn nothing_remains_of_a_recording_that_failed() {
-    if !root::or_skip(WHY) {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    mount_tracefs();
+    let Some(_machine) = ready() else { return };
     let before = instances();
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let nowhere = folder.path().join("no such folder/trace.fxt");
-    let output = record(&nowhere, &[], &["true"]);
-    assert!(!output.status.success());
+    let folder = Folder::new();
+    assert_ne!(try_record(&folder, "no such folder/trace.fxt", "true").code, 0);
     assert_eq!(instances(), before, "the output could not be made");
-    let output = record(&folder.path().join("trace.fxt"), &[], &["/no/such/command"]);
-    assert_eq!(output.status.code(), Some(127));
+    try_record(&folder, "trace.fxt", "/no/such/command").expect(127);
     assert_eq!(instances(), before, "the command could not be run");
 }
 
 #[test]
 fn what_a_killed_recorder_leaves_behind_is_gone_after_the_next_start() {
-    if !root::or_skip(WHY) {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    mount_tracefs();
+    let Some(_machine) = ready() else { return };
     let before = instances();
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let mut killed = record_on(&folder.path().join("killed.fxt"), &[]);
+    let folder = Folder::new();
+    let killed = record_on(&folder, "killed.fxt", &[]);
     let made: Vec<PathBuf> = instances().difference(&before).cloned().collect();
     assert_eq!(made.len(), 1, "one recorder, one instance: {made:?}");
-    signal(&killed, Signal::SIGKILL);
-    killed.wait().expect("it was ours");
+    killed.kill();
     assert!(made[0].exists(), "nobody could remove it");
 
-    let output = record(&folder.path().join("next.fxt"), &["-q"], &["true"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    try_record(&folder, "next.fxt", "true").expect(0);
     assert!(!made[0].exists(), "the next start removes it");
 
     // Doctor removes them as well, and says so; an instance whose owner lives stays.
-    let mut killed = record_on(&folder.path().join("again.fxt"), &[]);
-    let mut living = record_on(&folder.path().join("living.fxt"), &[]);
+    let killed = record_on(&folder, "again.fxt", &[]);
+    let living = record_on(&folder, "living.fxt", &[]);
     let made: HashSet<PathBuf> = instances().difference(&before).cloned().collect();
     assert_eq!(made.len(), 2);
-    signal(&killed, Signal::SIGKILL);
-    killed.wait().expect("it was ours");
-    let output = Command::new(fxtrec()).arg("doctor").output().expect("fxtrec runs");
-    let said = String::from_utf8_lossy(&output.stdout);
+    killed.kill();
+    let said = folder.fxtrec(["doctor"]).stdout;
     let left: HashSet<PathBuf> = instances().difference(&before).cloned().collect();
     let gone = made.difference(&left).next().expect("the dead one's").file_name().expect("a name");
     assert!(said.contains(&format!("removed {}", gone.to_string_lossy())), "{said}");
     assert_eq!(left.len(), 1, "the living one's: {left:?}");
-    signal(&living, Signal::SIGINT);
-    assert!(living.wait().expect("it was ours").success());
+    living.stop();
     assert_eq!(instances(), before);
 }
 
 #[test]
 fn what_a_full_ring_overwrote_is_counted_and_marked() {
-    if !root::or_skip(WHY) {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    mount_tracefs();
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path = folder.path().join("trace.fxt");
-    let recorder = record_on(&path, &["--ring-size", "64K"]);
+    let Some(_machine) = ready() else { return };
+    let folder = Folder::new();
+    let recorder = record_on(&folder, "trace.fxt", &["--ring-size", "64K"]);
     // While it stands still, far more happens than a ring of 64 KiB holds.
-    signal(&recorder, Signal::SIGSTOP);
+    recorder.signal(Signal::SIGSTOP);
     let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("20000").output();
     assert!(load.expect("it runs").status.success());
-    signal(&recorder, Signal::SIGCONT);
+    recorder.signal(Signal::SIGCONT);
     // It has caught up when it has seen a program that began only now.
     let late = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("100").output();
     assert!(late.expect("it runs").status.success());
-    signal(&recorder, Signal::SIGINT);
-    let output = recorder.wait_with_output().expect("it was ours");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let (path, said) = recorder.stop();
 
     let trace = Trace::read(&path);
     trace.assert_sound();
@@ -199,26 +139,16 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
 
 #[test]
 fn where_perf_is_refused_the_machine_is_recorded_by_ftrace_and_that_is_said() {
-    if !root::or_skip(WHY) {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    mount_tracefs();
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path = folder.path().join("trace.fxt");
-    let output = Command::new("setpriv")
+    let Some(_machine) = ready() else { return };
+    let folder = Folder::new();
+    let mut setpriv = Command::new("setpriv");
+    setpriv
         .args(["--bounding-set", "-perfmon,-sys_admin,-bpf", "--inh-caps", "-all"])
-        .arg(fxtrec())
-        .arg("-o")
-        .arg(&path)
-        .args(["--", env!("CARGO_BIN_EXE_pingpong"), "1000"])
-        .output()
-        .expect("setpriv is installed (util-linux)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+        .arg(fxtrec());
+    let command = [env!("CARGO_BIN_EXE_pingpong"), "1000"];
+    let recording = record_by(setpriv, &folder, &[], &command);
+    let (trace, said) = (&recording.trace, &recording.said);
     assert!(said.contains("recording by ftrace, since perf is refused"), "{said}");
-    let trace = Trace::read(&path);
-    trace.assert_sound();
     assert!(trace.stats().number("switches") >= 2000, "{said}");
     let named = |name: &str| trace.threads.values().any(|(thread, _)| thread == name);
     assert!(named("pingpong"), "the command has its own name");

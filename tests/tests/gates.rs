@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::binary::{self, fxtrec};
 use fxtrec_tests::folder::{Done, Folder};
-use fxtrec_tests::root;
+use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
@@ -13,10 +13,6 @@ const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 const LATE: [&str; 4] = [WORKLOAD, "late", "3", "25"];
 
 const LATE_GATE: &str = "wakeup.max > 20ms if comm = \"latecomer\"";
-
-fn may_record() -> bool {
-    root::or_skip("it records the machine")
-}
 
 /// Records a command to t.fxt with these options.
 fn record(folder: &Folder, options: &[&str], command: &[&str]) -> Done {
@@ -31,7 +27,7 @@ fn a_late_wake_up_fails_its_gate_which_names_who_had_the_cpu() {
     }
     let folder = Folder::new();
     let summary = folder.path("summary.md");
-    let mut fxtrec = Command::new(fxtrec());
+    let mut fxtrec = binary::command();
     fxtrec.args(["-o", "t.fxt", "--junit", "junit.xml", "--fail-if", LATE_GATE]);
     fxtrec.args(["--fail-if", "wakeup.max > 1h", "--"]).args(LATE);
     let done = folder.run(fxtrec.env("GITHUB_STEP_SUMMARY", &summary));

@@ -1,29 +1,21 @@
 //! `fxtrec report` against perf on one and the same workload, and the short form after recordings.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::process::{Command, Stdio};
 
-use fxtrec_tests::binary::fxtrec;
-use fxtrec_tests::root;
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::programs::succeed;
+use fxtrec_tests::recording::record_in;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::{machine, tools};
 use serde_json::Value;
 
-const WHY: &str = "it records the machine";
+const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// One recording at a time: a machine that is recorded twice is slower than it is.
-static MACHINE: Mutex<()> = Mutex::new(());
-
-fn run(command: &mut Command) -> Output {
-    let output = command.stdin(Stdio::null()).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
-    output
-}
-
-fn report(trace: &Path, options: &[&str]) -> String {
-    let output = run(Command::new(fxtrec()).arg("report").arg(trace).args(options));
-    String::from_utf8(output.stdout).expect("a report is text")
+/// The report on a trace in the folder.
+fn report(folder: &Folder, trace: &str, option: &str) -> String {
+    folder.fxtrec(["report", trace, option]).expect(0).stdout
 }
 
 /// What a tool says about a thread.
@@ -74,15 +66,6 @@ fn longest_delays(latency: &str) -> BTreeMap<u64, f64> {
     threads
 }
 
-fn has_perf() -> bool {
-    let found = Command::new("perf").arg("version").output().is_ok();
-    assert!(found || std::env::var_os("CI").is_none(), "CI must have perf (linux-perf)");
-    if !found {
-        eprintln!("skipped: there is no perf to compare with");
-    }
-    found
-}
-
 /// What perf and fxtrec say about the workload's threads, having recorded it at the same time.
 struct Both {
     perf: BTreeMap<u64, Figures>,
@@ -93,27 +76,23 @@ struct Both {
 }
 
 fn record_both(workload: &[&str]) -> Both {
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let (trace, data) = (folder.path().join("trace.fxt"), folder.path().join("perf.data"));
-    let mut command = Command::new(fxtrec());
-    // The definitions are compared here, not the sources, which do not miss the same switches on every machine.
-    command.args(["-q", "--source", "perf", "-o"]).arg(&trace);
-    command.args(["--", "perf", "sched", "record", "-q", "-o"]);
+    let folder = Folder::new();
     // One CPU, so that threads wait for each other.
-    command.arg(&data).args(["--", "taskset", "-c", "0", env!("CARGO_BIN_EXE_workload")]);
-    let output = run(command.args(workload));
-    let printed = String::from_utf8(output.stdout).expect("the workload prints text");
-    let tids = printed.lines().filter_map(|line| line.split(' ').next()?.parse().ok());
+    let perf = ["perf", "sched", "record", "-q", "-o", "perf.data", "--", "taskset", "-c", "0"];
+    let command = [&perf[..], &[WORKLOAD], workload].concat();
+    // The definitions are compared here, not the sources, which do not miss the same switches on every machine.
+    let recording = record_in(&folder, &["-q", "--source", "perf"], &command);
     let perf = |kind: &[&str]| {
-        let output = run(Command::new("perf").args(["sched"]).args(kind).arg("-i").arg(&data));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let mut command = Command::new("perf");
+        command.arg("sched").args(kind).args(["-i", "perf.data"]);
+        folder.run(&mut command).expect(0).stdout
     };
     Both {
         perf: sum_up(&perf(&["timehist"])),
         perf_longest: longest_delays(&perf(&["latency", "-p"])),
-        ours: sum_up(&report(&trace, &["--timehist"])),
-        json: serde_json::from_str(&report(&trace, &["--json"])).expect("JSON"),
-        tids: tids.collect(),
+        ours: sum_up(&report(&folder, "t.fxt", "--timehist")),
+        json: serde_json::from_str(&report(&folder, "t.fxt", "--json")).expect("JSON"),
+        tids: recording.lines().iter().filter_map(|line| line.first()?.parse().ok()).collect(),
     }
 }
 
@@ -149,10 +128,10 @@ fn disagreements(both: &Both) -> Vec<String> {
 
 #[test]
 fn run_times_switches_and_longest_delays_are_those_that_perf_finds_at_the_same_time() {
-    if !root::or_skip(WHY) || !has_perf() {
+    if !may_record() || !tools::or_skip(&["perf"]) {
         return;
     }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _machine = machine::alone();
     // The two take their times one after the other. A machine that is stolen from in between lets them differ; it is
     // not so three times in a row.
     let mut tries = Vec::new();
@@ -176,16 +155,14 @@ fn run_times_switches_and_longest_delays_are_those_that_perf_finds_at_the_same_t
 
 #[test]
 fn a_recording_ends_with_a_short_form_wherever_the_trace_goes() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let _machine = machine::alone();
+    let folder = Folder::new();
     let said = |options: &[&str]| {
-        let mut command = Command::new(fxtrec());
-        command.current_dir(folder.path()).args(options).arg("--");
-        let output = run(command.args([env!("CARGO_BIN_EXE_workload"), "slices", "2", "10"]));
-        String::from_utf8(output.stderr).expect("text")
+        let line = [options, &["--", WORKLOAD, "slices", "2", "10"]].concat();
+        folder.fxtrec(line).expect(0).stderr
     };
     for output in ["trace.fxt", "trace.fxt.zst", "trace.fxt.gz", "-"] {
         let said = said(&["-o", output]);
@@ -207,27 +184,22 @@ fn a_recording_ends_with_a_short_form_wherever_the_trace_goes() {
 
 #[test]
 fn the_report_is_the_same_from_a_file_from_a_pipe_and_packed() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let trace = folder.path().join("trace.fxt");
-    let workload = [env!("CARGO_BIN_EXE_workload"), "threads", "1", "2000"];
-    run(Command::new(fxtrec()).args(["-q", "-o"]).arg(&trace).arg("--").args(workload));
-    let json = report(&trace, &["--json"]);
-    let packed = folder.path().join("trace.fxt.zst");
-    run(Command::new("zstd").args(["-q", "-o"]).args([&packed, &trace]));
-    assert_eq!(report(&packed, &["--json"]), json);
-    let piped = Command::new(fxtrec())
-        .args(["report", "-", "--json"])
-        .stdin(std::fs::File::open(&trace).expect("it was recorded"))
-        .output()
-        .expect("fxtrec runs");
-    assert_eq!(String::from_utf8_lossy(&piped.stdout), json);
+    let _machine = machine::alone();
+    let folder = Folder::new();
+    let recording = record_in(&folder, &["-q"], &[WORKLOAD, "threads", "1", "2000"]);
+    let json = report(&folder, "t.fxt", "--json");
+    folder.run(Command::new("zstd").args(["-q", "t.fxt"])).expect(0);
+    assert_eq!(report(&folder, "t.fxt.zst", "--json"), json);
+    let trace = std::fs::File::open(folder.path("t.fxt")).expect("it was recorded");
+    let mut piped = binary::command();
+    piped.args(["report", "-", "--json"]).stdin(Stdio::from(trace));
+    assert_eq!(succeed(&mut piped), json);
     // And it has what the trace has.
     let document: Value = serde_json::from_str(&json).expect("JSON");
-    let whole = fxtrec_tests::trace::Trace::read(&trace);
+    let whole = recording.trace;
     let reported = whole.switches.iter().filter(|switch| !switch.inferred).count() as u64;
     assert_eq!(document["switches"], reported);
     let outs = document["threads"].as_array().expect("threads").iter().map(|thread| {

@@ -5,80 +5,36 @@
 //! must lie before either stamp of the next.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use fxtrec_tests::binary::fxtrec;
-use fxtrec_tests::root;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::programs::succeed;
+use fxtrec_tests::recording::{self, Ongoing, Recording};
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-const WHY: &str = "it records the machine";
-
-/// One recording at a time.
-static MACHINE: Mutex<()> = Mutex::new(());
 
 /// How many threads may be silent one after the other.
 const SILENT_IN_A_ROW: usize = 4;
 
-/// A recording of the machine that goes on.
-struct Recorder {
-    source: &'static str,
-    path: PathBuf,
-    child: Child,
-}
-
-impl Recorder {
-    /// Starts one, and waits until it records. `None` where the machine refuses this source, which CI must not.
-    fn start(source: &'static str, folder: &Path) -> Option<Recorder> {
-        let path = folder.join(format!("{source}.fxt"));
-        let child = Command::new(fxtrec())
-            .args(["--source", source, "-a", "-q", "-o"])
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("fxtrec runs");
-        let mut recorder = Recorder { source, path, child };
-        let begun = Instant::now();
-        while recorder.path.metadata().map_or(0, |file| file.len()) == 0 {
-            if recorder.child.try_wait().expect("it is a child").is_some() {
-                let said = recorder.said();
-                assert!(
-                    std::env::var_os("CI").is_none(),
-                    "CI must allow --source {source}: {said}"
-                );
-                eprintln!("not compared: --source {source} is refused here: {said}");
-                return None;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{source} does not begin");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Some(recorder)
-    }
-
-    fn said(&mut self) -> String {
-        let mut said = String::new();
-        let stderr = self.child.stderr.take().expect("it is piped, and read once");
-        { stderr }.read_to_string(&mut said).expect("it says text");
-        said
-    }
-
-    fn stop(mut self) -> (&'static str, Trace) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
-        kill(pid, Signal::SIGINT).expect("it runs");
-        let said = self.said();
-        assert!(self.child.wait().expect("it is a child").success(), "{}: {said}", self.source);
-        let trace = Trace::read(&self.path);
-        trace.assert_sound();
-        let stats = trace.stats();
-        assert_eq!((stats.number("lost"), stats.number("undecoded")), (0, 0), "{}", self.source);
-        (self.source, trace)
-    }
+/// Records the machine by each of these sources while something happens. Sources that the machine refuses are left
+/// out, which CI must not.
+fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'static str, Trace)> {
+    let folder = Folder::new();
+    let start = |source: &&'static str| {
+        let options = ["--source", source, "-q"];
+        let started = Ongoing::start(&folder.path(format!("{source}.fxt")), &options);
+        let refused = |said: String| skip(&format!("--source {source} is refused here: {said}"));
+        Some((*source, started.map_err(refused).ok()?))
+    };
+    let ongoing: Vec<(&str, Ongoing)> = sources.iter().filter_map(start).collect();
+    during();
+    let stop = |(source, ongoing): (&'static str, Ongoing)| {
+        let (path, said) = ongoing.stop();
+        (source, Recording::read(&path, String::new(), format!("{source}: {said}")).trace)
+    };
+    ongoing.into_iter().map(stop).collect()
 }
 
 /// What the kernel says about a thread of the workload.
@@ -97,24 +53,20 @@ impl Thread {
 }
 
 /// The threads of which the workload printed a line.
-fn threads(output: &[u8]) -> Vec<Thread> {
+fn threads(printed: &str) -> Vec<Thread> {
     let number = |word: &str| word.parse().expect("a number");
     let thread = |line: &str| {
         let words: Vec<u64> = line.split_whitespace().map(number).collect();
         Thread { koid: words[0], begin: words[1], end: words[2], switches: words[3] }
     };
-    std::str::from_utf8(output).expect("text").lines().map(thread).collect()
+    printed.lines().map(thread).collect()
 }
 
-fn run(workload: &[&str]) -> Vec<Thread> {
-    let output = Command::new(env!("CARGO_BIN_EXE_workload"))
-        .args(workload)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("the workload runs");
-    assert!(output.status.success(), "{}", output.status);
-    threads(&output.stdout)
+const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
+
+/// Runs the workload. Returns what it printed.
+fn run(workload: &[&str]) -> String {
+    succeed(Command::new(WORKLOAD).args(workload).stdin(Stdio::null()))
 }
 
 /// The switches of a CPU from the first to the last time that the thread goes out there; in all traces these are the
@@ -196,17 +148,15 @@ fn wakeups(trace: &Trace, thread: &Thread) -> BTreeMap<usize, (u16, Option<u64>)
 
 #[test]
 fn the_sources_agree_on_every_switch_and_wake_up() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let _machine = machine::alone();
+    let mut threads = Vec::new();
     // Of all sources the programs inside of the kernel see most, so the others are held against them.
-    let start = |source| Recorder::start(source, folder.path());
-    let recorders: Vec<Recorder> =
-        ["bpf", "perf", "ftrace"].into_iter().filter_map(start).collect();
-    let threads = run(&["threads", "2", "4000"]);
-    let traces: Vec<(&str, Trace)> = recorders.into_iter().map(Recorder::stop).collect();
+    let traces = record_by_each(&["bpf", "perf", "ftrace"], || {
+        threads = self::threads(&run(&["threads", "2", "4000"]));
+    });
 
     for (source, trace) in &traces {
         for thread in &threads {
@@ -246,35 +196,15 @@ fn the_sources_agree_on_every_switch_and_wake_up() {
     }
 }
 
-/// Records a workload by the programs inside of the kernel.
-fn record(options: &[&str], workload: &[&str]) -> (Trace, Vec<Thread>) {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path = folder.path().join("trace.fxt");
-    let output = Command::new(fxtrec())
-        .args(["--source", "bpf", "-q", "-o"])
-        .arg(&path)
-        .args(options)
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_workload"))
-        .args(workload)
-        .stdin(Stdio::null())
-        .output()
-        .expect("fxtrec runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
-    let trace = Trace::read(&path);
-    trace.assert_sound();
-    assert_eq!(trace.stats().number("lost"), 0, "{said}");
-    (trace, threads(&output.stdout))
-}
-
 #[test]
 fn with_a_scope_kept_in_the_kernel_every_switch_of_its_threads_is_there_and_no_others() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
-    let (trace, threads) = record(&["--scope", "app"], &["threads", "2", "3000"]);
+    let _machine = machine::alone();
+    let options = ["--source", "bpf", "-q", "--scope", "app"];
+    let recording = recording::record(&options, &[WORKLOAD, "threads", "2", "3000"]);
+    let (trace, threads) = (&recording.trace, threads(&recording.printed));
     let process = trace.threads[&threads[0].koid].1;
     let in_scope = |koid: u64| trace.threads[&koid].1 == process;
     for thread in &threads {
@@ -299,23 +229,15 @@ fn with_a_scope_kept_in_the_kernel_every_switch_of_its_threads_is_there_and_no_o
 
 #[test]
 fn names_and_states_from_inside_the_kernel_are_those_of_the_tracepoints() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let start = |source| Recorder::start(source, folder.path());
-    let recorders: Vec<Recorder> = ["bpf", "perf"].into_iter().filter_map(start).collect();
-    for workload in ["states", "names", "takeover"] {
-        let status = Command::new(env!("CARGO_BIN_EXE_workload"))
-            .arg(workload)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .expect("the workload runs");
-        assert!(status.success(), "{workload}: {status}");
-    }
-    let traces: Vec<(&str, Trace)> = recorders.into_iter().map(Recorder::stop).collect();
+    let _machine = machine::alone();
+    let traces = record_by_each(&["bpf", "perf"], || {
+        for workload in ["states", "names", "takeover"] {
+            run(&[workload]);
+        }
+    });
     let [(_, ours), (_, theirs)] = &traces[..] else { return };
     let workload = |trace: &Trace| -> Vec<u64> {
         let of_it = trace.processes.iter().filter(|(_, name)| name.starts_with("workload"));

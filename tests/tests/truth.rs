@@ -3,55 +3,25 @@
 //! Every test records a workload whose threads read, from the kernel, how often they were switched out and how long
 //! they ran, and compares that with the trace.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::process::Command;
 
 use fxt_reader::ThreadState;
-use fxtrec_tests::binary::fxtrec;
-use fxtrec_tests::root;
-use fxtrec_tests::trace::Trace;
+use fxtrec_tests::binary::{self, fxtrec};
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::recording::{Recording, record_by};
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::{machine, trace};
 
-/// A recording of a workload: the trace, and the words of each line that the workload printed.
-struct Recording {
-    trace: Trace,
-    lines: Vec<Vec<String>>,
-    _folder: tempfile::TempDir,
-}
-
-/// One recording at a time: each sees the whole machine, and would see all others.
-static MACHINE: Mutex<()> = Mutex::new(());
-
-/// Records `workload ARGS` with `options`, and asserts what holds for every trace.
+/// Records `workload ARGS` with `options`.
 fn record(options: &[&str], workload: &[&str]) -> Recording {
-    record_with(Command::new(fxtrec()), options, workload)
+    record_with(binary::command(), options, workload)
 }
 
 /// The same with a command that runs fxtrec.
-fn record_with(mut fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path: PathBuf = folder.path().join("trace.fxt");
-    let output = fxtrec
-        .args(options)
-        .arg("-o")
-        .arg(&path)
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_workload"))
-        .args(workload)
-        .stdin(Stdio::null())
-        .output()
-        .expect("fxtrec runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
-    let trace = Trace::read(&path);
-    trace.assert_sound();
-    assert_eq!(trace.stats().number("lost"), 0, "{said}");
-    let inferred = trace.switches.iter().filter(|switch| switch.inferred).count() as u64;
-    assert_eq!(trace.stats().number("inferred_switches"), inferred, "{said}");
-    let lines = String::from_utf8(output.stdout).expect("the workload prints text");
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
-    Recording { trace, lines: lines.lines().map(words).collect(), _folder: folder }
+fn record_with(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
+    let _machine = machine::alone();
+    let command = [&[env!("CARGO_BIN_EXE_workload")], workload].concat();
+    record_by(fxtrec, &Folder::new(), options, &command)
 }
 
 fn number(word: &str) -> u64 {
@@ -60,22 +30,21 @@ fn number(word: &str) -> u64 {
 
 /// The number behind the line that begins with `label`.
 fn labelled(recording: &Recording, label: &str) -> u64 {
-    let line = recording.lines.iter().find(|line| line[0] == label);
-    number(&line.unwrap_or_else(|| panic!("the workload printed no {label}"))[1])
+    let lines = recording.lines();
+    let line = lines.iter().find(|line| line[0] == label);
+    number(line.unwrap_or_else(|| panic!("the workload printed no {label}"))[1])
 }
-
-const WHY: &str = "it records the machine";
 
 #[test]
 fn every_switch_that_the_kernel_counted_for_a_thread_is_in_the_trace() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&[], &["threads", "3", "20000"]);
     let mut counted = 0;
-    assert_eq!(recording.lines.len(), 7);
-    for line in &recording.lines {
-        let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(&line[at]));
+    assert_eq!(recording.lines().len(), 7);
+    for line in recording.lines() {
+        let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(line[at]));
         let inside = |time: u64| begin <= time && time <= end;
         let outs = recording.trace.outs(koid).filter(|switch| inside(switch.time)).count() as u64;
         assert_eq!(outs, switches, "thread {koid}");
@@ -85,12 +54,11 @@ fn every_switch_that_the_kernel_counted_for_a_thread_is_in_the_trace() {
     // And for the machine as a whole: every time that the tracepoint fired became a record.
     let stats = recording.trace.stats();
     assert_eq!(stats.number("switches"), stats.number("kernel_switches"));
-    assert_eq!(stats.number("undecoded"), 0);
 }
 
 #[test]
 fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
@@ -99,8 +67,8 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     let recording = record(&[], &["slices", "3", "400"]);
     let stolen = stolen() - before;
     let (mut all_traced, mut all_cpu) = (0, 0);
-    for line in &recording.lines {
-        let [koid, begin, end, _, cpu] = [0, 1, 2, 3, 4].map(|at| number(&line[at]));
+    for line in recording.lines() {
+        let [koid, begin, end, _, cpu] = [0, 1, 2, 3, 4].map(|at| number(line[at]));
         let traced = recording.trace.running(koid, begin, end);
         assert!(cpu > 50_000_000, "the workload computes");
         assert!(traced as f64 >= cpu as f64 * 0.99, "thread {koid}: {traced} ns traced of {cpu}");
@@ -121,7 +89,7 @@ fn stolen() -> u64 {
 
 #[test]
 fn threads_go_out_in_the_states_of_the_table() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&[], &["states"]);
@@ -145,7 +113,7 @@ fn threads_go_out_in_the_states_of_the_table() {
 
 #[test]
 fn names_are_right_whatever_they_are() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&[], &["names"]);
@@ -172,11 +140,11 @@ fn names_are_right_whatever_they_are() {
 
 #[test]
 fn two_processes_that_shared_a_pid_are_two() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&[], &["reuse"]);
-    let pid = number(&recording.lines[0][0]);
+    let pid = number(recording.lines()[0][0]);
     let koids: Vec<u64> = recording
         .trace
         .processes
@@ -194,13 +162,12 @@ fn two_processes_that_shared_a_pid_are_two() {
 
 #[test]
 fn threads_that_live_for_microseconds_are_all_there_with_a_beginning_and_an_end() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&[], &["brief", "3000"]);
-    let info = recording.trace.own.iter().find(|event| event.name == "trace_info");
-    let main = info.map(|_| recording.trace.threads.iter()).into_iter().flatten();
-    let ours: Vec<u64> = main
+    let threads = recording.trace.threads.iter();
+    let ours: Vec<u64> = threads
         .filter(|(_, (name, process))| {
             name == "workload"
                 && recording.trace.processes.get(process).is_some_and(|n| n == "workload")
@@ -218,11 +185,11 @@ fn threads_that_live_for_microseconds_are_all_there_with_a_beginning_and_an_end(
 
 #[test]
 fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&[], &["takeover"]);
-    let pid = number(&recording.lines[0][0]);
+    let pid = number(recording.lines()[0][0]);
     assert_eq!(recording.trace.threads[&pid], ("sleep".to_owned(), pid));
     let last = recording.trace.outs(pid).last().expect("it went out");
     assert!(matches!(last.state, ThreadState::Dying | ThreadState::Dead), "{last:?}");
@@ -230,13 +197,13 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
 
 #[test]
 fn waking_names_wakers_that_a_wake_up_alone_does_not() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&["--waking"], &["threads", "1", "5000"]);
     assert!(recording.trace.stats().number("wakings") > 5_000);
-    let pair: Vec<u64> = recording.lines.iter().map(|line| number(&line[0])).collect();
-    let woken = |wakeup: &&fxtrec_tests::trace::Wakeup| pair.contains(&wakeup.thread);
+    let pair: Vec<u64> = recording.lines().iter().map(|line| number(line[0])).collect();
+    let woken = |wakeup: &&trace::Wakeup| pair.contains(&wakeup.thread);
     let ours: Vec<_> = recording.trace.wakeups.iter().filter(woken).collect();
     let named = ours.iter().filter(|wakeup| wakeup.waker.is_some()).count();
     assert!(named * 10 >= ours.len() * 9, "{named} of {} wake-ups have a waker", ours.len());
@@ -244,12 +211,12 @@ fn waking_names_wakers_that_a_wake_up_alone_does_not() {
 
 #[test]
 fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record(&["--scope", "app"], &["threads", "1", "5000"]);
-    for line in &recording.lines {
-        let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(&line[at]));
+    for line in recording.lines() {
+        let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(line[at]));
         let inside = |time: u64| begin <= time && time <= end;
         let outs = recording.trace.outs(koid).filter(|switch| inside(switch.time)).count() as u64;
         assert_eq!(outs, switches, "thread {koid}");
@@ -279,8 +246,7 @@ fn assert_names_of_workload(recording: &Recording) {
         let (koid, (_, process)) = found.next().unwrap_or_else(|| panic!("no thread {name}"));
         (*koid, *process)
     };
-    let info = trace.own.iter().find(|event| event.name == "trace_info").expect("trace_info");
-    assert_eq!(info.args["pid_namespace"], "inner");
+    assert_eq!(trace.info().args["pid_namespace"], "inner");
     let (main, process) = named("workload");
     assert_eq!(trace.processes[&process], "workload");
     assert_eq!(main, process, "its main thread was seen");
@@ -296,7 +262,7 @@ fn assert_names_of_workload(recording: &Recording) {
 
 #[test]
 fn names_and_scope_are_right_inside_a_pid_namespace() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     let recording = record_in_namespace(&["-pf", "--mount-proc"], &["--scope", "app"]);
@@ -314,7 +280,7 @@ fn names_and_scope_are_right_inside_a_pid_namespace() {
 
 #[test]
 fn names_are_right_inside_a_pid_namespace_that_sees_the_hosts_proc() {
-    if !root::or_skip(WHY) {
+    if !may_record() {
         return;
     }
     assert_names_of_workload(&record_in_namespace(&["-pf"], &[]));

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::folder::{Done, Folder};
-use fxtrec_tests::root;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::tools;
 use fxtrec_tests::trace::Trace;
 use saphyr::{LoadableYamlNode, Yaml};
 
@@ -65,15 +66,7 @@ fn run_step(folder: &Folder, script: &str, tests: &str) -> Done {
 
 /// Whether the steps can be run here.
 fn can_run() -> bool {
-    if !root::or_skip("it records the machine") {
-        return false;
-    }
-    let there = Command::new("sudo").arg("--version").output().is_ok();
-    assert!(there || std::env::var_os("CI").is_none(), "CI must have sudo, which the steps use");
-    if !there {
-        eprintln!("skipped: there is no sudo, which the steps use");
-    }
-    there
+    may_record() && tools::or_skip(&["sudo"])
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use fxt_reader::Container;
+use fxtrec_tests::root::may_record;
 
-use crate::run::{Fxtrec, may_record, pingpong};
+use crate::run::{Fxtrec, pingpong};
 use crate::trace::Trace;
 
 #[test]

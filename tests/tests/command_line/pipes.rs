@@ -1,9 +1,11 @@
 //! Traces that go into a pipe, and readers that are slow or go away.
 
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::wait;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::run::{Fxtrec, may_record, pingpong, wait_for};
+use crate::run::{Fxtrec, pingpong};
 use crate::trace::Trace;
 
 #[test]
@@ -29,7 +31,7 @@ fn a_reader_that_is_too_slow_costs_events_which_are_counted() {
     let fxtrec = fxtrec.with(|command| command.stderr(std::fs::File::create(&said).unwrap()));
     let running = fxtrec.start();
     // Nobody reads while COMMAND runs; it must come to its end all the same.
-    wait_for("the end of COMMAND", || {
+    wait::until("the end of COMMAND", || {
         std::fs::read_to_string(&said).unwrap().contains("done\n") || running.is_over()
     });
     let trace = Trace::of(reader).expect_complete();

@@ -5,55 +5,16 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
+use fxtrec_tests::binary;
+use fxtrec_tests::machine::{self, Turn};
+use fxtrec_tests::wait;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-
-/// How long something may take before the test gives up. Nothing is proved by it.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Returns as soon as the condition holds.
-///
-/// # Panics
-/// When it does not for a very long time; `what` says what was waited for.
-pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether this user can record; when not, says that the test is skipped.
-pub(crate) fn may_record() -> bool {
-    fxtrec_tests::root::or_skip("it records the machine")
-}
-
-/// Recordings share the machine, except those that want it alone.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-/// Held while fxtrec runs.
-enum Turn {
-    Shared { _guard: RwLockReadGuard<'static, ()> },
-    Alone { _guard: RwLockWriteGuard<'static, ()> },
-}
-
-impl Turn {
-    fn take(alone: bool) -> Turn {
-        // A test that failed has left nothing behind that would concern others.
-        match alone {
-            true => Turn::Alone { _guard: MACHINE.write().unwrap_or_else(PoisonError::into_inner) },
-            false => {
-                Turn::Shared { _guard: MACHINE.read().unwrap_or_else(PoisonError::into_inner) }
-            }
-        }
-    }
-}
 
 /// A directory of its own for each test, in which fxtrec runs, and the command line to be.
 pub(crate) struct Fxtrec {
@@ -67,7 +28,7 @@ impl Fxtrec {
     /// fxtrec with these arguments.
     pub(crate) fn new<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Fxtrec {
         let dir = TempDir::new().unwrap();
-        let mut command = Command::new(fxtrec_tests::binary::fxtrec());
+        let mut command = binary::command();
         command.args(args).current_dir(dir.path());
         command.env_remove("SUDO_UID").env_remove("SUDO_GID").env_remove("SUDO_USER");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -115,7 +76,7 @@ impl Fxtrec {
 
     /// Starts it.
     pub(crate) fn start(mut self) -> Running {
-        let turn = Turn::take(self.alone);
+        let turn = if self.alone { machine::alone() } else { machine::shared() };
         if !self.own_session {
             // So that everything that was started can be ended, and a signal sent to all of it.
             self.command.process_group(0);
@@ -186,7 +147,7 @@ impl Running {
 
     /// Waits until standard output contains a text, which COMMAND prints.
     pub(crate) fn wait_for_output(&self, text: &str) {
-        wait_for(&format!("{text:?} on standard output"), || {
+        wait::until(&format!("{text:?} on standard output"), || {
             if self.is_over() {
                 let stderr = self.stderr.as_ref().map(Captured::text);
                 assert!(self.printed(text), "fxtrec ended: {stderr:?}");
@@ -223,7 +184,7 @@ impl Running {
     /// Waits for the end of fxtrec, and ends what it left behind.
     pub(crate) fn finish(mut self) -> Finished {
         drop(self.child.stdin.take());
-        wait_for("the end of fxtrec", || self.is_over());
+        wait::until("the end of fxtrec", || self.is_over());
         self.end();
         let status = self.child.wait().unwrap();
         let stderr = self.stderr.take().map(Captured::finish).unwrap_or_default();

@@ -1,31 +1,18 @@
 //! What is recorded, and for how long.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use fxtrec_tests::process::Process;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::wait;
 use nix::sys::signal::Signal;
 
-use crate::run::{Fxtrec, may_record, pingpong, wait_for};
-use crate::trace::Trace;
+use crate::run::{Fxtrec, pingpong};
+use crate::trace::{Trace, is_ended};
 
-/// A process that was there before fxtrec. Dropped, it ends.
-struct Before(Child);
-
-impl Before {
-    fn start() -> Before {
-        let mut command = Command::new(pingpong());
-        Before(command.arg("forever").stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Before {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process that was there before fxtrec.
+fn start_before() -> Process {
+    Process::start(Command::new(pingpong()).arg("forever").stdout(Stdio::null()))
 }
 
 #[test]
@@ -33,10 +20,10 @@ fn a_recording_of_a_process_ends_with_it() {
     if !may_record() {
         return;
     }
-    let process = Before::start();
-    let file = format!("pid-{}.fxt", process.pid());
-    let running = Fxtrec::new(["-p", &process.pid()]).start();
-    wait_for("the first records", || {
+    let process = start_before();
+    let file = format!("pid-{}.fxt", process.id());
+    let running = Fxtrec::new(["-p", &process.id().to_string()]).start();
+    wait::until("the first records", || {
         std::fs::metadata(running.path(&file)).is_ok_and(|file| file.len() > 100_000)
     });
     drop(process);
@@ -50,8 +37,8 @@ fn a_process_can_be_recorded_while_a_command_runs() {
     if !may_record() {
         return;
     }
-    let process = Before::start();
-    let pid = process.pid();
+    let process = start_before();
+    let pid = process.id().to_string();
     let command = ["-p", &pid, "-o", "t.fxt", "--", "sh", "-c", "sleep 0.3; exit 3"];
     let done = Fxtrec::new(command).run().expect(3);
     let trace = Trace::open(&done.path("t.fxt")).expect_complete();
@@ -97,10 +84,7 @@ fn after_its_time_is_over_fxtrec_still_passes_signals_on_and_waits() {
     let script = "trap 'sleep 0.2; exit 9' TERM; echo ready; while :; do sleep 0.02; done";
     let running = Fxtrec::new(["-d", "50ms", "-o", "t.fxt", "sh", "-c", script]).start();
     running.wait_for_output("ready");
-    wait_for("the end of the trace", || {
-        std::fs::read(running.path("t.fxt"))
-            .is_ok_and(|trace| trace.windows(11).any(|part| part == b"trace_stats"))
-    });
+    wait::until("the end of the trace", || is_ended(&running.path("t.fxt")));
     running.signal(Signal::SIGTERM);
     let done = running.finish().expect(9);
     Trace::open(&done.path("t.fxt")).expect_complete();

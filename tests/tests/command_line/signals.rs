@@ -5,23 +5,17 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::wait;
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::Signal;
 
-use crate::run::{Fxtrec, Running, may_record, wait_for};
-use crate::trace::Trace;
+use crate::run::{Fxtrec, Running};
+use crate::trace::{Trace, is_ended};
 
 /// A command that says when it runs, and ends with this status at a signal.
 fn trap(signal: &str, code: i32) -> String {
     format!("trap 'exit {code}' {signal}; echo ready; while :; do sleep 0.02; done")
-}
-
-/// Whether the trace in a file has its end.
-fn is_ended(path: &std::path::Path) -> bool {
-    std::fs::read(path).is_ok_and(|bytes| {
-        // The name of the last event is a string record, which is written just before it.
-        bytes.windows(11).any(|window| window == b"trace_stats")
-    })
 }
 
 /// fxtrec with a terminal of its own, as its only and controlling one.
@@ -73,7 +67,7 @@ fn ctrl_c_ends_a_recording_of_the_machine() {
         return;
     }
     let running = Fxtrec::new(["-a", "-o", "t.fxt"]).start();
-    wait_for("the first records", || {
+    wait::until("the first records", || {
         std::fs::metadata(running.path("t.fxt")).is_ok_and(|file| file.len() > 0)
     });
     running.signal(Signal::SIGINT);
@@ -91,7 +85,7 @@ fn a_second_ctrl_c_loses_nothing_that_was_written() {
     read_until(&mut terminal, "ready");
     let path = running.path("t.fxt");
     let is_begun = || std::fs::metadata(&path).is_ok_and(|file| file.len() > 0);
-    wait_for("the first switches", || is_begun() && Trace::open(&path).switches > 0);
+    wait::until("the first switches", || is_begun() && Trace::open(&path).switches > 0);
     terminal.write_all(b"\x03").unwrap();
     terminal.write_all(b"\x03").unwrap();
     terminal.write_all(b"\x03").unwrap();
@@ -155,7 +149,7 @@ fn when_the_time_is_over_the_trace_ends_and_command_goes_on() {
         .with(|command| command.stdin(Stdio::piped()))
         .start();
     running.wait_for_output("ready");
-    wait_for("the end of the trace", || is_ended(&running.path("t.fxt")));
+    wait::until("the end of the trace", || is_ended(&running.path("t.fxt")));
     assert!(!running.is_over(), "fxtrec waits for COMMAND");
     running.write_input("word\n");
     let done = running.finish().expect(5);

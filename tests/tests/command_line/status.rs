@@ -1,11 +1,13 @@
 //! Exit statuses, and what COMMAND gets and gives.
 
+use fxtrec_tests::process::with_usual_signals;
+use fxtrec_tests::root::may_record;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::run::{Fxtrec, may_record};
+use crate::run::Fxtrec;
 use crate::trace::Trace;
 
 #[test]
@@ -94,7 +96,8 @@ fn standard_input_and_output_belong_to_command() {
 
 /// What a program prints without fxtrec, and with it.
 fn without_and_with_fxtrec(program: &str, argument: &str) -> [String; 2] {
-    let without = Command::new(program).arg(argument).stdin(Stdio::null()).output().unwrap();
+    let mut without = Command::new(program);
+    let without = with_usual_signals(without.arg(argument).stdin(Stdio::null())).output().unwrap();
     let with = Fxtrec::new(["-q", "-o", "t.fxt", program, argument]).run().expect(0);
     [without.stdout, with.stdout].map(|bytes| String::from_utf8(bytes).unwrap())
 }

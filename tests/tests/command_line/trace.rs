@@ -87,6 +87,14 @@ impl Trace {
     }
 }
 
+/// Whether the trace in a file has its end; for files that are still written to.
+pub(crate) fn is_ended(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| {
+        // The name of the last event is a string record, which is written just before it.
+        bytes.windows(11).any(|window| window == b"trace_stats")
+    })
+}
+
 fn number(value: Option<Value<'_>>) -> Option<u64> {
     match value? {
         Value::UInt32(number) => Some(number.into()),

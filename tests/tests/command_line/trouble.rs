@@ -4,13 +4,15 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::wait;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
-use crate::run::{Fxtrec, may_record, pingpong, wait_for};
+use crate::run::{Fxtrec, pingpong};
 use crate::trace::Trace;
 
 const SECOND: u64 = 1_000_000_000;
@@ -26,7 +28,7 @@ fn killed_in_the_middle(name: &str, command: &[&str]) -> (Trace, u64) {
     let running = Fxtrec::new(["-o", name, "--"]).with(|c| c.args(command)).alone().start();
     running.wait_for_output("ready");
     let begin = now();
-    wait_for("more than two seconds of records", || now() - begin > 2 * SECOND);
+    wait::until("more than two seconds of records", || now() - begin > 2 * SECOND);
     let killed = now();
     running.signal(Signal::SIGKILL);
     let done = running.finish().expect(1009);

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use super::*;
+use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::folder::Folder;
 
 /// The address space that a conversion of a file of any size has to do with. What is promised is
 /// twice as much.
@@ -39,7 +40,7 @@ fn write_events(out: &mut impl Write) -> u64 {
 
 #[test]
 fn a_file_larger_than_the_memory_allowed_converts_both_ways() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = Folder::new();
     // An address space of that size holds the program, its stacks, and little else.
     let limited = |line: &str| {
         let mut command = Command::new("sh");
@@ -47,7 +48,7 @@ fn a_file_larger_than_the_memory_allowed_converts_both_ways() {
         command
             .args(["-c", &format!("ulimit -v {kib} && exec \"$0\" {line}")])
             .arg(fxtrec())
-            .current_dir(folder.path());
+            .current_dir(folder.path(""));
         command
     };
     let mut convert = limited("convert -q --to fxt - events.fxt.zst")

@@ -2,47 +2,41 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use fxtrec_tests::trace::Trace;
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::trace::{Switch, Trace};
 
-use super::*;
+use super::recording;
 
 #[test]
 fn a_real_recording_keeps_its_scheduling_through_json_and_back() {
-    let folder = tempfile::tempdir().expect("a folder");
-    if !recording(folder.path()) {
-        return;
-    }
-    run_well(&["convert", "-q", "true.fxt", "true.json"], folder.path());
-    run_well(&["convert", "-q", "true.json", "back.fxt"], folder.path());
-    let before = Trace::read(&folder.path().join("true.fxt"));
-    let after = Trace::read(&folder.path().join("back.fxt"));
-    assert!(!before.switches.is_empty());
-    assert_eq!(after.switches, before.switches);
-    assert_eq!(after.wakeups, before.wakeups);
-    assert_eq!(after.thread_names, before.thread_names);
-    assert_eq!(after.own, before.own);
+    let Some((folder, whole)) = recording() else { return };
+    folder.fxtrec(["convert", "-q", "t.fxt", "t.json"]).expect(0);
+    folder.fxtrec(["convert", "-q", "t.json", "back.fxt"]).expect(0);
+    let after = Trace::read(&folder.path("back.fxt"));
+    assert!(!whole.switches.is_empty());
+    assert_eq!(after.switches, whole.switches);
+    assert_eq!(after.wakeups, whole.wakeups);
+    assert_eq!(after.thread_names, whole.thread_names);
+    assert_eq!(after.own, whole.own);
     after.assert_sound();
 }
 
 #[test]
 fn a_window_of_a_real_recording_stands_alone() {
-    let folder = tempfile::tempdir().expect("a folder");
-    if !recording(folder.path()) {
-        return;
-    }
-    let whole = Trace::read(&folder.path().join("true.fxt"));
+    let Some((folder, whole)) = recording() else { return };
     let times: Vec<u64> = whole.switches.iter().map(|switch| switch.time).collect();
     let (from, to) = (times[times.len() / 4], times[times.len() * 3 / 4]);
     let (from_text, to_text) = (format!("{from}ns"), format!("{to}ns"));
-    let window = ["cut", "-q", "true.fxt", "piece.fxt", "--from", &from_text, "--to", &to_text];
-    run_well(&window, folder.path());
-    run_well(&["dump", "piece.fxt", "--check"], folder.path());
-    let piece = Trace::read(&folder.path().join("piece.fxt"));
+    let window = ["cut", "-q", "t.fxt", "piece.fxt", "--from", &from_text, "--to", &to_text];
+    folder.fxtrec(window).expect(0);
+    folder.fxtrec(["dump", "piece.fxt", "--check"]).expect(0);
+    let piece = Trace::read(&folder.path("piece.fxt"));
     piece.assert_sound();
     let real = |trace: &Trace| -> Vec<_> {
-        let inside = |switch: &&fxtrec_tests::trace::Switch| (from..=to).contains(&switch.time);
+        let inside = |switch: &&Switch| (from..=to).contains(&switch.time);
         trace.switches.iter().filter(inside).filter(|switch| !switch.inferred).cloned().collect()
     };
     assert_eq!(real(&piece), real(&whole));
@@ -50,33 +44,28 @@ fn a_window_of_a_real_recording_stands_alone() {
 
 #[test]
 fn two_recordings_of_one_machine_share_one_clock() {
-    let folder = tempfile::tempdir().expect("a folder");
-    if !recording(folder.path()) {
-        return;
-    }
-    run_well(&["-q", "-o", "second.fxt", "--", "true"], folder.path());
-    run_well(&["merge", "-q", "true.fxt", "second.fxt", "-o", "both.fxt"], folder.path());
-    run_well(&["dump", "both.fxt", "--check", "--spec-only"], folder.path());
-    let first = Trace::read(&folder.path().join("true.fxt"));
-    let second = Trace::read(&folder.path().join("second.fxt"));
-    let both = Trace::read(&folder.path().join("both.fxt"));
-    assert_eq!(both.switches.len(), first.switches.len() + second.switches.len());
+    let Some((folder, whole)) = recording() else { return };
+    folder.fxtrec(["-q", "-o", "second.fxt", "--", "true"]).expect(0);
+    folder.fxtrec(["merge", "-q", "t.fxt", "second.fxt", "-o", "both.fxt"]).expect(0);
+    folder.fxtrec(["dump", "both.fxt", "--check", "--spec-only"]).expect(0);
+    let second = Trace::read(&folder.path("second.fxt"));
+    let both = Trace::read(&folder.path("both.fxt"));
+    assert_eq!(both.switches.len(), whole.switches.len() + second.switches.len());
     assert!(both.switches.is_sorted_by_key(|switch| switch.time));
     let cpus: std::collections::BTreeSet<u16> = both.switches.iter().map(|s| s.cpu).collect();
     let each = |trace: &Trace| {
         trace.switches.iter().map(|switch| switch.cpu).collect::<std::collections::BTreeSet<_>>()
     };
-    assert_eq!(cpus.len(), each(&first).len() + each(&second).len(), "each has CPUs of its own");
+    assert_eq!(cpus.len(), each(&whole).len() + each(&second).len(), "each has CPUs of its own");
 }
 
 #[test]
 fn opening_serves_the_file_converted_and_ends_when_it_was_fetched() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("t.json"), r#"[{"name":"a","ph":"i","ts":1}]"#)
-        .expect("room");
-    let mut open = Command::new(fxtrec())
+    let folder = Folder::new();
+    folder.write("t.json", r#"[{"name":"a","ph":"i","ts":1}]"#);
+    let mut open = binary::command()
         .args(["open", "--no-browser", "--port", "0", "t.json"])
-        .current_dir(folder.path())
+        .current_dir(folder.path(""))
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");

@@ -1,24 +1,16 @@
 //! A viewer of another project reads what fxtrec writes: speedscope's importer, from npm.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
-use super::*;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::tools;
+
+use super::recording;
 
 /// The version whose importer `speedscope.cjs` knows how to reach.
 const SPEEDSCOPE: &str = "speedscope@1.25.0";
-
-/// Whether node and npm are there; in CI they have to be.
-fn has_node() -> bool {
-    let there = ["node", "npm"].iter().all(|tool| {
-        Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
-    });
-    assert!(there || std::env::var_os("CI").is_none(), "CI needs node and npm for this test");
-    if !there {
-        eprintln!("skipped: there is no node or no npm");
-    }
-    there
-}
 
 /// A track that speedscope found: how long each of its frames is, in microseconds.
 #[derive(Debug)]
@@ -28,17 +20,11 @@ struct Track {
 }
 
 /// What speedscope makes of a file, and what it complains about.
-fn viewed(folder: &Path, trace: &str) -> (Vec<Track>, Vec<String>) {
+fn viewed(folder: &Folder, trace: &str) -> (Vec<Track>, Vec<String>) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert/speedscope.cjs");
-    let output = Command::new("node")
-        .arg(script)
-        .arg(folder)
-        .arg(folder.join(trace))
-        .output()
-        .expect("node runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "speedscope refuses {trace}: {said}");
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut node = Command::new("node");
+    let done = folder.run(node.arg(script).arg(folder.path("")).arg(folder.path(trace))).expect(0);
+    let found: serde_json::Value = serde_json::from_str(&done.stdout).expect("JSON");
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let tracks = found["profiles"].as_array().expect("a list").iter().map(|profile| {
         assert_eq!(profile["unit"], "microseconds");
@@ -51,27 +37,19 @@ fn viewed(folder: &Path, trace: &str) -> (Vec<Track>, Vec<String>) {
 
 #[test]
 fn speedscope_shows_cpus_threads_and_their_times() {
-    if !has_node() {
+    if !tools::or_skip(&["node", "npm"]) {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    if !recording(folder.path()) {
-        return;
-    }
-    let install = Command::new("npm")
-        .args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", SPEEDSCOPE])
-        .current_dir(folder.path())
-        .output()
-        .expect("npm runs");
-    let said = String::from_utf8_lossy(&install.stderr);
-    assert!(install.status.success(), "npm cannot install {SPEEDSCOPE}: {said}");
+    let Some((folder, trace)) = recording() else { return };
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", SPEEDSCOPE]);
+    folder.run(&mut npm).expect(0);
 
-    run_well(&["convert", "-q", "true.fxt", "true.json"], folder.path());
-    let (tracks, complaints) = viewed(folder.path(), "true.json");
+    folder.fxtrec(["convert", "-q", "t.fxt", "t.json"]).expect(0);
+    let (tracks, complaints) = viewed(&folder, "t.json");
     assert_eq!(complaints, [] as [&str; 0], "speedscope finds nothing odd");
 
     // The thread of COMMAND has its track, and was on a CPU for as long as the trace says.
-    let trace = fxtrec_tests::trace::Trace::read(&folder.path().join("true.fxt"));
     let (koid, _) = trace
         .threads
         .iter()

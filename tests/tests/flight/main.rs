@@ -7,9 +7,9 @@ mod trigger;
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
-use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::binary;
 
 /// A recording that runs, and what it and its command say.
 struct Recorder {
@@ -21,7 +21,7 @@ struct Recorder {
 impl Recorder {
     /// Records a command.
     fn start(options: &[&str], output: &Path, command: &[&str]) -> Recorder {
-        let mut child = Command::new(fxtrec())
+        let mut child = binary::command()
             .args(options)
             .arg("-o")
             .arg(output)
@@ -73,7 +73,7 @@ impl Recorder {
 /// Runs a subcommand of fxtrec, which must succeed, and returns what it printed.
 fn fxtrec_says(args: &[&str]) -> String {
     let mut child =
-        Command::new(fxtrec()).args(args).stdout(Stdio::piped()).spawn().expect("fxtrec runs");
+        binary::command().args(args).stdout(Stdio::piped()).spawn().expect("fxtrec runs");
     let mut printed = String::new();
     let mut output = child.stdout.take().expect("piped");
     output.read_to_string(&mut printed).expect("text");

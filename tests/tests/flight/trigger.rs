@@ -4,8 +4,9 @@ use std::path::Path;
 
 use fxtrec::report::gates::amount::Amount;
 use fxtrec::report::gates::metric::Dimension;
+use fxtrec_tests::event::Event;
 use fxtrec_tests::root;
-use fxtrec_tests::trace::{OwnEvent, Trace};
+use fxtrec_tests::trace::Trace;
 
 use crate::Recorder;
 
@@ -31,7 +32,7 @@ fn start(options: &[&str], output: &Path, times: &str) -> Recorder {
 }
 
 /// The trigger events of a trace.
-fn marks(trace: &Trace) -> Vec<&OwnEvent> {
+fn marks(trace: &Trace) -> Vec<&Event> {
     trace.own.iter().filter(|event| event.name == "trigger").collect()
 }
 
@@ -183,7 +184,7 @@ fn a_short_memory_is_told() {
 
 #[test]
 fn a_probe_fires_when_it_is_hit() {
-    if !root::or_skip(WHY) || !fxtrec_tests::programs::tools_or_skip(&["gcc"]) {
+    if !root::or_skip(WHY) || !fxtrec_tests::tools::or_skip(&["gcc"]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");

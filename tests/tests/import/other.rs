@@ -1,28 +1,9 @@
 //! Running other recorders.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The workload: two threads that wake each other in turn.
-pub(crate) fn pingpong() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_pingpong"))
-}
-
-/// Whether the tool is there; when not, says so.
-///
-/// # Panics
-/// When the variable `CI` is set: there, it must be installed.
-pub(crate) fn tool_or_skip(tool: &str, package: &str) -> bool {
-    if Command::new(tool).arg("--version").output().is_ok() {
-        return true;
-    }
-    assert!(
-        std::env::var_os("CI").is_none(),
-        "this test needs {tool}, and CI must install {package}"
-    );
-    eprintln!("skipped: needs {tool} (apt install {package})");
-    false
-}
+pub(crate) const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
 /// A tracing instance, gone when dropped.
 #[derive(Debug)]

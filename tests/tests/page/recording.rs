@@ -1,29 +1,29 @@
 //! A page from the command line: a real recording, and what can go wrong.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use fxtrec_tests::binary::fxtrec;
-use fxtrec_tests::root;
+use fxtrec_tests::binary;
+use fxtrec_tests::root::may_record;
 
 use super::browser::{self, Browser, number};
 use super::kept;
 use super::scene::Scene;
 
 fn report(trace: &Path, html: &Path) -> Output {
-    let mut command = Command::new(fxtrec());
+    let mut command = binary::command();
     command.arg("report").arg(trace).arg("--html").arg(html);
     command.output().expect("fxtrec runs")
 }
 
 #[test]
 fn a_recording_becomes_a_page_with_the_threads_that_ran() {
-    if !root::or_skip("it records the machine") || !browser::is_there() {
+    if !may_record() || !browser::is_there() {
         return;
     }
     let trace = kept("recording.fxt");
     let script = "for i in 1 2 3 4 5; do sleep 0.02; done";
-    let recorded = Command::new(fxtrec())
+    let recorded = binary::command()
         .args(["-q", "-o"])
         .arg(&trace)
         .args(["--", "sh", "-c", script])

@@ -1,21 +1,24 @@
 //! `-e`: tracepoints of the kernel.
 
 use fxt_reader::record::EventKind;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::recording::record;
 
 use crate::ready;
-use crate::support::{record, run};
 
 #[test]
 fn a_tracepoint_has_its_fields_as_arguments_and_its_group_as_category() {
     let Some(program) = ready() else { return };
     let recording =
         record(&["--scope", "app", "-e", "sched:sched_process_exec"], &[program, "ticks", "1"]);
-    let [hit] = recording.hits.as_slice() else { panic!("one exec: {:?}", recording.hits) };
+    let [hit] = recording.trace.events.as_slice() else {
+        panic!("one exec: {:?}", recording.trace.events)
+    };
     assert_eq!((hit.kind, hit.category.as_str()), (EventKind::Instant, "sched"));
     assert_eq!(hit.name, "sched_process_exec");
     assert_eq!(hit.arg("filename"), program);
     assert_eq!(hit.arg("pid"), hit.thread.to_string());
-    assert_eq!(recording.count("tracepoints"), 1);
+    assert_eq!(recording.probe_count("tracepoints"), 1);
 }
 
 #[test]
@@ -32,8 +35,7 @@ fn patterns_and_filters_are_the_kernels() {
         ],
         &[program, "tree", "1"],
     );
-    let names = |name: &str| recording.named(name).count();
-    assert!(names("task_newtask") >= 2, "two children");
+    assert!(recording.count("task_newtask") >= 2, "two children");
     let switches: Vec<_> = recording.named("sched_switch").collect();
     assert!(!switches.is_empty());
     for hit in switches {
@@ -63,17 +65,13 @@ fn what_cannot_be_recorded_is_refused_before_the_command_starts() {
         (&["-P", "/no/such/file:main"], "/no/such/file"),
         (&["--source", "ftrace", "--irq"], "need --source perf"),
     ];
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let folder = Folder::new();
     for (options, message) in cases {
-        let witness = folder.path().join("ran");
-        let out = folder.path().join("out.fxt");
-        let mut words = vec!["-o", out.to_str().expect("plain")];
-        words.extend(options);
-        words.extend(["--", "touch", witness.to_str().expect("plain")]);
-        let output = run(&words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{options:?}: {said}");
-        assert!(said.contains(message), "{options:?}: {said}");
-        assert!(!witness.exists() && !out.exists(), "{options:?}");
+        let done = folder.fxtrec([&["-o", "out.fxt"], options, &["--", "touch", "ran"]].concat());
+        assert_eq!(done.code, 125, "{options:?}: {}", done.stderr);
+        assert!(done.stderr.contains(message), "{options:?}: {}", done.stderr);
+        for file in ["ran", "out.fxt"] {
+            assert!(!folder.path(file).exists(), "{options:?}: {file}");
+        }
     }
 }

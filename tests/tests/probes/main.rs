@@ -4,15 +4,17 @@ mod events;
 mod interrupts;
 mod leftovers;
 mod plain;
-mod programs;
 mod spans;
-mod support;
 mod syscalls;
 
-/// Whether a test goes on: it needs root, and the program it looks at.
-pub(crate) fn ready() -> Option<&'static str> {
-    if !fxtrec_tests::root::or_skip("it records the machine") {
-        return None;
-    }
-    support::program().map(|path| path.to_str().expect("a plain path"))
+use std::sync::OnceLock;
+
+use fxtrec_tests::programs::{Built, build};
+use fxtrec_tests::{root, tools};
+
+/// The program that a test looks at; none where the test cannot run.
+fn ready() -> Option<&'static str> {
+    static SPANS: OnceLock<Built> = OnceLock::new();
+    let can_run = root::may_record() && tools::or_skip(&["gcc"]);
+    can_run.then(|| SPANS.get_or_init(|| build("spans.c", &["-g0"])).text())
 }

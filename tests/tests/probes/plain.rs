@@ -3,9 +3,10 @@
 use std::process::{Command, Stdio};
 
 use fxt_reader::record::EventKind;
+use fxtrec_tests::process::Process;
+use fxtrec_tests::recording::record;
 
 use crate::ready;
-use crate::support::{Recording, record};
 
 #[test]
 fn every_hit_is_there_in_order_with_its_thread_and_arguments() {
@@ -21,7 +22,7 @@ fn every_hit_is_there_in_order_with_its_thread_and_arguments() {
         assert_eq!(hit.thread, hit.process, "the main thread does it");
     }
     assert_eq!(recording.trace.processes[&hits[0].process], "spans");
-    assert_eq!(recording.count("probe_hits"), 500);
+    assert_eq!(recording.probe_count("probe_hits"), 500);
     assert!(recording.said.contains("probes     500 hits"), "{}", recording.said);
 }
 
@@ -43,13 +44,10 @@ fn a_thread_that_is_hit_is_running() {
 fn a_return_is_an_event_with_the_value() {
     let Some(program) = ready() else { return };
     let recording = record(&["-P", "back=:nap%return v=ret:s32"], &[program, "nap", "2", "5"]);
-    let mut values: Vec<&str> = recording.named("back").map(|hit| hit.arg("v")).collect();
+    assert_eq!(recording.count("back"), 10);
+    let mut values = recording.values("back", "v");
     values.sort_unstable();
     assert_eq!(values, ["1", "1", "2", "2", "3", "3", "4", "4", "5", "5"]);
-}
-
-fn ticks(recording: &Recording) -> usize {
-    recording.named("tick").count()
 }
 
 #[test]
@@ -58,27 +56,24 @@ fn only_the_commands_processes_count_and_all_of_them_do() {
     let probe = format!("{program}:tick");
     let both = format!("{program} ticks 30 & {program} tree 20; wait");
     let tree = record(&["-P", &probe], &["sh", "-c", &both]);
-    assert_eq!(ticks(&tree), 70, "children and children's children of the command");
+    assert_eq!(tree.count("tick"), 70, "children and children's children of the command");
 
     // Outside, somebody is hit all the time.
-    let mut outside = Command::new("sh")
-        .args(["-c", &format!("while {program} ticks 5; do :; done")])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("a shell");
+    let forever = format!("while {program} ticks 5; do :; done");
+    let mut outside =
+        Process::start(Command::new("sh").args(["-c", &forever]).stdout(Stdio::null()));
     let narrow = record(&["-P", &probe], &[program, "ticks", "30"]);
     let wide =
         record(&["-a", "-P", &probe], &["sh", "-c", &format!("{program} ticks 30; sleep 0.3")]);
-    outside.kill().expect("it runs");
-    outside.wait().expect("it is ours");
-    assert_eq!(ticks(&narrow), 30);
-    assert!(ticks(&wide) > 30, "with -a everybody counts");
+    outside.kill();
+    assert_eq!(narrow.count("tick"), 30);
+    assert!(wide.count("tick") > 30, "with -a everybody counts");
 }
 
 #[test]
 fn a_million_hits_are_all_there_with_default_sizes() {
     let Some(program) = ready() else { return };
     let recording = record(&["-P", ":tick"], &[program, "ticks", "1000000"]);
-    assert_eq!(ticks(&recording), 1_000_000);
-    assert_eq!(recording.count("probe_hits"), 1_000_000);
+    assert_eq!(recording.count("tick"), 1_000_000);
+    assert_eq!(recording.probe_count("probe_hits"), 1_000_000);
 }

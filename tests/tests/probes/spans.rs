@@ -1,27 +1,30 @@
 //! Durations from a function's call to its return.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::process::{Command, Stdio};
 
 use fxt_reader::ThreadState;
-use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::binary;
+use fxtrec_tests::event::Event;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::process::Process;
+use fxtrec_tests::recording::{Recording, record};
 
 use crate::ready;
-use crate::support::{Hit, read, record};
 
 #[test]
 fn a_span_holds_the_sleep_that_is_inside_of_it() {
     let Some(program) = ready() else { return };
     let recording =
         record(&["-P", ":nap%span n=arg1:s32 after=ret:s32"], &[program, "nap", "3", "10"]);
-    let hits: Vec<&Hit> = recording.named("nap").collect();
+    let hits: Vec<&Event> = recording.named("nap").collect();
     assert_eq!(hits.len(), 60, "thirty begins and thirty ends");
     let mut threads: Vec<u64> = hits.iter().map(|hit| hit.thread).collect();
     threads.sort_unstable();
     threads.dedup();
     assert_eq!(threads.len(), 3);
     for thread in threads {
-        let own: Vec<&&Hit> = hits.iter().filter(|hit| hit.thread == thread).collect();
+        let own: Vec<&&Event> = hits.iter().filter(|hit| hit.thread == thread).collect();
         for (n, pair) in own.chunks(2).enumerate() {
             let [begin, end] = pair else { panic!("an odd number of hits") };
             assert!(begin.begins() && end.ends(), "{pair:?}");
@@ -34,25 +37,25 @@ fn a_span_holds_the_sleep_that_is_inside_of_it() {
             assert!(slept, "{begin:?} to {end:?}");
         }
     }
-    assert_eq!(recording.count("unfinished") + recording.count("inferred_ends"), 0);
+    assert_eq!(recording.probe_count("unfinished") + recording.probe_count("inferred_ends"), 0);
 }
 
 #[test]
 fn recursion_nests_and_what_the_kernel_does_not_watch_is_marked() {
     let Some(program) = ready() else { return };
     let recording = record(&["-P", ":dive%span depth=arg1:s32"], &[program, "dive", "99"]);
-    let hits: Vec<&Hit> = recording.named("dive").collect();
-    let begins: Vec<&&Hit> = hits.iter().filter(|hit| hit.begins()).collect();
+    let hits: Vec<&Event> = recording.named("dive").collect();
+    let begins: Vec<&&Event> = hits.iter().filter(|hit| hit.begins()).collect();
     let depths: Vec<String> = begins.iter().map(|hit| hit.arg("depth").to_owned()).collect();
     let expected: Vec<String> = (0..=99).rev().map(|depth: i32| depth.to_string()).collect();
     assert_eq!(depths, expected);
-    let ends: Vec<&&Hit> = hits.iter().filter(|hit| hit.ends()).collect();
+    let ends: Vec<&&Event> = hits.iter().filter(|hit| hit.ends()).collect();
     assert_eq!(ends.len(), 100);
     // The kernel watches 64 returns of a thread at once: the inner ones end unseen, all before the first that is seen.
     let inferred = ends.iter().filter(|hit| hit.arg("inferred") == "true").count();
-    assert_eq!(inferred as u64, recording.count("inferred_ends"));
+    assert_eq!(inferred as u64, recording.probe_count("inferred_ends"));
     assert!(ends[..inferred].iter().all(|hit| hit.arg("inferred") == "true"));
-    assert_eq!(recording.count("unmatched_ends"), 0);
+    assert_eq!(recording.probe_count("unmatched_ends"), 0);
 }
 
 #[test]
@@ -64,19 +67,22 @@ fn a_function_that_is_left_by_longjmp_ends_when_that_shows() {
         assert_eq!(recording.named(name).filter(|hit| hit.begins()).count(), 20, "{name}");
     }
     let mut depth = 0_i32;
-    for hit in &recording.hits {
+    for hit in &recording.trace.events {
         depth += i32::from(hit.begins()) - i32::from(hit.ends());
         assert!(depth <= 2, "each is over before the next begins: {hit:?}");
     }
     // The last ones end with the process.
-    assert_eq!((recording.count("inferred_ends"), recording.count("unfinished")), (38, 2));
+    assert_eq!(
+        (recording.probe_count("inferred_ends"), recording.probe_count("unfinished")),
+        (38, 2)
+    );
 }
 
 #[test]
 fn a_thread_that_ends_inside_ends_its_span() {
     let Some(program) = ready() else { return };
     let recording = record(&["-P", ":quit%span"], &[program, "quit", "5"]);
-    let ends: Vec<&Hit> = recording.named("quit").filter(|hit| hit.ends()).collect();
+    let ends: Vec<&Event> = recording.named("quit").filter(|hit| hit.ends()).collect();
     assert_eq!(ends.len(), 5);
     for end in ends {
         assert_eq!(end.arg("unfinished"), "true");
@@ -96,46 +102,27 @@ fn a_program_that_becomes_another_ends_its_spans() {
     assert_eq!((call.arg("ret"), call.time), ("0", end.time));
 }
 
-/// Runs `linger`, lets `during` happen while it lingers, and then lets it go on.
-fn while_it_lingers(program: &str, during: impl FnOnce(u32)) {
-    let mut child = Command::new(program)
-        .arg("linger")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it can be run");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a word");
-    assert_eq!(line, "ready\n");
-    during(child.id());
-    drop(child.stdin.take());
-    child.wait().expect("it is ours");
-}
-
 #[test]
 fn what_is_not_over_at_the_end_is_ended_and_marked() {
     let Some(program) = ready() else { return };
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path = folder.path().join("out.fxt");
-    let mut child = Command::new(fxtrec())
-        .args(["-d", "0.5", "-P", ":linger%span", "-o"])
-        .arg(&path)
-        .args(["--", program, "linger"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("fxtrec can be run");
+    let folder = Folder::new();
+    let path = folder.path("out.fxt");
+    let mut fxtrec = Process::start(
+        binary::command()
+            .args(["-d", "0.5", "-P", ":linger%span", "-o"])
+            .arg(&path)
+            .args(["--", program, "linger"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped()),
+    );
     // The summary is printed when the recording is over; COMMAND waits for its line of input until then.
     let mut said = String::new();
-    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
     while !said.contains("output ") {
-        assert_ne!(lines.read_line(&mut said).expect("text"), 0, "{said}");
+        assert_ne!(fxtrec.stderr().read_line(&mut said).expect("text"), 0, "{said}");
     }
-    let mut input = child.stdin.take().expect("a pipe");
-    input.write_all(b"go\n").expect("it still waits");
-    assert!(child.wait().expect("it is ours").success());
-    let recording = read(&path, said);
+    fxtrec.tell("go");
+    assert!(fxtrec.finish().success());
+    let recording = Recording::read(&path, String::new(), said);
     let end = recording.named("linger").find(|hit| hit.ends()).expect("it is ended");
     assert_eq!(end.arg("unfinished"), "true");
 }
@@ -143,10 +130,8 @@ fn what_is_not_over_at_the_end_is_ended_and_marked() {
 #[test]
 fn a_process_that_runs_already_is_recorded_from_its_next_call_on() {
     let Some(program) = ready() else { return };
-    let probe = format!("{program}:linger%span");
-    while_it_lingers(program, |pid| {
-        let pid = pid.to_string();
-        let recording = record(&["-p", &pid, "-d", "0.2", "-P", &probe], &[]);
-        assert_eq!(recording.hits, [], "the call that was there before is not invented");
-    });
+    let process = Process::start_ready(Command::new(program).arg("linger"));
+    let (pid, probe) = (process.id().to_string(), format!("{program}:linger%span"));
+    let recording = record(&["-p", &pid, "-d", "0.2", "-P", &probe], &[]);
+    assert_eq!(recording.trace.events, [], "the call that was there before is not invented");
 }

@@ -1,15 +1,17 @@
 //! `--syscalls`: durations on the threads of the scope.
 
+use fxtrec_tests::event::Event;
+use fxtrec_tests::recording::record;
+
 use crate::ready;
-use crate::support::{Hit, record};
 
 #[test]
 fn each_call_is_a_duration_with_what_it_returns() {
     let Some(program) = ready() else { return };
     let recording = record(&["--syscalls=*nanosleep,execve"], &[program, "nap", "2", "10"]);
-    let calls: Vec<&Hit> =
-        recording.hits.iter().filter(|hit| hit.name.ends_with("nanosleep")).collect();
-    let begins: Vec<&&Hit> = calls.iter().filter(|hit| hit.begins()).collect();
+    let calls: Vec<&Event> =
+        recording.trace.events.iter().filter(|hit| hit.name.ends_with("nanosleep")).collect();
+    let begins: Vec<&&Event> = calls.iter().filter(|hit| hit.begins()).collect();
     assert_eq!(begins.len(), 20);
     for begin in begins {
         assert_eq!(begin.category, "syscall");
@@ -20,7 +22,13 @@ fn each_call_is_a_duration_with_what_it_returns() {
         assert!(end.time - begin.time >= 1_000_000, "it sleeps for a millisecond");
     }
     // What was not asked for is not there.
-    assert!(recording.hits.iter().all(|hit| hit.name.ends_with("sleep") || hit.name == "execve"));
+    assert!(
+        recording
+            .trace
+            .events
+            .iter()
+            .all(|hit| hit.name.ends_with("sleep") || hit.name == "execve")
+    );
     assert!(recording.said.contains(" system calls"), "{}", recording.said);
 }
 
@@ -30,7 +38,7 @@ fn a_call_is_inside_of_the_function_that_makes_it() {
     let recording =
         record(&["-P", ":nap%span", "--syscalls=*nanosleep"], &[program, "nap", "1", "5"]);
     let names: Vec<(bool, bool)> =
-        recording.hits.iter().map(|hit| (hit.name == "nap", hit.begins())).collect();
+        recording.trace.events.iter().map(|hit| (hit.name == "nap", hit.begins())).collect();
     let one = [(true, true), (false, true), (false, false), (true, false)];
     assert_eq!(names, one.repeat(5));
 }
@@ -42,6 +50,6 @@ fn all_calls_are_named_and_what_never_returns_is_marked() {
     let exit = recording.named("exit_group").find(|hit| hit.ends()).expect("it is ended");
     assert_eq!(exit.arg("unfinished"), "true");
     assert_eq!(recording.named("syscall").count(), 0, "each has a name");
-    let begins = recording.hits.iter().filter(|hit| hit.begins()).count();
-    assert_eq!(recording.count("syscalls"), begins as u64);
+    let begins = recording.trace.events.iter().filter(|hit| hit.begins()).count();
+    assert_eq!(recording.probe_count("syscalls"), begins as u64);
 }

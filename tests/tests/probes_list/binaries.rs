@@ -2,11 +2,12 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use fxtrec::probe::Context;
 use fxtrec::probe::locate::Program;
 use fxtrec::units::Pid;
+use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::root;
 
@@ -17,30 +18,10 @@ fn context_of(program: &Path) -> Context {
     Context { program: Some(Program { given: program.into(), candidates }), ..NO_CONTEXT }
 }
 
-/// A process that waits for the end of its standard input. Ended when dropped.
-struct Waiting(Child);
-
-impl Waiting {
-    fn start(command: &mut Command) -> Waiting {
-        Waiting(command.stdin(Stdio::piped()).spawn().expect("it can be run"))
-    }
-
-    /// The context of a recording of it, when it is past exec and has mapped what it runs.
-    fn context(&self, mapped: &str) -> Context {
-        let maps = format!("/proc/{}/maps", self.0.id());
-        while !std::fs::read_to_string(&maps).expect("it runs").contains(mapped) {
-            std::thread::yield_now();
-        }
-        Context { pids: vec![Pid(self.0.id())], ..NO_CONTEXT }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        // Both fail only for a process that is gone.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// The context of a recording of a process, when it is past exec and has mapped this.
+fn context_of_process(process: &Process, mapped: &str) -> Context {
+    process.wait_for_map(mapped);
+    Context { pids: vec![Pid(process.id())], ..NO_CONTEXT }
 }
 
 #[test]
@@ -143,8 +124,8 @@ fn a_running_process_has_its_own_executable_and_libraries() {
         return;
     }
     let (program, private) = program_with_library();
-    let process = Waiting::start(Command::new(program.path()).args(["1", "wait"]));
-    let context = process.context("libhere");
+    let process = Process::start(Command::new(program.path()).args(["1", "wait"]));
+    let context = context_of_process(&process, "libhere");
     let own = try_resolve(":work", &context).expect("found");
     assert_eq!(own[0].offset, sites(&format!("{}:work", program.text()))[0].offset);
     let found = try_resolve("libhere:here", &context).expect("found");
@@ -168,14 +149,14 @@ fn a_process_below_another_root_has_the_files_that_it_sees() {
     // Followed from outside, this link would lead to a folder of the machine's.
     symlink("/opt/bin", inside.path().join("bin")).expect("writable");
     let process =
-        Waiting::start(Command::new("chroot").arg(inside.path()).args(["/bin/app", "1", "wait"]));
-    let context = process.context("/opt/bin/app");
+        Process::start(Command::new("chroot").arg(inside.path()).args(["/bin/app", "1", "wait"]));
+    let context = context_of_process(&process, "/opt/bin/app");
 
     let wanted = sites(&format!("{}:work", program.text()))[0].offset;
     for spec in [":work", "/bin/app:work", "/opt/bin/app:work"] {
         let found = try_resolve(spec, &context).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((found[0].offset, symbols(&found)), (wanted, vec!["work"]), "{spec}");
-        let process = format!("/proc/{}/", process.0.id());
+        let process = format!("/proc/{}/", process.id());
         assert!(found[0].binary.starts_with(&process), "{spec}: {:?}", found[0].binary);
         assert!(found[0].binary.exists(), "{spec}: {:?}", found[0].binary);
     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
-use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::binary;
 use fxtrec_tests::programs::{build, succeed};
 use serde_json::Value;
 
 use crate::compilers;
 
 fn probes(arguments: &[&str]) -> Output {
-    Command::new(fxtrec()).arg("probes").args(arguments).output().expect("it can be run")
+    binary::command().arg("probes").args(arguments).output().expect("it can be run")
 }
 
 fn json(arguments: &[&str]) -> Value {

@@ -10,7 +10,7 @@ mod refusals;
 mod usdt;
 
 use fxtrec::probe::{Context, ProbeError, Site, Spec, resolve};
-use fxtrec_tests::programs::tools_or_skip;
+use fxtrec_tests::tools;
 
 const NO_CONTEXT: Context = Context { program: None, pids: Vec::new(), most: 64 };
 
@@ -35,5 +35,5 @@ fn symbols(sites: &[Site]) -> Vec<&str> {
 }
 
 fn compilers() -> bool {
-    tools_or_skip(&["gcc", "g++", "rustc", "nm", "objdump", "readelf", "strip", "objcopy"])
+    tools::or_skip(&["gcc", "g++", "rustc", "nm", "objdump", "readelf", "strip", "objcopy"])
 }

@@ -2,7 +2,7 @@
 
 use fxtrec_tests::programs::build;
 
-use crate::{count, ready, record, values};
+use crate::{numbers, ready, record};
 
 #[test]
 fn templates_overloads_and_methods_of_cpp_are_hit_as_often_as_called() {
@@ -10,7 +10,7 @@ fn templates_overloads_and_methods_of_cpp_are_hit_as_often_as_called() {
         return;
     }
     let program = build("shapes.cpp", &[]);
-    let (hits, _) = record(
+    let recording = record(
         &[
             ":geometry::max_of a=arg1:i64",
             ":geometry::Box<*>::volume",
@@ -31,13 +31,35 @@ fn templates_overloads_and_methods_of_cpp_are_hit_as_often_as_called() {
         "less",
         "call",
     ] {
-        assert_eq!(count(&hits, name), 9, "{name}");
+        assert_eq!(recording.count(name), 9, "{name}");
     }
-    let numbers: Vec<_> = (0..9).map(|n| n.to_string()).collect();
-    assert_eq!(values(&hits, "labelled", "w"), numbers);
-    assert_eq!(values(&hits, "labelled", "label"), ["label"; 9]);
-    assert_eq!(values(&hits, "call", "x"), numbers);
-    assert_eq!(values(&hits, "geometry::max_of<long>", "a"), numbers);
+    assert_eq!(recording.values("labelled", "w"), numbers(0..9));
+    assert_eq!(recording.values("labelled", "label"), ["label"; 9]);
+    assert_eq!(recording.values("call", "x"), numbers(0..9));
+    assert_eq!(recording.values("geometry::max_of<long>", "a"), numbers(0..9));
+}
+
+#[test]
+fn a_name_that_several_functions_of_cpp_share_means_all_of_them() {
+    if !ready() {
+        return;
+    }
+    let program = build("shapes.cpp", &[]);
+    let recording = record(
+        &[
+            "all=:geometry::Shape::area",
+            "one=:geometry::max_of<int>%span a=arg1:s32",
+            "boxes=:geometry::Box*::volume*",
+        ],
+        &[program.text(), "25"],
+    );
+    // Each place has the label and its own name behind it.
+    let hits = |label: &str| {
+        let hits = recording.trace.events.iter().filter(|hit| hit.name.starts_with(label));
+        hits.filter(|hit| !hit.ends()).count()
+    };
+    assert_eq!((hits("all"), hits("one"), hits("boxes")), (50, 25, 50));
+    assert_eq!(recording.values("one", "a"), numbers(0..25));
 }
 
 #[test]
@@ -47,7 +69,7 @@ fn functions_of_rust_are_hit_as_often_as_called_in_both_manglings() {
     }
     for mangling in ["-Csymbol-mangling-version=v0", "-Cdebuginfo=0"] {
         let program = build("frames.rs", &[mangling]);
-        let (hits, _) = record(
+        let recording = record(
             &[
                 ":frames::render::frame%span n=arg1:u64",
                 "scale=:frames::render::scale",
@@ -55,10 +77,12 @@ fn functions_of_rust_are_hit_as_often_as_called_in_both_manglings() {
             ],
             &[program.text(), "8"],
         );
-        let numbers: Vec<_> = (0..8).map(|n| n.to_string()).collect();
-        assert_eq!(values(&hits, "frames::render::frame", "n"), numbers, "{mangling}");
-        assert_eq!(count(&hits, "frames::render::frame"), 16, "begins and ends");
-        let scale = hits.iter().filter(|hit| hit.name.starts_with("scale:")).count();
-        assert_eq!((scale, count(&hits, "draw")), (16, 8), "{mangling}");
+        let frame = "frames::render::frame";
+        assert_eq!(recording.values(frame, "n"), numbers(0..8), "{mangling}");
+        let ends = recording.named(frame).filter(|hit| hit.ends()).count();
+        assert_eq!((recording.count(frame), ends), (16, 8), "begins and ends");
+        let events = recording.trace.events.iter();
+        let scale = events.filter(|hit| hit.name.starts_with("scale:")).count();
+        assert_eq!((scale, recording.count("draw")), (16, 8), "{mangling}");
     }
 }

@@ -1,8 +1,9 @@
 //! What cannot be probed is said before COMMAND starts.
 
+use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::build;
 
-use crate::{ready, run};
+use crate::ready;
 
 #[test]
 fn a_spec_that_names_no_place_fails_with_125_and_command_never_runs() {
@@ -10,9 +11,7 @@ fn a_spec_that_names_no_place_fails_with_125_and_command_never_runs() {
         return;
     }
     let program = build("calls.c", &[]);
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let witness = folder.path().join("witness");
-    let trace = folder.path().join("out.fxt");
+    let folder = Folder::new();
     let in_program = |rest: &str| format!("{}:{rest}", program.text());
     for (spec, part) in [
         (in_program("decsend"), "did you mean descend?"),
@@ -29,11 +28,9 @@ fn a_spec_that_names_no_place_fails_with_125_and_command_never_runs() {
         ("/etc/passwd:work".into(), "it is not an ELF file"),
         ("work".into(), "expected BINARY:SYMBOL"),
     ] {
-        let output =
-            run(&[&spec], &trace, &["--", "touch", witness.to_str().expect("a plain path")]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{spec}: {said}");
-        assert!(said.contains(part), "{spec}: {said}");
-        assert!(!witness.exists(), "{spec}: COMMAND ran");
+        let done = folder.fxtrec(["-o", "out.fxt", "-P", &spec, "--", "touch", "ran"]);
+        assert_eq!(done.code, 125, "{spec}: {}", done.stderr);
+        assert!(done.stderr.contains(part), "{spec}: {}", done.stderr);
+        assert!(!folder.path("ran").exists(), "{spec}: COMMAND ran");
     }
 }

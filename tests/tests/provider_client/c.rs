@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fxt_reader::record::EventKind;
-use fxtrec_tests::programs::tools_or_skip;
+use fxtrec_tests::tools;
 
 use super::app::App;
 use super::archive::Archive;
@@ -98,7 +98,7 @@ fn assert_example(archive: &Archive, alerts: &[String]) {
 
 #[test]
 fn the_c_example_records_with_the_static_library() {
-    if !tools_or_skip(&["gcc"]) {
+    if !tools::or_skip(&["gcc"]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -110,7 +110,7 @@ fn the_c_example_records_with_the_static_library() {
 
 #[test]
 fn the_c_example_records_with_the_shared_library() {
-    if !tools_or_skip(&["gcc"]) {
+    if !tools::or_skip(&["gcc"]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,0 +1,30 @@
+//! Whose turn it is to record: each recording sees the whole machine, the recordings of other tests included.
+//!
+//! Tests of different files never run at once, so the lock is one of the process.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held by a test while it uses the machine.
+#[derive(Debug)]
+#[must_use = "the turn is over when this is dropped"]
+pub enum Turn {
+    /// Others record as well.
+    Shared(RwLockReadGuard<'static, ()>),
+    /// Nobody else records.
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+// A test that failed has left nothing behind that would concern others, so poison is of no interest.
+
+/// Waits until nobody has the machine for itself.
+pub fn shared() -> Turn {
+    Turn::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits until nobody records, and lets nobody begin meanwhile: for tests that count what the whole machine does, or
+/// whose promises hold only while it has time for fxtrec.
+pub fn alone() -> Turn {
+    Turn::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner))
+}

@@ -1,0 +1,131 @@
+//! Processes that go on while a test looks at them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{SigHandler, Signal, kill};
+use nix::unistd::Pid;
+
+/// Lets a program start with the signals that a shell at a terminal gives it. A test may have been started by `nohup`,
+/// or in the background of a script, which ignore some, and so would all that it starts.
+pub fn with_usual_signals(command: &mut Command) -> &mut Command {
+    let signals =
+        [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR2];
+    // SAFETY: between fork and exec only sigaction(2) is called, which may be; nothing is allocated, and no handler is
+    // installed that could run.
+    unsafe {
+        command.pre_exec(move || {
+            for signal in signals {
+                nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A process. Killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// Kept open, since a program whose output nobody reads any more is ended by a signal.
+    _output: Option<BufReader<ChildStdout>>,
+    errors: Option<BufReader<ChildStderr>>,
+}
+
+impl Process {
+    /// Starts it, with a pipe to its standard input.
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    pub fn start(command: &mut Command) -> Process {
+        let child = command.stdin(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let errors = child.stderr.take().map(BufReader::new);
+        Process { child, _output: None, errors }
+    }
+
+    /// Starts a program whose first line is `ready`, and waits for that line.
+    ///
+    /// # Panics
+    /// When it cannot be run, or says something else.
+    pub fn start_ready(command: &mut Command) -> Process {
+        let mut process = Process::start(command.stdout(Stdio::piped()));
+        let mut output = BufReader::new(process.child.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it prints text");
+        assert_eq!(line, "ready\n", "{command:?}");
+        process._output = Some(output);
+        process
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it says on standard error, which has to be a pipe.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub fn stderr(&mut self) -> &mut BufReader<ChildStderr> {
+        self.errors.as_mut().expect("it is piped")
+    }
+
+    /// Waits until it has mapped a file whose path has this in it.
+    ///
+    /// # Panics
+    /// When it ends before.
+    pub fn wait_for_map(&self, part: &str) {
+        let maps = format!("/proc/{}/maps", self.id());
+        while !std::fs::read_to_string(&maps).expect("it runs").contains(part) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Writes a line to its standard input.
+    ///
+    /// # Panics
+    /// When it does not read any more.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("open until its end");
+        writeln!(input, "{line}").expect("it reads");
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.id()).expect("a process id");
+        kill(Pid::from_raw(pid), signal).expect("it runs");
+    }
+
+    /// Whether it has ended by itself.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_some()
+    }
+
+    /// Ends its standard input and waits for its end.
+    pub fn finish(&mut self) -> ExitStatus {
+        drop(self.child.stdin.take());
+        self.child.wait().expect("it is ours")
+    }
+
+    /// Kills it, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When it had ended before.
+    pub fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.finish();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only for a process that is gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,178 @@
+//! Recordings that are to be whole: of a command, and of the machine until they are stopped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::binary;
+use crate::event::Event;
+use crate::folder::{Done, Folder};
+use crate::process::Process;
+use crate::trace::Trace;
+use crate::wait;
+
+/// A finished recording that keeps all promises and lost nothing.
+#[derive(Debug)]
+pub struct Recording {
+    /// What is in it.
+    pub trace: Trace,
+    /// What COMMAND printed.
+    pub printed: String,
+    /// What fxtrec said.
+    pub said: String,
+}
+
+/// Records COMMAND, or without one what the options say.
+///
+/// # Panics
+/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+#[track_caller]
+pub fn record(options: &[&str], command: &[&str]) -> Recording {
+    record_in(&Folder::new(), options, command)
+}
+
+/// The same with a folder in which fxtrec and COMMAND run; the trace is t.fxt in it.
+///
+/// # Panics
+/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+#[track_caller]
+pub fn record_in(folder: &Folder, options: &[&str], command: &[&str]) -> Recording {
+    record_by(binary::command(), folder, options, command)
+}
+
+/// The same with a command that runs fxtrec.
+///
+/// # Panics
+/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+#[track_caller]
+pub fn record_by(
+    mut fxtrec: Command,
+    folder: &Folder,
+    options: &[&str],
+    command: &[&str],
+) -> Recording {
+    fxtrec.args(["-o", "t.fxt"]).args(options);
+    if !command.is_empty() {
+        fxtrec.arg("--").args(command);
+    }
+    let Done { stdout, stderr, .. } = folder.run(&mut fxtrec).expect(0);
+    Recording::read(&folder.path("t.fxt"), stdout, stderr)
+}
+
+impl Recording {
+    /// Reads the trace, and holds it against what is promised of every recording.
+    ///
+    /// # Panics
+    /// When something is missing or out of order.
+    #[track_caller]
+    pub fn read(trace: &Path, printed: String, said: String) -> Recording {
+        let trace = Trace::read(trace);
+        trace.assert_sound();
+        trace.info();
+        let stats = trace.stats();
+        assert_eq!((stats.number("lost"), stats.number("undecoded")), (0, 0), "{said}");
+        let inferred = trace.switches.iter().filter(|switch| switch.inferred).count() as u64;
+        assert_eq!(stats.number("inferred_switches"), inferred, "{said}");
+        let recording = Recording { trace, printed, said };
+        recording.assert_durations_nest();
+        recording
+    }
+
+    /// Each end must be that of what its thread began last, and nothing may be left open.
+    #[track_caller]
+    fn assert_durations_nest(&self) {
+        let mut open: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+        for event in &self.trace.events {
+            let stack = open.entry(event.thread).or_default();
+            if event.begins() {
+                stack.push(&event.name);
+            } else if event.ends() {
+                assert_eq!(stack.pop(), Some(event.name.as_str()), "{event:?}");
+            }
+        }
+        open.retain(|_, stack| !stack.is_empty());
+        assert_eq!(open, BTreeMap::new(), "all that begins ends");
+    }
+
+    /// The words of each line that COMMAND printed.
+    pub fn lines(&self) -> Vec<Vec<&str>> {
+        self.printed.lines().map(|line| line.split_whitespace().collect()).collect()
+    }
+
+    /// The events of this name that are not fxtrec's own.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Event> {
+        self.trace.events.iter().filter(move |event| event.name == name)
+    }
+
+    /// How many they are.
+    pub fn count(&self, name: &str) -> usize {
+        self.named(name).count()
+    }
+
+    /// The arguments `arg` of the events of this name that have one, in order.
+    pub fn values<'a>(&'a self, name: &'a str, arg: &'a str) -> Vec<&'a str> {
+        self.named(name).filter_map(|event| event.args.get(arg).map(String::as_str)).collect()
+    }
+
+    /// A count of `probe_stats`.
+    ///
+    /// # Panics
+    /// When nothing was hit.
+    pub fn probe_count(&self, name: &str) -> u64 {
+        let stats = self.trace.own.iter().find(|event| event.name == "probe_stats");
+        stats.expect("something was hit").number(name)
+    }
+}
+
+/// fxtrec while it records the whole machine. Killed when dropped.
+#[derive(Debug)]
+pub struct Ongoing {
+    process: Process,
+    trace: PathBuf,
+}
+
+impl Ongoing {
+    /// Starts it, and waits until it records.
+    ///
+    /// # Errors
+    /// What fxtrec said, when it ends instead.
+    pub fn start(trace: &Path, options: &[&str]) -> Result<Ongoing, String> {
+        let mut command = binary::command();
+        command.args(["-a", "-o"]).arg(trace).args(options).stderr(Stdio::piped());
+        let mut ongoing = Ongoing { process: Process::start(&mut command), trace: trace.into() };
+        let mut is_over = false;
+        wait::until("the first records", || {
+            is_over = ongoing.process.is_over();
+            is_over || trace.metadata().is_ok_and(|file| file.len() > 0)
+        });
+        if is_over { Err(ongoing.said()) } else { Ok(ongoing) }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+
+    /// Ends the recording as Ctrl-C does. Returns the trace, and what fxtrec said.
+    ///
+    /// # Panics
+    /// When fxtrec does not do well.
+    pub fn stop(mut self) -> (PathBuf, String) {
+        self.signal(Signal::SIGINT);
+        let said = self.said();
+        assert!(self.process.finish().success(), "{said}");
+        (self.trace.clone(), said)
+    }
+
+    /// All that it says, until it ends.
+    fn said(&mut self) -> String {
+        std::io::read_to_string(self.process.stderr()).expect("it says text")
+    }
+}
