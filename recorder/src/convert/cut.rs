@@ -205,6 +205,7 @@ impl Cutter<'_, '_> {
         let wanted = admits(switch.outgoing) || admits(switch.incoming);
         let shown = self.open.shown(switch.cpu);
         if wanted {
+            self.names.need_idle(&mut self.target)?;
             self.names.need(switch.outgoing, &mut self.target)?;
             self.names.need(switch.incoming, &mut self.target)?;
             if shown.is_some_and(|shown| shown != switch.outgoing) {

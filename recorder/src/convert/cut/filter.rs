@@ -12,6 +12,9 @@ use crate::convert::copy::{AsItIs, arguments};
 use crate::convert::error::ConvertError;
 use crate::convert::retype;
 
+/// The idle tasks of all CPUs.
+const IDLE: Koid = Koid(0);
+
 /// Whose records to keep; empty lists keep all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -133,6 +136,18 @@ impl Names {
         let name = target.text(&name)?;
         let (kind, koid) = (write::ObjectType::Thread, retype::koid(koid));
         Ok(target.write(&write::KernelObject { kind, koid, name, args: &args })?)
+    }
+
+    /// Sees to it that the piece has the name of the idle task, which a cut puts where nobody is shown. A recording of
+    /// CPUs that were never idle has none.
+    pub(super) fn need_idle(&mut self, target: &mut Target<'_>) -> Result<(), ConvertError> {
+        if !self.threads.contains_key(&IDLE) {
+            let name = || "swapper".to_owned();
+            self.processes.entry(IDLE).or_insert_with(name);
+            self.threads.insert(IDLE, ThreadName { name: name(), process: Some(IDLE) });
+            self.written.remove(&IDLE);
+        }
+        self.need(IDLE, target)
     }
 
     /// Sees to it that the piece has the names of all koids of a record.

@@ -144,10 +144,12 @@ impl Open {
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
         let (from, filter) = (window.from, &window.filter);
-        // The idle task stands in for whoever nobody asked for.
-        names.need(Koid(0), target)?;
+        if !self.cpus.is_empty() {
+            names.need_idle(target)?;
+        }
         for (cpu, on_cpu) in &mut self.cpus {
             let wanted = filter.admits_cpu(*cpu) && filter.admits_thread(on_cpu.thread, names);
+            // The idle task stands in for whoever nobody asked for.
             if !wanted {
                 on_cpu.thread = Koid(0);
             }

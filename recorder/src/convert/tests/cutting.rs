@@ -70,9 +70,13 @@ fn put_switch(
 }
 
 fn piece(from: u64, to: u64, filter: Filter) -> Vec<u8> {
+    piece_of(&trace(), from, to, filter)
+}
+
+fn piece_of(trace: &[u8], from: u64, to: u64, filter: Filter) -> Vec<u8> {
     let window = Window { from: Nanos(from), to: Nanos(to), filter };
     let mut out = Vec::new();
-    cut(&mut Reader::from_slice(&trace()), &window, &mut out).expect("a piece");
+    cut(&mut Reader::from_slice(trace), &window, &mut out).expect("a piece");
     let report = check(&mut Reader::from_slice(&out), Promises::Fxtrec).expect("readable");
     assert!(report.is_sound(), "{:?}", report.findings);
     out
@@ -138,6 +142,32 @@ fn only_names_that_are_used_are_in_a_piece() {
     };
     assert_eq!(names(&piece(9, 11, Filter::default())), [true, false, true]);
     assert_eq!(names(&piece(1, 4, Filter::default())), [true, false, true]);
+}
+
+#[test]
+fn the_idle_task_has_a_name_though_the_recording_never_gave_it_one() {
+    let mut trace = Writer::new(Vec::new());
+    trace.start("test", 1_000_000_000).expect("room");
+    for koid in [41, 50] {
+        let (kind, name) = (ObjectType::Thread, Text::Inline("busy"));
+        let args = [Arg::new(Text::Inline("process"), Value::Koid(Koid(koid)))];
+        trace.write(&KernelObject { kind, koid: Koid(koid), name, args: &args }).expect("room");
+    }
+    for (time, sides) in [(1, (41, 50)), (5, (50, 41)), (9, (41, 50))] {
+        put_switch(&mut trace, 0, time, sides);
+    }
+    let trace = trace.into_inner();
+    for (from, expected) in [
+        (2, ["2 cpu0 0->50*", "5 cpu0 50->41", "8 cpu0 41->0*"].as_slice()),
+        (0, &["1 cpu0 41->50", "5 cpu0 50->41", "8 cpu0 41->0*"]),
+    ] {
+        let piece = piece_of(&trace, from, 8, Filter::default());
+        assert_eq!(switches(&piece), expected);
+        let all = records(&piece);
+        let first = |what: &str| all.iter().position(|record| record.contains(what));
+        let named = first("koid: Koid(0)");
+        assert!(named.is_some() && named < first("ContextSwitch("), "{all:#?}");
+    }
 }
 
 #[test]
