@@ -138,7 +138,7 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
 }
 
 #[test]
-fn where_perf_is_refused_the_machine_is_recorded_by_ftrace_and_that_is_said() {
+fn where_bpf_and_perf_are_refused_the_machine_is_recorded_by_ftrace_and_that_is_said() {
     let Some(_machine) = ready() else { return };
     let folder = Folder::new();
     let mut setpriv = Command::new("setpriv");
@@ -148,7 +148,7 @@ fn where_perf_is_refused_the_machine_is_recorded_by_ftrace_and_that_is_said() {
     let command = [env!("CARGO_BIN_EXE_pingpong"), "1000"];
     let recording = record_by(setpriv, &folder, &[], &command);
     let (trace, said) = (&recording.trace, &recording.said);
-    assert!(said.contains("recording by ftrace, since perf is refused"), "{said}");
+    assert!(said.contains("recording by ftrace, since bpf is refused"), "{said}");
     assert!(trace.stats().number("switches") >= 2000, "{said}");
     let named = |name: &str| trace.threads.values().any(|(thread, _)| thread == name);
     assert!(named("pingpong"), "the command has its own name");
