@@ -21,7 +21,7 @@ pub(crate) struct Fxtrec {
     command: Command,
     dir: TempDir,
     own_session: bool,
-    alone: bool,
+    in_turn: bool,
 }
 
 impl Fxtrec {
@@ -32,7 +32,7 @@ impl Fxtrec {
         command.args(args).current_dir(dir.path());
         command.env_remove("SUDO_UID").env_remove("SUDO_GID").env_remove("SUDO_USER");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Fxtrec { command, dir, own_session: false, alone: false }
+        Fxtrec { command, dir, own_session: false, in_turn: false }
     }
 
     /// fxtrec that writes to t.fxt and runs a shell script.
@@ -67,16 +67,15 @@ impl Fxtrec {
         self
     }
 
-    /// Waits with the start until no other test records, and lets none begin meanwhile: for
-    /// promises that hold only while the machine has time for fxtrec.
-    pub(crate) fn alone(mut self) -> Fxtrec {
-        self.alone = true;
+    /// Starts in a turn that the test holds already, instead of waiting for one.
+    pub(crate) fn in_turn(mut self, _turn: &Turn) -> Fxtrec {
+        self.in_turn = true;
         self
     }
 
     /// Starts it.
     pub(crate) fn start(mut self) -> Running {
-        let turn = if self.alone { machine::alone() } else { machine::shared() };
+        let turn = (!self.in_turn).then(machine::shared);
         if !self.own_session {
             // So that everything that was started can be ended, and a signal sent to all of it.
             self.command.process_group(0);
@@ -131,7 +130,7 @@ pub(crate) struct Running {
     stderr: Option<Captured>,
     dir: TempDir,
     over: bool,
-    _turn: Turn,
+    _turn: Option<Turn>,
 }
 
 impl Running {
