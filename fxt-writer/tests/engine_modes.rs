@@ -53,6 +53,21 @@ fn oneshot_keeps_the_beginning_and_counts_the_rest() {
 }
 
 #[test]
+fn a_record_that_is_offered_again_is_not_counted_as_dropped() {
+    let (engine, _inbox) = engine(small(Mode::Oneshot));
+    rolling(&engine, 0..37).expect("there is room");
+    let full = Err(WriteError::Full(Full::Dropped));
+    assert_eq!(numbered(0, 37).write(&mut engine.rolling().uncounted()), full);
+    assert_eq!(string_record(1).write(&mut engine.durable().uncounted()), full);
+    let mut too_large = engine.rolling().uncounted();
+    let refused = too_large.reserve(engine.max_record_words() + 1);
+    assert!(matches!(refused, Err(Full::TooLarge { .. })));
+    assert_eq!(engine.dropped(), 0);
+    engine.count_dropped(2);
+    assert_eq!(engine.dropped(), 2);
+}
+
+#[test]
 fn circular_keeps_the_end_and_all_that_is_durable() {
     let (engine, inbox) = engine(small(Mode::Circular));
     string_record(1).write(&mut engine.durable()).expect("an empty ring");

@@ -149,7 +149,7 @@ impl Drop for Provider {
 }
 
 /// Tells the manager that something has happened which it may be waiting for;
-/// the macro [`alert!`](super::alert) is the same for a category that can be
+/// the macro [`alert!`](super::alert!) is the same for a category that can be
 /// turned off. Names longer than 14 bytes are cut.
 pub fn alert(name: &str) {
     let mut end = name.len().min(MAX_ALERT_BYTES);

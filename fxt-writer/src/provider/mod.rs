@@ -47,6 +47,7 @@ pub mod wire;
 pub use argument::Argument;
 pub use categories::Categories;
 pub use handle::{Builder, InitError, Provider, alert, init, unique_id};
+#[doc(inline)]
 pub use macros::{
     alert, async_begin, async_end, async_instant, blob, counter, duration, enabled, flow_begin,
     flow_end, flow_step, instant, log,

@@ -144,16 +144,17 @@ impl Client {
         *lock(&self.current) = Some(session);
         // Release: who sees the generation finds the session behind the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
-        self.progress(|progress| (progress.recording, progress.unsaved) = (true, true));
+        // Before anybody who waits goes on.
         super::hook::changed();
+        self.progress(|progress| (progress.recording, progress.unsaved) = (true, true));
     }
 
     /// Has trace points record no more.
     fn withdraw(&self) {
         sys::GENERATION.store(0, std::sync::atomic::Ordering::Release);
         *lock(&self.current) = None;
-        self.progress(|progress| progress.recording = false);
         super::hook::changed();
+        self.progress(|progress| progress.recording = false);
     }
 
     fn progress(&self, change: impl FnOnce(&mut Progress)) {
