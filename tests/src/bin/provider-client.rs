@@ -50,6 +50,7 @@ fn main() -> io::Result<()> {
         "forever" => forever()?,
         "fork" => fork(number(0))?,
         "heir" => heir(number(0))?,
+        "orphan" => orphan()?,
         "flush" => flush(&app)?,
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no case '{case}'"))),
     }
@@ -259,6 +260,20 @@ fn heir(events: u64) -> io::Result<()> {
     }
     instant!("app", "parent", number = 1);
     Ok(())
+}
+
+/// Ends, and leaves a child behind that lives as long as there is input.
+fn orphan() -> io::Result<()> {
+    instant!("app", "parent", number = 0);
+    // SAFETY: the child only waits and ends.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            wait_for_input();
+            unsafe_exit(0)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Forks; the parent waits for the child, which must end with 7.

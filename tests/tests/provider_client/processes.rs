@@ -36,3 +36,15 @@ fn a_child_may_become_a_provider_of_its_own() {
     let numbers: Vec<_> = own.named("parent").map(|event| event.number("number")).collect();
     assert_eq!((own.events.len(), numbers), (2, vec![0, 1]));
 }
+
+#[test]
+fn a_child_that_lives_on_does_not_keep_the_connection_open() {
+    let manager = Manager::new();
+    let app = App::start(&manager, "orphan", &[]);
+    let mut peer = manager.accept();
+    let recording = peer.start(Ask::default());
+    // Comes back when the parent is gone; the child waits for input that is still open.
+    let archive = peer.save_to_death(recording);
+    assert_eq!(archive.named("parent").count(), 1);
+    app.end_well();
+}

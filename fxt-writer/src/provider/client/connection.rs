@@ -7,7 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::recording::Recording;
 use super::{Client, lock};
-use crate::provider::sys::{self, Received};
+use crate::provider::sys::{self, OwnSocket, Received};
 use crate::provider::wire::{self, FromManager, FromProvider, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES};
 
 /// Categories in one message, so that the longest fit.
@@ -33,7 +33,7 @@ struct Over(End);
 #[derive(Debug)]
 pub(super) struct Connection {
     client: &'static Client,
-    control: OwnedFd,
+    control: OwnSocket,
     /// Messages for which there was no room yet.
     outbox: VecDeque<Vec<u8>>,
     recording: Option<Recording>,
@@ -45,6 +45,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(client: &'static Client, control: OwnedFd) -> Self {
+        let control = OwnSocket::control(control);
         let (outbox, recording) = (VecDeque::new(), None);
         Self { client, control, outbox, recording, told: 0, registered: false, of_use: false }
     }
@@ -56,7 +57,6 @@ impl Connection {
                 break end;
             }
         };
-        sys::inherited_by_children([None, None]);
         if let Some(recording) = self.recording.take() {
             recording.abandon(self.client);
         }
@@ -72,10 +72,6 @@ impl Connection {
         self.tell()?;
         self.advance()?;
         self.send_waiting()?;
-        sys::inherited_by_children([
-            Some(self.control.as_fd()),
-            self.recording.as_ref().and_then(Recording::fifo),
-        ]);
         let (packets, messages) = self.wait()?;
         self.client.woken();
         if packets {
@@ -111,12 +107,17 @@ impl Connection {
 
     /// Registers, or tells what has become known since.
     fn tell(&mut self) -> Result<(), Over> {
-        let (known, alerts) = {
+        // What the manager does not read stays in the inbox, which is bounded.
+        if !self.outbox.is_empty() {
+            return Ok(());
+        }
+        let (new, alerts) = {
             let mut inbox = lock(&self.client.inbox);
-            (inbox.categories.clone(), std::mem::take(&mut inbox.alerts))
+            (inbox.categories[self.told..].to_vec(), std::mem::take(&mut inbox.alerts))
         };
+        self.told += new.len();
         let mut messages = Vec::new();
-        let mut untold = known[self.told..].chunks(CATEGORIES_AT_ONCE);
+        let mut untold = new.chunks(CATEGORIES_AT_ONCE);
         if !std::mem::replace(&mut self.registered, true) {
             let name = self.client.name.clone();
             let categories = untold.next().unwrap_or_default().to_vec();
@@ -124,7 +125,6 @@ impl Connection {
         }
         messages.extend(untold.map(|new| FromProvider::Categories(new.to_vec())));
         messages.extend(alerts.into_iter().map(FromProvider::Alert));
-        self.told = known.len();
         messages.iter().try_for_each(|message| self.post(message))
     }
 

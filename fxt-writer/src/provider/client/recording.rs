@@ -22,7 +22,7 @@ use crate::packet::Packet;
 use crate::provider::Categories;
 use crate::provider::session::{Buffer, BufferNumber, Session};
 use crate::provider::site::Generation;
-use crate::provider::sys::{self, BufferError, Mapping};
+use crate::provider::sys::{self, BufferError, Mapping, OwnSocket};
 use crate::provider::wire::{self, Start};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Recording {
     mode: Mode,
     phase: Phase,
     /// The provider's end; `None` when the manager has closed its own.
-    fifo: Option<OwnedFd>,
+    fifo: Option<OwnSocket>,
     /// Requests to be sent, one after the other.
     waiting: VecDeque<Packet>,
     /// The request that has been sent and not answered.
@@ -105,7 +105,7 @@ impl Recording {
             session,
             mode: start.mode,
             phase: Phase::Running,
-            fifo: Some(fifo),
+            fifo: Some(OwnSocket::fifo(fifo)),
             waiting: VecDeque::new(),
             in_flight: None,
             saves: 0,

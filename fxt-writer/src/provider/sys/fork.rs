@@ -9,7 +9,7 @@
 //! the manager would not notice that the parent is gone.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
@@ -117,11 +117,44 @@ pub(super) fn owner() -> u32 {
 /// Sockets to be closed in a child; -1 where there is none.
 static SOCKETS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// Has children close these sockets, and no others: the control socket, and the
-/// FIFO of a session.
-pub(in crate::provider) fn inherited_by_children(sockets: [Option<BorrowedFd<'_>>; 2]) {
-    for (kept, socket) in SOCKETS.iter().zip(sockets) {
-        kept.store(socket.map_or(-1, |fd| fd.as_raw_fd()), Ordering::Release);
+/// A socket that is closed in children: one of the connection, or one of the
+/// session.
+#[derive(Debug)]
+pub(in crate::provider) struct OwnSocket {
+    fd: OwnedFd,
+    place: &'static AtomicI32,
+}
+
+impl OwnSocket {
+    /// The control socket, of which there is one at a time.
+    pub(in crate::provider) fn control(fd: OwnedFd) -> Self {
+        Self::at(fd, &SOCKETS[0])
+    }
+
+    /// The FIFO of a session, of which there is one at a time.
+    pub(in crate::provider) fn fifo(fd: OwnedFd) -> Self {
+        Self::at(fd, &SOCKETS[1])
+    }
+
+    fn at(fd: OwnedFd, place: &'static AtomicI32) -> Self {
+        place.store(fd.as_raw_fd(), Ordering::Release);
+        Self { fd, place }
+    }
+}
+
+impl AsFd for OwnSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Takes the number from the list before it is free for another file, which a
+/// child must keep.
+impl Drop for OwnSocket {
+    fn drop(&mut self) {
+        let own = self.fd.as_raw_fd();
+        // Another socket may have taken the place already.
+        let _ = self.place.compare_exchange(own, -1, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 

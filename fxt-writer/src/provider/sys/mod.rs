@@ -9,9 +9,7 @@ mod thread;
 
 pub(in crate::provider) use clock::now;
 pub use fork::GENERATION;
-pub(in crate::provider) use fork::{
-    claim_process, client, generation, inherited_by_children, publish_client,
-};
+pub(in crate::provider) use fork::{OwnSocket, claim_process, client, generation, publish_client};
 pub(in crate::provider) use mapping::{BufferError, Mapping};
 pub(in crate::provider) use socket::{Received, connect, receive, receive_packet, send};
 pub(in crate::provider) use thread::{spawn_without_signals, thread_id, thread_name};
