@@ -1,0 +1,105 @@
+//! An application that records its own spans, for tests of what becomes of them.
+//!
+//! `spans sleeps THREADS SPANS`: spans around sleeps, of which it prints thread, begin and end in nanoseconds.
+//! `spans burst THREADS EVENTS`: events as fast as it can; prints how many it recorded or dropped.
+//! `spans forever`: numbered events until it is killed; prints a number when all up to it were recorded.
+//! `spans fleet PROCESSES EVENTS`: so many processes at once, each a provider with so many events.
+
+use std::io::{self, BufRead, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use fxt_writer::provider::{self, duration, instant};
+use nix::time::{ClockId, clock_gettime};
+
+/// Longer than fxtrec takes to say START.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn main() -> io::Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+    if words.first().is_some_and(|case| case == "fleet") {
+        return fleet(number(1), number(2));
+    }
+    let name = words.get(3).map_or("spans", String::as_str);
+    let app = provider::init(name).map_err(io::Error::other)?;
+    if !app.wait_for_session(PATIENCE) {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no manager says START"));
+    }
+    match words.first().map(String::as_str) {
+        Some("sleeps") => sleeps(number(1), number(2)),
+        Some("burst") => burst(number(1), number(2)),
+        Some("forever") => forever()?,
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "which case?")),
+    }
+    Ok(())
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+fn now() -> u128 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock that every Linux has");
+    Duration::from(time).as_nanos()
+}
+
+fn sleeps(threads: u64, spans: u64) {
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for number in 0..spans {
+                    let begin = now();
+                    let span = duration!("app:sleep", "nap", number = number);
+                    thread::sleep(Duration::from_millis(2));
+                    drop(span);
+                    let end = now();
+                    println!("{} {begin} {end}", nix::unistd::gettid());
+                }
+            });
+        }
+    });
+}
+
+fn burst(threads: u64, events: u64) {
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for number in 0..events {
+                    instant!("app:burst", "numbered", thread = thread, number = number);
+                }
+            });
+        }
+    });
+    println!("{}", threads * events);
+}
+
+fn forever() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for number in 0_u64.. {
+        instant!("app", "step", number = number);
+        if number.is_multiple_of(1000) {
+            writeln!(out, "{number}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for each process to have recorded before any may end, so that all are there at the same time.
+fn fleet(processes: u64, events: u64) -> io::Result<()> {
+    let own = std::env::current_exe()?;
+    let start = |number: u64| {
+        let mut command = Command::new(&own);
+        command.args(["burst", "1", &events.to_string(), &format!("ship {number}")]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    };
+    let mut children = (0..processes).map(start).collect::<io::Result<Vec<_>>>()?;
+    for child in &mut children {
+        let mut line = String::new();
+        let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        io::BufReader::new(out).read_line(&mut line)?;
+        print!("{line}");
+    }
+    for mut child in children {
+        child.wait()?;
+    }
+    Ok(())
+}

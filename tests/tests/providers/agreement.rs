@@ -1,0 +1,130 @@
+//! An application's spans and the scheduler's records say the same.
+
+use fxt_reader::record::EventKind;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::programs::tools_or_skip;
+use fxtrec_tests::root;
+use fxtrec_tests::trace::Trace;
+
+use super::Recording;
+use super::archive::{Archive, Provider};
+
+/// The clocks are the same one, so what is printed around a span encloses it, and by little.
+const MICROSECOND: u64 = 1000;
+
+/// A span as the application printed it: its thread, and times just before and just after.
+fn printed(lines: &[String]) -> Vec<(u64, u64, u64)> {
+    let numbers = |line: &String| -> Vec<u64> {
+        line.split(' ').map(|word| word.parse().expect("a number")).collect()
+    };
+    lines.iter().map(numbers).map(|words| (words[0], words[1], words[2])).collect()
+}
+
+/// Spans of one name as the trace has them: thread, begin, end.
+fn recorded(provider: &Provider, name: &str) -> Vec<(u64, u64, u64)> {
+    let mut open = std::collections::HashMap::new();
+    let mut spans = Vec::new();
+    for event in provider.events.iter().filter(|event| event.name == name) {
+        match event.kind {
+            EventKind::DurationBegin => {
+                assert_eq!(open.insert(event.thread, event.time), None, "naps do not nest");
+            }
+            EventKind::DurationEnd => {
+                let begin = open.remove(&event.thread).expect("it has begun");
+                spans.push((event.thread, begin, event.time));
+            }
+            EventKind::DurationComplete { end } => spans.push((event.thread, event.time, end.0)),
+            other => panic!("{other:?} is no part of a span"),
+        }
+    }
+    assert!(open.is_empty(), "all have ended");
+    spans
+}
+
+/// Asserts that each span is where it was printed to be, and that its thread slept in it.
+fn assert_agreement(provider: &Provider, name: &str, lines: &[String], trace: &Trace) {
+    let mut spans = recorded(provider, name);
+    let mut expected = printed(lines);
+    assert_eq!(spans.len(), expected.len());
+    spans.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(trace.stats().number("lost"), 0, "what was lost says nothing");
+    let mut close = 0;
+    for (span, said) in spans.iter().zip(&expected) {
+        let (thread, begin, end) = *span;
+        assert_eq!(thread, said.0);
+        assert!(said.1 <= begin && end <= said.2, "{span:?} is not within {said:?}");
+        close += usize::from(begin - said.1 <= MICROSECOND && said.2 - end <= MICROSECOND);
+        let inside = |time: u64| begin <= time && time <= end;
+        let asleep = trace.outs(thread).find(|switch| inside(switch.time)).expect("it slept");
+        let back =
+            trace.switches.iter().rfind(|switch| switch.incoming == thread && inside(switch.time));
+        let back = back.unwrap_or_else(|| panic!("{span:?} goes on after {asleep:?}")).time;
+        assert!(
+            asleep.time < back && back - asleep.time >= 1_900_000,
+            "it slept for two milliseconds"
+        );
+        let (name, process) = &trace.threads[&thread];
+        assert!(!name.is_empty());
+        assert_eq!(*process, provider.events[0].process);
+    }
+    // Between reading the clock and recording, the thread may lose its CPU now and then.
+    assert!(close * 2 > spans.len(), "{close} of {} agree to a microsecond", spans.len());
+}
+
+#[test]
+fn spans_lie_where_the_scheduler_saw_their_threads() {
+    if !root::or_skip("it records the machine") {
+        return;
+    }
+    let folder = Folder::new();
+    let output = folder.path("spans.fxt");
+    let recording = Recording::of_app(&[], &output, &["sleeps", "4", "25"]);
+    let (code, lines, said) = recording.end();
+    assert_eq!((code, lines.len()), (Some(0), 100), "{said}");
+    assert!(said.contains("providers  1: spans "), "{said}");
+
+    let trace = Trace::read(&output);
+    trace.assert_sound();
+    let provider = Archive::read(&output).only();
+    assert_agreement(&provider, "nap", &lines, &trace);
+    assert_eq!((provider.stats["dropped"], provider.filled_up), (0, 0));
+
+    // Everything that reads traces takes one of several providers.
+    for command in [&["dump", "--check", "spans.fxt"][..], &["report", "spans.fxt"]] {
+        let done = folder.fxtrec(command);
+        assert_eq!(done.code, 0, "{command:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_client_in_another_language_needs_nothing_but_the_protocol() {
+    if !root::or_skip("it records the machine") || !tools_or_skip(&["python3"]) {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/provider.py");
+    for mode in ["streaming", "circular", "oneshot"] {
+        for end in ["leave", "kill"] {
+            let folder = Folder::new();
+            let args = ["--mode", mode, "-o", "python.fxt", "--", "python3", script, "20", end];
+            let done = folder.fxtrec(args);
+            let expected = if end == "kill" { 128 + 9 } else { 0 };
+            assert_eq!(done.code, expected, "{mode}: {}", done.stderr);
+            assert!(done.stderr.contains("providers  1: by hand "), "{mode}: {}", done.stderr);
+            let lines: Vec<String> = done.stdout.lines().map(str::to_owned).collect();
+            assert_eq!(lines.len(), 20, "{mode}");
+            let output = folder.path("python.fxt");
+            let provider = Archive::read(&output).only();
+            assert_eq!(recorded(&provider, "sleep").len(), 20, "{mode}, {end}");
+            let trace = Trace::read(&output);
+            trace.assert_sound();
+            if mode == "streaming" {
+                let mut spans = recorded(&provider, "sleep");
+                spans.sort_unstable();
+                assert_eq!(spans, printed(&lines), "the script prints the very times");
+                let process = &trace.processes[&spans[0].0];
+                assert!(process.starts_with("python"), "{process}");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a trace holds of the applications that recorded themselves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use fxt_reader::record::{EventKind, Value};
+use fxt_reader::{Reader, Record};
+
+/// An event of an application.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) name: String,
+    pub(super) kind: EventKind,
+    pub(super) time: u64,
+    pub(super) process: u64,
+    pub(super) thread: u64,
+    pub(super) numbers: BTreeMap<String, u64>,
+}
+
+/// A provider and its events, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Provider {
+    pub(super) name: String,
+    pub(super) events: Vec<Event>,
+    /// Times that it was said to have filled its buffer.
+    pub(super) filled_up: u64,
+    /// The numbers of its `provider_stats`.
+    pub(super) stats: HashMap<String, u64>,
+}
+
+/// All providers of a trace, without fxtrec, by id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Archive {
+    pub(super) providers: BTreeMap<u32, Provider>,
+}
+
+fn number(value: Value<'_>) -> Option<u64> {
+    match value {
+        Value::UInt32(value) => Some(value.into()),
+        Value::UInt64(value) => Some(value),
+        Value::Int32(value) => value.try_into().ok(),
+        Value::Int64(value) => value.try_into().ok(),
+        _ => None,
+    }
+}
+
+impl Archive {
+    pub(super) fn read(path: &Path) -> Archive {
+        let mut reader = Reader::open(path).expect("a trace");
+        let mut archive = Archive::default();
+        let mut current = 1;
+        while let Some(item) = reader.next().unwrap_or_else(|error| panic!("{path:?}: {error}")) {
+            match item.record {
+                Record::ProviderInfo(info) => {
+                    current = info.id.0;
+                    if current != 1 {
+                        let provider = archive.providers.entry(current).or_default();
+                        provider.name = info.name.to_owned();
+                    }
+                }
+                Record::ProviderSection(section) => current = section.id.0,
+                Record::ProviderEvent(event) if event.id.0 != 1 => {
+                    archive.providers.entry(event.id.0).or_default().filled_up += 1;
+                }
+                Record::Event(event) => {
+                    let numbers = event.args.iter();
+                    let numbers = numbers
+                        .filter_map(|arg| Some((arg.name.to_owned(), number(arg.value)?)))
+                        .collect::<BTreeMap<_, _>>();
+                    if current == 1 {
+                        if event.name == "provider_stats" {
+                            let id = numbers["id"] as u32;
+                            let provider = archive.providers.entry(id).or_default();
+                            provider.stats = numbers.into_iter().collect();
+                        }
+                        continue;
+                    }
+                    let provider = archive.providers.get_mut(&current).expect("introduced");
+                    provider.events.push(Event {
+                        name: event.name.to_owned(),
+                        kind: event.kind,
+                        time: event.time.0,
+                        process: event.thread.process.0,
+                        thread: event.thread.thread.0,
+                        numbers,
+                    });
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(reader.summary().damaged_regions, 0, "{:?}", reader.summary());
+        archive
+    }
+
+    /// The only provider.
+    pub(super) fn only(self) -> Provider {
+        assert_eq!(self.providers.len(), 1);
+        self.providers.into_values().next().expect("one")
+    }
+}
+
+impl Provider {
+    /// The argument `number` of its events of this name that have one, in order.
+    pub(super) fn numbers(&self, name: &str) -> Vec<u64> {
+        let events = self.events.iter().filter(|event| event.name == name);
+        events.filter_map(|event| event.numbers.get("number").copied()).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! What can be chosen about applications that record themselves.
+
+use std::process::Command;
+
+use fxtrec_tests::binary::{PublicCopy, fxtrec};
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::root;
+
+use super::archive::Archive;
+use super::{APP, Recording};
+
+#[test]
+fn only_the_categories_that_were_asked_for_are_recorded() {
+    if !root::or_skip("it records the machine") {
+        return;
+    }
+    for (categories, expected) in [("app*,net", 50), ("app:sleep", 50), ("net", 0)] {
+        let folder = Folder::new();
+        let output = folder.path("some.fxt");
+        let options = ["--categories", categories];
+        let recording = Recording::of_app(&options, &output, &["sleeps", "1", "25"]);
+        let (code, _, said) = recording.end();
+        assert_eq!(code, Some(0), "{said}");
+        let events = Archive::read(&output).only().events;
+        let ends: usize = events.len();
+        assert!(ends == expected || ends * 2 == expected, "{categories}: {ends} events");
+    }
+}
+
+#[test]
+fn applications_are_left_alone_when_that_is_asked_for() {
+    if !root::or_skip("it records the machine") {
+        return;
+    }
+    let folder = Folder::new();
+    let script = "echo \"<$FXTREC_PROVIDER_SOCKET>\"";
+    let run = |options: &[&str]| {
+        let mut command = Command::new(fxtrec());
+        command.args(options).args(["-o", "t.fxt", "--", "sh", "-c", script]);
+        folder.run(command.env_remove("FXTREC_PROVIDER_SOCKET"))
+    };
+    let told = run(&[]);
+    assert!(told.stdout.starts_with("<@fxtrec-providers-"), "{}", told.stdout);
+    assert!(!told.stderr.contains("providers"), "nobody came: {}", told.stderr);
+    assert_ne!(told.stdout, run(&[]).stdout, "nobody can guess it");
+    let alone = run(&["--no-providers"]);
+    assert_eq!(alone.stdout, "<>\n", "{}", alone.stderr);
+}
+
+#[test]
+fn an_application_of_another_user_is_recorded_when_it_is_the_command() {
+    if !root::or_skip("it becomes another user") {
+        return;
+    }
+    let public = PublicCopy::new();
+    let app = public.path().with_file_name("spans");
+    std::fs::copy(APP, &app).expect("the program can be copied");
+    let folder = Folder::new();
+    let app = app.to_str().expect("a plain path");
+    let done = folder.fxtrec(["-u", "nobody", "-o", "t.fxt", "--", app, "sleeps", "1", "3"]);
+    assert_eq!((done.code, done.stdout.lines().count()), (0, 3), "{}", done.stderr);
+    assert_eq!(Archive::read(&folder.path("t.fxt")).only().numbers("nap"), [0, 1, 2]);
+}
+
+#[test]
+fn contradictions_are_refused_before_the_command_runs() {
+    let folder = Folder::new();
+    let refused = |options: &[&str]| {
+        let done = folder.fxtrec([options, &["--", "touch", "ran"]].concat());
+        assert_ne!(done.code, 0);
+        assert!(!folder.path("ran").exists());
+        done.stderr
+    };
+    let both = refused(&["--no-providers", "--categories", "net"]);
+    assert!(both.contains("cannot be used with"), "{both}");
+    let star = refused(&["--categories", "n*t"]);
+    assert!(star.contains("'*' stands at the end"), "{star}");
+}
