@@ -22,7 +22,7 @@ fn children(of: u32) -> Vec<Pid> {
 
 #[test]
 fn a_killed_application_leaves_all_that_it_had_recorded() {
-    if !root::or_skip("it records the machine") {
+    if !root::may_record() {
         return;
     }
     for mode in ["streaming", "oneshot"] {
@@ -52,7 +52,7 @@ fn a_killed_application_leaves_all_that_it_had_recorded() {
 
 #[test]
 fn an_application_goes_on_when_fxtrec_is_killed_and_the_trace_can_be_read() {
-    if !root::or_skip("it records the machine") {
+    if !root::may_record() {
         return;
     }
     let folder = Folder::new();
