@@ -16,8 +16,8 @@ pub struct FlightArgs {
     ///
     /// METRIC OP TIME [if CONDITION], as in 'wakeup > 5ms if comm ~ "audio*"', looks at each value by itself. Metrics
     /// are wakeup, preempt, runqueue, slice, blocked and blocked_d; conditions are on comm (=, ~ with a pattern), pid,
-    /// tid and cpu, joined with and, or, not. 'lost > 0' waits for a loss, 'probe NAME' for a hit of a probe of -P. Can
-    /// be given more than once. SIGUSR2 does the same at any time.
+    /// tid and cpu, joined with and, or, not. 'lost > 0' waits for a loss, 'probe NAME' for a hit of a probe of -P,
+    /// 'alert NAME' for an alert of an application. Can be given more than once. SIGUSR2 does the same at any time.
     #[arg(long = "trigger", value_name = "EXPR")]
     pub triggers: Vec<Trigger>,
 

@@ -49,12 +49,14 @@ pub struct Fired {
     pub trigger: usize,
     /// When.
     pub time: Nanos,
-    /// The CPU of the value.
-    pub cpu: Cpu,
-    /// The thread; none for a loss.
+    /// The CPU of the value; none for an alert.
+    pub cpu: Option<Cpu>,
+    /// The thread; none for a loss and an alert.
     pub thread: Option<Culprit>,
-    /// What was measured; none for a probe.
+    /// What was measured; none for a probe and an alert.
     pub value: Option<Amount>,
+    /// Who raised an alert, for people.
+    pub from: Option<String>,
 }
 
 /// What became of all that met a trigger.
@@ -114,7 +116,7 @@ impl Watch {
                     let (comparison, limit) = (*comparison, limit.number);
                     losses.push(Limit { trigger, comparison, limit });
                 }
-                What::Probe(_) => {}
+                What::Probe(_) | What::Alert(_) => {}
             }
         }
         Watch {
@@ -171,6 +173,13 @@ impl Watch {
     pub fn probe(&self, extra: ExtraIndex, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
         let trigger = self.probes.get(usize::from(extra.0)).copied().flatten();
         trigger.filter(|trigger| self.applies(*trigger, &is_true))
+    }
+
+    /// The trigger that waits for an alert of this name, if one does.
+    pub fn alert(&self, name: &str) -> Option<usize> {
+        let waits =
+            |trigger: &Trigger| matches!(&trigger.what, What::Alert(wanted) if wanted == name);
+        self.triggers.iter().position(waits)
     }
 
     fn applies(&self, trigger: usize, is_true: &impl Fn(&Condition) -> bool) -> bool {
@@ -259,6 +268,7 @@ mod tests {
         watch.expect(ExtraIndex(2), 0);
         assert_eq!(watch.probe(ExtraIndex(2), holds("app")), Some(0));
         assert_eq!(watch.probe(ExtraIndex(2), holds("other")), None);
+        assert_eq!(watch.alert("work"), None, "that is a probe");
         for other in [0, 1, 3] {
             assert_eq!(watch.probe(ExtraIndex(other), holds("app")), None);
         }

@@ -26,6 +26,7 @@ pub mod tee;
 mod codec;
 mod compressed;
 mod create;
+mod dictionary;
 mod error;
 mod medium;
 mod memory;

@@ -18,7 +18,7 @@ pub(super) fn whole_records(bytes: &[u8], limit: usize) -> usize {
 }
 
 /// The size of the record that begins here, in bytes; `None` when that cannot be known.
-fn record_bytes(bytes: &[u8]) -> Option<usize> {
+pub(super) fn record_bytes(bytes: &[u8]) -> Option<usize> {
     let word = u64::from_le_bytes(*bytes.first_chunk()?);
     let words = match header::TYPE.get(word) {
         record_type::LARGE => large_header::SIZE.get(word),

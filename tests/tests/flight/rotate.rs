@@ -158,3 +158,25 @@ fn no_more_files_are_kept_than_wanted_or_than_the_disk_may_hold() {
         read_alone(&left);
     }
 }
+
+#[test]
+fn every_file_knows_the_applications_that_recorded_themselves_before_it() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let client = env!("CARGO_BIN_EXE_provider-client");
+    let workload = env!("CARGO_BIN_EXE_workload");
+    let script = format!("{client} spans 1 1 </dev/null && {workload} threads 3 20000");
+    let options = ["--buffer-size", "1M", "--rotate", "100ms"];
+    let (code, said) = Recorder::start(&options, &output, &["sh", "-c", &script]).end();
+    assert_eq!(code, 0, "{said}");
+    let paths = pieces(&output);
+    assert!(paths.len() >= 3, "{} files: {said}", paths.len());
+    read_alone(&paths);
+    let last = paths.last().and_then(|path| path.to_str()).expect("a plain path");
+    let dumped = fxtrec_says(&["dump", last]);
+    let introduced = |line: &str| line.contains("provider_info") && line.contains("\"client\"");
+    assert!(dumped.lines().any(introduced), "what comes later would refer to nothing");
+}

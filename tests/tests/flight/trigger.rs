@@ -140,20 +140,21 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
     let output = folder.path().join("spike.fxt");
     let ended = |options: &[&str]| {
         let options: Vec<&str> = ["--trigger", LATE].iter().chain(options).copied().collect();
-        let (code, said) = start(&options, &output, "3").end();
+        // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+        let (code, said) = start(&options, &output, "6").end();
         assert_eq!(code, 0, "{said}");
         said
     };
     let said = ended(&["--trigger-interval", "1h"]);
     assert_eq!(summary(&said, "triggers"), "1 fired");
-    assert!(said.contains("2 more too soon after another"), "{said}");
+    assert!(said.contains("more too soon after another"), "{said}");
 
     let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "2"]);
     assert_eq!(summary(&said, "triggers"), "2 fired");
-    assert!(said.contains("1 more after the last one"), "{said}");
+    assert!(said.contains("more after the last one"), "{said}");
     assert!(!folder.path().join("spike.3.fxt").exists());
 
-    let said = ended(&["--trigger-interval", "1ms", "--disk-budget", "1k"]);
+    let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "3", "--disk-budget", "1k"]);
     assert_eq!(summary(&said, "snapshots"), "3 written, 2 of them removed again");
     let there = |number: u32| folder.path().join(format!("spike.{number}.fxt")).exists();
     assert_eq!([1, 2, 3].map(there), [false, false, true], "the youngest stays");
@@ -209,4 +210,33 @@ fn a_probe_fires_when_it_is_hit() {
     assert_eq!(code, 125, "{said}");
     assert!(said.contains("no such probe is recorded with -P; recorded are: work"), "{said}");
     assert!(!started.exists(), "{said}");
+}
+
+/// An application that registers by hand, raises an alert and stays until its input ends.
+const ALERTS: &str = r#"
+import os, socket, struct, sys
+address = os.environ["FXTREC_PROVIDER_SOCKET"]
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+manager.connect("\0" + address[1:])
+for kind, text in [(1, b"handmade\n"), (4, b"look here")]:
+    manager.send(struct.pack("=HHIQ", kind, 1, len(text), 0) + text)
+sys.stdin.read()
+"#;
+
+#[test]
+fn an_alert_of_an_application_fires() {
+    if !root::or_skip(WHY) || !fxtrec_tests::tools::or_skip(&["python3"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("alert.fxt");
+    let options = ["--mode", "circular", "--trigger", "alert 'look here'", "--after", "1ms"];
+    let mut recorder = Recorder::start(&options, &output, &["python3", "-c", ALERTS]);
+    let line = recorder.said();
+    assert!(line.contains("trigger alert 'look here': raised by handmade ("), "{line}");
+    let (code, said) = recorder.end();
+    assert_eq!((code, summary(&said, "triggers")), (0, "1 fired"), "{said}");
+    let window = Trace::read(&folder.path().join("alert.1.fxt"));
+    window.assert_sound();
+    assert_eq!(marks(&window)[0].args["expression"], "alert 'look here'");
 }

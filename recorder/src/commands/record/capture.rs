@@ -17,6 +17,7 @@ use super::pieces::Pieces;
 use super::providers::{self, Providers};
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
+use crate::encode::lanes::Closed;
 use crate::encode::stats::Stats;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
@@ -151,6 +152,7 @@ impl Capture {
                 flushed = Instant::now();
                 self.engine.flush();
             }
+            open = open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
                 flight.after_round(Round { engine, encoder, source, before, ended });
@@ -175,6 +177,7 @@ impl Capture {
             open = open && self.encoder.event(time, cpu, event, bytes).is_ok();
             open
         });
+        open = open && self.hear_alerts(ended).is_ok();
         open = open && self.encoder.end_all_spans(ended).is_ok();
         self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
@@ -199,6 +202,15 @@ impl Capture {
         let ending = ending(&self.encoder, &*self.source, ended);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
         Captured { ending, cut_short: !open, triggers, warnings, providers }
+    }
+
+    /// Tells the encoder which alerts providers have raised, after the events until `ended`.
+    fn hear_alerts(&mut self, ended: Nanos) -> Result<(), Closed> {
+        if self.flight.is_none() {
+            return Ok(());
+        }
+        let alerts = self.providers.as_ref().map(Providers::alerts).unwrap_or_default();
+        alerts.iter().try_for_each(|(name, from)| self.encoder.alert(ended, name, from))
     }
 
     /// Follows what changes about the machine while it is recorded.

@@ -23,8 +23,8 @@ use crate::kernel::namespaces::Namespaces;
 use crate::kernel::seqpacket::Listener;
 use crate::kernel::user::Owner;
 use crate::manager::{
-    Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, SessionConfig, StartOptions,
-    Stopped, listen_privately,
+    Alert, Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, SessionConfig,
+    StartOptions, Stopped, listen_privately,
 };
 use crate::sink::drain::Request;
 use crate::units::Nanos;
@@ -88,6 +88,21 @@ impl Providers {
         let manager = Manager::spawn(listener, options, archive(drain))?;
         manager.start(config, StartOptions::default()).map_err(io::Error::other)?;
         Ok(Providers { manager })
+    }
+
+    /// The alerts that were raised since this was last asked: the name of each, and who raised it.
+    pub(super) fn alerts(&self) -> Vec<(String, String)> {
+        let alerts: Vec<Alert> = self.manager.alerts().try_iter().collect();
+        if alerts.is_empty() {
+            return Vec::new();
+        }
+        // Without its thread nobody knows them by name.
+        let known = self.manager.providers().unwrap_or_default();
+        let from = |id| match known.iter().find(|provider| provider.id == id) {
+            Some(provider) => format!("raised by {} ({})", provider.name, provider.pid),
+            None => "raised by a provider that has ended".to_owned(),
+        };
+        alerts.into_iter().map(|alert| (alert.name, from(alert.provider))).collect()
     }
 
     /// Stops the session. When this returns, all pieces are with the drain thread.

@@ -131,7 +131,7 @@ impl<L: Lanes> Encoder<L> {
         }
         let Some(trigger) = watch.loss(count) else { return Ok(()) };
         let value = Amount { number: count as f64, dimension: Dimension::Count };
-        self.fire(time, cpu, trigger, None, Some(value))
+        self.fire_at((time, cpu), trigger, None, Some(value))
     }
 
     /// A sample beside the scheduler's is about to be written.
@@ -147,9 +147,28 @@ impl<L: Lanes> Encoder<L> {
         let threads = &self.threads;
         let met = watch.probe(extra, |condition| is_true(condition, threads, slot, cpu));
         match met {
-            Some(trigger) => self.fire(time, cpu, trigger, Some(slot), None),
+            Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), None),
             None => Ok(()),
         }
+    }
+
+    /// A provider raised an alert. Whoever `from` is, is told to people.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn alert(&mut self, time: Nanos, name: &str, from: &str) -> Result<(), Closed> {
+        let Some(trigger) = self.watch.as_ref().and_then(|watch| watch.alert(name)) else {
+            return Ok(());
+        };
+        let fired = Fired {
+            trigger,
+            time,
+            cpu: None,
+            thread: None,
+            value: None,
+            from: Some(from.to_owned()),
+        };
+        self.fire(fired, None)
     }
 
     /// The threads whose waits the trace shows.
@@ -164,50 +183,54 @@ impl<L: Lanes> Encoder<L> {
             is_true(condition, threads, slot, cpu)
         });
         match met {
-            Some(trigger) => self.fire(time, cpu, trigger, Some(slot), Some(length.amount())),
+            Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), Some(length.amount())),
             None => Ok(()),
         }
     }
 
-    #[cold]
-    fn fire(
+    /// Something has met a trigger at a time on a CPU.
+    fn fire_at(
         &mut self,
-        time: Nanos,
-        cpu: Cpu,
+        (time, cpu): (Nanos, Cpu),
         trigger: usize,
         slot: Option<Slot>,
         value: Option<Amount>,
     ) -> Result<(), Closed> {
+        let cpu = Some(cpu);
+        self.fire(Fired { trigger, time, cpu, thread: None, value, from: None }, slot)
+    }
+
+    /// Notes what has fired, and for which thread, unless it is too soon or too much.
+    #[cold]
+    fn fire(&mut self, mut fired: Fired, slot: Option<Slot>) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        if !watch.admit(time) {
+        if !watch.admit(fired.time) {
             return Ok(());
         }
         if let Some(slot) = slot {
             self.name(slot)?;
         }
-        let Some(watch) = &mut self.watch else { return Ok(()) };
         let thread = slot.map(|slot| self.threads.thread(slot));
-        let culprit = thread.map(|thread| Culprit {
+        fired.thread = thread.map(|thread| Culprit {
             koid: thread.koid.0,
             tid: thread.tid,
             comm: thread.comm,
         });
-        watch.note(Fired { trigger, time, cpu, thread: culprit, value });
+        let Some(watch) = &mut self.watch else { return Ok(()) };
         let expression: String =
-            watch.triggers()[trigger].to_string().chars().take(EXPRESSION_CHARS).collect();
+            watch.triggers()[fired.trigger].to_string().chars().take(EXPRESSION_CHARS).collect();
         let expression = text::clean(expression.as_bytes());
         let inline = Text::Inline;
-        let mut args = vec![
-            Arg::new(inline("expression"), Value::Str(inline(&expression))),
-            Arg::new(strings::CPU, Value::Uint32(cpu.0)),
-        ];
-        args.extend(
-            culprit.map(|thread| Arg::new(strings::THREAD, Value::Koid(Koid(thread.koid)))),
-        );
-        args.extend(value.map(|value| {
+        let mut args = vec![Arg::new(inline("expression"), Value::Str(inline(&expression)))];
+        args.extend(fired.cpu.map(|cpu| Arg::new(strings::CPU, Value::Uint32(cpu.0))));
+        let koid = fired.thread.map(|thread| Value::Koid(Koid(thread.koid)));
+        args.extend(koid.map(|koid| Arg::new(strings::THREAD, koid)));
+        args.extend(fired.value.map(|value| {
             let name = if value.dimension == Dimension::Time { "value_ns" } else { "value" };
             Arg::new(inline(name), Value::uint(value.number as u64))
         }));
+        let time = fired.time;
+        watch.note(fired);
         self.lanes.rolling(&own_event(time, self.recorder, inline("trigger"), &args))
     }
 }

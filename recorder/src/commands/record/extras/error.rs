@@ -41,6 +41,14 @@ pub enum ExtraError {
         /// The probes.
         known: Names,
     },
+    /// A trigger that waits for an alert, and no provider that could raise it.
+    #[error(
+        "--trigger '{trigger}': alerts come from providers, which COMMAND and its children may be: give a COMMAND, and no --no-providers"
+    )]
+    NoAlerts {
+        /// The trigger.
+        trigger: String,
+    },
     /// No group of tracepoints of that name.
     #[error("-e {spec}: this kernel has no such group of tracepoints; it has: {known}")]
     NoGroup {

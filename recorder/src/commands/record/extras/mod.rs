@@ -41,7 +41,7 @@ impl Extras {
     /// [`ExtraError`].
     pub(super) fn new(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
         let mut extras = Extras::beside(sys, plan)?;
-        extras.watch = triggers::watch(&plan.flight, &extras.catalog)?;
+        extras.watch = triggers::watch(plan, &extras.catalog)?;
         Ok(extras)
     }
 

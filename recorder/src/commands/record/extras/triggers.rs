@@ -1,7 +1,7 @@
 //! What is waited for: the triggers, with their probes found.
 
 use super::error::{ExtraError, Names};
-use crate::commands::plan::flight::FlightPlan;
+use crate::commands::plan::Plan;
 use crate::encode::probes::catalog::Catalog;
 use crate::flight::watch::Watch;
 use crate::report::gates::expr::What;
@@ -9,14 +9,21 @@ use crate::report::gates::expr::What;
 /// What to watch out for; `None` when there are no triggers.
 ///
 /// # Errors
-/// [`ExtraError::NoSuchProbe`] when a trigger waits for a probe that is not recorded.
-pub(super) fn watch(plan: &FlightPlan, catalog: &Catalog) -> Result<Option<Watch>, ExtraError> {
-    if plan.triggers.is_empty() {
+/// [`ExtraError::NoSuchProbe`] and [`ExtraError::NoAlerts`] when a trigger waits for what cannot come.
+pub(super) fn watch(plan: &Plan, catalog: &Catalog) -> Result<Option<Watch>, ExtraError> {
+    let flight = &plan.flight;
+    if flight.triggers.is_empty() {
         return Ok(None);
     }
-    let mut watch = Watch::new(plan.triggers.clone(), plan.limits);
-    for (at, trigger) in plan.triggers.iter().enumerate() {
-        let What::Probe(name) = &trigger.what else { continue };
+    let mut watch = Watch::new(flight.triggers.clone(), flight.limits);
+    for (at, trigger) in flight.triggers.iter().enumerate() {
+        let name = match &trigger.what {
+            What::Probe(name) => name,
+            What::Alert(_) if plan.providers.is_none() || plan.launch.is_none() => {
+                return Err(ExtraError::NoAlerts { trigger: trigger.to_string() });
+            }
+            _ => continue,
+        };
         let mut found = false;
         for extra in catalog.probes_called(name) {
             watch.expect(extra, at);

@@ -187,13 +187,18 @@ fn records(round: Round<'_>) -> Records {
 fn describe_fired(watch: &Watch, fired: &Fired) -> String {
     let trigger = &watch.triggers()[fired.trigger];
     let value = fired.value.map(|value| value.to_string());
-    let Some(thread) = fired.thread else {
-        let lost = value.unwrap_or_default();
-        return format!("trigger {trigger}: {lost} events of CPU {}", fired.cpu.0);
-    };
-    let comm = fxt_writer::text::clean(thread.comm.as_bytes()).into_owned();
-    let value = value.map(|value| format!(", {value}")).unwrap_or_default();
-    format!("trigger {trigger}: {comm} ({}) on CPU {}{value}", thread.tid.0, fired.cpu.0)
+    let cpu = fired.cpu.map(|cpu| format!(" CPU {}", cpu.0)).unwrap_or_default();
+    match (fired.thread, &fired.from) {
+        (Some(thread), _) => {
+            let comm = fxt_writer::text::clean(thread.comm.as_bytes()).into_owned();
+            let value = value.map(|value| format!(", {value}")).unwrap_or_default();
+            format!("trigger {trigger}: {comm} ({}) on{cpu}{value}", thread.tid.0)
+        }
+        (None, Some(from)) => format!("trigger {trigger}: {from}"),
+        (None, None) => {
+            format!("trigger {trigger}: {} events of{cpu}", value.unwrap_or_default())
+        }
+    }
 }
 
 #[cfg(test)]

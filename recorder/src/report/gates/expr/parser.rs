@@ -48,8 +48,12 @@ pub(super) fn measure(source: &str) -> Result<Measure, ParseError> {
 pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
     let mut parser = Parser::new(source)?;
     let what = parser.what()?;
-    let lost = matches!(what, What::Lost { .. }).then(|| Total::Lost.name());
-    let condition = parser.rest(lost)?;
+    let nobodys = match what {
+        What::Lost { .. } => Some(Total::Lost.name()),
+        What::Alert(_) => Some("an alert"),
+        _ => None,
+    };
+    let condition = parser.rest(nobodys)?;
     Ok(Trigger { text: source.trim().to_owned(), what, condition })
 }
 
@@ -144,7 +148,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME`
+    /// `METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME`
     fn what(&mut self) -> Result<What, ParseError> {
         if self.peek().kind != Kind::Name {
             return self.unexpected("what to wait for, such as wakeup > 5ms");
@@ -169,24 +173,25 @@ impl<'a> Parser<'a> {
                 let limit = self.limit(word, Dimension::Count)?;
                 Ok(What::Lost { comparison, limit })
             }
-            "probe" => self.probe().map(What::Probe),
+            "probe" => self.name("the name of a probe, in quotes if need be").map(What::Probe),
+            "alert" => self.name("the name of an alert, in quotes if need be").map(What::Alert),
             _ => {
                 if let Some(total) = Total::ALL.into_iter().find(|total| total.name() == name) {
                     return self.fail(span, Problem::NoMoment(total.name()));
                 }
                 let known = Metric::ALL.map(Metric::name).into_iter();
-                let nearest = nearest(name, known.chain(["lost", "probe"]));
+                let nearest = nearest(name, known.chain(["lost", "probe", "alert"]));
                 self.fail(span, Problem::NoTrigger { name: name.to_owned(), nearest })
             }
         }
     }
 
-    /// A probe's name, in quotes where it is more than letters, digits and dots.
-    fn probe(&mut self) -> Result<String, ParseError> {
+    /// A name, in quotes where it is more than letters, digits and dots.
+    fn name(&mut self, expected: &'static str) -> Result<String, ParseError> {
         match &self.peek().kind {
             Kind::Name => Ok(self.take().0.to_owned()),
             Kind::Text(_) => Ok(self.text()?.0),
-            _ => self.unexpected("the name of a probe, in quotes if need be"),
+            _ => self.unexpected(expected),
         }
     }
 

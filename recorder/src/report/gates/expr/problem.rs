@@ -131,7 +131,10 @@ fn kind_name(dimension: Dimension) -> &'static str {
 
 /// What triggers can be on.
 fn triggers() -> String {
-    format!("there are {}, lost and probe NAME", Metric::ALL.map(Metric::name).join(", "))
+    format!(
+        "there are {}, lost, probe NAME and alert NAME",
+        Metric::ALL.map(Metric::name).join(", ")
+    )
 }
 
 impl Problem {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! trigger    = what [ "if" condition ]
-//! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME
+//! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
 //! ```
 //!
 //! METRIC is one of the six lengths of time; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
-//! quotes. A loss belongs to no thread, and takes no condition.
+//! quotes. A loss belongs to no thread, and an alert to a process that says no more; neither takes a condition.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,6 +37,8 @@ pub enum What {
     },
     /// A hit of the user probe of this name.
     Probe(String),
+    /// An alert of this name, raised by a provider.
+    Alert(String),
 }
 
 /// Something to wait for while the machine is recorded.
@@ -108,12 +110,13 @@ mod tests {
         let parsed = trigger(r#"probe "app:tick" if pid = 7"#);
         assert_eq!(parsed.what, What::Probe("app:tick".to_owned()));
         assert_eq!(parsed.condition, Some(Condition::Pid(7)));
+        assert_eq!(trigger("alert 'look here'").what, What::Alert("look here".to_owned()));
     }
 
     #[test]
     fn what_is_no_trigger_is_refused_where_it_stands() {
         let metrics = "wakeup, preempt, runqueue, slice, blocked, blocked_d";
-        let known = format!("there are {metrics}, lost and probe NAME");
+        let known = format!("there are {metrics}, lost, probe NAME and alert NAME");
         for (text, marks, message, help) in [
             (
                 "wakeup.p99 > 2ms",
@@ -150,7 +153,17 @@ mod tests {
         }
         let on_lost = "lost > 0 if cpu = 1".parse::<Trigger>().expect_err("a condition");
         assert!(on_lost.to_string().starts_with("lost belongs to the whole recording"));
-        for text in ["", "probe", "probe > 2", "wakeup", "wakeup >", "wakeup > 1ms and lost > 0"] {
+        assert!("alert x if cpu = 1".parse::<Trigger>().is_err(), "an alert is nobody's");
+        for text in [
+            "",
+            "probe",
+            "alert",
+            "alert > 1",
+            "probe > 2",
+            "wakeup",
+            "wakeup >",
+            "wakeup > 1ms and lost > 0",
+        ] {
             assert!(text.parse::<Trigger>().is_err(), "{text}");
         }
     }
