@@ -48,15 +48,15 @@ pub(super) struct Invitation {
 }
 
 impl Invitation {
-    /// Listens, and has `launch` tell COMMAND where. `None` when there is no COMMAND, or no provider is wanted, or the
-    /// output is divided into files that each stand alone: what a provider names once would be in one of them.
+    /// Listens, and has `launch` tell COMMAND where. `None` when there is no COMMAND, or no provider is wanted.
     pub(super) fn new(
         plan: &Plan,
         launch: Option<&mut Launch>,
         namespaces: &Namespaces,
     ) -> io::Result<Option<Invitation>> {
-        let wanted = plan.providers.as_ref().filter(|_| plan.flight.rotate.is_none());
-        let (Some(providers), Some(launch)) = (wanted, launch) else { return Ok(None) };
+        let (Some(providers), Some(launch)) = (plan.providers.as_ref(), launch) else {
+            return Ok(None);
+        };
         let listener = listen_privately()?;
         let address = listener.address().to_string();
         launch.environment.push((SOCKET_VARIABLE.into(), address.into()));
