@@ -202,58 +202,6 @@ void fxt_blob(const fxt_site_t *site, const void *bytes, size_t length);
 // As `fxt_event`; `message` must be a string that ends in a NUL.
 void fxt_log(const fxt_site_t *site, const char *message);
 
-// Records an event, if the session wants its category. The kind is one of the
-// constants above; of another one, nothing is recorded. At most 15 arguments are
-// kept.
-//
-// # Safety
-//
-// `site` must be a trace point with constant strings, its `known` null at first
-// and left alone since; `args` must point to `count` arguments, each with the
-// member of its value set that its kind names.
-void fxt_event(const fxt_site_t *site,
-               uint32_t kind,
-               uint64_t id,
-               const struct fxt_arg_t *args,
-               size_t count);
-
-// Begins a duration of this thread; `fxt_duration_end` takes what this returns.
-//
-// # Safety
-//
-// As `fxt_event`.
-struct fxt_duration_t fxt_duration_begin(const fxt_site_t *site,
-                                         const struct fxt_arg_t *args,
-                                         size_t count);
-
-// Ends a duration, on the thread that began it, if its session still runs.
-//
-// # Safety
-//
-// `duration` must be what `fxt_duration_begin` returned.
-void fxt_duration_end(struct fxt_duration_t duration);
-
-// Whether the running session, if there is one, wants the trace point's category.
-//
-// # Safety
-//
-// As `fxt_event`.
-bool fxt_is_enabled(const fxt_site_t *site);
-
-// Records `length` bytes under the trace point's name.
-//
-// # Safety
-//
-// As `fxt_event`; `bytes` must point to `length` bytes, and may be null for 0.
-void fxt_blob(const fxt_site_t *site, const void *bytes, size_t length);
-
-// Records a log message.
-//
-// # Safety
-//
-// As `fxt_event`; `message` must be a string that ends in a NUL.
-void fxt_log(const fxt_site_t *site, const char *message);
-
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

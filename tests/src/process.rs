@@ -29,7 +29,7 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
 pub struct Process {
     child: Child,
     /// Kept open, since a program whose output nobody reads any more is ended by a signal.
-    _output: Option<BufReader<ChildStdout>>,
+    output: Option<BufReader<ChildStdout>>,
     errors: Option<BufReader<ChildStderr>>,
 }
 
@@ -41,8 +41,9 @@ impl Process {
     pub fn start(command: &mut Command) -> Process {
         let child = command.stdin(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let output = child.stdout.take().map(BufReader::new);
         let errors = child.stderr.take().map(BufReader::new);
-        Process { child, _output: None, errors }
+        Process { child, output, errors }
     }
 
     /// Starts a program whose first line is `ready`, and waits for that line.
@@ -51,17 +52,23 @@ impl Process {
     /// When it cannot be run, or says something else.
     pub fn start_ready(command: &mut Command) -> Process {
         let mut process = Process::start(command.stdout(Stdio::piped()));
-        let mut output = BufReader::new(process.child.stdout.take().expect("it is piped"));
         let mut line = String::new();
-        output.read_line(&mut line).expect("it prints text");
+        process.stdout().read_line(&mut line).expect("it prints text");
         assert_eq!(line, "ready\n", "{command:?}");
-        process._output = Some(output);
         process
     }
 
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it prints on standard output, which has to be a pipe.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub fn stdout(&mut self) -> &mut BufReader<ChildStdout> {
+        self.output.as_mut().expect("it is piped")
     }
 
     /// What it says on standard error, which has to be a pipe.
@@ -106,9 +113,14 @@ impl Process {
         self.child.try_wait().expect("it is ours").is_some()
     }
 
+    /// Ends its standard input.
+    pub fn end_input(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
     /// Ends its standard input and waits for its end.
     pub fn finish(&mut self) -> ExitStatus {
-        drop(self.child.stdin.take());
+        self.end_input();
         self.child.wait().expect("it is ours")
     }
 

@@ -1,7 +1,8 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
 //!
-//! A [`source`] reads bytes that the kernel left ([`perf_source`], [`ftrace_source`]), [`decode`], [`sched`] and [`life`] make
-//! them [`event`]s, and [`order`] puts those of all CPUs into one sequence.
+//! A [`source`] reads bytes that the kernel left ([`bpf_source`], [`perf_source`], [`ftrace_source`]); [`decode`] (perf's
+//! records), [`sched`] and [`life`] (tracepoints, placed by [`tracepoint`]) make them [`event`]s, and [`order`] puts those
+//! of all CPUs into one sequence.
 
 pub mod bpf_source;
 pub mod cursor;

@@ -5,45 +5,32 @@ mod rotate;
 mod snapshot;
 mod trigger;
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::io::{BufRead, Read};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::process::Stdio;
 
 use fxtrec_tests::binary;
+use fxtrec_tests::process::Process;
 
 /// A recording that runs, and what it and its command say.
-struct Recorder {
-    child: Child,
-    printed: Lines<BufReader<ChildStdout>>,
-    said: Lines<BufReader<ChildStderr>>,
+struct Recorder(Process);
+
+/// The next line, without its end.
+fn next_line(from: &mut impl BufRead) -> String {
+    from.lines().next().expect("one more line").expect("text")
 }
 
 impl Recorder {
     /// Records a command.
     fn start(options: &[&str], output: &Path, command: &[&str]) -> Recorder {
-        let mut child = binary::command()
-            .args(options)
-            .arg("-o")
-            .arg(output)
-            .arg("--")
-            .args(command)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("fxtrec runs");
-        let printed = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let said = BufReader::new(child.stderr.take().expect("piped")).lines();
-        Recorder { child, printed, said }
-    }
-
-    fn id(&self) -> i32 {
-        self.child.id() as i32
+        let mut fxtrec = binary::command();
+        fxtrec.args(options).arg("-o").arg(output).arg("--").args(command);
+        Recorder(Process::start(fxtrec.stdout(Stdio::piped()).stderr(Stdio::piped())))
     }
 
     /// The next line that the command prints.
     fn printed(&mut self) -> String {
-        self.printed.next().expect("a line of the command").expect("text")
+        next_line(self.0.stdout())
     }
 
     fn wait_for(&mut self, line: &str) {
@@ -52,20 +39,19 @@ impl Recorder {
 
     /// The next line that fxtrec says.
     fn said(&mut self) -> String {
-        self.said.next().expect("a line of fxtrec").expect("text")
+        next_line(self.0.stderr())
     }
 
     /// Gives the command a line.
     fn say(&mut self, line: &str) {
-        let input = self.child.stdin.as_mut().expect("piped");
-        writeln!(input, "{line}").expect("the command reads");
+        self.0.tell(line);
     }
 
     /// Waits for the end: the status, and the rest of what was said.
     fn end(mut self) -> (i32, String) {
-        drop(self.child.stdin.take());
-        let rest: Vec<String> = self.said.by_ref().map(|line| line.expect("text")).collect();
-        let code = self.child.wait().expect("it ends").code();
+        self.0.end_input();
+        let rest: Vec<String> = self.0.stderr().lines().map(|line| line.expect("text")).collect();
+        let code = self.0.finish().code();
         (code.expect("no signal ended it"), rest.join("\n"))
     }
 }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::Recorder;
 
@@ -40,7 +39,7 @@ fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end
     let mut recorder = Recorder::start(&options, &output, &["sh", "-c", script]);
     recorder.wait_for("ready");
 
-    kill(Pid::from_raw(recorder.id()), Signal::SIGUSR2).expect("it runs");
+    recorder.0.signal(Signal::SIGUSR2);
     let line = recorder.said();
     assert!(line.contains("snapshot of") && line.ends_with("flight.1.fxt"), "{line}");
     let first = assert_last_part(&folder.path().join("flight.1.fxt"));
@@ -67,7 +66,7 @@ fn a_snapshot_is_for_circular_mode_and_recording_goes_on_without_it() {
     let output = folder.path().join("stream.fxt");
     let mut recorder = Recorder::start(&[], &output, &["sh", "-c", "echo ready; read go; exit 3"]);
     recorder.wait_for("ready");
-    kill(Pid::from_raw(recorder.id()), Signal::SIGUSR2).expect("it runs");
+    recorder.0.signal(Signal::SIGUSR2);
     let line = recorder.said();
     assert!(line.contains("--mode circular"), "{line}");
     recorder.say("go");
