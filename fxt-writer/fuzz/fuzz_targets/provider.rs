@@ -121,6 +121,9 @@ fuzz_target!(|input: &[u8]| {
         wanted
     };
     for packet in packets.chunks(2).take(64) {
+        if let Ok(piece) = remote.view(&mut admit) {
+            assert_sound(&piece, bytes);
+        }
         let durable_end = packet.get(1).map_or(0, |&end| u64::from(end) * 8);
         let request = Packet::save_buffer(u32::from(packet[0]), durable_end);
         if let Ok(piece) = remote.save(request, &mut admit) {

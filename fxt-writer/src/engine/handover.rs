@@ -126,19 +126,29 @@ impl Engine {
 
     /// Goes on in the other buffer, which must be ready, and seals this one.
     pub(super) fn switch(&self, state: &mut State, from: Position) {
-        let next = from.wrapped().wrapping_add(1);
-        let start = self.open(state, next);
-        // Before the position: a record in the new buffer must not be taken for
-        // one of the filling before last, by whoever finds the memory.
-        self.header_words().wrapped(self.config.mode, next);
-        let before = self.move_position(Position::new(next, start));
+        let before = self.go_on_in(state, from.wrapped().wrapping_add(1));
         debug_assert_eq!(before.wrapped(), from.wrapped());
         self.seal(state, before);
     }
 
+    /// Has writers go on in the buffer of wrapped count `next`, and tells where
+    /// they left the other one.
+    pub(super) fn go_on_in(&self, state: &mut State, next: u32) -> Position {
+        let start = self.open(state, next);
+        let header = self.header_words();
+        // Before the position: a record in the new buffer must not be taken for
+        // one of the filling before last, by whoever finds the memory.
+        header.wrapped(self.config.mode, next);
+        // After the count: another process that reads meanwhile finds this buffer
+        // without data until it finds the count, too, and so knows that what it
+        // copied of the filling before last may be gone.
+        header.rolling_data(part_of(next), start, 0);
+        self.move_position(Position::new(next, start))
+    }
+
     /// Makes the buffer of wrapped count `next` ready for writers, and tells
-    /// where its filling starts; the position word is not moved yet.
-    pub(super) fn open(&self, state: &mut State, next: u32) -> usize {
+    /// where its filling starts; neither header nor position word say so yet.
+    fn open(&self, state: &mut State, next: u32) -> usize {
         let index = part_of(next);
         // Soundness of every reservation rests on this.
         let end = self.division.rolling_base(index) + self.division.rolling;
@@ -162,11 +172,11 @@ impl Engine {
         }
         // Relaxed, both: published by the release store of the position.
         self.hot.limit[index].store(window.end, Ordering::Relaxed);
-        self.header_words().rolling_data(index, window.start, 0);
         window.start
     }
 
-    /// Clears a complete buffer that nobody views, under the lock.
+    /// Clears a complete buffer that nobody views, under the lock. The header says
+    /// that it is being cleared until the caller says what it is now.
     pub(super) fn clear_part(&self, state: &mut State, index: usize) {
         let base = self.division.rolling_base(index);
         self.header_words().rolling_cleared(index, self.division.rolling);
@@ -177,7 +187,6 @@ impl Engine {
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
         state.parts[index].phase = Phase::Free;
-        self.header_words().rolling_data(index, 0, 0);
     }
 
     /// Moves the position word, and tells where it was at that moment: the end

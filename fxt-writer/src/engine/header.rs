@@ -25,7 +25,7 @@
 
 use super::config::Mode;
 use super::memory::Memory;
-use super::sync::Ordering;
+use super::sync::{Ordering, fence};
 use crate::layout::Field;
 use crate::layout::limits::WORD_BYTES;
 
@@ -141,6 +141,8 @@ impl HeaderWords<'_> {
     /// rest of a record for one.
     pub(super) fn rolling_cleared(self, part: usize, words: usize) {
         self.rolling_data(part, words, words);
+        // Before the clearing itself, for whoever reads at the same time.
+        fence(Ordering::Release);
     }
 
     pub(super) fn durable_data(self, saved: u64, end: u64) {

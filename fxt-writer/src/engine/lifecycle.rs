@@ -141,6 +141,7 @@ impl Engine {
             for index in [0, 1] {
                 if state.parts[index].phase == Phase::Complete {
                     self.clear_part(&mut state, index);
+                    self.header_words().rolling_data(index, 0, 0);
                 }
             }
         }
@@ -156,10 +157,7 @@ impl Engine {
         if state.parts[part].phase != Phase::Free || !state.usable(part, &self.division) {
             return Err(StartError::NoRoom);
         }
-        let start = self.open(&mut state, next);
-        // Before the position, as in `switch`.
-        self.header_words().wrapped(self.config.mode, next);
-        self.move_position(Position::new(next, start));
+        self.go_on_in(&mut state, next);
         state.running = true;
         Ok(())
     }

@@ -57,7 +57,7 @@ pub fn recover(memory: &[u64]) -> Result<Recovered, RecoverError> {
         let part = part_of(wrapped);
         let words = parts.rolling[part];
         let span = data_span(&header, part, words.len()).ok_or(RecoverError::Sizes)?;
-        let take = |record| rolling.extend_from_slice(record);
+        let take = |_, record: &[u64]| rolling.extend_from_slice(record);
         unfinished += finished_records(&words[span], take).unfinished;
     }
     Ok(Recovered { durable, rolling, unfinished, dropped: header.dropped })

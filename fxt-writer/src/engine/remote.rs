@@ -17,7 +17,11 @@
 //! ```
 //!
 //! When the other process is gone, or does not answer, [`Remote::rest`] finds what
-//! is committed and has not been saved.
+//! is committed and has not been saved. [`Remote::view`] finds the same and leaves
+//! it there, for a look at a recording that goes on. How both read memory that is
+//! being written to is told in [`live`].
+
+mod live;
 
 use std::ops::Range;
 
@@ -28,9 +32,6 @@ use super::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;
 use crate::layout::{header, record_type};
 use crate::packet::Packet;
-
-/// How often a copy is tried while the other process goes on writing.
-const ATTEMPTS: usize = 4;
 
 /// Words that another process may change at any time.
 pub trait SharedWords {
@@ -87,9 +88,6 @@ pub enum RemoteError {
     /// There is no header of an engine of this mode and size.
     #[error("the memory does not begin with the header of a trace engine of this mode and size")]
     NoHeader,
-    /// The memory was written to while it was read, again and again.
-    #[error("the memory kept changing while it was read")]
-    Changing,
 }
 
 /// What records were found, by number.
@@ -103,6 +101,9 @@ pub struct Tally {
     pub refused: u64,
     /// Bytes behind a word that heads no record, left out.
     pub cut_bytes: u64,
+    /// Rolling buffers left out, since they were used anew again and again while
+    /// they were read.
+    pub torn: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -111,6 +112,7 @@ impl std::ops::AddAssign for Tally {
         self.unfinished = self.unfinished.saturating_add(other.unfinished);
         self.refused = self.refused.saturating_add(other.refused);
         self.cut_bytes = self.cut_bytes.saturating_add(other.cut_bytes);
+        self.torn = self.torn.saturating_add(other.torn);
     }
 }
 
@@ -153,6 +155,8 @@ struct Copies {
     durable_end: u64,
     durable: Vec<u64>,
     fillings: Vec<Vec<u64>>,
+    /// What was found while they were made.
+    tally: Tally,
 }
 
 impl<W: SharedWords> Remote<W> {
@@ -215,8 +219,8 @@ impl<W: SharedWords> Remote<W> {
             _ => self.copy(self.filling(&header, part)?),
         };
         let durable = self.copy_durable(durable_end);
-        let fillings = vec![filling];
-        Ok(self.take(Copies { wrapped: request.data32, durable_end, durable, fillings }, admit))
+        let (wrapped, fillings, tally) = (request.data32, vec![filling], Tally::default());
+        Ok(self.take(&Copies { wrapped, durable_end, durable, fillings, tally }, admit))
     }
 
     /// Copies what is committed and was not saved, when no request for it will
@@ -224,40 +228,23 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When the header says what cannot be, or the memory is written to all the
-    /// time.
+    /// When the header says what cannot be.
     pub fn rest(
         &mut self,
         admit: &mut dyn FnMut(&mut [u64]) -> bool,
     ) -> Result<Piece, RemoteError> {
-        for _ in 0..ATTEMPTS {
-            let header = self.header().ok_or(RemoteError::NoHeader)?;
-            let copies = self.copy_rest(&header)?;
-            let now = self.header().ok_or(RemoteError::NoHeader)?;
-            // Where writing went on in the other buffer, that may have been cleared under our hands.
-            if now.wrapped_count == header.wrapped_count {
-                return Ok(self.take(copies, admit));
-            }
-        }
-        Err(RemoteError::Changing)
+        let copies = self.present()?;
+        Ok(self.take(&copies, admit))
     }
 
-    fn copy_rest(&self, header: &Header) -> Result<Copies, RemoteError> {
-        let durable_end = self.durable_end(header.durable_end)?;
-        let durable = self.copy_durable(durable_end);
-        let wrapped = header.wrapped_count;
-        let mut fillings = Vec::new();
-        if self.mode == Mode::Oneshot {
-            // It has one buffer, whatever it counts.
-            fillings.push(self.copy(self.filling(header, 0)?));
-        } else {
-            for filling in [wrapped.wrapping_sub(1), wrapped] {
-                if self.is_unsaved(filling) {
-                    fillings.push(self.copy(self.filling(header, part_of(filling))?));
-                }
-            }
-        }
-        Ok(Copies { wrapped, durable_end, durable, fillings })
+    /// Copies what is committed and was not saved, and leaves it to be saved: for
+    /// a look at a recording that goes on.
+    ///
+    /// # Errors
+    ///
+    /// When the header says what cannot be.
+    pub fn view(&self, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Result<Piece, RemoteError> {
+        Ok(copies_admitted(&self.present()?, admit))
     }
 
     /// Whether the filling of that wrapped count comes after all that were saved.
@@ -315,18 +302,22 @@ impl<W: SharedWords> Remote<W> {
     }
 
     /// Takes the records out of copies, and counts these as saved.
-    fn take(&mut self, copies: Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
-        let Copies { wrapped, durable_end, durable, fillings } = copies;
-        self.durable_peak = self.durable_peak.max(durable_end - self.durable_saved);
-        self.durable_saved = durable_end;
-        self.next = wrapped.wrapping_add(1);
-        let mut piece = Piece::default();
-        admitted(&durable, &mut piece.durable, &mut piece.tally, admit);
-        for filling in &fillings {
-            admitted(filling, &mut piece.rolling, &mut piece.tally, admit);
-        }
-        piece
+    fn take(&mut self, copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
+        self.durable_peak = self.durable_peak.max(copies.durable_end - self.durable_saved);
+        self.durable_saved = copies.durable_end;
+        self.next = copies.wrapped.wrapping_add(1);
+        copies_admitted(copies, admit)
     }
+}
+
+/// The records of copies that are finished and wanted.
+fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
+    let mut piece = Piece { tally: copies.tally, ..Piece::default() };
+    admitted(&copies.durable, &mut piece.durable, &mut piece.tally, admit);
+    for filling in &copies.fillings {
+        admitted(filling, &mut piece.rolling, &mut piece.tally, admit);
+    }
+    piece
 }
 
 /// Appends the records of a copy that are finished and wanted.
@@ -337,7 +328,7 @@ fn admitted(
     admit: &mut dyn FnMut(&mut [u64]) -> bool,
 ) {
     let mut found = Tally::default();
-    let walked = finished_records(copy, |record| {
+    let walked = finished_records(copy, |_, record| {
         let start = into.len();
         into.extend_from_slice(record);
         let metadata = header::TYPE.get(record[0]) == record_type::METADATA;

@@ -18,8 +18,12 @@ pub(super) struct Walked {
     pub(super) cut: usize,
 }
 
-/// Calls `take` with each finished record of `filling`, in order.
-pub(super) fn finished_records<'a>(filling: &'a [u64], mut take: impl FnMut(&'a [u64])) -> Walked {
+/// Calls `take` with each finished record of `filling`, in order, and with where
+/// in it that is.
+pub(super) fn finished_records<'a>(
+    filling: &'a [u64],
+    mut take: impl FnMut(usize, &'a [u64]),
+) -> Walked {
     let mut unfinished = 0;
     let mut in_gap = false;
     let mut rest = filling;
@@ -37,7 +41,7 @@ pub(super) fn finished_records<'a>(filling: &'a [u64], mut take: impl FnMut(&'a 
         if is_claim(word) {
             unfinished += 1;
         } else {
-            take(record);
+            take(filling.len() - rest.len(), record);
         }
         rest = after;
     }
@@ -61,7 +65,7 @@ mod tests {
 
     fn walk(filling: &[u64]) -> (Vec<usize>, Walked) {
         let mut sizes = Vec::new();
-        let walked = finished_records(filling, |record| sizes.push(record.len()));
+        let walked = finished_records(filling, |_, record| sizes.push(record.len()));
         (sizes, walked)
     }
 

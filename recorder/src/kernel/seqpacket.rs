@@ -196,7 +196,12 @@ impl Seqpacket {
     /// # Errors
     /// What recv(2) returns, except for what [`Received`] tells.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        match recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+        let received = match recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            // It went without having read what it was sent. What it had sent before is still there, and comes now.
+            Err(Errno::ECONNRESET) => recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT),
+            received => received,
+        };
+        match received {
             Ok(0) | Err(Errno::ECONNRESET) => Ok(Received::End),
             Ok(bytes) => Ok(Received::Message(bytes)),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),

@@ -55,6 +55,8 @@ pub(super) enum Command {
     Terminate(Sender<()>),
     Providers(Sender<Vec<ProviderStatus>>),
     Refusals(Sender<Refusals>),
+    Snapshot(Sender<Vec<u8>>),
+    Settle(Sender<()>),
     End,
 }
 

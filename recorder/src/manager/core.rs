@@ -24,6 +24,10 @@ const CONNECTIONS: usize = 16;
 /// Messages that are taken from one provider in one round, so that one that floods holds up no other.
 const MESSAGES: usize = 16;
 
+/// Rounds after which all is taken as heard though somebody still talks: what 100 providers can have said by one moment,
+/// by far.
+const SETTLING_ROUNDS: u32 = 256;
+
 /// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
 const MAX_DEPARTED: usize = 10_000;
 
@@ -53,6 +57,8 @@ pub(super) struct Core {
     refusals: Refusals,
     session: Option<Session>,
     waiting: Option<Waiting>,
+    /// Who waits until all is heard, and for how many rounds more at most.
+    settling: Vec<(Sender<()>, u32)>,
     /// Sessions so far.
     sessions: u64,
     /// The id of the provider that came last.
@@ -83,6 +89,7 @@ impl Core {
             refusals: Refusals::default(),
             session: None,
             waiting: None,
+            settling: Vec::new(),
             sessions: 0,
             last_id: PROVIDER.0,
             deaf_until: None,
@@ -105,6 +112,9 @@ impl Core {
                     continue;
                 }
             };
+            self.settle(
+                !connections && providers.iter().all(|signs| !signs.fifo && !signs.connection),
+            );
             for (index, signs) in providers.into_iter().enumerate() {
                 if signs.fifo {
                     self.providers[index].read_fifo(&mut self.output);
@@ -132,11 +142,26 @@ impl Core {
 
     /// How long nothing has to be done by itself.
     fn timeout(&self) -> Option<Duration> {
+        if !self.settling.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let waiting = self.waiting.iter().map(Waiting::deadline);
         let patience = self.options.patience;
         let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
         let first = waiting.chain(registering).chain(self.deaf_until).min()?;
         Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    /// Answers who waits until all is heard, when nobody says anything or somebody does so all the time.
+    fn settle(&mut self, is_silent: bool) {
+        self.settling.retain_mut(|(reply, rounds)| {
+            *rounds = if is_silent { 0 } else { *rounds - 1 };
+            if *rounds == 0 {
+                // Whoever asked may have gone.
+                let _ = reply.send(());
+            }
+            *rounds > 0
+        });
     }
 
     fn hear(&mut self, index: usize) {
@@ -150,8 +175,14 @@ impl Core {
                 Said::Other => {}
                 Said::Registered => self.start_one(index),
                 Said::Alert(name) => {
+                    let alert = Alert {
+                        name,
+                        provider: provider.id(),
+                        provider_name: provider.name().to_owned(),
+                        pid: provider.pid(),
+                    };
                     // Where nobody takes them they are counted, with the provider.
-                    let _ = self.alerts.try_send(Alert { name, provider: provider.id() });
+                    let _ = self.alerts.try_send(alert);
                 }
             }
         }
@@ -160,6 +191,7 @@ impl Core {
     /// Lets go of providers whose connection is closed.
     fn let_go(&mut self) {
         for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
+            self.output.forget(provider.id());
             if provider.is_registered() {
                 self.departed.push_back(provider.status());
             } else {
@@ -284,6 +316,11 @@ impl Core {
             }
             Command::Providers(reply) => drop(reply.send(self.statuses().collect())),
             Command::Refusals(reply) => drop(reply.send(self.refusals)),
+            Command::Snapshot(reply) => {
+                let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
+                let _ = reply.send(self.output.snapshot(&live));
+            }
+            Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),
             Command::End => {}
         }
         self.answer(Instant::now());

@@ -152,7 +152,29 @@ impl Manager {
         self.ask(Command::Refusals)
     }
 
-    /// The alerts that providers raise, in order.
+    /// The records of all providers as they stand, to be appended to an archive that has those of none: what is held,
+    /// and what is committed in the buffer of each provider that records. Nothing is taken out of anything. In streaming
+    /// mode that is what has not been written yet, with the names that it refers to.
+    ///
+    /// Providers record on meanwhile. Those of which the buffer does not make sense are left out. While buffers are
+    /// copied, which takes some milliseconds for each 10 MiB, none is saved.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn snapshot(&self) -> Result<Vec<u8>, ManagerError> {
+        self.ask(Command::Snapshot)
+    }
+
+    /// Waits until all is heard that providers have said by now, those included that have come and gone since. Providers
+    /// that go on and on are not waited for.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn settle(&self) -> Result<(), ManagerError> {
+        self.ask(Command::Settle)
+    }
+
+    /// The alerts that providers raise, in order. One that is raised right before its provider ends comes, too.
     pub fn alerts(&self) -> &Receiver<Alert> {
         &self.alerts
     }

@@ -16,6 +16,7 @@ use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
 
 use crate::encode::encoder::PROVIDER;
+use crate::sink::dictionary::Dictionary;
 
 /// Takes whole records of an archive, one piece after the other. It may wait until there is room for more: meanwhile
 /// providers that fill their buffers drop records, and count them.
@@ -24,19 +25,33 @@ pub type Archive = Box<dyn FnMut(Vec<u8>) + Send>;
 /// Bytes in a word.
 const WORD_BYTES: usize = 8;
 
+/// Room for what goes around a piece, in bytes.
+const ROOM_BYTES: usize = 64 * WORD_BYTES;
+
 /// A piece and whose it is.
 #[derive(Debug)]
-struct Owned {
-    id: ProviderId,
-    name: Arc<str>,
-    piece: Piece,
+pub(super) struct Owned {
+    pub(super) id: ProviderId,
+    pub(super) name: Arc<str>,
+    pub(super) piece: Piece,
     /// Whether the provider dropped records since the piece before.
-    dropped: bool,
+    pub(super) dropped: bool,
 }
 
 impl Owned {
     fn bytes(&self) -> usize {
         (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
+    }
+
+    /// Appends it, in a section of its own.
+    fn put(&self, bytes: &mut Vec<u8>) {
+        put(bytes, &ProviderSection { id: self.id });
+        put_words(bytes, &self.piece.durable);
+        put_words(bytes, &self.piece.rolling);
+        if self.dropped {
+            put(bytes, &ProviderEvent::buffer_filled_up(self.id));
+        }
+        put(bytes, &ProviderSection { id: PROVIDER });
     }
 }
 
@@ -51,6 +66,10 @@ pub(super) struct Output {
     capacity: usize,
     /// Whether pieces are held.
     holds: bool,
+    /// What pieces that are not held any more had registered.
+    known: Dictionary,
+    /// Providers of which some of that is not in the archive either.
+    unsaid: HashSet<u32>,
     /// Pieces that were let go of since there were too many.
     pub(super) forgotten: u64,
 }
@@ -74,6 +93,8 @@ impl Output {
             held_bytes: 0,
             capacity,
             holds: false,
+            known: Dictionary::default(),
+            unsaid: HashSet::new(),
             forgotten: 0,
         }
     }
@@ -100,11 +121,10 @@ impl Output {
     }
 
     /// Takes a piece, if there is anything in it.
-    pub(super) fn take(&mut self, id: ProviderId, name: &Arc<str>, piece: Piece, dropped: bool) {
-        if piece.is_empty() && !dropped {
+    pub(super) fn take(&mut self, owned: Owned) {
+        if owned.piece.is_empty() && !owned.dropped {
             return;
         }
-        let owned = Owned { id, name: name.clone(), piece, dropped };
         if !self.holds {
             return self.write(&owned);
         }
@@ -115,25 +135,64 @@ impl Output {
         {
             self.held_bytes -= oldest.bytes();
             self.forgotten += 1;
+            // Later pieces may refer to it.
+            self.learn(&oldest);
+            self.unsaid.insert(oldest.id.0);
         }
     }
 
+    /// Takes note that nothing more will come from a provider.
+    pub(super) fn forget(&mut self, id: ProviderId) {
+        if self.held.iter().all(|owned| owned.id != id) {
+            self.known.forget(id.0.into());
+            self.unsaid.remove(&id.0);
+        }
+    }
+
+    /// What an archive must have that is to hold what is held, and `live` pieces after it.
+    pub(super) fn snapshot(&self, live: &[Owned]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut introduced = HashSet::new();
+        let pieces = || self.held.iter().chain(live).filter(|owned| !owned.piece.is_empty());
+        bytes.reserve(pieces().map(|owned| owned.bytes() + ROOM_BYTES).sum());
+        for owned in pieces() {
+            if introduced.insert(owned.id) {
+                put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
+                self.known.introduce(owned.id.0.into(), &mut bytes);
+            }
+            owned.put(&mut bytes);
+        }
+        bytes
+    }
+
+    /// Keeps what a piece has registered, for pieces that refer to it.
+    fn learn(&mut self, owned: &Owned) {
+        if owned.piece.durable.is_empty() {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(owned.piece.durable.len() * WORD_BYTES + ROOM_BYTES);
+        put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
+        put(&mut bytes, &ProviderSection { id: owned.id });
+        put_words(&mut bytes, &owned.piece.durable);
+        self.known.learn(&bytes);
+    }
+
     fn write(&mut self, owned: &Owned) {
-        let Owned { id, name, piece, dropped } = owned;
-        let mut bytes = Vec::with_capacity(owned.bytes() + 64 * WORD_BYTES);
-        if self.introduced.insert(id.0) {
-            put(&mut bytes, &ProviderInfo { id: *id, name });
+        let mut bytes = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
+        if self.introduced.insert(owned.id.0) {
+            put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
         }
-        put(&mut bytes, &ProviderSection { id: *id });
-        for word in piece.durable.iter().chain(&piece.rolling) {
-            bytes.extend_from_slice(&word.to_ne_bytes());
+        if self.unsaid.remove(&owned.id.0) {
+            self.known.introduce(owned.id.0.into(), &mut bytes);
         }
-        if *dropped {
-            put(&mut bytes, &ProviderEvent::buffer_filled_up(*id));
-        }
-        put(&mut bytes, &ProviderSection { id: PROVIDER });
+        owned.put(&mut bytes);
+        self.learn(owned);
         (self.archive)(bytes);
     }
+}
+
+fn put_words(bytes: &mut Vec<u8>, words: &[u64]) {
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_ne_bytes()));
 }
 
 fn put(bytes: &mut Vec<u8>, record: &impl Record) {
@@ -155,6 +214,11 @@ mod tests {
         let mut durable = Vec::new();
         Initialization { ticks_per_second: ticks }.write(&mut durable).expect("a vector");
         Piece { durable, ..Piece::default() }
+    }
+
+    /// What a provider with this id hands over.
+    fn owned(id: u32, piece: Piece, dropped: bool) -> Owned {
+        Owned { id: ProviderId(id), name: "app".into(), piece, dropped }
     }
 
     fn output(capacity: usize) -> (Output, Arc<Mutex<Vec<u8>>>) {
@@ -185,10 +249,9 @@ mod tests {
     #[test]
     fn a_provider_is_introduced_once_and_each_piece_leads_back_to_fxtrec() {
         let (mut output, archive) = output(0);
-        let name: Arc<str> = "app".into();
-        output.take(ProviderId(7), &name, piece(1), false);
-        output.take(ProviderId(7), &name, Piece::default(), false);
-        output.take(ProviderId(7), &name, piece(2), true);
+        output.take(owned(7, piece(1), false));
+        output.take(owned(7, Piece::default(), false));
+        output.take(owned(7, piece(2), true));
         let expected = [
             "info 7 app",
             "section 7",
@@ -206,9 +269,8 @@ mod tests {
     fn what_is_held_is_written_when_it_may_be_and_the_oldest_goes_first_when_it_is_too_much() {
         let (mut output, archive) = output(40);
         output.hold();
-        let name: Arc<str> = "app".into();
         for ticks in 1..=3 {
-            output.take(ProviderId(ticks as u32 + 1), &name, piece(ticks), false);
+            output.take(owned(ticks as u32 + 1, piece(ticks), false));
         }
         assert!(shown(&archive).is_empty());
         output.release();
@@ -216,7 +278,7 @@ mod tests {
         let ticks: Vec<_> =
             shown(&archive).into_iter().filter(|text| text.starts_with("ticks")).collect();
         assert_eq!(ticks, ["ticks 2", "ticks 3"]);
-        output.take(ProviderId(5), &name, piece(4), false);
+        output.take(owned(5, piece(4), false));
         assert_eq!(shown(&archive).last().expect("written at once"), "section 1");
     }
 }

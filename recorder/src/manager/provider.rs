@@ -9,7 +9,7 @@ use fxt_writer::provider::wire::{self, FromProvider};
 use fxt_writer::{Koid, ProviderId};
 
 use super::fault::Fault;
-use super::output::Output;
+use super::output::{Output, Owned};
 use super::recording::{Owner, Phase, Recording};
 use super::status::{ProviderState, ProviderStats, ProviderStatus};
 use crate::kernel::seqpacket::{Peer, Received, Seqpacket};
@@ -84,6 +84,16 @@ impl Provider {
 
     pub(super) fn id(&self) -> ProviderId {
         self.id
+    }
+
+    /// Its process, as this pid namespace numbers it.
+    pub(super) fn pid(&self) -> u32 {
+        self.peer.pid
+    }
+
+    /// What it has recorded and nobody has saved, if it records and its buffer makes sense.
+    pub(super) fn view(&self) -> Option<Owned> {
+        self.recording.as_ref().and_then(Recording::view)
     }
 
     /// How far its recording is.

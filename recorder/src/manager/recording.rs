@@ -18,7 +18,7 @@ use fxt_writer::{Koid, ProviderId};
 
 use super::admit::admit;
 use super::fault::Fault;
-use super::output::Output;
+use super::output::{Output, Owned};
 use super::status::ProviderStats;
 use crate::kernel::seqpacket::{Received, Seqpacket};
 use crate::kernel::shared_memory::{ReadOnly, SharedMemory};
@@ -213,6 +213,18 @@ impl Recording {
         self.fifo = None;
     }
 
+    /// What is committed in its buffer and was not saved, which stays there; `None` where there is nothing, or nothing that
+    /// makes sense.
+    pub(super) fn view(&self) -> Option<Owned> {
+        if !self.has_started || self.phase == Phase::Stopped {
+            return None;
+        }
+        let Owner { id, ref name, process } = self.owner;
+        let piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
+        let dropped = self.remote.header().is_some_and(|header| header.dropped > self.dropped);
+        Some(Owned { id, name: name.clone(), piece, dropped })
+    }
+
     fn put(&mut self, piece: Piece, output: &mut Output, stats: &mut ProviderStats) {
         let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
         let more = dropped.saturating_sub(self.dropped);
@@ -223,6 +235,7 @@ impl Recording {
         stats.durable_bytes += size_of_val(&*piece.durable) as u64;
         stats.rolling_bytes += size_of_val(&*piece.rolling) as u64;
         stats.durable_used = stats.durable_used.max(self.remote.durable_used());
-        output.take(self.owner.id, &self.owner.name, piece, more > 0);
+        let (id, name) = (self.owner.id, self.owner.name.clone());
+        output.take(Owned { id, name, piece, dropped: more > 0 });
     }
 }

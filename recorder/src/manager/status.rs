@@ -109,4 +109,8 @@ pub struct Alert {
     pub name: String,
     /// The provider's id in the archive.
     pub provider: ProviderId,
+    /// What the provider calls itself; it may have ended already.
+    pub provider_name: String,
+    /// Its process as this pid namespace numbers it.
+    pub pid: u32,
 }

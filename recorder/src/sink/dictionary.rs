@@ -28,7 +28,7 @@ struct Provider {
 
 /// All providers of a recording but fxtrec itself.
 #[derive(Debug, Default)]
-pub(super) struct Dictionary {
+pub(crate) struct Dictionary {
     providers: BTreeMap<u64, Provider>,
     /// The record that leads back to fxtrec's own section.
     back: Record,
@@ -42,7 +42,7 @@ fn word(record: &[u8], at: usize) -> u64 {
 impl Dictionary {
     /// Takes note of a piece: whole records of one or more providers, each behind the record that begins its section.
     /// The last section is fxtrec's own.
-    pub(super) fn learn(&mut self, piece: &[u8]) {
+    pub(crate) fn learn(&mut self, piece: &[u8]) {
         let mut section = None;
         let mut rest = piece;
         while let Some((record, after)) =
@@ -78,24 +78,33 @@ impl Dictionary {
     /// What an output must have behind its head for the pieces to come.
     pub(super) fn beginning(&self) -> Vec<u8> {
         let mut beginning = Vec::new();
-        for (id, provider) in &self.providers {
-            beginning.extend_from_slice(&provider.info);
-            let section = metadata::provider_section::TYPE.put(record_type::METADATA)
-                | metadata::provider_section::SIZE.put(1)
-                | metadata::provider_section::METADATA_TYPE.put(metadata::PROVIDER_SECTION)
-                | metadata::provider_section::PROVIDER_ID.put(*id);
-            beginning.extend(section.to_le_bytes());
-            beginning.extend_from_slice(&provider.initialization);
-            // Objects are called by strings.
-            let tables = [&provider.strings, &provider.threads, &provider.objects];
-            for record in tables.into_iter().flat_map(BTreeMap::values) {
-                beginning.extend_from_slice(record);
-            }
-        }
+        self.providers.keys().for_each(|id| self.introduce(*id, &mut beginning));
         if !beginning.is_empty() {
             beginning.extend_from_slice(&self.back);
         }
         beginning
+    }
+
+    /// Appends what was said of and by one provider, and leaves its section open; nothing when it is not known.
+    pub(crate) fn introduce(&self, id: u64, out: &mut Vec<u8>) {
+        let Some(provider) = self.providers.get(&id) else { return };
+        out.extend_from_slice(&provider.info);
+        let section = metadata::provider_section::TYPE.put(record_type::METADATA)
+            | metadata::provider_section::SIZE.put(1)
+            | metadata::provider_section::METADATA_TYPE.put(metadata::PROVIDER_SECTION)
+            | metadata::provider_section::PROVIDER_ID.put(id);
+        out.extend(section.to_le_bytes());
+        out.extend_from_slice(&provider.initialization);
+        // Objects are called by strings.
+        let tables = [&provider.strings, &provider.threads, &provider.objects];
+        for record in tables.into_iter().flat_map(BTreeMap::values) {
+            out.extend_from_slice(record);
+        }
+    }
+
+    /// Forgets a provider of which nothing more will come.
+    pub(crate) fn forget(&mut self, id: u64) {
+        self.providers.remove(&id);
     }
 }
 

@@ -26,7 +26,7 @@ pub mod tee;
 mod codec;
 mod compressed;
 mod create;
-mod dictionary;
+pub(crate) mod dictionary;
 mod error;
 mod medium;
 mod memory;

@@ -1,3 +1,5 @@
+mod live;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -45,8 +47,12 @@ struct Provider {
 
 impl Provider {
     fn new(mode: Mode) -> Self {
+        Self::of(mode, BYTES)
+    }
+
+    fn of(mode: Mode, bytes: usize) -> Self {
         let (packets, inbox) = mpsc::channel();
-        let config = Config { mode, bytes: BYTES, on_full: OnFull::Drop, ..Config::default() };
+        let config = Config { mode, bytes, on_full: OnFull::Drop, ..Config::default() };
         let engine = Engine::new(config, move |packet| packets.send(packet).unwrap_or(()));
         let engine = engine.expect("a size in range");
         let remote = Remote::new(engine.clone(), mode).expect("a size in range");
@@ -102,13 +108,18 @@ impl Provider {
     }
 
     fn numbers(&self) -> Vec<u64> {
-        assert!(self.rolling.chunks(3).all(|record| record[0] == EVENT && record[1] == !record[2]));
-        self.rolling.chunks(3).map(|record| record[1]).collect()
+        numbers(&self.rolling)
     }
 
     fn strings(&self) -> Vec<u64> {
         self.durable.chunks(2).map(|record| string::INDEX.get(record[0])).collect()
     }
+}
+
+/// The numbers of the events that [`Provider::write`] wrote.
+fn numbers(rolling: &[u64]) -> Vec<u64> {
+    assert!(rolling.chunks(3).all(|record| record[0] == EVENT && record[1] == !record[2]));
+    rolling.chunks(3).map(|record| record[1]).collect()
 }
 
 /// The header of an event of three words, which nobody here reads further.
@@ -266,7 +277,7 @@ fn records_that_providers_may_not_write_are_left_out_and_counted() {
 fn assert_framed(piece: &Piece) {
     for words in [&piece.durable, &piece.rolling] {
         let mut framed = 0;
-        let walked = finished_records(words, |record| {
+        let walked = finished_records(words, |_, record| {
             assert_ne!(header::TYPE.get(record[0]), record_type::METADATA);
             framed += record.len();
         });
@@ -290,7 +301,12 @@ fn any_damaged_word_costs_data_and_never_the_framing() {
             let mut damaged = memory.clone();
             damaged[at] = damage;
             let mut remote = Remote::new(damaged, Mode::Streaming).expect("a size in range");
-            for piece in [remote.save(packet, &mut |_| true), remote.rest(&mut |_| true)] {
+            let pieces = [
+                remote.view(&mut |_| true),
+                remote.save(packet, &mut |_| true),
+                remote.rest(&mut |_| true),
+            ];
+            for piece in pieces {
                 match piece {
                     Ok(piece) => assert_framed(&piece),
                     Err(error) => assert!(at < HEADER_WORDS, "{error} by word {at}"),
@@ -339,7 +355,11 @@ fn memory_that_changes_while_it_is_read_never_breaks_the_framing() {
     for seed in 1..2000 {
         let words = Fickle { honest: provider.memory(), state: RefCell::new(seed) };
         let mut remote = Remote::new(words, Mode::Streaming).expect("a size in range");
-        let pieces = [remote.save(packet, &mut |_| true), remote.rest(&mut |_| true)];
+        let pieces = [
+            remote.view(&mut |_| true),
+            remote.save(packet, &mut |_| true),
+            remote.rest(&mut |_| true),
+        ];
         for piece in pieces.iter().flatten() {
             assert_framed(piece);
             saved += 1;

@@ -1,6 +1,8 @@
 mod by_hand;
 mod hostile;
+mod last_words;
 mod sessions;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +27,7 @@ impl Stage {
     }
 
     fn with(options: Options) -> Stage {
-        let archive = Arc::new(Mutex::new(0x0016_5478_4604_0010_u64.to_le_bytes().to_vec()));
+        let archive = Arc::new(Mutex::new(MAGIC.to_le_bytes().to_vec()));
         let theirs = archive.clone();
         let write = move |bytes: Vec<u8>| theirs.lock().expect("no panic").extend(bytes);
         let listener = listen_privately().expect("a socket");
@@ -76,32 +78,46 @@ impl Stage {
 
     /// The names of events by provider, in order. The archive must be sound, and end with fxtrec's own section.
     fn events(&self) -> BTreeMap<String, Vec<String>> {
-        let archive = self.archive.lock().expect("no panic").clone();
-        let mut reader = Reader::from_slice(&archive);
-        let mut names = BTreeMap::from([(1, "fxtrec".to_owned())]);
-        let mut current = 1;
-        let mut events: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        while let Some(item) = reader.next().expect("a sound archive") {
-            match item.record {
-                Record::ProviderInfo(info) => {
-                    current = info.id.0;
-                    names.insert(current, info.name.to_owned());
-                }
-                Record::ProviderSection(section) => current = section.id.0,
-                Record::Event(event) => {
-                    let provider = names.get(&current).expect("introduced").clone();
-                    events.entry(provider).or_default().push(event.name.to_owned());
-                }
-                _ => {}
-            }
-        }
-        assert_eq!(current, 1);
-        events
+        events_in(&self.archive.lock().expect("no panic"))
+    }
+
+    /// The same of a snapshot, as an archive of its own.
+    fn events_in_snapshot(&self) -> BTreeMap<String, Vec<String>> {
+        let mut archive = MAGIC.to_le_bytes().to_vec();
+        archive.extend(self.manager.snapshot().expect("it runs"));
+        events_in(&archive)
     }
 
     fn events_of(&self, name: &str) -> Vec<String> {
         self.events().remove(name).unwrap_or_default()
     }
+}
+
+/// The first word of an archive.
+const MAGIC: u64 = 0x0016_5478_4604_0010;
+
+/// The names of events by provider, in order, with what their category names them by.
+fn events_in(archive: &[u8]) -> BTreeMap<String, Vec<String>> {
+    let mut reader = Reader::from_slice(archive);
+    let mut names = BTreeMap::from([(1, "fxtrec".to_owned())]);
+    let mut current = 1;
+    let mut events: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    while let Some(item) = reader.next().expect("a sound archive") {
+        match item.record {
+            Record::ProviderInfo(info) => {
+                current = info.id.0;
+                names.insert(current, info.name.to_owned());
+            }
+            Record::ProviderSection(section) => current = section.id.0,
+            Record::Event(event) => {
+                let provider = names.get(&current).expect("introduced").clone();
+                events.entry(provider).or_default().push(event.name.to_owned());
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(current, 1);
+    events
 }
 
 fn only(stopped: &Stopped) -> &ProviderStatus {

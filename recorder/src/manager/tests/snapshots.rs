@@ -1,0 +1,166 @@
+//! What all providers have recorded, as it stands, while they go on.
+
+use fxt_writer::engine::Mode;
+use fxt_writer::provider::wire::FromProvider;
+use fxt_writer::record::{Event, EventKind, StringRecord};
+use fxt_writer::{Koid, StringRef, Text, ThreadName, Ticks};
+
+use super::*;
+
+fn texts(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+/// Registers a string and records an event of that name by its index.
+fn named_event(session: &mut by_hand::Running, index: u16, name: &str) {
+    register(session, index, name);
+    event_called(session, index);
+}
+
+fn register(session: &mut by_hand::Running, index: u16, content: &str) {
+    let index = StringRef::indexed(index).expect("not zero");
+    let record = StringRecord { index, content };
+    match session.start.mode {
+        Mode::Oneshot => session.put(&record),
+        _ => session.put_durable(&record),
+    }
+}
+
+fn event_called(session: &mut by_hand::Running, index: u16) {
+    let process = session.start.process;
+    session.put(&Event {
+        kind: EventKind::Instant,
+        time: Ticks(1),
+        thread: ThreadName::Inline { process, thread: Koid(process.0) },
+        category: Text::Inline("test"),
+        name: Text::Indexed(StringRef::indexed(index).expect("not zero")),
+        args: &[],
+    });
+}
+
+#[test]
+fn in_every_mode_a_snapshot_has_what_is_there_and_leaves_it_there() {
+    for mode in [Mode::Streaming, Mode::Circular, Mode::Oneshot] {
+        let stage = Stage::new();
+        stage.start(mode);
+        let gone = stage.register("gone");
+        let mut session = gone.start();
+        named_event(&mut session, 1, "before it went");
+        drop((gone, session));
+        stage.wait_until_gone("gone");
+        let provider = stage.register("app");
+        let mut session = provider.start();
+        named_event(&mut session, 1, "one");
+        stage.wait_for("app", ProviderState::Started);
+        let mut expected = BTreeMap::from([("app".to_owned(), texts(&["one"]))]);
+        if mode != Mode::Streaming {
+            expected.insert("gone".to_owned(), texts(&["before it went"]));
+        }
+        assert_eq!(stage.events_in_snapshot(), expected, "{mode:?}");
+        named_event(&mut session, 2, "two");
+        expected.insert("app".to_owned(), texts(&["one", "two"]));
+        assert_eq!(stage.events_in_snapshot(), expected, "{mode:?}");
+        // At the end all of it is in the archive, once.
+        provider.say(&FromProvider::Stopped(session.session));
+        stage.stop();
+        expected.insert("gone".to_owned(), texts(&["before it went"]));
+        assert_eq!(stage.events(), expected, "{mode:?}");
+        assert!(stage.events_in_snapshot().is_empty(), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_was_saved_is_not_in_a_snapshot_but_the_names_that_were_saved_with_it_are() {
+    let stage = Stage::new();
+    stage.streaming();
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    named_event(&mut session, 1, "saved");
+    session.save();
+    event_called(&mut session, 1);
+    named_event(&mut session, 2, "new");
+    assert_eq!(stage.events_in_snapshot()["app"], ["saved", "new"]);
+    assert_eq!(stage.events_of("app"), ["saved"]);
+}
+
+#[test]
+fn what_is_held_refers_to_names_though_the_piece_that_had_them_was_let_go_of() {
+    // Room for one piece with one event, and not for two.
+    let stage = Stage::with(Options { held_bytes: 200, ..Options::default() });
+    let config = SessionConfig { hold: true, ..SessionConfig::default() };
+    stage.manager.start(config, StartOptions::default()).expect("none runs");
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    for index in 1..=3 {
+        register(&mut session, index, &format!("name {index}"));
+    }
+    for _ in 0..2 {
+        event_called(&mut session, 2);
+        event_called(&mut session, 3);
+        session.save();
+    }
+    let held = BTreeMap::from([("app".to_owned(), texts(&["name 2", "name 3"]))]);
+    assert_eq!(stage.events_in_snapshot(), held);
+    provider.say(&FromProvider::Stopped(session.session));
+    let stopped = stage.stop();
+    assert_eq!(stopped.forgotten, 1);
+    assert_eq!(stage.events(), held);
+}
+
+#[test]
+fn a_circular_buffer_shows_both_halves_in_order_and_the_one_that_is_cleared_not_at_all() {
+    let stage = Stage::new();
+    stage.start(Mode::Circular);
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    session.event("older", 1);
+    session.store(6, session.rolling_end as u64 * 8);
+    (session.wrapped, session.rolling_end) = (1, 0);
+    session.write_header();
+    session.event("newer", 2);
+    stage.wait_for("app", ProviderState::Started);
+    assert_eq!(stage.events_in_snapshot()["app"], ["older", "newer"]);
+    let size = session.division.rolling as u64 * 8;
+    session.store(6, size);
+    session.store(10, size);
+    assert_eq!(stage.events_in_snapshot()["app"], ["newer"]);
+}
+
+#[test]
+fn a_provider_whose_buffer_makes_no_sense_is_left_out_and_others_are_not() {
+    let stage = Stage::new();
+    stage.start(Mode::Circular);
+    let (bad, good) = (stage.register("bad"), stage.register("good"));
+    let (mut lies, mut session) = (bad.start(), good.start());
+    lies.event("lie", 1);
+    session.event("truth", 1);
+    for name in ["bad", "good"] {
+        stage.wait_for(name, ProviderState::Started);
+    }
+    for (index, word) in [(0, 0), (2, 1 << 40), (5, u64::MAX), (6, u64::MAX), (10, 9)] {
+        let stage_of = |lies: &by_hand::Running| {
+            lies.store(index, word);
+            stage.events_in_snapshot()
+        };
+        let expected = BTreeMap::from([("good".to_owned(), texts(&["truth"]))]);
+        assert_eq!(stage_of(&lies), expected, "word {index}");
+        [5, 6, 10].iter().for_each(|&index| lies.store(index, 0));
+        lies.store(5, lies.durable_end * 8);
+        lies.write_header();
+    }
+    assert_eq!(stage.events_in_snapshot().len(), 2);
+}
+
+#[test]
+fn one_that_has_not_said_that_it_started_is_not_looked_at() {
+    let stage = Stage::new();
+    let provider = stage.register("app");
+    stage.wait_for("app", ProviderState::Registered);
+    assert!(stage.events_in_snapshot().is_empty(), "without a session");
+    let options = StartOptions { timeout: Duration::ZERO, ..StartOptions::default() };
+    stage.manager.start(SessionConfig::default(), options).expect("none runs");
+    let mut session = provider.await_start();
+    session.write_header();
+    session.event("too early", 1);
+    assert!(stage.events_in_snapshot().is_empty());
+}
