@@ -1,5 +1,6 @@
 //! Helpers that the end-to-end tests share.
 
+pub mod archive;
 pub mod binary;
 pub mod event;
 pub mod folder;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client::{self, Client};
 use super::sys;
@@ -95,6 +95,7 @@ impl Builder {
         let client = Client::new(self.name, self.categories, self.address);
         match sys::publish_client(client.map_err(InitError::Thread)?) {
             Ok(client) => {
+                sys::at_exit(last_words);
                 client::spawn(client).map_err(InitError::Thread)?;
                 Ok(Provider { client })
             }
@@ -144,13 +145,27 @@ impl Provider {
 
 impl Drop for Provider {
     fn drop(&mut self) {
+        let until = Instant::now() + FLUSH_AT_END;
         self.client.flush(FLUSH_AT_END);
+        self.client.tell_alerts(until.saturating_duration_since(Instant::now()));
     }
 }
 
-/// Tells the manager that something has happened which it may be waiting for;
-/// the macro [`alert!`](super::alert!) is the same for a category that can be
-/// turned off. Names longer than 14 bytes are cut.
+/// At the exit of the process: alerts that nobody was told yet, though there is
+/// somebody. In a child of `fork` there is no client.
+extern "C" fn last_words() {
+    if let Some(client) = sys::client() {
+        client.tell_alerts(FLUSH_AT_END);
+    }
+}
+
+/// Tells the manager that something has happened which it may be waiting for, also
+/// when the process ends right afterwards: a registered process tells it at once,
+/// by one system call, and one that is just looking for the manager waits up to
+/// half a second for that when it exits.
+///
+/// The macro [`alert!`](super::alert!) is the same for a category that can be
+/// turned off, and does nothing without a session. Names longer than 14 bytes are cut.
 pub fn alert(name: &str) {
     let mut end = name.len().min(MAX_ALERT_BYTES);
     while !name.is_char_boundary(end) {

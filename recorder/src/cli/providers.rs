@@ -21,7 +21,7 @@ pub struct ProviderArgs {
     #[arg(long, conflicts_with_all = ["provider_buffer", "categories"], help_heading = PROVIDERS)]
     pub no_providers: bool,
 
-    /// Buffer of each application that records its own events, for example 16M [default: 4M]
+    /// Buffer of each application that records its own events, for example 16M [default: 4M, 16M with --trigger]
     ///
     /// An application that fills half of it before fxtrec has saved the other half drops events, and counts them.
     #[arg(long, value_name = "SIZE", help_heading = PROVIDERS)]

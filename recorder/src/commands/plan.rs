@@ -223,7 +223,7 @@ impl Plan {
                 irq: args.trace_points.irq,
                 in_scope_only: !args.all,
             },
-            providers: Providers::new(&args.providers)?,
+            providers: Providers::new(&args.providers, !flight.triggers.is_empty())?,
             source: args.source.choice,
             output,
             mode: args.mode,

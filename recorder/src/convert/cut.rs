@@ -15,6 +15,7 @@
 
 mod filter;
 mod open;
+mod section;
 
 use std::io::Write;
 
@@ -30,6 +31,7 @@ use super::report::Report;
 pub use filter::Filter;
 use filter::Names;
 use open::Open;
+pub use section::{Owner, cut_section};
 
 /// The piece that is being written.
 type Target<'o> = Writer<Single<Output<&'o mut dyn Write>>>;
@@ -52,13 +54,15 @@ pub enum Maker {
     Cut,
     /// The recording itself. Its counts so far end the piece.
     Recording,
+    /// The recording, of what a provider has recorded, which says nothing about the trace.
+    Provider,
 }
 
 impl Maker {
     fn provider(self) -> &'static str {
         match self {
             Maker::Cut => "fxtrec cut",
-            Maker::Recording => "fxtrec",
+            Maker::Recording | Maker::Provider => "fxtrec",
         }
     }
 }
@@ -73,41 +77,26 @@ pub fn cut(
     window: &Window,
     out: &mut dyn Write,
 ) -> Result<Report, ConvertError> {
-    cut_by(Maker::Cut, reader, window, out)
+    cut_by(Maker::Cut, &[], reader, window, out)
 }
 
-/// The same, by whoever `maker` is.
+/// The same, by whoever `maker` is. `sections` are whole records that come behind those of the window and before counts
+/// of the recording; the last one leads back to the maker's own section.
 ///
 /// # Errors
 ///
 /// When the trace cannot be read, or the output not be written.
 pub fn cut_by(
     maker: Maker,
+    sections: &[u8],
     reader: &mut Reader<'_>,
     window: &Window,
     out: &mut dyn Write,
 ) -> Result<Report, ConvertError> {
     let mut target = Writer::new(Output::new(out));
     target.start(maker.provider(), 1_000_000_000)?;
-    let mut cutter = Cutter {
-        maker,
-        window,
-        target,
-        names: Names::default(),
-        open: Open::default(),
-        begun: false,
-        ended: false,
-        last: Nanos(0),
-        report: Report::default(),
-    };
-    loop {
-        match reader.next() {
-            Ok(Some(item)) => cutter.take(&item.record)?,
-            Ok(None) => break,
-            Err(Error::Damaged(_)) => cutter.report.count("damaged records that were skipped"),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let mut cutter = Cutter { sections, ..Cutter::new(maker, window, target) };
+    cutter.read(reader)?;
     cutter.end()
 }
 
@@ -115,6 +104,8 @@ struct Cutter<'w, 'o> {
     maker: Maker,
     window: &'w Window,
     target: Target<'o>,
+    /// What comes behind the records of the window.
+    sections: &'w [u8],
     names: Names,
     open: Open,
     /// Whether the window's beginning has been written.
@@ -126,7 +117,33 @@ struct Cutter<'w, 'o> {
     report: Report,
 }
 
-impl Cutter<'_, '_> {
+impl<'w, 'o> Cutter<'w, 'o> {
+    fn new(maker: Maker, window: &'w Window, target: Target<'o>) -> Self {
+        Cutter {
+            maker,
+            window,
+            target,
+            sections: &[],
+            names: Names::default(),
+            open: Open::default(),
+            begun: false,
+            ended: false,
+            last: Nanos(0),
+            report: Report::default(),
+        }
+    }
+
+    fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), ConvertError> {
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => self.take(&item.record)?,
+                Ok(None) => return Ok(()),
+                Err(Error::Damaged(_)) => self.report.count("damaged records that were skipped"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     fn take(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
         if let Record::KernelObject(object) = record {
             self.names.learn(object, &mut self.target)?;
@@ -172,6 +189,9 @@ impl Cutter<'_, '_> {
     /// What a recording says about itself: its head is good for the piece, its counts are not.
     fn is_about_the_trace(&mut self, record: &Record<'_>) -> Result<bool, ConvertError> {
         let Record::Event(event) = record else { return Ok(false) };
+        if self.maker == Maker::Provider {
+            return Ok(false);
+        }
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => {
                 let time = event.time.max(self.window.from).min(self.window.to);
@@ -254,6 +274,7 @@ impl Cutter<'_, '_> {
             self.ended = true;
             let end = self.window.to.min(self.last.max(self.window.from));
             self.open.end(end, &mut self.target)?;
+            section::put(self.sections, &mut self.target)?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 
 use super::config::{SessionConfig, StartOptions};
+use super::output::Section;
 use super::status::{ProviderStatus, Refusals};
 
 /// What starting came to.
@@ -55,7 +56,7 @@ pub(super) enum Command {
     Terminate(Sender<()>),
     Providers(Sender<Vec<ProviderStatus>>),
     Refusals(Sender<Refusals>),
-    Snapshot(Sender<Vec<u8>>),
+    Sections(Sender<Vec<Section>>),
     Settle(Sender<()>),
     End,
 }

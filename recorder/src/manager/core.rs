@@ -16,6 +16,7 @@ use super::recording::Phase;
 use super::status::{Alert, ProviderStatus, Refusals};
 use crate::encode::encoder::PROVIDER;
 use crate::kernel::bell::Bell;
+use crate::kernel::clock;
 use crate::kernel::seqpacket::{Listener, Peer, Seqpacket};
 
 /// Connections that are taken in one round.
@@ -180,6 +181,7 @@ impl Core {
                         provider: provider.id(),
                         provider_name: provider.name().to_owned(),
                         pid: provider.pid(),
+                        time: clock::now(),
                     };
                     // Where nobody takes them they are counted, with the provider.
                     let _ = self.alerts.try_send(alert);
@@ -316,9 +318,9 @@ impl Core {
             }
             Command::Providers(reply) => drop(reply.send(self.statuses().collect())),
             Command::Refusals(reply) => drop(reply.send(self.refusals)),
-            Command::Snapshot(reply) => {
+            Command::Sections(reply) => {
                 let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
-                let _ = reply.send(self.output.snapshot(&live));
+                let _ = reply.send(self.output.sections(&live));
             }
             Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),
             Command::End => {}

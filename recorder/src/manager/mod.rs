@@ -46,7 +46,7 @@ pub use config::{
     DEFAULT_BUFFER_BYTES, Koids, MAX_PROVIDERS, MIN_BUFFER_BYTES, Options, ProviderOverride,
     SessionConfig, StartOptions,
 };
-pub use output::Archive;
+pub use output::{Archive, Section};
 pub use status::{Alert, ProviderState, ProviderStats, ProviderStatus, Refusals};
 
 use self::core::Core;
@@ -162,7 +162,17 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::Gone`] only.
     pub fn snapshot(&self) -> Result<Vec<u8>, ManagerError> {
-        self.ask(Command::Snapshot)
+        let mut snapshot = Vec::new();
+        self.sections()?.iter().for_each(|section| section.put(&mut snapshot));
+        Ok(snapshot)
+    }
+
+    /// The same, provider by provider.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn sections(&self) -> Result<Vec<Section>, ManagerError> {
+        self.ask(Command::Sections)
     }
 
     /// Waits until all is heard that providers have said by now, those included that have come and gone since. Providers

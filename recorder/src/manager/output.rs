@@ -43,15 +43,37 @@ impl Owned {
         (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
     }
 
-    /// Appends it, in a section of its own.
+    /// Appends its records.
     fn put(&self, bytes: &mut Vec<u8>) {
-        put(bytes, &ProviderSection { id: self.id });
         put_words(bytes, &self.piece.durable);
         put_words(bytes, &self.piece.rolling);
         if self.dropped {
             put(bytes, &ProviderEvent::buffer_filled_up(self.id));
         }
-        put(bytes, &ProviderSection { id: PROVIDER });
+    }
+}
+
+/// What one provider has recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its id in the archive.
+    pub id: ProviderId,
+    /// What it calls itself.
+    pub name: String,
+    /// Whether it goes on recording.
+    pub goes_on: bool,
+    /// Its records, with all that they refer to.
+    pub records: Vec<u8>,
+}
+
+impl Section {
+    /// Appends it to an archive that has nothing of this provider: who it is, its records, and the way back to fxtrec's own
+    /// section.
+    pub fn put(&self, archive: &mut Vec<u8>) {
+        put(archive, &ProviderInfo { id: self.id, name: &self.name });
+        put(archive, &ProviderSection { id: self.id });
+        archive.extend_from_slice(&self.records);
+        put(archive, &ProviderSection { id: PROVIDER });
     }
 }
 
@@ -149,20 +171,26 @@ impl Output {
         }
     }
 
-    /// What an archive must have that is to hold what is held, and `live` pieces after it.
-    pub(super) fn snapshot(&self, live: &[Owned]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut introduced = HashSet::new();
-        let pieces = || self.held.iter().chain(live).filter(|owned| !owned.piece.is_empty());
-        bytes.reserve(pieces().map(|owned| owned.bytes() + ROOM_BYTES).sum());
-        for owned in pieces() {
-            if introduced.insert(owned.id) {
-                put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
-                self.known.introduce(owned.id.0.into(), &mut bytes);
+    /// What providers have recorded: what is held, and `live` pieces of those that go on.
+    pub(super) fn sections(&self, live: &[Owned]) -> Vec<Section> {
+        let mut sections: Vec<Section> = Vec::new();
+        let held = self.held.iter().map(|owned| (owned, false));
+        for (owned, goes_on) in held.chain(live.iter().map(|owned| (owned, true))) {
+            if owned.piece.is_empty() {
+                continue;
             }
-            owned.put(&mut bytes);
+            let found = sections.iter().position(|section| section.id == owned.id);
+            let at = found.unwrap_or_else(|| {
+                let mut records = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
+                self.known.recall(owned.id.0.into(), &mut records);
+                let (id, name) = (owned.id, owned.name.to_string());
+                sections.push(Section { id, name, goes_on, records });
+                sections.len() - 1
+            });
+            sections[at].goes_on |= goes_on;
+            owned.put(&mut sections[at].records);
         }
-        bytes
+        sections
     }
 
     /// Keeps what a piece has registered, for pieces that refer to it.
@@ -182,10 +210,12 @@ impl Output {
         if self.introduced.insert(owned.id.0) {
             put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
         }
+        put(&mut bytes, &ProviderSection { id: owned.id });
         if self.unsaid.remove(&owned.id.0) {
-            self.known.introduce(owned.id.0.into(), &mut bytes);
+            self.known.recall(owned.id.0.into(), &mut bytes);
         }
         owned.put(&mut bytes);
+        put(&mut bytes, &ProviderSection { id: PROVIDER });
         self.learn(owned);
         (self.archive)(bytes);
     }

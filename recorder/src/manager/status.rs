@@ -3,6 +3,8 @@
 use fxt_writer::engine::{Mode, Tally};
 use fxt_writer::{Koid, ProviderId};
 
+use crate::units::Nanos;
+
 /// How far a provider is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -113,4 +115,6 @@ pub struct Alert {
     pub provider_name: String,
     /// Its process as this pid namespace numbers it.
     pub pid: u32,
+    /// When the manager heard of it.
+    pub time: Nanos,
 }

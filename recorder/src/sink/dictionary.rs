@@ -85,8 +85,8 @@ impl Dictionary {
         beginning
     }
 
-    /// Appends what was said of and by one provider, and leaves its section open; nothing when it is not known.
-    pub(crate) fn introduce(&self, id: u64, out: &mut Vec<u8>) {
+    /// Appends what was said of and by one provider, and leaves its section open.
+    fn introduce(&self, id: u64, out: &mut Vec<u8>) {
         let Some(provider) = self.providers.get(&id) else { return };
         out.extend_from_slice(&provider.info);
         let section = metadata::provider_section::TYPE.put(record_type::METADATA)
@@ -94,6 +94,12 @@ impl Dictionary {
             | metadata::provider_section::METADATA_TYPE.put(metadata::PROVIDER_SECTION)
             | metadata::provider_section::PROVIDER_ID.put(id);
         out.extend(section.to_le_bytes());
+        self.recall(id, out);
+    }
+
+    /// Appends what one provider said that later records of it may refer to, to a section of it.
+    pub(crate) fn recall(&self, id: u64, out: &mut Vec<u8>) {
+        let Some(provider) = self.providers.get(&id) else { return };
         out.extend_from_slice(&provider.initialization);
         // Objects are called by strings.
         let tables = [&provider.strings, &provider.threads, &provider.objects];

@@ -3,6 +3,9 @@
 //! `spans sleeps THREADS SPANS`: spans around sleeps, of which it prints thread, begin and end in nanoseconds.
 //! `spans burst THREADS EVENTS`: events as fast as it can; prints how many it recorded or dropped.
 //! `spans forever`: numbered events until it is killed; prints a number when all up to it were recorded.
+//! `spans window`: a span around all; step 0, a pause, step 1, the alert `look`; for a line of input step 2.
+//! `spans flood EVENTS`: a span around all, and in it so many events and the wait for a line of input.
+//! `spans alert leave|exit|kill`: the alert `last words`, and then it ends, in this way.
 //! `spans fleet PROCESSES EVENTS`: so many processes at once, each a provider with so many events.
 
 use std::io::{self, BufRead, Write};
@@ -22,6 +25,9 @@ fn main() -> io::Result<()> {
     if words.first().is_some_and(|case| case == "fleet") {
         return fleet(number(1), number(2));
     }
+    if words.first().is_some_and(|case| case == "alert") {
+        return alert(words.get(1).map_or("", String::as_str));
+    }
     let name = words.get(3).map_or("spans", String::as_str);
     let app = provider::init(name).map_err(io::Error::other)?;
     if !app.wait_for_session(PATIENCE) {
@@ -31,6 +37,8 @@ fn main() -> io::Result<()> {
         Some("sleeps") => sleeps(number(1), number(2)),
         Some("burst") => burst(number(1), number(2)),
         Some("forever") => forever()?,
+        Some("window") => window()?,
+        Some("flood") => flood(number(1))?,
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "which case?")),
     }
     Ok(())
@@ -81,6 +89,49 @@ fn forever() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn alert(how: &str) -> io::Result<()> {
+    let app = provider::init("spans").map_err(io::Error::other)?;
+    if how == "kill" {
+        // Of one that has not registered nobody can know.
+        app.wait_for_session(PATIENCE);
+    }
+    provider::alert("last words");
+    match how {
+        "exit" => std::process::exit(0),
+        "kill" => Ok(nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL)?),
+        _ => Ok(()),
+    }
+}
+
+/// Longer than the window that tests ask for.
+const PAUSE: Duration = Duration::from_millis(1500);
+
+fn step(number: u64) {
+    let begin = now();
+    let span = duration!("app", "step", number = number);
+    thread::sleep(Duration::from_millis(2));
+    drop(span);
+    println!("{} {begin} {}", nix::unistd::gettid(), now());
+}
+
+fn window() -> io::Result<()> {
+    let _life = duration!("app", "life");
+    step(0);
+    thread::sleep(PAUSE);
+    step(1);
+    provider::alert("look");
+    io::stdin().read_line(&mut String::new())?;
+    step(2);
+    Ok(())
+}
+
+fn flood(events: u64) -> io::Result<()> {
+    let _life = duration!("app", "life");
+    (0..events).for_each(|number| instant!("app", "numbered", number = number));
+    println!("through");
+    io::stdin().read_line(&mut String::new()).map(drop)
 }
 
 /// Waits for each process to have recorded before any may end, so that all are there at the same time.

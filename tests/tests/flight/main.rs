@@ -1,5 +1,6 @@
 //! Flight recording: what circular mode keeps and writes, and long recordings in several files.
 
+mod providers;
 mod refused;
 mod rotate;
 mod snapshot;

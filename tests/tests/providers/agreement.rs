@@ -1,12 +1,12 @@
 //! An application's spans and the scheduler's records say the same.
 
 use fxt_reader::record::EventKind;
+use fxtrec_tests::archive::{Archive, Provider};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::{root, tools};
 
 use super::Recording;
-use super::archive::{Archive, Provider};
 
 /// The clocks are the same one, so what is printed around a span encloses it, by as much as recording takes.
 const MICROSECOND: u64 = 1000;

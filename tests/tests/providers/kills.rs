@@ -1,12 +1,12 @@
 //! The application, fxtrec, or both end in the middle.
 
+use fxtrec_tests::archive::Archive;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::root;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Recording;
-use super::archive::Archive;
 
 /// Lets the application record for a while; returns the last number that it said to have recorded.
 fn let_it_run(recording: &mut Recording) -> u64 {

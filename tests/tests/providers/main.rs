@@ -1,7 +1,6 @@
 //! Applications that record their own events, in one trace with the scheduler's.
 
 mod agreement;
-mod archive;
 mod kills;
 mod numbers;
 mod options;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use fxtrec_tests::archive::{Archive, Provider};
 use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::root;
 
-use super::archive::{Archive, Provider};
 use super::{APP, Recording};
 
 /// Asserts that what was written and what was dropped is what was recorded.

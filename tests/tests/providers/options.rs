@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
+use fxtrec_tests::archive::Archive;
 use fxtrec_tests::binary::{PublicCopy, fxtrec};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::root;
 
-use super::archive::Archive;
 use super::{APP, Recording};
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -33,21 +34,24 @@ struct Over(End);
 #[derive(Debug)]
 pub(super) struct Connection {
     client: &'static Client,
-    control: OwnSocket,
+    control: Arc<OwnSocket>,
     /// Messages for which there was no room yet.
     outbox: VecDeque<Vec<u8>>,
     recording: Option<Recording>,
     /// How many of the client's categories the manager knows.
     told: usize,
+    /// Up to which of the client's alerts messages were made.
+    alerts: u64,
     registered: bool,
     of_use: bool,
 }
 
 impl Connection {
     pub(super) fn new(client: &'static Client, control: OwnedFd) -> Self {
-        let control = OwnSocket::control(control);
+        let control = Arc::new(OwnSocket::control(control));
         let (outbox, recording) = (VecDeque::new(), None);
-        Self { client, control, outbox, recording, told: 0, registered: false, of_use: false }
+        let (told, alerts, registered, of_use) = (0, 0, false, false);
+        Self { client, control, outbox, recording, told, alerts, registered, of_use }
     }
 
     /// Talks until it is over; nothing is recorded afterwards.
@@ -57,6 +61,7 @@ impl Connection {
                 break end;
             }
         };
+        *lock(&self.client.direct) = None;
         if let Some(recording) = self.recording.take() {
             recording.abandon(self.client);
         }
@@ -113,6 +118,7 @@ impl Connection {
         }
         let (new, alerts) = {
             let mut inbox = lock(&self.client.inbox);
+            self.alerts = inbox.raised;
             (inbox.categories[self.told..].to_vec(), std::mem::take(&mut inbox.alerts))
         };
         self.told += new.len();
@@ -139,9 +145,14 @@ impl Connection {
         while let Some(bytes) = self.outbox.front() {
             match sys::send(self.control.as_fd(), bytes) {
                 Ok(true) => drop(self.outbox.pop_front()),
-                Ok(false) => break,
+                Ok(false) => return Ok(()),
                 Err(_) => return Err(self.gone()),
             }
+        }
+        if self.registered {
+            let told = self.alerts;
+            *lock(&self.client.direct) = Some(Arc::clone(&self.control));
+            self.client.progress(|progress| progress.told = told);
         }
         Ok(())
     }

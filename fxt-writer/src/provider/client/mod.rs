@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::session::{BufferNumber, Session};
-use super::sys;
+use super::sys::{self, OwnSocket};
+use super::wire::FromProvider;
 use crate::packet::Packet;
 pub(super) use run::spawn;
 
@@ -40,6 +41,8 @@ pub(super) struct Client {
     wake: EventFd,
     inbox: Mutex<Inbox>,
     current: Mutex<Option<Arc<Session>>>,
+    /// The connection, once it is registered and nothing waits to be sent.
+    direct: Mutex<Option<Arc<OwnSocket>>>,
     progress: Mutex<Progress>,
     progressed: Condvar,
 }
@@ -56,6 +59,8 @@ struct Inbox {
     /// All categories known so far, in the order in which they became known.
     categories: Vec<String>,
     alerts: VecDeque<String>,
+    /// How many alerts have been left here.
+    raised: u64,
     /// Requests of engines to save a buffer, by their buffer's number.
     packets: VecDeque<(BufferNumber, Packet)>,
     /// How many times a flush was asked for.
@@ -71,6 +76,10 @@ struct Progress {
     unsaved: bool,
     /// Up to which request all flushes are through.
     flushed: u64,
+    /// Up to which of those that were left in the inbox alerts were told.
+    told: u64,
+    /// Whether there was no manager to be reached when one was looked for last.
+    alone: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,8 +97,9 @@ impl Client {
     ) -> io::Result<Self> {
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let inbox = Mutex::new(Inbox { categories, ..Inbox::default() });
-        let (current, progress) = (Mutex::default(), Mutex::default());
-        Ok(Self { name, address, wake, inbox, current, progress, progressed: Condvar::new() })
+        let (current, direct) = (Mutex::default(), Mutex::default());
+        let (progress, progressed) = (Mutex::default(), Condvar::new());
+        Ok(Self { name, address, wake, inbox, current, direct, progress, progressed })
     }
 
     /// The running session, if there is one.
@@ -107,14 +117,41 @@ impl Client {
         }
     }
 
-    /// Has an alert told to the manager.
+    /// Tells the manager an alert: at once where that is possible, since what is
+    /// worth one may be the last thing that the process does, else by the client's
+    /// thread.
     pub(super) fn alert(&self, name: &str) {
         let mut inbox = lock(&self.inbox);
+        // Not before those that wait.
+        if inbox.alerts.is_empty() && self.tell_directly(name) {
+            return;
+        }
         if inbox.alerts.len() < MAX_ALERTS {
             inbox.alerts.push_back(name.to_owned());
+            inbox.raised += 1;
             drop(inbox);
             self.wake();
         }
+    }
+
+    fn tell_directly(&self, name: &str) -> bool {
+        let direct = lock(&self.direct);
+        let message = FromProvider::Alert(name.to_owned()).encode();
+        match (&*direct, message) {
+            (Some(control), Ok(message)) => {
+                sys::send(control.as_fd(), &message).is_ok_and(|sent| sent)
+            }
+            _ => false,
+        }
+    }
+
+    /// Waits until all alerts so far were told, at most for `timeout`, and not
+    /// where there is nobody to tell.
+    pub(super) fn tell_alerts(&self, timeout: Duration) {
+        let inbox = lock(&self.inbox);
+        let raised = inbox.raised;
+        drop(inbox);
+        self.wait(timeout, |progress| progress.alone || progress.told >= raised);
     }
 
     /// Has a buffer saved.

@@ -34,13 +34,17 @@ fn run(client: &'static Client) {
     let mut failures = 0;
     loop {
         if let Ok(socket) = sys::connect(address) {
+            client.progress(|progress| progress.alone = false);
             match Connection::new(client, socket).run() {
-                End::Incompatible => return,
+                End::Incompatible => {
+                    return client.progress(|progress| progress.alone = true);
+                }
                 // A manager that was of use may be back soon.
                 End::Gone { of_use: true } => failures = 0,
                 End::Gone { of_use: false } => {}
             }
         }
+        client.progress(|progress| progress.alone = true);
         pause(client, BACKOFF[failures.min(BACKOFF.len() - 1)]);
         failures += 1;
     }

@@ -103,6 +103,16 @@ pub(in crate::provider) fn claim_process() -> io::Result<()> {
     Ok(())
 }
 
+/// Has `last_words` called when the process exits, once.
+pub(in crate::provider) fn at_exit(last_words: extern "C" fn()) {
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| {
+        // SAFETY: a function that takes nothing and stays for as long as the process
+        // runs. Without room for it nothing is called.
+        unsafe { libc::atexit(last_words) };
+    });
+}
+
 /// Whether what belongs to the process `owner` is this process's, and not a copy
 /// that a child has of its parent's.
 pub(super) fn owned_here(owner: u32) -> bool {

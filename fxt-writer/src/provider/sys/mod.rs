@@ -9,7 +9,9 @@ mod thread;
 
 pub(in crate::provider) use clock::now;
 pub use fork::GENERATION;
-pub(in crate::provider) use fork::{OwnSocket, claim_process, client, generation, publish_client};
+pub(in crate::provider) use fork::{
+    OwnSocket, at_exit, claim_process, client, generation, publish_client,
+};
 pub(in crate::provider) use mapping::{BufferError, Mapping};
 pub(in crate::provider) use socket::{Received, connect, receive, receive_packet, send};
 pub(in crate::provider) use thread::{spawn_without_signals, thread_id, thread_name};

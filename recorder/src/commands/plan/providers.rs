@@ -4,6 +4,10 @@ use super::{PlanError, memory};
 use crate::cli::ProviderArgs;
 use crate::manager::DEFAULT_BUFFER_BYTES;
 
+/// The buffer of each when there are triggers and nobody asks for another size, in bytes: some 16 000 events per second
+/// reach back 10 s.
+const TRIGGER_BUFFER_BYTES: usize = 16 * 1024 * 1024;
+
 /// How applications are recorded that are trace providers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Providers {
@@ -14,14 +18,16 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// What the arguments ask for; `None` when no application is to be let in.
-    pub(super) fn new(args: &ProviderArgs) -> Result<Option<Providers>, PlanError> {
+    /// What the arguments ask for; `None` when no application is to be let in. With triggers (`armed`) buffers are to
+    /// reach back further.
+    pub(super) fn new(args: &ProviderArgs, armed: bool) -> Result<Option<Providers>, PlanError> {
         if args.no_providers {
             return Ok(None);
         }
         let buffer_bytes = memory("--provider-buffer", args.provider_buffer)?;
+        let default = if armed { TRIGGER_BUFFER_BYTES } else { DEFAULT_BUFFER_BYTES };
         Ok(Some(Providers {
-            buffer_bytes: buffer_bytes.unwrap_or(DEFAULT_BUFFER_BYTES),
+            buffer_bytes: buffer_bytes.unwrap_or(default),
             categories: args.categories.iter().map(|it| it.as_str().to_owned()).collect(),
         }))
     }

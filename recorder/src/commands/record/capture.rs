@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
 
+use super::alerts::Alerts;
 use super::describe::Ending;
 use super::flight::Flight;
 use super::lanes::EngineLanes;
@@ -24,7 +25,7 @@ use crate::kernel::clock;
 use crate::kernel::priority;
 use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
-use crate::manager::Stopped;
+use crate::manager::{Alert, Stopped};
 use crate::sink::drain::Request;
 use crate::units::Nanos;
 
@@ -62,6 +63,8 @@ pub(super) struct Round<'a> {
     pub(super) engine: &'a Arc<Engine>,
     pub(super) encoder: &'a mut Encoder<EngineLanes>,
     pub(super) source: &'a dyn Source,
+    /// Applications that record themselves, if they may.
+    pub(super) providers: Option<&'a Providers>,
     /// None of its events was older.
     pub(super) before: Nanos,
     /// None was younger.
@@ -99,6 +102,8 @@ pub(super) struct Capture {
     pub(super) definitions: Option<Definitions>,
     /// Applications that record themselves, if they may.
     pub(super) providers: Option<Providers>,
+    /// What they have raised and not fired.
+    pub(super) alerts: Alerts,
 }
 
 /// The recording, if it ended now.
@@ -155,11 +160,13 @@ impl Capture {
             open = open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
-                flight.after_round(Round { engine, encoder, source, before, ended });
+                let providers = self.providers.as_ref();
+                flight.after_round(Round { engine, encoder, source, providers, before, ended });
             }
             if let Some(pieces) = &mut self.pieces {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
-                let round = Round { engine, encoder, source, before, ended };
+                let providers = self.providers.as_ref();
+                let round = Round { engine, encoder, source, providers, before, ended };
                 open = open && pieces.after_round(round, &self.drain).is_ok();
             }
             self.adapt(&mut warnings);
@@ -177,13 +184,21 @@ impl Capture {
             open = open && self.encoder.event(time, cpu, event, bytes).is_ok();
             open
         });
+        // COMMAND may have raised one right before its end.
+        if let Some(providers) = self.providers.as_ref().filter(|_| self.flight.is_some()) {
+            providers.settle();
+        }
         open = open && self.hear_alerts(ended).is_ok();
+        while open && let Some(alert) = self.alerts.rest() {
+            open = self.raise(&alert).is_ok();
+        }
         open = open && self.encoder.end_all_spans(ended).is_ok();
         self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
         if let Some(flight) = &mut self.flight {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
-            flight.conclude(Round { engine, encoder, source, before: ended, ended });
+            let (providers, before) = (self.providers.as_ref(), ended);
+            flight.conclude(Round { engine, encoder, source, providers, before, ended });
         }
         let packets = self.engine.finish();
         if let Some(flight) = &self.flight {
@@ -209,8 +224,17 @@ impl Capture {
         if self.flight.is_none() {
             return Ok(());
         }
-        let alerts = self.providers.as_ref().map(Providers::alerts).unwrap_or_default();
-        alerts.iter().try_for_each(|(name, from)| self.encoder.alert(ended, name, from))
+        self.alerts.hear(self.providers.iter().flat_map(Providers::alerts));
+        while let Some(alert) = self.alerts.due(ended) {
+            self.raise(&alert)?;
+        }
+        Ok(())
+    }
+
+    fn raise(&mut self, alert: &Alert) -> Result<(), Closed> {
+        let Alert { name, provider_name, pid, time, .. } = alert;
+        let from = format!("raised by {provider_name} ({pid})");
+        self.encoder.alert(*time, name, &from)
     }
 
     /// Follows what changes about the machine while it is recorded.

@@ -11,6 +11,7 @@
 //! process is made when the events run already, and held before its first
 //! instruction until the other two threads run.
 
+mod alerts;
 mod capture;
 mod choose;
 mod describe;

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::ThreadName;
 use fxt_writer::engine::{Config, Engine, Mode, OnFull};
 
+use super::alerts::Alerts;
 use super::capture::{Capture, Captured, Progress};
 use super::describe::{self, Beginning};
 use super::error::RecordError;
@@ -170,6 +171,7 @@ impl Pipeline {
             pieces,
             definitions: extras.definitions,
             providers,
+            alerts: Alerts::default(),
         };
         let ended = attention.clone();
         let begun = Instant::now();

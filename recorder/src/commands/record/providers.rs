@@ -7,11 +7,14 @@
 //!  at the end        STOP; what is left, and a line of statistics for each provider
 //! ```
 
+pub(super) mod past;
+
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use fxt_writer::engine::Mode;
 use fxt_writer::record::Record;
 use fxt_writer::{Arg, Text, ThreadName, Value};
 
@@ -23,8 +26,8 @@ use crate::kernel::namespaces::Namespaces;
 use crate::kernel::seqpacket::Listener;
 use crate::kernel::user::Owner;
 use crate::manager::{
-    Alert, Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, SessionConfig,
-    StartOptions, Stopped, listen_privately,
+    Alert, Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, Section,
+    SessionConfig, StartOptions, Stopped, listen_privately,
 };
 use crate::sink::drain::Request;
 use crate::units::Nanos;
@@ -79,36 +82,47 @@ impl Invitation {
 #[derive(Debug)]
 pub(super) struct Providers {
     manager: Manager,
+    mode: Mode,
+    drain: Sender<Request>,
 }
 
 impl Providers {
     /// Starts the manager and a session, whose pieces go to the drain thread.
     pub(super) fn start(invitation: Invitation, drain: Sender<Request>) -> io::Result<Providers> {
         let Invitation { listener, options, config } = invitation;
-        let manager = Manager::spawn(listener, options, archive(drain))?;
+        let manager = Manager::spawn(listener, options, archive(drain.clone()))?;
+        let mode = config.mode;
         manager.start(config, StartOptions::default()).map_err(io::Error::other)?;
-        Ok(Providers { manager })
+        Ok(Providers { manager, mode, drain })
     }
 
-    /// The alerts that were raised since this was last asked: the name of each, and who raised it.
-    pub(super) fn alerts(&self) -> Vec<(String, String)> {
-        let alerts: Vec<Alert> = self.manager.alerts().try_iter().collect();
-        if alerts.is_empty() {
-            return Vec::new();
-        }
-        // Without its thread nobody knows them by name.
-        let known = self.manager.providers().unwrap_or_default();
-        let from = |id| match known.iter().find(|provider| provider.id == id) {
-            Some(provider) => format!("raised by {} ({})", provider.name, provider.pid),
-            None => "raised by a provider that has ended".to_owned(),
-        };
-        alerts.into_iter().map(|alert| (alert.name, from(alert.provider))).collect()
+    /// The alerts that were heard since this was last asked.
+    pub(super) fn alerts(&self) -> impl Iterator<Item = Alert> {
+        self.manager.alerts().try_iter()
+    }
+
+    /// Waits until all is heard that they have said by now.
+    pub(super) fn settle(&self) {
+        // Of a thread that is gone nothing more is heard.
+        let _ = self.manager.settle();
+    }
+
+    /// What they have recorded and not handed over, as it stands; in circular mode all of it. Nothing is taken.
+    pub(super) fn sections(&self) -> Vec<Section> {
+        self.manager.sections().unwrap_or_default()
     }
 
     /// Stops the session. When this returns, all pieces are with the drain thread.
     pub(super) fn finish(self) -> Stopped {
+        let circular = self.mode == Mode::Circular;
         // Nobody else stops it, so the only error is that its thread is gone; then there is nothing to tell.
-        self.manager.stop(true, LAST_WORDS).unwrap_or_default()
+        let stopped = self.manager.stop(!circular, LAST_WORDS).unwrap_or_default();
+        // The beginnings of what they were in the middle of may be overwritten.
+        for section in self.sections().iter().filter(|_| circular) {
+            // When the drain thread is gone, so is the output.
+            let _ = self.drain.send(Request::Write(past::whole(section)));
+        }
+        stopped
     }
 }
 

@@ -126,6 +126,11 @@ impl Open {
         }
     }
 
+    /// Whether some durations or operations are open.
+    pub(super) fn has_operations(&self) -> bool {
+        self.durations.values().chain(self.asyncs.values()).any(|open| !open.is_empty())
+    }
+
     /// The thread that the piece shows on a CPU; `None` before it shows any.
     pub(super) fn shown(&self, cpu: Cpu) -> Option<Koid> {
         self.cpus.get(&cpu).map(|on_cpu| on_cpu.thread)

@@ -29,6 +29,7 @@ use fxt_writer::packet::Packet;
 use super::capture::{Round, interim};
 use super::describe::Beginning;
 use super::lanes::EngineLanes;
+use super::providers::Providers;
 use crate::commands::plan::flight::Window;
 use crate::encode::encoder::Encoder;
 use crate::encode::moment::rewind::rewind;
@@ -164,9 +165,9 @@ impl Pending {
     }
 }
 
-/// A copy of what the engine holds. It goes on as if nothing had been asked of it.
+/// A copy of what the engine and the buffers of applications hold. All go on as if nothing had been asked of them.
 fn records(round: Round<'_>) -> Records {
-    let Round { engine, encoder, source, ended, .. } = round;
+    let Round { engine, encoder, source, providers, ended, .. } = round;
     let ending = interim(encoder, source, ended);
     encoder.lanes().commit();
     let overwritten = engine.header().is_some_and(|header| header.wrapped_count > 1);
@@ -180,7 +181,9 @@ fn records(round: Round<'_>) -> Records {
     // No view is alive, and this thread is the only one that writes.
     let started = engine.start(BufferDisposition::Retain);
     debug_assert!(started.is_ok(), "{started:?}");
-    Records { names: encoder.names(), buffers, now: encoder.present(), ending, overwritten }
+    let (names, now) = (encoder.names(), encoder.present());
+    let sections = providers.map(Providers::sections).unwrap_or_default();
+    Records { names, buffers, now, ending, overwritten, sections }
 }
 
 /// What fired, for people.

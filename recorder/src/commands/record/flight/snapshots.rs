@@ -12,6 +12,7 @@ use fxt_reader::Reader;
 
 use crate::commands::plan::flight::{Window, snapshot_path};
 use crate::commands::record::describe::{self, Beginning, Ending};
+use crate::commands::record::providers::past;
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Filter, Maker};
 use crate::encode::moment::Moment;
@@ -19,6 +20,7 @@ use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{Bounds, Files, NotRemoved};
 use crate::kernel::bell::Bell;
 use crate::kernel::user::Owner;
+use crate::manager::Section;
 use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
@@ -36,6 +38,8 @@ pub(in crate::commands::record) struct Records {
     pub(super) ending: Ending,
     /// Whether there was more before them.
     pub(super) overwritten: bool,
+    /// What applications had recorded of themselves.
+    pub(super) sections: Vec<Section>,
 }
 
 /// A snapshot that is to be written.
@@ -184,7 +188,7 @@ impl Snapshots {
         shot: &Shot,
         path: &Path,
     ) -> Result<(Totals, Option<(Nanos, Nanos)>), SnapshotError> {
-        let Records { names, buffers, now, ending, overwritten } = &*shot.records;
+        let Records { names, buffers, now, ending, overwritten, sections } = &*shot.records;
         let head = self.beginning.head_at(shot.at);
         let mut whole = Reader::new(head.chain(names.as_slice()).chain(buffers.as_slice()));
         let begun = rewind(&mut whole, now)?;
@@ -201,9 +205,10 @@ impl Snapshots {
         let output = Output { target, compression: self.compression };
         let mut sink = sink::open(&output, Owner::sudo_caller())?.sink;
         let Some(before) = self.window.before else {
-            for part in [&opening, buffers, &tail] {
-                sink.write(part)?;
-            }
+            sink.write(&opening)?;
+            sink.write(buffers)?;
+            sections.iter().try_for_each(|section| sink.write(&past::whole(section)))?;
+            sink.write(&tail)?;
             return Ok((sink.finish()?, None));
         };
         let to = shot.at.0.saturating_add(self.window.after.0);
@@ -213,8 +218,10 @@ impl Snapshots {
             filter: Filter::default(),
         };
         let whole = opening.chain(buffers.as_slice()).chain(tail.as_slice());
+        let sections = past::window(sections, &window, ending.ended)?;
         let mut out = IntoSink { sink: &mut *sink, failed: None };
-        let cut = cut::cut_by(Maker::Recording, &mut Reader::new(whole), &window, &mut out);
+        let cut =
+            cut::cut_by(Maker::Recording, &sections, &mut Reader::new(whole), &window, &mut out);
         if let Some(error) = out.failed.take() {
             return Err(error.into());
         }

@@ -8,30 +8,39 @@ use fxt_reader::{Reader, Record};
 
 /// An event of an application.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub(super) name: String,
-    pub(super) kind: EventKind,
-    pub(super) time: u64,
-    pub(super) process: u64,
-    pub(super) thread: u64,
-    pub(super) numbers: BTreeMap<String, u64>,
+pub struct Event {
+    /// Its name.
+    pub name: String,
+    /// Of what kind it is.
+    pub kind: EventKind,
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// The process.
+    pub process: u64,
+    /// The thread.
+    pub thread: u64,
+    /// Its arguments that are whole numbers, and true ones as 1.
+    pub numbers: BTreeMap<String, u64>,
 }
 
 /// A provider and its events, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Provider {
-    pub(super) name: String,
-    pub(super) events: Vec<Event>,
+pub struct Provider {
+    /// Its name.
+    pub name: String,
+    /// Its events.
+    pub events: Vec<Event>,
     /// Times that it was said to have filled its buffer.
-    pub(super) filled_up: u64,
+    pub filled_up: u64,
     /// The numbers of its `provider_stats`.
-    pub(super) stats: HashMap<String, u64>,
+    pub stats: HashMap<String, u64>,
 }
 
 /// All providers of a trace, without fxtrec, by id.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Archive {
-    pub(super) providers: BTreeMap<u32, Provider>,
+pub struct Archive {
+    /// Them.
+    pub providers: BTreeMap<u32, Provider>,
 }
 
 fn number(value: Value<'_>) -> Option<u64> {
@@ -40,12 +49,17 @@ fn number(value: Value<'_>) -> Option<u64> {
         Value::UInt64(value) => Some(value),
         Value::Int32(value) => value.try_into().ok(),
         Value::Int64(value) => value.try_into().ok(),
+        Value::Bool(value) => Some(value.into()),
         _ => None,
     }
 }
 
 impl Archive {
-    pub(super) fn read(path: &Path) -> Archive {
+    /// Reads a file.
+    ///
+    /// # Panics
+    /// When it cannot be read to its end, or something in it is damaged.
+    pub fn read(path: &Path) -> Archive {
         let mut reader = Reader::open(path).expect("a trace");
         let mut archive = Archive::default();
         let mut current = 1;
@@ -93,7 +107,10 @@ impl Archive {
     }
 
     /// The only provider.
-    pub(super) fn only(self) -> Provider {
+    ///
+    /// # Panics
+    /// When there are none or several.
+    pub fn only(self) -> Provider {
         assert_eq!(self.providers.len(), 1);
         self.providers.into_values().next().expect("one")
     }
@@ -101,7 +118,7 @@ impl Archive {
 
 impl Provider {
     /// The argument `number` of its events of this name that have one, in order.
-    pub(super) fn numbers(&self, name: &str) -> Vec<u64> {
+    pub fn numbers(&self, name: &str) -> Vec<u64> {
         let events = self.events.iter().filter(|event| event.name == name);
         events.filter_map(|event| event.numbers.get("number").copied()).collect()
     }

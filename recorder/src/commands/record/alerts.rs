@@ -1,0 +1,85 @@
+//! Alerts of applications, put among the scheduler's events.
+//!
+//! An alert is heard at once, but what the scheduler did at that time comes out of the rings some time later. The alert
+//! waits for that, so that its window has all of it:
+//!
+//! ```text
+//!  events handed out ----------->|            |----------->
+//!  alert heard                        ^       fires, at the time when it was heard
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::manager::Alert;
+use crate::units::Nanos;
+
+/// So many looks at the rings after an alert, all that happened before it has been handed out, if anything did.
+const LOOKS: u8 = 3;
+
+/// Alerts that wait for their time.
+#[derive(Debug, Default)]
+pub(super) struct Alerts {
+    /// In the order in which they were heard, and how often the rings were looked at since.
+    waiting: VecDeque<(Alert, u8)>,
+}
+
+impl Alerts {
+    /// Takes note of alerts.
+    pub(super) fn hear(&mut self, alerts: impl Iterator<Item = Alert>) {
+        self.waiting.iter_mut().for_each(|(_, looks)| *looks = looks.saturating_add(1));
+        self.waiting.extend(alerts.map(|alert| (alert, 0)));
+    }
+
+    /// The next alert whose time has come, when events were handed out up to `ended`.
+    pub(super) fn due(&mut self, ended: Nanos) -> Option<Alert> {
+        let (alert, looks) = self.waiting.front()?;
+        if alert.time > ended && *looks < LOOKS {
+            return None;
+        }
+        self.rest()
+    }
+
+    /// The next alert, at the end, when no events will come any more.
+    pub(super) fn rest(&mut self) -> Option<Alert> {
+        self.waiting.pop_front().map(|(alert, _)| alert)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::ProviderId;
+
+    use super::*;
+
+    fn alert(time: u64) -> Alert {
+        let (name, provider_name) = ("late".to_owned(), "app".to_owned());
+        Alert { name, provider: ProviderId(2), provider_name, pid: 7, time: Nanos(time) }
+    }
+
+    fn due(alerts: &mut Alerts, ended: u64) -> Vec<u64> {
+        std::iter::from_fn(|| alerts.due(Nanos(ended))).map(|alert| alert.time.0).collect()
+    }
+
+    #[test]
+    fn an_alert_waits_for_the_events_of_its_time() {
+        let mut alerts = Alerts::default();
+        alerts.hear([alert(10), alert(20)].into_iter());
+        assert!(due(&mut alerts, 9).is_empty());
+        assert_eq!(due(&mut alerts, 15), [10]);
+        assert_eq!(due(&mut alerts, 20), [20]);
+    }
+
+    #[test]
+    fn where_nothing_happens_it_does_not_wait_for_ever_and_at_the_end_not_at_all() {
+        let mut alerts = Alerts::default();
+        alerts.hear(std::iter::once(alert(10)));
+        for _ in 0..2 {
+            alerts.hear(std::iter::empty());
+            assert!(due(&mut alerts, 5).is_empty());
+        }
+        alerts.hear(std::iter::once(alert(11)));
+        assert_eq!(due(&mut alerts, 5), [10]);
+        assert_eq!(alerts.rest(), Some(alert(11)));
+        assert_eq!(alerts.rest(), None);
+    }
+}

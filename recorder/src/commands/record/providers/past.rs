@@ -1,0 +1,89 @@
+//! What applications recorded of the last while, for a file that begins in the middle of it.
+//!
+//! In circular mode the beginnings of what an application is in the middle of may be overwritten. The ends are there, and
+//! say what it was:
+//!
+//! ```text
+//!  overwritten |  memory
+//!      f( g(   |  )g  h(  )h  )f       at the beginning of memory: f > g
+//! ```
+
+use fxt_reader::Reader;
+use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
+
+use crate::convert::ConvertError;
+use crate::convert::cut::{self, Owner, Window};
+use crate::encode::encoder::PROVIDER;
+use crate::encode::moment::Moment;
+use crate::encode::moment::rewind::rewind;
+use crate::manager::Section;
+use crate::units::Nanos;
+
+/// The records of an application, with the beginnings of what it was in the middle of when they begin. Until when it goes
+/// on does not matter here.
+fn opened(section: &Section) -> Vec<u8> {
+    let alone = archive_of(section, &[]);
+    // Behind the damage of a record that makes no sense nothing is known; then it begins as it is.
+    let begun = rewind(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
+    let mut opened = Vec::new();
+    if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {
+        // Times of a moment are nanoseconds, whatever those of the provider are.
+        put(&mut opened, &Initialization { ticks_per_second: 1_000_000_000 });
+        let written = moment.begin(begin, &mut opened);
+        debug_assert!(written.is_ok(), "memory has room");
+    }
+    opened
+}
+
+/// An archive of nothing but this section, with `opened` before its records.
+fn archive_of(section: &Section, opened: &[u8]) -> Vec<u8> {
+    let mut archive = Vec::with_capacity(section.records.len() + opened.len() + 1024);
+    put(&mut archive, &Magic);
+    put(&mut archive, &ProviderInfo { id: section.id, name: &section.name });
+    put(&mut archive, &ProviderSection { id: section.id });
+    archive.extend_from_slice(opened);
+    archive.extend_from_slice(&section.records);
+    archive
+}
+
+fn put(archive: &mut Vec<u8>, record: &impl Record) {
+    // A name that the format cannot express was not let in at registration.
+    let written = record.write(archive);
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+/// All of a section, to be appended to an archive that has nothing of its provider.
+pub(in crate::commands::record) fn whole(section: &Section) -> Vec<u8> {
+    let mut records = opened(section);
+    records.extend_from_slice(&section.records);
+    let mut whole = Vec::with_capacity(records.len() + 1024);
+    Section { records, ..section.clone() }.put(&mut whole);
+    whole
+}
+
+/// The part of sections that lies in `window`, to be appended to an archive that has nothing of their providers.
+/// Recording has come to `now`.
+///
+/// # Errors
+///
+/// When a section cannot be read.
+pub(in crate::commands::record) fn window(
+    sections: &[Section],
+    window: &Window,
+    now: Nanos,
+) -> Result<Vec<u8>, ConvertError> {
+    let mut cut_out = Vec::new();
+    for section in sections {
+        let archive = archive_of(section, &opened(section));
+        let until = section.goes_on.then_some(fxt_reader::Nanos(now.0));
+        let owner = Owner { id: section.id, name: &section.name, until };
+        cut::cut_section(owner, &mut Reader::from_slice(&archive), window, &mut cut_out)?;
+    }
+    if !cut_out.is_empty() {
+        put(&mut cut_out, &ProviderSection { id: PROVIDER });
+    }
+    Ok(cut_out)
+}
+
+#[cfg(test)]
+mod tests;
