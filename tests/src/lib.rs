@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod binary;
+pub mod c_example;
 pub mod event;
 pub mod folder;
 pub mod machine;

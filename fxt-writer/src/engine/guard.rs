@@ -23,6 +23,8 @@ impl Engine {
     /// Wakes all threads that wait for a change, if there are any: the system
     /// call that waking is would else be made for every durable record.
     pub(super) fn wake(&self, state: &State) {
+        // Those that do not wait are to look, too.
+        self.is_not_full();
         if state.waiting > 0 {
             self.changed.notify_all();
         }

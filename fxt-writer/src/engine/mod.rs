@@ -107,6 +107,9 @@ struct Hot {
     limit: [AtomicUsize; 2],
     /// Which count each rolling buffer's filling uses.
     counter: [AtomicUsize; 2],
+    /// The position at which writers are known to find no room until a buffer is
+    /// given back; [`Position::NOWHERE`] where there may be some.
+    full_at: AtomicU64,
 }
 
 /// The trace engine; see the [module](self).
@@ -203,6 +206,7 @@ impl Engine {
                 position: AtomicU64::new(Position::new(0, 0).0),
                 limit: [AtomicUsize::new(words), AtomicUsize::new(words)],
                 counter: [AtomicUsize::new(0), AtomicUsize::new(1)],
+                full_at: AtomicU64::new(Position::NOWHERE.0),
             },
             commits: (0..COUNTERS).map(|_| Commits::new()).collect(),
             state: Mutex::new(state),

@@ -18,6 +18,9 @@ pub(super) const MAX_ROLLING_WORDS: usize = 1 << 30;
 pub(super) struct Position(pub(super) u64);
 
 impl Position {
+    /// One that writing never comes to: it is closed, and beyond every buffer.
+    pub(super) const NOWHERE: Self = Self(u64::MAX);
+
     pub(super) fn new(wrapped: u32, offset: usize) -> Self {
         Self(WRAPPED.put(u64::from(wrapped)) | OFFSET.put(offset as u64))
     }

@@ -8,6 +8,7 @@ use super::config::{Mode, OnFull};
 use super::guard::Guard;
 use super::position::Position;
 use super::slot::{Reservation, RollingSlot};
+use super::state::State;
 use super::sync::Ordering;
 use crate::layout::limits::MAX_RECORD_WORDS;
 use crate::space::Space;
@@ -84,6 +85,11 @@ impl Engine {
         }
         match self.try_reserve(words) {
             Ok(slot) => Ok(slot),
+            // Relaxed: what is read too early or too late costs a look under the
+            // lock, or one record more.
+            Err(position) if self.hot.full_at.load(Ordering::Relaxed) == position.0 => {
+                Err(self.drop_one(counted))
+            }
             Err(_) => self.reserve_slow(words, counted),
         }
     }
@@ -146,12 +152,16 @@ impl Engine {
             if self.config.mode == Mode::Oneshot || empty {
                 // Nothing will come free; or what is there is empty and yet too
                 // small, being fenced in by writers that were given up.
+                if !empty {
+                    self.drop_others_at(&state, position);
+                }
                 return Err(self.drop_one(counted));
             }
             if self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
                 continue;
             }
+            self.drop_others_at(&state, position);
             state = self.wait_or_drop(state, &mut wait)?;
         }
     }
@@ -170,6 +180,22 @@ impl Engine {
         };
         let until_expiry = self.until_expiry(&state);
         Ok(state.wait([patience, until_expiry].into_iter().flatten().min()))
+    }
+
+    /// Has writers that find no room at `position` drop their records without
+    /// taking the lock, where the policy is to drop: many threads that cannot
+    /// record are not to wait for each other as well. Whoever wakes those that wait
+    /// for room takes this back, under the lock. Where a late writer holds a buffer up it is
+    /// for those who come to look at the clock.
+    fn drop_others_at(&self, state: &State, position: Position) {
+        if self.config.on_full == OnFull::Drop && state.oldest_seal().is_none() {
+            self.hot.full_at.store(position.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes back that there is no room.
+    pub(super) fn is_not_full(&self) {
+        self.hot.full_at.store(Position::NOWHERE.0, Ordering::Relaxed);
     }
 
     pub(super) fn drop_one(&self, counted: bool) -> Full {
@@ -211,6 +237,55 @@ impl Wait {
                 let now = Instant::now();
                 let deadline = *self.deadline.get_or_insert(now + limit);
                 (now < deadline).then(|| Some(deadline - now))
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, MIN_BYTES};
+    use crate::layout::{header, record_type};
+    use crate::space::Slot;
+
+    const WORDS: usize = 3;
+
+    /// Writes a record, if there is room.
+    fn write(engine: &Engine) -> Result<(), Full> {
+        let mut lane = engine.rolling();
+        let mut slot = lane.reserve(WORDS)?;
+        (1..WORDS).for_each(|word| slot.put(word as u64));
+        slot.finish(header::TYPE.put(record_type::EVENT) | header::SIZE.put(WORDS as u64));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_dropped_waits_for_nobody_and_what_comes_after_there_is_room_is_not_dropped() {
+        for mode in [Mode::Oneshot, Mode::Streaming] {
+            let (packets, inbox) = std::sync::mpsc::channel();
+            let config = Config { mode, bytes: MIN_BYTES.max(1024), ..Config::default() };
+            let config = Config { on_full: OnFull::Drop, ..config };
+            let engine = Engine::new(config, move |packet| packets.send(packet).unwrap_or(()));
+            let engine = engine.expect("a size in range");
+            while write(&engine).is_ok() {}
+            // While somebody has the lock, as when buffers are being switched.
+            let held = engine.lock();
+            let (done, is_done) = std::sync::mpsc::channel();
+            let theirs = engine.clone();
+            let thread = std::thread::spawn(move || {
+                let all = (0..100).all(|_| write(&theirs) == Err(Full::Dropped));
+                done.send(all).expect("the test listens");
+            });
+            let all = is_done.recv_timeout(Duration::from_secs(20)).expect("it does not wait");
+            drop(held);
+            thread.join().expect("no panic");
+            assert!(all, "{mode:?}");
+            assert_eq!(engine.header().expect("a header").dropped, 101, "{mode:?}");
+            if mode == Mode::Streaming {
+                let packet = inbox.try_recv().expect("a buffer is full");
+                engine.saved(packet.buffer_saved()).expect("it waits");
+                assert_eq!(write(&engine), Ok(()));
             }
         }
     }

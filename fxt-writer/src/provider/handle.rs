@@ -70,7 +70,9 @@ impl Builder {
 
     /// Looks for the manager at this address (a path, or `@name` for an abstract
     /// one) instead of that in the environment variable
-    /// `FXTREC_PROVIDER_SOCKET`, or `/run/fxtrec/providers.sock`.
+    /// `FXTREC_PROVIDER_SOCKET`, or, without that, `/run/fxtrec/providers`, where
+    /// `fxtrec daemon` listens. An empty one turns looking off, and so does an empty
+    /// variable: the process is no provider then.
     pub fn address(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
         self

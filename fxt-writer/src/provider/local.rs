@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::session::Session;
+use super::short::Short;
 use super::site::{Armed, Generation};
 use super::sys;
 use crate::engine::Full;
@@ -59,6 +60,15 @@ impl Recorder<'_> {
         record.write(&mut self.session().engine().rolling())
     }
 
+    /// The same for an event.
+    #[inline(always)]
+    pub(super) fn write_event(&self, event: &Event<'_>) -> Result<(), WriteError<Full>> {
+        match Short::of(event) {
+            Some(short) => self.write(&short),
+            None => self.write(event),
+        }
+    }
+
     /// Writes the end of a duration that began at `armed`, now or later.
     #[inline]
     pub(super) fn end(&self, armed: Armed, time: Ticks) {
@@ -70,7 +80,7 @@ impl Recorder<'_> {
 
     #[inline]
     fn write_end(&self, armed: Armed, time: Ticks) -> bool {
-        let record = Event {
+        let event = Event {
             kind: EventKind::DurationEnd,
             time,
             thread: self.thread(),
@@ -78,7 +88,11 @@ impl Recorder<'_> {
             name: armed.name(),
             args: &[],
         };
-        let written = record.write(&mut self.session().engine().rolling().uncounted());
+        let mut lane = self.session().engine().rolling().uncounted();
+        let written = match Short::of(&event) {
+            Some(short) => short.write(&mut lane),
+            None => event.write(&mut lane),
+        };
         // A stopped engine takes nothing later either, and nobody counts any more.
         matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
     }

@@ -38,6 +38,7 @@ mod local;
 mod macros;
 mod record;
 mod session;
+mod short;
 mod site;
 mod sys;
 #[cfg(feature = "tracing")]

@@ -129,7 +129,7 @@ fn write_named(
 ) -> bool {
     let (time, thread, category) = (sys::now(), recorder.thread(), armed.category());
     let event = Event { kind, time, thread, category, name, args };
-    match recorder.write(&event) {
+    match recorder.write_event(&event) {
         Ok(()) => true,
         Err(WriteError::Full(_)) => false,
         Err(WriteError::Encode(_)) => write_cut(recorder, event),

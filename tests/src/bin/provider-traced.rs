@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fxt_writer::provider;
+use nix::time::{ClockId, clock_gettime};
 use tracing::{Level, event_enabled, info, info_span, instrument, span_enabled, trace, warn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -33,6 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "spans" => spans(),
         "logs" => logs(),
         "targets" => targets(),
+        "sleeps" => {
+            sleeps();
+            return Ok(());
+        }
         _ => return Err(format!("no case '{case}'").into()),
     }
     say(3);
@@ -72,6 +77,21 @@ fn spans() {
     let second = second.entered();
     drop(first);
     drop(second);
+}
+
+/// Spans around sleeps, of which it prints thread, begin and end in nanoseconds.
+fn sleeps() {
+    let now = || {
+        let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock that every Linux has");
+        Duration::from(time).as_nanos()
+    };
+    for number in 0..25 {
+        let begin = now();
+        let span = info_span!(target: "app", "nap", number).entered();
+        thread::sleep(Duration::from_millis(2));
+        drop(span);
+        println!("{} {begin} {}", nix::unistd::gettid(), now());
+    }
 }
 
 fn logs() {

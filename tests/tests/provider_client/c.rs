@@ -1,37 +1,14 @@
 //! The C example, built by gcc: against the static library, and against the shared one.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use fxt_reader::record::EventKind;
+use fxtrec_tests::c_example::{build, build_statically, libraries};
 use fxtrec_tests::tools;
 
 use super::app::App;
 use super::archive::Archive;
 use super::manager::{Ask, Manager};
-
-/// Where cargo puts the libraries that this test depends on.
-fn libraries() -> PathBuf {
-    let test = std::env::current_exe().expect("a path");
-    test.parent().expect("a folder").to_path_buf()
-}
-
-fn build(folder: &Path, library: &[&str]) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi");
-    let program = folder.join("provider");
-    let output = Command::new("gcc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(sources.join("examples/provider.c"))
-        .arg("-I")
-        .arg(&sources)
-        .args(library)
-        .args(["-lpthread", "-ldl", "-lm"])
-        .output()
-        .expect("gcc");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    program
-}
 
 fn run(program: &Path) -> (Archive, Vec<String>) {
     let manager = Manager::new();
@@ -102,8 +79,7 @@ fn the_c_example_records_with_the_static_library() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let library = libraries().join("libfxt_provider.a");
-    let program = build(folder.path(), &[library.to_str().expect("a plain path")]);
+    let program = build_statically(folder.path());
     let (archive, alerts) = run(&program);
     assert_example(&archive, &alerts);
 }

@@ -51,6 +51,36 @@ fn a_killed_application_leaves_all_that_it_had_recorded() {
 }
 
 #[test]
+fn when_both_are_killed_at_once_what_was_saved_can_be_read() {
+    if !root::may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let output = folder.path("both.fxt");
+    let options = ["--provider-buffer", "256k"];
+    let mut recording = Recording::of_app(&options, &output, &["forever"]);
+    let_it_run(&mut recording);
+    let [app] = children(recording.recorder.id())[..] else { panic!("one application") };
+    // Both go on until several buffers are in the file.
+    let size = || std::fs::metadata(&output).map_or(0, |file| file.len());
+    let enough = size() + (1 << 20);
+    while size() < enough {
+        recording.line();
+    }
+    for pid in [Pid::from_raw(recording.recorder.id() as i32), app] {
+        kill(pid, Signal::SIGKILL).expect("it runs");
+    }
+    recording.recorder.wait().expect("it was killed");
+
+    let checked = folder.fxtrec(["dump", "--check", "both.fxt"]);
+    assert_eq!(checked.code, 0, "{}{}", checked.stdout, checked.stderr);
+    let numbers = Archive::read(&output).only().numbers("step");
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");
+    // Each takes 40 bytes; the rest of the file is the scheduler's.
+    assert!(numbers.len() > 5000, "{} events of the application", numbers.len());
+}
+
+#[test]
 fn an_application_goes_on_when_fxtrec_is_killed_and_the_trace_can_be_read() {
     if !root::may_record() {
         return;

@@ -2,8 +2,10 @@
 
 mod agreement;
 mod kills;
+mod managers;
 mod numbers;
 mod options;
+mod together;
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Nothing is lost that is not counted.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use fxtrec_tests::archive::{Archive, Provider};
@@ -68,6 +68,38 @@ fn a_slow_output_costs_applications_events_and_none_uncounted() {
     let provider = Archive::read(&folder.path("slow.fxt")).only();
     assert_counted(&provider, 1_600_000);
     assert!(provider.stats["dropped"] > 0, "{:?}", provider.stats);
+}
+
+#[test]
+fn with_a_slow_output_each_of_a_hundred_providers_counts_what_it_drops() {
+    if !root::may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let (processes, events) = (100, 16_000);
+    // All buffers and all that may be on its way take less than they record.
+    let mut recorder = Command::new(fxtrec())
+        .args(["-q", "-o", "-", "--scope", "app", "--provider-buffer", "256k", "--", APP, "fleet"])
+        .args([processes.to_string(), events.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fxtrec runs");
+    // With the trace on standard output, COMMAND prints to standard error.
+    let mut said = BufReader::new(recorder.stderr.take().expect("piped")).lines();
+    for _ in 0..processes {
+        assert_eq!(said.next().expect("one more is through").expect("text"), events.to_string());
+    }
+    let mut trace = Vec::new();
+    recorder.stdout.take().expect("piped").read_to_end(&mut trace).expect("the trace");
+    assert!(recorder.wait().expect("it ends").success());
+    std::fs::write(folder.path("slow.fxt"), trace).expect("room for it");
+    let archive = Archive::read(&folder.path("slow.fxt"));
+    assert_eq!(archive.providers.len(), processes);
+    archive.providers.values().for_each(|provider| assert_counted(provider, events));
+    let dropped: u64 = archive.providers.values().map(|provider| provider.stats["dropped"]).sum();
+    assert!(dropped > 0, "the output was slow");
 }
 
 #[test]

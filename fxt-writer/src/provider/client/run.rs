@@ -11,8 +11,9 @@ use crate::provider::sys;
 
 /// The environment variable that names the manager's socket.
 pub(in crate::provider) const ADDRESS_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
-/// Where a manager listens that nobody named.
-const DEFAULT_ADDRESS: &str = "/run/fxtrec/providers.sock";
+/// Where a manager listens that nobody named: `fxtrec daemon`. Only root can put a
+/// socket there.
+const DEFAULT_ADDRESS: &str = "/run/fxtrec/providers";
 /// How long to wait before trying again: longer each time, up to the last.
 const BACKOFF: [Duration; 6] = [
     Duration::from_millis(100),
@@ -31,6 +32,10 @@ pub(in crate::provider) fn spawn(client: &'static Client) -> std::io::Result<()>
 fn run(client: &'static Client) {
     let named = client.address.clone().or_else(|| env::var(ADDRESS_VARIABLE).ok());
     let address = named.as_deref().unwrap_or(DEFAULT_ADDRESS);
+    if address.is_empty() {
+        // Nobody is to be looked for.
+        return client.progress(|progress| progress.alone = true);
+    }
     let mut failures = 0;
     loop {
         if let Ok(socket) = sys::connect(address) {
