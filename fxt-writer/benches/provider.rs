@@ -6,7 +6,8 @@
 //! cargo bench -p fxt-writer --features tracing --bench provider
 //! ```
 //!
-//! Each operation is a whole span: begin and end. The session is in circular
+//! Each operation is a whole span: begin and end. What the clock alone takes for
+//! that is measured beside it. The session is in circular
 //! mode, so that nothing has to be saved and nothing is dropped.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
@@ -14,7 +15,7 @@
 use std::hint::black_box;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fxt_writer::Koid;
@@ -83,6 +84,14 @@ fn become_provider(manager: &Manager) -> Provider {
     provider::Builder::new("bench").address(&*manager.address).init().expect("a provider")
 }
 
+/// What no span can do without: two reads of the clock. An instant is one of the
+/// same clock.
+fn clock(c: &mut Criterion) {
+    c.bench_function("two reads of the clock", |b| {
+        b.iter(|| (black_box(Instant::now()), black_box(Instant::now())));
+    });
+}
+
 /// Spans and instants of the macros.
 fn macros(c: &mut Criterion, session: &str) {
     let mut group = c.benchmark_group(format!("macros, {session}"));
@@ -138,6 +147,7 @@ fn trace_points(c: &mut Criterion) {
     tracing_layers(c, "no session");
     manager.start(&["bench"]).expect("a session");
     assert!(app.wait_for_session(PATIENCE), "the session has begun");
+    clock(c);
     macros(c, "in a session");
     tracing_layers(c, "in a session");
     assert!(app.is_recording(), "to the end");

@@ -263,6 +263,7 @@ impl Engine {
         HeaderWords(&self.memory)
     }
 
+    #[inline]
     fn position(&self) -> Position {
         // Acquire: what was published with the position is seen with it.
         Position(self.hot.position.load(Ordering::Acquire))
