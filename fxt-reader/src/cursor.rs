@@ -102,6 +102,12 @@ impl<'a> Cursor<'a> {
         Ok(Cursor::new(part, self.order))
     }
 
+    /// Remarks when words are left unread.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self) {
+        self.oddities.note(Oddities::TRAILING_WORDS, !self.rest.is_empty());
+    }
+
     /// Takes over what a cursor made by [`part`](Self::part) remarked, and
     /// whether it was left with words unread.
     #[inline(always)]

@@ -61,7 +61,7 @@ pub use error::{Damage, Error, Reason};
 pub use mapped::MappedFile;
 pub use oddities::Oddities;
 pub use raw::RawRecord;
-pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader};
+pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader, Visitor};
 pub use record::{Kind, Record};
 pub use summary::{Container, Summary};
 pub use types::{Cpu, Koid, Nanos, ObjectType, ProviderId, RecordType, Thread, ThreadState};

@@ -23,6 +23,12 @@ impl Strings {
         }
     }
 
+    /// Whether there is a string at `index` in the array.
+    #[inline(always)]
+    pub(crate) fn has_dense(&self, index: usize) -> bool {
+        self.dense.get(index).is_some_and(Option::is_some)
+    }
+
     #[cold]
     fn get_sparse(&self, index: u16) -> Option<&str> {
         self.sparse.get(&index).map(|string| &**string)

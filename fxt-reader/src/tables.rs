@@ -88,6 +88,13 @@ impl Tables {
         }
     }
 
+    /// Whether the string ref `reference` is the index of a string that is close
+    /// at hand. Others may be known, too.
+    #[inline(always)]
+    pub(crate) fn has_string(&self, reference: u64) -> bool {
+        usize::try_from(reference).is_ok_and(|index| self.strings.has_dense(index))
+    }
+
     /// The thread that the thread ref `reference` means; when it is inline its
     /// two koids are what `cursor` stands before.
     pub(crate) fn thread(&self, reference: u64, cursor: &mut Cursor<'_>) -> Result<Thread, Reason> {

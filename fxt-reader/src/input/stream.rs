@@ -4,7 +4,7 @@ use std::io::{self, Cursor, ErrorKind, Read};
 
 /// How much is asked of the source at once, and the buffer's first size. Small
 /// enough to stay in a core's own cache.
-const CHUNK: usize = 256 * 1024;
+const CHUNK: usize = 512 * 1024;
 
 pub(crate) struct Stream<'i> {
     source: Box<dyn Read + 'i>,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use fxt_writer::layout::limits::WORD_BYTES;
 use fxt_writer::layout::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
-use fxt_writer::layout::{header, record_type};
+use fxt_writer::layout::{header, record_type, scheduling};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::{ByteOrder, Cursor};
@@ -18,7 +18,9 @@ use crate::error::{Damage, Error, Reason};
 use crate::input::Input;
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
-use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
+use crate::record::{
+    ContextSwitch, Initialization, Record, StringRecord, ThreadRecord, Unknown, Wakeup,
+};
 use crate::resync::record_bytes;
 use crate::summary::{Container, Summary};
 use crate::tables::Tables;
@@ -49,6 +51,18 @@ pub struct Item<'a> {
     /// What about it is against the specification, without keeping it from
     /// being read.
     pub oddities: Oddities,
+}
+
+/// Is shown records, by [`Reader::show_next`].
+pub trait Visitor {
+    /// What it says to a record.
+    type Answer;
+
+    /// Looks at a record.
+    ///
+    /// Context switches and wakeups are shown at a place of their own each. Where this is inlined (`#[inline(always)]`)
+    /// and lends the item to nobody, they are never built in memory to be taken apart again.
+    fn visit(&mut self, item: &Item<'_>) -> Self::Answer;
 }
 
 /// Reads a trace, record by record.
@@ -164,9 +178,95 @@ impl<'i> Reader<'i> {
     )]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
-        if let State::After(length) = self.state {
-            self.input.consume(length);
-        } else if !self.prepare()? {
+        let Some((length, _)) = self.locate()? else { return Ok(None) };
+        let mut place = self.place(length);
+        match Record::parse(&mut place.cursor, place.tables) {
+            Ok(record) => Ok(Some(place.accept(record))),
+            Err(reason) => Err(place.refuse(reason)),
+        }
+    }
+
+    /// Shows the next record to `visitor`, and returns what that returns; `None` at the end of the trace.
+    ///
+    /// This is [`next`](Self::next) for passes over whole traces in which time matters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next), and as there.
+    #[inline(always)]
+    pub fn show_next<V: Visitor>(&mut self, visitor: &mut V) -> Result<Option<V::Answer>, Error> {
+        let Some((length, scheduling_type)) = self.locate()? else { return Ok(None) };
+        let mut place = self.place(length);
+        match scheduling_type {
+            Some(scheduling::CONTEXT_SWITCH) => {
+                match ContextSwitch::read(&mut place.cursor, place.tables) {
+                    Ok(switch) => {
+                        Ok(Some(visitor.visit(&place.accept(Record::ContextSwitch(switch)))))
+                    }
+                    Err(reason) => Err(place.refuse(reason)),
+                }
+            }
+            Some(scheduling::THREAD_WAKEUP) => {
+                match Wakeup::read(&mut place.cursor, place.tables) {
+                    Ok(wakeup) => Ok(Some(visitor.visit(&place.accept(Record::Wakeup(wakeup))))),
+                    Err(reason) => Err(place.refuse(reason)),
+                }
+            }
+            _ => match Record::parse(&mut place.cursor, place.tables) {
+                Ok(record) => Ok(Some(visitor.visit(&place.accept(record)))),
+                Err(reason) => Err(place.refuse(reason)),
+            },
+        }
+    }
+
+    /// Goes on to the next record: its size, and its scheduling type when it is found in the usual way.
+    #[inline(always)]
+    fn locate(&mut self) -> Result<Option<(usize, Option<u64>)>, Error> {
+        match self.usual() {
+            Some((length, scheduling_type)) => Ok(Some((length, Some(scheduling_type)))),
+            None => Ok(self.find_any()?.map(|length| (length, None))),
+        }
+    }
+
+    /// The record of `length` bytes at the position.
+    #[inline(always)]
+    fn place(&mut self, length: usize) -> Place<'_> {
+        let bytes = self.input.window().get(..length).unwrap_or_default();
+        let provider = &self.providers[self.current];
+        Place {
+            offset: self.input.offset(),
+            provider: provider.id,
+            tables: &provider.tables,
+            raw: RawRecord::new(bytes, self.order),
+            cursor: Cursor::new(bytes, self.order),
+            state: &mut self.state,
+            summary: &mut self.summary,
+        }
+    }
+
+    /// Goes on to the next record. Its size and type, when it is a scheduling record that is all at hand.
+    #[inline(always)]
+    fn usual(&mut self) -> Option<(usize, u64)> {
+        let State::After(length) = self.state else { return None };
+        self.input.consume(length);
+        self.state = State::After(0);
+        let window = self.input.window();
+        let header_word = self.order.word(*window.first_chunk()?);
+        if header::TYPE.get(header_word) != record_type::SCHEDULING
+            || Unknown::of(header_word).is_some()
+        {
+            return None;
+        }
+        let length = usize::try_from(record_bytes(header_word)).ok()?;
+        let fits = length <= window.len().min(self.max_record_bytes);
+        let scheduling_type = scheduling::SCHEDULING_TYPE.get(header_word);
+        (length > 0 && fits).then_some((length, scheduling_type))
+    }
+
+    /// The size of the next record, of which note is taken; `None` at the end.
+    #[cold]
+    fn find_any(&mut self) -> Result<Option<usize>, Error> {
+        if !self.prepare()? {
             return Ok(None);
         }
         let Some(length) = self.frame()? else {
@@ -174,32 +274,10 @@ impl<'i> Reader<'i> {
             return Ok(None);
         };
         self.define(length);
-
-        let offset = self.input.offset();
-        let bytes = self.input.window().get(..length).unwrap_or_default();
-        let raw = RawRecord::new(bytes, self.order);
-        let provider = &self.providers[self.current];
-        let mut cursor = Cursor::new(bytes, self.order);
-        match Record::parse(&mut cursor, &provider.tables) {
-            Ok(record) => {
-                self.state = State::After(length);
-                self.summary.records += 1;
-                self.summary.record_bytes += length as u64;
-                self.summary.unknown_records += u64::from(matches!(record, Record::Unknown(_)));
-                self.summary.unknown_arguments += u64::from(cursor.oddities.unknown_arguments());
-                let oddities = cursor.oddities;
-                Ok(Some(Item { offset, provider: provider.id, record, raw, oddities }))
-            }
-            Err(reason) => {
-                self.state = State::Damaged(Some(length));
-                self.summary.damaged_regions += 1;
-                Err(Damage { offset, record_type: raw.record_type(), reason }.into())
-            }
-        }
+        Ok(Some(length))
     }
 
-    /// Gets ready to frame a record in all but the usual case; false at the end.
-    #[cold]
+    /// Gets ready to frame a record; false at the end.
     fn prepare(&mut self) -> Result<bool, Error> {
         match self.state {
             State::Start => self.start()?,
@@ -312,6 +390,40 @@ impl<'i> Reader<'i> {
             return Ok(());
         }
         Err(Error::Decompress { container, offset, source })
+    }
+}
+
+/// A record that is about to be read.
+struct Place<'a> {
+    offset: u64,
+    provider: Option<ProviderId>,
+    tables: &'a Tables,
+    raw: RawRecord<'a>,
+    cursor: Cursor<'a>,
+    state: &'a mut State,
+    summary: &'a mut Summary,
+}
+
+impl<'a> Place<'a> {
+    /// The record was read.
+    #[inline(always)]
+    fn accept(self, record: Record<'a>) -> Item<'a> {
+        let Place { offset, provider, raw, cursor, state, summary, .. } = self;
+        let length = raw.bytes().len();
+        *state = State::After(length);
+        summary.records += 1;
+        summary.record_bytes += length as u64;
+        summary.unknown_records += u64::from(matches!(record, Record::Unknown(_)));
+        summary.unknown_arguments += u64::from(cursor.oddities.unknown_arguments());
+        Item { offset, provider, record, raw, oddities: cursor.oddities }
+    }
+
+    /// The record is damaged.
+    #[cold]
+    fn refuse(self, reason: Reason) -> Error {
+        *self.state = State::Damaged(Some(self.raw.bytes().len()));
+        self.summary.damaged_regions += 1;
+        Damage { offset: self.offset, record_type: self.raw.record_type(), reason }.into()
     }
 }
 

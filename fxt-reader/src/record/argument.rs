@@ -89,7 +89,11 @@ impl<'a> Args<'a> {
     ) -> Result<Self, Reason> {
         let before = cursor.rest();
         for _ in 0..count {
-            Arg::parse(cursor, tables)?;
+            if is_plain(cursor.peek()?, tables) {
+                cursor.word()?;
+            } else {
+                Arg::parse(cursor, tables)?;
+            }
         }
         Ok(Self {
             bytes: before.get(..before.len() - cursor.rest().len()).unwrap_or_default(),
@@ -245,6 +249,16 @@ impl<'a> Value<'a> {
             _ => Self::Bool(argument::boolean::VALUE.get(header) != 0),
         })
     }
+}
+
+/// Whether the header word is all of a sound argument, as of the weights in scheduling records: a 32-bit integer whose
+/// name is in the table. Such a word has no reserved bits.
+#[inline(always)]
+fn is_plain(header: u64, tables: &Tables) -> bool {
+    use argument::int32::{NAME, SIZE, TYPE};
+    const MASK: u64 = TYPE.mask() | SIZE.mask();
+    const PLAIN: u64 = TYPE.put(argument::INT32) | SIZE.put(1);
+    header & MASK == PLAIN && tables.has_string(NAME.get(header))
 }
 
 /// The table of an argument's header word, for the types there are.

@@ -31,7 +31,6 @@ pub use schedule::{ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, Wakeup};
 
 use crate::cursor::Cursor;
 use crate::error::Reason;
-use crate::oddities::Oddities;
 use crate::tables::Tables;
 use crate::types::{Nanos, RecordType};
 
@@ -181,8 +180,7 @@ impl<'a> Record<'a> {
             record_type::LOG => Self::Log(Log::parse(word, cursor, tables)?),
             _ => Self::LargeBlob(LargeBlob::parse(word, cursor, tables)?),
         };
-        let trailing = !cursor.rest().is_empty();
-        cursor.oddities.note(Oddities::TRAILING_WORDS, trailing);
+        cursor.finish();
         Ok(record)
     }
 

@@ -29,6 +29,15 @@ pub struct ContextSwitch<'a> {
 }
 
 impl<'a> ContextSwitch<'a> {
+    /// Reads the record that `cursor` holds, exactly as long as its header says.
+    #[inline(always)]
+    pub(crate) fn read(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
+        let header = cursor.word()?;
+        let record = Self::parse(header, cursor, tables)?;
+        cursor.finish();
+        Ok(record)
+    }
+
     #[inline(always)]
     pub(crate) fn parse(
         header: u64,
@@ -73,6 +82,15 @@ pub struct Wakeup<'a> {
 }
 
 impl<'a> Wakeup<'a> {
+    /// Reads the record that `cursor` holds, exactly as long as its header says.
+    #[inline(always)]
+    pub(crate) fn read(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
+        let header = cursor.word()?;
+        let record = Self::parse(header, cursor, tables)?;
+        cursor.finish();
+        Ok(record)
+    }
+
     #[inline(always)]
     pub(crate) fn parse(
         header: u64,
