@@ -8,6 +8,11 @@ use std::time::Duration;
 
 use fxt_reader::Nanos;
 
+use super::counts::Counts;
+
+/// More buckets than this are put together by counting: sorting would take longer.
+const MANY: usize = 256;
+
 /// A value and how often it occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -89,6 +94,13 @@ impl Distribution {
         &self.buckets
     }
 
+    /// Whether no values were put together: the buckets are the samples.
+    pub(super) fn is_exact(&self) -> bool {
+        let all = self.buckets.iter();
+        let sum = all.map(|bucket| bucket.nanos.saturating_mul(bucket.count));
+        sum.fold(0_u64, u64::saturating_add) == self.sum
+    }
+
     /// All samples of several distributions.
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Distribution>) -> Distribution {
         let mut whole = Distribution { min: u64::MAX, ..Distribution::default() };
@@ -110,21 +122,33 @@ impl Distribution {
         if whole.count == 0 {
             whole.min = 0;
         }
-        buckets.sort_unstable_by_key(|bucket| bucket.nanos);
-        buckets.dedup_by(|later, kept| {
-            let same = later.nanos == kept.nanos;
-            if same {
-                kept.count += later.count;
-            }
-            same
-        });
-        whole.buckets = buckets.into();
+        whole.buckets = put_together(buckets);
         whole
     }
 
     fn some(&self, nanos: u64) -> Option<Duration> {
         (self.count > 0).then(|| Duration::from_nanos(nanos))
     }
+}
+
+/// Buckets in order of their values, each value once.
+fn put_together(mut buckets: Vec<Bucket>) -> Box<[Bucket]> {
+    if buckets.len() > MANY {
+        let mut counts = Counts::default();
+        for bucket in &buckets {
+            counts.add_times(bucket.nanos, bucket.count);
+        }
+        return counts.buckets().collect();
+    }
+    buckets.sort_unstable_by_key(|bucket| bucket.nanos);
+    buckets.dedup_by(|later, kept| {
+        let same = later.nanos == kept.nanos;
+        if same {
+            kept.count += later.count;
+        }
+        same
+    });
+    buckets.into()
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@
 
 pub mod analysis;
 pub mod compare;
+mod counts;
 pub mod csv;
 mod distribution;
 pub mod gates;

@@ -1,74 +1,51 @@
 //! Samples while they are gathered.
 //!
 //! A trace may hold hundreds of thousands of threads, most of which have a handful of samples: up
-//! to [`FEW`] are kept as they are. Only a thread with more gets an HdrHistogram, which grows with
-//! its greatest value and is given up again when the thread ends.
+//! to [`FEW`] are kept as they are. Only a thread with more gets counts by bucket, which grow with
+//! the greatest value and are given up again when the thread ends.
 //!
-//! Samples go into a histogram [`FEW`] at a time: the histograms of all threads and CPUs are more
-//! than a processor's cache holds, so that it pays to touch each one seldom and then often.
+//! Samples are counted [`FEW`] at a time: the counts of all threads and CPUs are more than a
+//! processor's cache holds, so that it pays to touch each one seldom and then often.
 
 use fxt_reader::Nanos;
-use hdrhistogram::Histogram;
 
+use super::counts::Counts;
 use super::distribution::{Bucket, Distribution};
 
 /// So many samples are kept one by one.
-const FEW: usize = 32;
-
-/// Significant decimal digits of a histogram: values that share a bucket differ by less than 1 %.
-const DIGITS: u8 = 2;
+const FEW: usize = 64;
 
 /// The samples of one metric, so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
+    /// One more than the greatest; 0 without samples.
+    beyond: u64,
+    max_at: Nanos,
+    /// The last samples, which are in none of the figures below.
+    few: Vec<u64>,
     count: u64,
     sum: u64,
-    min: u64,
-    max: u64,
-    max_at: Nanos,
+    /// Nothing without samples.
+    min: Option<u64>,
+    many: Option<Box<Counts>>,
     censored: u64,
-    /// The last samples, which are not in the histogram yet.
-    few: Vec<u64>,
-    many: Option<Box<Histogram<u32>>>,
-}
-
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
-            count: 0,
-            sum: 0,
-            min: u64::MAX,
-            max: 0,
-            max_at: Nanos(0),
-            censored: 0,
-            few: Vec::new(),
-            many: None,
-        }
-    }
-}
-
-fn put(histogram: &mut Histogram<u32>, nanos: u64, count: u64) {
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    // It fails only when there is no memory to grow into; the last bucket then takes it.
-    if histogram.record_n(nanos, count).is_err() {
-        histogram.saturating_record_n(nanos, count);
-    }
 }
 
 impl Tally {
     /// Takes a sample that ended at `at`.
     #[inline]
     pub(super) fn record(&mut self, nanos: u64, at: Nanos) {
-        if nanos > self.max || self.count == 0 {
-            (self.max, self.max_at) = (nanos, at);
+        if nanos >= self.beyond {
+            self.is_greatest(nanos, at);
         }
-        self.count += 1;
-        self.sum = self.sum.saturating_add(nanos);
-        self.min = self.min.min(nanos);
-        if self.few.len() == FEW {
-            self.put_away();
-        }
-        self.few.push(nanos);
+        self.keep(nanos);
+    }
+
+    /// Takes note of a sample that is at least as great as any before it.
+    #[cold]
+    fn is_greatest(&mut self, nanos: u64, at: Nanos) {
+        self.beyond = nanos.saturating_add(1);
+        self.max_at = at;
     }
 
     /// Counts one whose length is not known.
@@ -82,64 +59,71 @@ impl Tally {
         if other.count == 0 {
             return;
         }
-        if other.max > self.max || self.count == 0 {
-            (self.max, self.max_at) = (other.max, other.max_at);
+        if other.max >= self.beyond {
+            self.is_greatest(other.max, other.max_at);
+        }
+        if other.is_exact() && other.count <= FEW as u64 {
+            for bucket in &other.buckets {
+                (0..bucket.count).for_each(|_| self.keep(bucket.nanos));
+            }
+            return;
         }
         self.count += other.count;
         self.sum = self.sum.saturating_add(other.sum);
-        self.min = self.min.min(other.min);
+        self.min = Some(self.min.map_or(other.min, |min| min.min(other.min)));
+        let counts = self.many.get_or_insert_default();
         for bucket in &other.buckets {
-            match bucket.count {
-                1 if self.few.len() < FEW => self.few.push(bucket.nanos),
-                count => {
-                    self.put_away();
-                    if let Some(histogram) = &mut self.many {
-                        put(histogram, bucket.nanos, count);
-                    }
-                }
-            }
+            counts.add_times(bucket.nanos, bucket.count);
         }
     }
 
-    /// Puts the last samples into the histogram, which is made if there is none.
+    /// Keeps a sample until it is counted.
+    #[inline]
+    fn keep(&mut self, nanos: u64) {
+        if self.few.len() == FEW {
+            self.put_away();
+        }
+        self.few.push(nanos);
+    }
+
+    /// Counts the last samples.
     fn put_away(&mut self) {
-        if self.many.is_none() {
-            // `DIGITS` is one of the precisions there are, from 0 to 5.
-            self.many = Histogram::new(DIGITS).ok().map(Box::new);
+        self.sum_up();
+        // None of them is greater than the greatest.
+        let max = self.beyond.saturating_sub(1);
+        self.many.get_or_insert_default().add(&self.few, max);
+        self.few.clear();
+    }
+
+    /// Adds the last samples to the figures.
+    #[inline]
+    fn sum_up(&mut self) {
+        self.count += self.few.len() as u64;
+        for &nanos in &self.few {
+            self.sum = self.sum.saturating_add(nanos);
         }
-        let Some(histogram) = &mut self.many else { return };
-        for nanos in self.few.drain(..) {
-            put(histogram, nanos, 1);
-        }
+        self.min = self.few.iter().copied().chain(self.min).min();
     }
 
     /// The distribution of what was gathered.
     pub(super) fn freeze(mut self) -> Distribution {
-        if self.many.is_some() {
+        let buckets: Box<[Bucket]> = if self.many.is_some() {
             self.put_away();
-        }
-        let bucket = |nanos, count| Bucket { nanos, count };
-        let mut buckets: Vec<Bucket> = match &self.many {
-            None => self.few.iter().map(|&nanos| bucket(nanos, 1)).collect(),
-            Some(histogram) => histogram
-                .iter_recorded()
-                .map(|step| bucket(step.value_iterated_to(), u64::from(step.count_at_value())))
-                .collect(),
+            self.many.iter().flat_map(|counts| counts.buckets()).collect()
+        } else {
+            self.sum_up();
+            self.few.sort_unstable();
+            let alike = self.few.chunk_by(|a, b| a == b);
+            alike.map(|alike| Bucket { nanos: alike[0], count: alike.len() as u64 }).collect()
         };
-        buckets.sort_unstable_by_key(|bucket| bucket.nanos);
-        buckets.dedup_by(|later, kept| {
-            let same = later.nanos == kept.nanos;
-            kept.count += if same { later.count } else { 0 };
-            same
-        });
         Distribution {
             count: self.count,
             censored: self.censored,
             sum: self.sum,
-            min: if self.count == 0 { 0 } else { self.min },
-            max: self.max,
+            min: self.min.unwrap_or(0),
+            max: self.beyond.saturating_sub(1),
             max_at: self.max_at,
-            buckets: buckets.into(),
+            buckets,
         }
     }
 }
@@ -149,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_samples_take_no_histogram_and_many_do() {
+    fn few_samples_take_no_counts_and_many_do() {
         let mut tally = Tally::default();
         for at in 0..FEW as u64 {
             tally.record(at * 1_000_000, Nanos(at));
@@ -157,7 +141,7 @@ mod tests {
         assert!(tally.many.is_none() && tally.few.len() == FEW);
         tally.record(7, Nanos(0));
         assert!(tally.many.is_some());
-        assert_eq!(tally.freeze().count(), 33);
+        assert_eq!(tally.freeze().count(), FEW as u64 + 1);
     }
 
     #[test]

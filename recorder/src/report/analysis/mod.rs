@@ -20,6 +20,7 @@ mod cpu;
 mod finish;
 mod history;
 mod losses;
+mod recent;
 mod roster;
 mod switches;
 mod thread;
@@ -28,11 +29,12 @@ mod worst;
 #[cfg(test)]
 mod tests;
 
-use fxt_reader::record::{ContextSwitch, ProviderEventKind, Value, Wakeup};
+use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
 use fxt_reader::record::{Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent};
 use fxt_reader::{
-    Cpu, Error, Item, Koid, Nanos, ObjectType, ProviderId, Reader, Record, ThreadState,
+    Cpu, Error, Item, Koid, Nanos, ObjectType, ProviderId, Reader, Record, ThreadState, Visitor,
 };
+use fxt_writer::layout::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 
 use super::model::{Losses, Origin, Report, Span};
 use super::selection::Selection;
@@ -180,19 +182,11 @@ pub fn observe<O: Observer>(
 ) -> Result<(Report, O), Error> {
     let mut analysis = Analysis::new(options, observer);
     loop {
-        let next = reader.next();
-        // By reference: moving each record out would copy it, to be looked at in one place.
-        match &next {
-            Ok(Some(item)) => {
-                if !analysis.take(item) || analysis.observer.is_content() {
-                    break;
-                }
-            }
-            Ok(None) => break,
+        match reader.show_next(&mut analysis) {
+            Ok(Some(true)) if !analysis.observer.is_content() => {}
+            Ok(_) => break,
             Err(Error::Damaged(_)) => analysis.damaged(),
-            Err(_) => {
-                next?;
-            }
+            Err(error) => return Err(error),
         }
     }
     let summary = reader.summary();
@@ -225,7 +219,7 @@ impl<O: Observer> Analysis<O> {
     }
 
     /// Takes the next record. False when the part of the trace that is wanted is over.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, item: &Item<'_>) -> bool {
         self.observer.record(item);
         match &item.record {
@@ -316,26 +310,21 @@ impl<O: Observer> Analysis<O> {
         self.cpus.activate(begin, &self.selection);
     }
 
+    #[inline(always)]
     fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> bool {
         if !self.advance(switch.time) {
             return false;
         }
-        let mut detail = None;
-        let mut inferred = false;
+        let (mut detail, mut inferred) = (None, false);
         // Both weights are always there, and nothing else usually.
         if switch.args.len() > 2 {
-            for arg in &switch.args {
-                match (arg.name, arg.value) {
-                    ("prev_state", Value::Str(letters)) => detail = Some(letters),
-                    ("inferred", Value::Bool(is)) => inferred = is,
-                    _ => {}
-                }
-            }
+            (detail, inferred) = more_about(switch.args);
         }
         let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
         if !self.roster.by_fxtrec {
-            out.idle |= switch.outgoing_weight() == Some(IDLE_WEIGHT);
-            inn.idle |= switch.incoming_weight() == Some(IDLE_WEIGHT);
+            let (out_weight, in_weight) = weights(switch.args);
+            out.idle |= out_weight == Some(IDLE_WEIGHT);
+            inn.idle |= in_weight == Some(IDLE_WEIGHT);
         }
         self.switch(switch.cpu, out, inn, (switch.outgoing_state, detail), inferred);
         true
@@ -359,11 +348,12 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
+    #[inline(always)]
     fn wakeup(&mut self, wakeup: &Wakeup<'_>) -> bool {
         if !self.advance(wakeup.time) {
             return false;
         }
-        let waker = if wakeup.args.len() > 1 { wakeup.waker() } else { None };
+        let waker = if wakeup.args.len() > 1 { waker(wakeup.args) } else { None };
         self.wake(wakeup.cpu, wakeup.koid.0, waker.map_or(0, |koid| koid.0));
         true
     }
@@ -403,6 +393,41 @@ impl<O: Observer> Analysis<O> {
             self.pending = Pending::Loss;
         }
     }
+}
+
+impl<O: Observer> Visitor for Analysis<O> {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        self.take(item)
+    }
+}
+
+/// The kernel's letters for the state of who goes out, and whether the switch is inferred.
+#[inline(never)]
+fn more_about(args: Args<'_>) -> (Option<&str>, bool) {
+    let (mut detail, mut inferred) = (None, false);
+    for arg in &args {
+        match (arg.name, arg.value) {
+            ("prev_state", Value::Str(letters)) => detail = Some(letters),
+            ("inferred", Value::Bool(is)) => inferred = is,
+            _ => {}
+        }
+    }
+    (detail, inferred)
+}
+
+/// The weights of both sides of a switch, outgoing first.
+#[inline(never)]
+fn weights(args: Args<'_>) -> (Option<i32>, Option<i32>) {
+    (args.int32(OUTGOING_WEIGHT_ARG), args.int32(INCOMING_WEIGHT_ARG))
+}
+
+/// Who woke a thread.
+#[inline(never)]
+fn waker(args: Args<'_>) -> Option<Koid> {
+    args.koid("waker")
 }
 
 fn number(event: &Event<'_>, name: &str) -> Option<u64> {

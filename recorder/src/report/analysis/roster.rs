@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fxt_reader::Koid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::recent::Recent;
 use super::thread::Live;
 use crate::report::distribution::Distribution;
 use crate::report::metric::Metric;
@@ -40,6 +41,7 @@ pub(super) struct Roster {
     /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.
     pub(super) by_fxtrec: bool,
     slots: FxHashMap<u64, u32>,
+    recent: Recent,
     lives: Vec<Live>,
     vacant: Vec<u32>,
     named: FxHashMap<u64, Named>,
@@ -68,10 +70,21 @@ impl Roster {
     /// The slot of a thread, which is made if there is none.
     #[inline]
     pub(super) fn slot(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
-        match self.slots.get(&koid) {
+        let recent = self.recent.guess(koid);
+        // A slot that is vacant has no koid.
+        match self.lives.get(recent as usize) {
+            Some(live) if live.koid == koid && koid != 0 => recent,
+            _ => self.look_up(koid, filter),
+        }
+    }
+
+    fn look_up(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
+        let slot = match self.slots.get(&koid) {
             Some(&slot) => slot,
             None => self.add(koid, filter),
-        }
+        };
+        self.recent.note(koid, slot);
+        slot
     }
 
     #[cold]

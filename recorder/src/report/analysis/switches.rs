@@ -234,7 +234,7 @@ impl<O: Observer> Analysis<O> {
     }
 
     /// A thread becomes able to run, at the present time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wake(&mut self, cpu: Cpu, koid: u64, waker: u64) {
         let (now, epoch) = (self.now, self.epoch);
         let slot = self.roster.slot(koid, &self.selection.threads);
