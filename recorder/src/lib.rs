@@ -7,12 +7,13 @@
 //! [`sink`] (saved buffers to a file or pipe), [`convert`] (other formats in and
 //! out), [`manager`] (applications that record their own events), and [`report`]
 //! (figures of a finished trace). [`flight`] is what a recording watches out for
-//! meanwhile. Everything that touches
+//! meanwhile, and [`control`] lets others start and stop recordings. Everything that touches
 //! Linux directly, and all `unsafe`, is in [`kernel`].
 
 pub mod capture;
 pub mod cli;
 pub mod commands;
+pub mod control;
 pub mod convert;
 pub mod encode;
 pub mod flight;

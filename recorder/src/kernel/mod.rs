@@ -31,6 +31,7 @@ pub mod ring;
 pub mod seqpacket;
 pub mod shared_memory;
 pub mod signals;
+pub mod stream;
 pub mod sys;
 pub mod syscalls;
 pub mod terminal;

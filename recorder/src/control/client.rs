@@ -1,0 +1,291 @@
+//! Calling the service: what `fxtrec ctl` is built on.
+//!
+//! Calls on one connection are answered in order. A session that is not detached ends when the [`Client`] that
+//! initialized it is dropped.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zlink_core::{Call, Connection};
+
+use super::transport::{Stream, now};
+use super::wire::{self, ControllerError, Nothing};
+
+/// Why a call came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Nobody listens at the socket, or whoever calls may not connect.
+    #[error("cannot connect to the fxtrec daemon at {path}: {source}; {}", advice(source))]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What connect(2) returned.
+        source: io::Error,
+    },
+    /// The service answered that it does not do this.
+    #[error(transparent)]
+    Refused(#[from] ControllerError),
+    /// Whoever listens there does not speak the protocol, or not this version of the interface.
+    #[error(
+        "the daemon at {path} does not understand {method}: {source}; is it of the same version as this fxtrec?"
+    )]
+    Service {
+        /// The socket.
+        path: PathBuf,
+        /// What was called.
+        method: &'static str,
+        /// What came back.
+        source: zlink_core::Error,
+    },
+    /// The connection broke before the answer came.
+    #[error(
+        "the daemon at {path} closed the connection before it answered {method}: {source}; see its log"
+    )]
+    Closed {
+        /// The socket.
+        path: PathBuf,
+        /// What was called.
+        method: &'static str,
+        /// What came back.
+        source: zlink_core::Error,
+    },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "who may connect is decided by the socket's group: see docs/sessions.md"
+        }
+        _ => "is it running? systemctl start fxtrec, or sudo fxtrec daemon",
+    }
+}
+
+/// A method and its parameters, as they are sent.
+#[derive(Debug, Serialize)]
+struct Message<'a, P> {
+    method: &'a str,
+    parameters: &'a P,
+}
+
+/// A connection to the service.
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection<Stream>,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects to the control socket at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(path: &Path) -> Result<Client, ClientError> {
+        let socket = UnixStream::connect(path)
+            .map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
+        let connection = Connection::new(Stream::from(socket));
+        Ok(Client { connection, path: path.to_owned() })
+    }
+
+    /// Calls a method of the interface, by its name there, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`ClientError`], except for `Connect`.
+    pub fn call<R: DeserializeOwned + std::fmt::Debug>(
+        &mut self,
+        method: &'static str,
+        parameters: &(impl Serialize + std::fmt::Debug),
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<R, ClientError> {
+        self.send(method, parameters, descriptors, false)?;
+        self.answer(method).map(|(answer, _)| answer)
+    }
+
+    /// Calls a method that answers more than once, for as long as the service goes on.
+    ///
+    /// # Errors
+    /// [`ClientError`], except for `Connect`.
+    pub fn watch<R: DeserializeOwned + std::fmt::Debug>(
+        mut self,
+        method: &'static str,
+    ) -> Result<Answers<R>, ClientError> {
+        self.send(method, &Nothing {}, Vec::new(), true)?;
+        Ok(Answers { client: self, method, over: false, kind: PhantomData })
+    }
+
+    fn send(
+        &mut self,
+        method: &'static str,
+        parameters: &(impl Serialize + std::fmt::Debug),
+        descriptors: Vec<OwnedFd>,
+        more: bool,
+    ) -> Result<(), ClientError> {
+        let full = format!("{}.{method}", wire::INTERFACE);
+        let call = Call::new(Message { method: &full, parameters }).set_more(more);
+        let sent = now(self.connection.send_call(&call, descriptors));
+        sent.map_err(|source| self.broken(method, source))
+    }
+
+    fn answer<R: DeserializeOwned + std::fmt::Debug>(
+        &mut self,
+        method: &'static str,
+    ) -> Result<(R, bool), ClientError> {
+        let received = now(self.connection.receive_reply::<R, ControllerError>());
+        let reply = match received {
+            Ok((reply, _)) => reply?,
+            Err(source) => return Err(self.broken(method, source)),
+        };
+        let continues = reply.continues() == Some(true);
+        match reply.into_parameters() {
+            Some(parameters) => Ok((parameters, continues)),
+            None => Err(self.broken(method, zlink_core::Error::MissingParameters)),
+        }
+    }
+
+    fn broken(&self, method: &'static str, source: zlink_core::Error) -> ClientError {
+        let path = self.path.clone();
+        match source {
+            zlink_core::Error::Io(_)
+            | zlink_core::Error::UnexpectedEof
+            | zlink_core::Error::SocketRead
+            | zlink_core::Error::SocketWrite => ClientError::Closed { path, method, source },
+            _ => ClientError::Service { path, method, source },
+        }
+    }
+
+    /// Where the session is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&mut self) -> Result<wire::Status, ClientError> {
+        self.call("GetStatus", &Nothing {}, Vec::new())
+    }
+
+    /// The categories that can be asked for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn known_categories(&mut self) -> Result<wire::KnownCategories, ClientError> {
+        self.call("GetKnownCategories", &Nothing {}, Vec::new())
+    }
+
+    /// The applications that are connected.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn providers(&mut self) -> Result<wire::Providers, ClientError> {
+        self.call("GetProviders", &Nothing {}, Vec::new())
+    }
+
+    /// Begins a session that writes its trace to `output`.
+    ///
+    /// # Errors
+    /// [`ClientError`]. After a bad request the connection is closed.
+    pub fn initialize(
+        &mut self,
+        config: wire::TraceConfig,
+        output: OwnedFd,
+    ) -> Result<(), ClientError> {
+        let parameters = wire::InitializeTracing { config, output: 0 };
+        self.call("InitializeTracing", &parameters, vec![output]).map(|Nothing {}| ())
+    }
+
+    /// Starts the session.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn start(&mut self, options: wire::StartOptions) -> Result<wire::Started, ClientError> {
+        let parameters = wire::StartTracing { options: Some(options) };
+        self.call("StartTracing", &parameters, Vec::new())
+    }
+
+    /// Stops the session.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stop(&mut self, options: wire::StopOptions) -> Result<wire::Stopped, ClientError> {
+        let parameters = wire::StopTracing { options: Some(options) };
+        self.call("StopTracing", &parameters, Vec::new())
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn terminate(&mut self) -> Result<(), ClientError> {
+        self.call("TerminateTracing", &Nothing {}, Vec::new()).map(|Nothing {}| ())
+    }
+
+    /// Has what a circular session holds written to `output`; says how many bytes that are.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn snapshot(&mut self, output: OwnedFd) -> Result<u64, ClientError> {
+        let parameters = wire::Snapshot { output: 0 };
+        let wire::Snapped { bytes } = self.call("Snapshot", &parameters, vec![output])?;
+        Ok(bytes)
+    }
+
+    /// Every alert as it comes, on a connection that does nothing else.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn watch_alerts(self) -> Result<Answers<wire::Alert>, ClientError> {
+        self.watch("WatchAlert")
+    }
+
+    /// The state, and every change of it, on a connection that does nothing else.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn watch_states(self) -> Result<Answers<wire::State>, ClientError> {
+        self.watch("WatchState")
+    }
+}
+
+/// The answers to one call, as they come. After an error there are none.
+#[derive(Debug)]
+pub struct Answers<R> {
+    client: Client,
+    method: &'static str,
+    over: bool,
+    kind: PhantomData<R>,
+}
+
+impl<R: DeserializeOwned + std::fmt::Debug> Iterator for Answers<R> {
+    type Item = Result<R, ClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        Some(match self.client.answer(self.method) {
+            Ok((answer, continues)) => {
+                self.over = !continues;
+                Ok(answer)
+            }
+            Err(error) => {
+                self.over = true;
+                Err(error)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_nobody_listens_the_error_says_where_and_what_to_do() {
+        let path = Path::new("/nowhere/control");
+        let error = Client::connect(path).expect_err("nobody is there").to_string();
+        assert!(error.contains("/nowhere/control"), "{error}");
+        assert!(error.contains("systemctl start fxtrec"), "{error}");
+    }
+}

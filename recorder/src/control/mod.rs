@@ -1,0 +1,27 @@
+//! Recording at the request of others: the trace controller.
+//!
+//! `fxtrec daemon` offers sessions on a Unix socket, by the Varlink protocol and the interface that is in
+//! `fxtrec.Controller.varlink` beside this file; `fxtrec ctl` and whoever speaks Varlink uses them. A session records
+//! applications, through the [manager](crate::manager) of providers, and the kernel, through a recorder of its own,
+//! into one archive, which goes to a descriptor that the client passes.
+//!
+//! [`wire`] is what goes over the socket, [`client`] calls the service.
+
+pub mod client;
+mod transport;
+pub mod wire;
+
+use std::path::{Path, PathBuf};
+
+/// Where the daemon's sockets are, unless it is told otherwise.
+pub const RUNTIME_DIR: &str = "/run/fxtrec";
+
+/// The control socket of a daemon with this runtime directory.
+pub fn control_socket(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join("control")
+}
+
+/// The socket where applications find the daemon with this runtime directory.
+pub fn providers_socket(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join("providers")
+}

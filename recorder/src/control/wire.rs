@@ -1,0 +1,430 @@
+//! What goes over the control socket: the types of `fxtrec.Controller.varlink`, once, for the service and for `ctl`.
+//!
+//! Names of fields are those of the interface file. What may be left out there is an `Option` here; a field that the
+//! interface does not have is refused, since it is most likely a misspelt one.
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the interface.
+pub const INTERFACE: &str = "fxtrec.Controller";
+
+/// The interface file, as the service hands it out.
+pub const DESCRIPTION: &str = include_str!("fxtrec.Controller.varlink");
+
+/// A version of the trace format.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FxtVersion {
+    /// 0 so far.
+    pub major: u32,
+    /// 1 so far.
+    pub minor: u32,
+}
+
+/// What is different for the providers of one name.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderSpec {
+    /// Their name.
+    pub name: String,
+    /// The buffer of each, in MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_size_megabytes_hint: Option<u32>,
+    /// Their categories in place of the session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub categories: Option<Vec<String>>,
+}
+
+/// What happens when a buffer is full.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferingMode {
+    /// Nothing more is recorded.
+    #[default]
+    Oneshot,
+    /// The oldest is overwritten.
+    Circular,
+    /// It is written out, while recording goes on.
+    Streaming,
+}
+
+/// What becomes of what was recorded before and not written.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferDisposition {
+    /// It is discarded.
+    #[default]
+    ClearEntire,
+    /// All but what others refer to is discarded.
+    ClearNondurable,
+    /// It is kept.
+    Retain,
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// There is none.
+    #[default]
+    Ready,
+    /// There is one, which has not been started.
+    Initialized,
+    /// It is being started.
+    Starting,
+    /// It records.
+    Started,
+    /// It is being stopped.
+    Stopping,
+    /// It was stopped, and may be started again.
+    Stopped,
+    /// It is being ended.
+    Terminating,
+}
+
+impl SessionState {
+    /// All of them, in the order in which a session goes through them.
+    pub const ALL: [SessionState; 7] = [
+        SessionState::Ready,
+        SessionState::Initialized,
+        SessionState::Starting,
+        SessionState::Started,
+        SessionState::Stopping,
+        SessionState::Stopped,
+        SessionState::Terminating,
+    ];
+
+    /// The word for it, as in the interface.
+    pub fn name(self) -> &'static str {
+        match self {
+            SessionState::Ready => "ready",
+            SessionState::Initialized => "initialized",
+            SessionState::Starting => "starting",
+            SessionState::Started => "started",
+            SessionState::Stopping => "stopping",
+            SessionState::Stopped => "stopped",
+            SessionState::Terminating => "terminating",
+        }
+    }
+}
+
+/// How to record.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceConfig {
+    /// Categories of applications and of the kernel; none at all for all that is permitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub categories: Option<Vec<String>>,
+    /// The buffer of each provider, and the kernel's, in MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_size_megabytes_hint: Option<u32>,
+    /// After this long StartTracing is answered in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_timeout_milliseconds: Option<u64>,
+    /// Oneshot unless told otherwise, as in Fuchsia.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffering_mode: Option<BufferingMode>,
+    /// What is different for some providers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_specs: Option<Vec<ProviderSpec>>,
+    /// The latest version of the format that the client understands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<FxtVersion>,
+    /// Whether a streaming session sends nothing before it is stopped or terminated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defer_transfer: Option<bool>,
+    /// Whether the session outlives the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detached: Option<bool>,
+}
+
+/// How to start.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartOptions {
+    /// Everything is cleared unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_disposition: Option<BufferDisposition>,
+    /// Categories beside those of the configuration, until it is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub additional_categories: Option<Vec<String>>,
+}
+
+/// How to stop.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopOptions {
+    /// Whether what was collected is written now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_results: Option<bool>,
+}
+
+/// A category that can be asked for.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct KnownCategory {
+    /// Its name.
+    pub name: String,
+    /// What it records.
+    pub description: String,
+    /// Whether whoever asks may record it.
+    pub permitted: bool,
+}
+
+/// The answer of GetKnownCategories.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct KnownCategories {
+    /// In order of their names.
+    pub categories: Vec<KnownCategory>,
+}
+
+/// An application that is connected.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct ProviderInfo {
+    /// Its id in the archive.
+    pub id: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// What it calls itself.
+    pub name: String,
+    /// How far it is: registered, starting, started, stopping, stopped, failed.
+    pub state: String,
+    /// The categories that it is known to have.
+    pub categories: Vec<String>,
+}
+
+/// The answer of GetProviders.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Providers {
+    /// In the order in which they came, at most 100.
+    pub providers: Vec<ProviderInfo>,
+}
+
+/// What was recorded of a provider in this session.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ProviderStats {
+    /// What it calls itself.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// The mode of its buffer.
+    pub buffering_mode: BufferingMode,
+    /// How often its buffer was full and the other half taken.
+    pub buffer_wrapped_count: u64,
+    /// Records that it had no room for.
+    pub records_dropped: u64,
+    /// The largest part of its buffer for what others refer to that was in use, 0 to 100.
+    pub percentage_durable_buffer_used: f64,
+    /// Bytes of all records but those that others refer to.
+    pub non_durable_bytes_written: u64,
+    /// Records that are in the archive, or may come there.
+    pub records_written: u64,
+}
+
+/// The recorder of the kernel's events.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct KernelStats {
+    /// Whether it records.
+    pub running: bool,
+    /// What it has recorded in this session, in bytes.
+    pub bytes: u64,
+    /// Why it does not, when it should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The answer of GetStatus.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// Where the session is.
+    pub state: SessionState,
+    /// Whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<u32>,
+    /// The process that initialized it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_pid: Option<u32>,
+    /// What it records.
+    pub categories: Vec<String>,
+    /// What was collected so far to be written, in bytes.
+    pub bytes: u64,
+    /// The kernel's part.
+    pub kernel: KernelStats,
+}
+
+/// The parameters of InitializeTracing.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct InitializeTracing {
+    /// How to record.
+    pub config: TraceConfig,
+    /// Which of the descriptors that come with the call gets the trace.
+    pub output: u32,
+}
+
+/// The parameters of StartTracing.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct StartTracing {
+    /// How to start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<StartOptions>,
+}
+
+/// The answer of StartTracing.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Started {
+    /// Providers that record.
+    pub started: u32,
+    /// Those that did not say so in time.
+    pub late: Vec<String>,
+}
+
+/// The parameters of StopTracing.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct StopTracing {
+    /// How to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<StopOptions>,
+}
+
+/// The answer of StopTracing.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Stopped {
+    /// Of each provider that recorded something.
+    pub provider_stats: Vec<ProviderStats>,
+}
+
+/// The parameters of Snapshot.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// Which of the descriptors that come with the call gets the trace.
+    pub output: u32,
+}
+
+/// The answer of Snapshot.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Snapped {
+    /// What was written, in bytes.
+    pub bytes: u64,
+}
+
+/// An answer of WatchAlert.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Alert {
+    /// The name that the application gave it.
+    pub alert_name: String,
+}
+
+/// An answer of WatchState.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// Where the session is.
+    pub state: SessionState,
+}
+
+/// The parameters, or the answer, of a method that has none.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Nothing {}
+
+/// What the service answers when it does not do what it was asked to.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "error", content = "parameters")]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// There is no session.
+    #[error("there is no session; initialize one first")]
+    #[serde(rename = "fxtrec.Controller.NotInitialized")]
+    NotInitialized,
+    /// There is one.
+    #[error("there is a session already, and there can be only one; terminate that first")]
+    #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
+    AlreadyInitialized,
+    /// It records, or is about to.
+    #[error("the session is started already")]
+    #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
+    AlreadyStarted,
+    /// It does not record.
+    #[error("the session is not started")]
+    #[serde(rename = "fxtrec.Controller.NotStarted")]
+    NotStarted,
+    /// It is being stopped.
+    #[error("the session is just being stopped; wait for its end")]
+    #[serde(rename = "fxtrec.Controller.Stopping")]
+    Stopping,
+    /// It is being ended.
+    #[error("the session is just being terminated; wait for its end")]
+    #[serde(rename = "fxtrec.Controller.Terminating")]
+    Terminating,
+    /// It cannot go on.
+    #[error("the session was aborted: {reason}")]
+    #[serde(rename = "fxtrec.Controller.Aborted")]
+    Aborted {
+        /// Why.
+        reason: String,
+    },
+    /// Whoever asks may not.
+    #[error("{what} is not permitted: {why}")]
+    #[serde(rename = "fxtrec.Controller.NotPermitted")]
+    NotPermitted {
+        /// What was asked for.
+        what: String,
+        /// What would permit it.
+        why: String,
+    },
+    /// The request makes no sense.
+    #[error("bad request: {field}: {why}")]
+    #[serde(rename = "fxtrec.Controller.BadRequest")]
+    BadRequest {
+        /// Which part of it.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(error: &ControllerError) -> (String, ControllerError) {
+        let text = serde_json::to_string(error).expect("it can be written");
+        let back = serde_json::from_str(&text).expect("it can be read");
+        (text, back)
+    }
+
+    #[test]
+    fn errors_have_the_names_of_the_interface() {
+        let error = ControllerError::NotStarted;
+        let (text, back) = round_trip(&error);
+        assert!(text.contains("\"fxtrec.Controller.NotStarted\""), "{text}");
+        assert_eq!(back, error);
+        let error = ControllerError::BadRequest { field: "version".into(), why: "1.0".into() };
+        let (text, back) = round_trip(&error);
+        assert!(text.contains("\"field\":\"version\""), "{text}");
+        assert_eq!(back, error);
+    }
+
+    #[test]
+    fn whatever_the_interface_calls_optional_may_be_left_out_and_nothing_else_added() {
+        let config: TraceConfig = serde_json::from_str("{}").expect("nothing is needed");
+        assert_eq!(config, TraceConfig::default());
+        assert_eq!(serde_json::to_string(&config).expect("text"), "{}");
+        let with_null: TraceConfig = serde_json::from_str(r#"{"categories":null}"#).expect("null");
+        assert_eq!(with_null, config);
+        let misspelt = serde_json::from_str::<TraceConfig>(r#"{"categorys":[]}"#);
+        assert!(misspelt.expect_err("refused").to_string().contains("categorys"));
+    }
+
+    #[test]
+    fn every_error_and_state_is_in_the_interface_file() {
+        for state in SessionState::ALL {
+            let text = serde_json::to_string(&state).expect("text");
+            assert_eq!(text, format!("\"{}\"", state.name()));
+            assert!(DESCRIPTION.contains(state.name()), "{text}");
+        }
+        for error in ["NotInitialized", "Aborted", "NotPermitted", "BadRequest"] {
+            assert!(DESCRIPTION.contains(&format!("error {error} (")), "{error}");
+        }
+        assert!(DESCRIPTION.contains(&format!("interface {INTERFACE}\n")));
+    }
+}

@@ -1,0 +1,117 @@
+//! Unix sockets that carry a stream of bytes (SOCK_STREAM), and descriptors with them.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+
+/// Descriptors that are taken with one read; further ones are closed.
+const FEW_DESCRIPTORS: usize = 8;
+
+/// The most that the kernel passes at once (SCM_MAX_FD).
+const MOST_DESCRIPTORS: usize = 253;
+
+/// Receives what is there, or waits for something; 0 bytes are the end. Appends the descriptors that come with it,
+/// close-on-exec.
+///
+/// # Errors
+/// What recvmsg(2) returns; being interrupted is no error.
+pub fn receive(
+    socket: &UnixStream,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    // Were there no room for all of them, nix would not say which of them this process has now.
+    let mut control = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let received = loop {
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        match recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags) {
+            Err(Errno::EINTR) => {}
+            received => break received?,
+        }
+    };
+    for message in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(raw) = message {
+            // SAFETY: the kernel has just made these descriptors for this process, and nobody else knows them.
+            let owned = raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) });
+            // Those that are not taken are dropped, and so closed.
+            for (index, descriptor) in owned.enumerate() {
+                if index < FEW_DESCRIPTORS {
+                    descriptors.push(descriptor);
+                }
+            }
+        }
+    }
+    Ok(received.bytes)
+}
+
+/// Sends all of `bytes`, and waits for room where there is none. The descriptors go with the first byte.
+///
+/// # Errors
+/// What sendmsg(2) returns; EPIPE when the other side is gone (no signal is raised).
+pub fn send(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut rest = bytes;
+    let mut with = &raw[..];
+    while !rest.is_empty() {
+        let control = [ControlMessage::ScmRights(with)];
+        let control = if with.is_empty() { &control[..0] } else { &control[..] };
+        let parts = [IoSlice::new(rest)];
+        let fd = socket.as_fd().as_raw_fd();
+        match sendmsg::<UnixAddr>(fd, &parts, control, MsgFlags::MSG_NOSIGNAL, None) {
+            Err(Errno::EINTR) => {}
+            sent => {
+                rest = &rest[sent?..];
+                with = &[];
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write, pipe};
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_arrives_with_the_bytes_that_it_was_sent_with() {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        let (mut reader, writer) = pipe().expect("a pipe");
+        send(&one, b"here", &[writer.as_fd()]).expect("sent");
+        drop(writer);
+        let (mut buffer, mut descriptors) = ([0; 16], Vec::new());
+        let bytes = receive(&other, &mut buffer, &mut descriptors).expect("received");
+        assert_eq!(&buffer[..bytes], b"here");
+        let mut received = io::PipeWriter::from(descriptors.pop().expect("one"));
+        assert!(descriptors.is_empty());
+        received.write_all(b"through").expect("room");
+        drop(received);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("text");
+        assert_eq!(text, "through");
+    }
+
+    #[test]
+    fn too_many_descriptors_are_closed_and_not_kept() {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        let many: Vec<_> = (0..20).map(|_| one.as_fd()).collect();
+        send(&one, b"x", &many).expect("sent");
+        let mut descriptors = Vec::new();
+        assert_eq!(receive(&other, &mut [0; 4], &mut descriptors).expect("received"), 1);
+        assert!(descriptors.len() <= FEW_DESCRIPTORS, "{}", descriptors.len());
+    }
+
+    #[test]
+    fn a_closed_connection_is_the_end_and_cannot_be_sent_to() {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        drop(other);
+        assert_eq!(receive(&one, &mut [0; 4], &mut Vec::new()).expect("the end"), 0);
+        let error = send(&one, b"x", &[]).expect_err("nobody is there");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
