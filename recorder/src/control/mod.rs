@@ -5,9 +5,12 @@
 //! applications, through the [manager](crate::manager) of providers, and the kernel, through a recorder of its own,
 //! into one archive, which goes to a descriptor that the client passes.
 //!
-//! [`wire`] is what goes over the socket, [`client`] calls the service.
+//! [`wire`] is what goes over the socket, [`client`] calls the service. [`categories`] says what a list of categories
+//! switches on, [`policy`] which of it a user is given.
 
+pub mod categories;
 pub mod client;
+pub mod policy;
 mod transport;
 pub mod wire;
 

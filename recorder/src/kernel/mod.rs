@@ -20,6 +20,7 @@ pub mod idle_probe;
 pub mod limits;
 pub mod machine;
 pub mod namespaces;
+pub mod peer;
 pub mod perf;
 pub mod prev_state;
 pub mod print_fmt;

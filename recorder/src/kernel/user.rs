@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use nix::unistd::{Gid, Uid, User, fchown, geteuid, getgrouplist};
+use nix::unistd::{Gid, Group, Uid, User, fchown, geteuid, getgrouplist};
 
 /// A user of this system, with everything that a process of that user needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +89,27 @@ impl Account {
             ("SHELL", self.shell.clone().into()),
         ]
     }
+}
+
+/// The number of the user of this name, if there is one.
+///
+/// # Errors
+/// When the user database cannot be read.
+pub fn uid_of(name: &str) -> Result<Option<u32>, UserError> {
+    let user = User::from_name(name).map_err(|errno| lookup_error(name, errno))?;
+    Ok(user.map(|user| user.uid.as_raw()))
+}
+
+/// The number of the group of this name, if there is one.
+///
+/// # Errors
+/// When the group database cannot be read.
+pub fn gid_of(name: &str) -> Result<Option<u32>, UserError> {
+    let group = Group::from_name(name).map_err(|errno| UserError::Lookup {
+        who: format!("group {name}"),
+        source: errno.into(),
+    })?;
+    Ok(group.map(|group| group.gid.as_raw()))
 }
 
 fn complete(user: User) -> Result<Account, UserError> {

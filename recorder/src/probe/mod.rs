@@ -24,7 +24,7 @@ mod error;
 mod glob;
 mod list;
 pub mod locate;
-mod nearest;
+pub(crate) mod nearest;
 mod resolve;
 pub mod spec;
 pub mod usdt;

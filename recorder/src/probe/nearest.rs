@@ -5,7 +5,7 @@ const COMPARED: usize = 200;
 
 /// At most `most` of `names` that are like `wanted`, the most alike first; none that is entirely
 /// different.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     wanted: &str,
     names: impl IntoIterator<Item = &'a str>,
     most: usize,

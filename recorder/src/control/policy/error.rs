@@ -1,0 +1,117 @@
+//! What can be wrong with a policy, and what a policy says no with.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no policy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The file cannot be read.
+    #[error("cannot read the policy {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is no file.
+    #[error("the policy {} is no regular file", .0.display())]
+    NoFile(PathBuf),
+    /// Others than root may have written it.
+    #[error(
+        "the policy {} belongs to uid {uid}, who could let anybody record anything: chown root it",
+        .path.display()
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
+    /// Others than its owner may write it.
+    #[error(
+        "the policy {} can be written by others than its owner (mode {mode:04o}), who could let anybody record \
+         anything: chmod go-w it",
+        .path.display()
+    )]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is longer than can be meant.
+    #[error("the policy {} has more than {most} bytes", .path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        most: u64,
+    },
+    /// Something in it.
+    #[error("{}:{line}:{column}: {problem}", .path.display())]
+    Bad {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The character in the line, from 1.
+        column: usize,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
+}
+
+impl PolicyError {
+    /// Whether there just is no file.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, PolicyError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// What is wrong at one place of a text.
+#[derive(Debug)]
+pub(super) struct Problem {
+    /// Bytes before it.
+    pub(super) offset: usize,
+    /// What is wrong, and what was expected.
+    pub(super) text: String,
+}
+
+impl Problem {
+    pub(super) fn in_file(self, path: &Path, text: &str) -> PolicyError {
+        let before = text.get(..self.offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        PolicyError::Bad {
+            path: path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            problem: self.text,
+        }
+    }
+}
+
+/// What somebody is not given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Denied {
+    /// The policy does not allow it.
+    #[error("{what}: {why}")]
+    NotPermitted {
+        /// What was asked for.
+        what: String,
+        /// Why not, and what would allow it.
+        why: String,
+    },
+    /// The policy has no user probe of this name.
+    #[error("{} names no user probe '{name}'{}", .path.display(), .meant.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    NoSuchProbe {
+        /// The name.
+        name: String,
+        /// The policy file.
+        path: PathBuf,
+        /// What may have been meant.
+        meant: Option<String>,
+    },
+}

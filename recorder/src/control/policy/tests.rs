@@ -1,0 +1,272 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use super::*;
+
+const ALICE: u32 = 1000;
+const BOB: u32 = 1001;
+const DEVELOPERS: u32 = 500;
+
+struct TwoUsers;
+
+impl Names for TwoUsers {
+    fn uid(&self, name: &str) -> Result<Option<u32>, String> {
+        Ok(match name {
+            "alice" => Some(ALICE),
+            "bob" => Some(BOB),
+            _ => None,
+        })
+    }
+
+    fn gid(&self, name: &str) -> Result<Option<u32>, String> {
+        Ok((name == "developers").then_some(DEVELOPERS))
+    }
+}
+
+fn parse(text: &str) -> Result<Policy, String> {
+    let path = Path::new("policy.toml");
+    Policy::parse(path, text, &TwoUsers).map_err(|error| error.to_string())
+}
+
+fn policy(text: &str) -> Policy {
+    parse(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn user(uid: u32) -> Credentials {
+    Credentials { pid: 1, uid, gid: uid, groups: vec![uid] }
+}
+
+fn wanted(categories: &[&str]) -> Selection {
+    Selection::parse(categories).expect("good categories")
+}
+
+fn granted(policy: &Policy, who: &Credentials, categories: &[&str]) -> Granted {
+    policy.permits(who, &wanted(categories)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn denied(policy: &Policy, who: &Credentials, categories: &[&str]) -> String {
+    policy.permits(who, &wanted(categories)).expect_err("denied").to_string()
+}
+
+const TWO_RULES: &str = r#"
+    [probes]
+    render = "/usr/bin/app:render%span"
+    render_text = "text=/usr/bin/app:render_text"
+    net = "libc:send n=arg3:u64"
+
+    [[allow]]
+    groups = ["developers"]
+    kernel = ["sched", "uprobe:render*"]
+    max-buffer = "64M"
+
+    [[allow]]
+    users = ["alice", 7]
+    kernel = ["irq", "uprobe:net"]
+    other-users = true
+"#;
+
+#[test]
+fn without_a_file_root_may_do_everything_and_others_trace_their_own_applications() {
+    let policy = Policy::default();
+    let root = granted(&policy, &user(0), &["sched:waking", "irq", "uprobe:libc:malloc", "app*"]);
+    assert_eq!(root.users, Users::Every);
+    assert_eq!((root.kernel.categories.len(), root.kernel.probes.len()), (2, 1));
+    let alice = granted(&policy, &user(ALICE), &["app*"]);
+    assert_eq!(alice.users, Users::Only(ALICE));
+    assert!(alice.users.include(ALICE) && !alice.users.include(BOB));
+    assert!(alice.kernel.is_empty());
+    assert_eq!(alice.applications, ["app*"]);
+}
+
+#[test]
+fn what_is_forbidden_and_named_is_refused_with_the_rule_that_would_allow_it() {
+    let policy = Policy::default();
+    assert_eq!(
+        denied(&policy, &user(ALICE), &["app*", "sched"]),
+        "the kernel's category sched: uid 1000 may not; `[[allow]] users = [1000] kernel = [\"sched\"]` in \
+         /etc/fxtrec/policy.toml would allow it"
+    );
+    let any = denied(&policy, &user(ALICE), &["uprobe:libc:malloc"]);
+    assert!(any.contains("kernel = [\"uprobe\"]"), "{any}");
+}
+
+#[test]
+fn the_rule_that_an_error_proposes_is_one_that_allows_it() {
+    let error = denied(&Policy::default(), &user(ALICE), &["irq"]);
+    let rule =
+        error.split('`').nth(1).expect("a rule").replace("]] ", "]]\n").replace("] k", "]\nk");
+    assert_eq!(granted(&policy(&rule), &user(ALICE), &["irq"]).kernel.categories.len(), 1);
+}
+
+#[test]
+fn an_empty_list_is_narrowed_to_what_is_permitted() {
+    assert!(granted(&Policy::default(), &user(ALICE), &[]).kernel.is_empty());
+    let with_rules = policy(TWO_RULES);
+    let developer = Credentials { groups: vec![DEVELOPERS], ..user(BOB) };
+    let all = granted(&with_rules, &developer, &[]);
+    assert!(all.kernel.has_scheduling() && all.applications.is_empty());
+}
+
+#[test]
+fn rules_about_somebody_add_up() {
+    let policy = policy(TWO_RULES);
+    let both = Credentials { groups: vec![1, DEVELOPERS], ..user(ALICE) };
+    let all = granted(&policy, &both, &["sched", "irq", "uprobe:*"]);
+    assert_eq!(all.users, Users::Every);
+    assert_eq!((all.kernel.categories.len(), all.kernel.probes.len()), (2, 3));
+    assert_eq!(all.max_buffer_bytes, 64 << 20);
+    let one = granted(&policy, &user(7), &["irq"]);
+    assert_eq!(one.max_buffer_bytes, DEFAULT_MAX_BUFFER_BYTES);
+    denied(&policy, &user(7), &["sched"]);
+    denied(&policy, &user(BOB), &["irq"]);
+}
+
+#[test]
+fn a_primary_group_counts_as_any_other() {
+    let policy = policy(TWO_RULES);
+    let primary = Credentials { gid: DEVELOPERS, groups: vec![], ..user(BOB) };
+    assert!(granted(&policy, &primary, &["sched"]).kernel.has_scheduling());
+}
+
+#[test]
+fn everybody_can_be_meant() {
+    let policy = policy("[[allow]]\nusers = [\"*\"]\nkernel = [\"sched:waking\"]");
+    for category in ["sched", "sched:waking"] {
+        assert!(granted(&policy, &user(12345), &[category]).kernel.has_scheduling());
+    }
+}
+
+#[test]
+fn user_probes_are_given_by_name_and_by_the_beginning_of_it() {
+    let policy = policy(TWO_RULES);
+    let developer = Credentials { groups: vec![DEVELOPERS], ..user(BOB) };
+    let texts = |categories: &[&str]| {
+        let probes = granted(&policy, &developer, categories).kernel.probes;
+        probes.into_iter().map(|spec| spec.text).collect::<Vec<_>>()
+    };
+    // Hits are called as the file calls the probe, unless its SPEC has a name.
+    let (render, text) = ("render=/usr/bin/app:render%span", "text=/usr/bin/app:render_text");
+    assert_eq!(texts(&["uprobe:render"]), [render]);
+    assert_eq!(texts(&["uprobe:*"]), [render, text], "not net, which is not given");
+    assert_eq!(texts(&["uprobe:render_*", "uprobe:render_text"]), [text], "each of them once");
+    assert!(denied(&policy, &developer, &["uprobe:net"]).contains("kernel = [\"uprobe:net\"]"));
+    let root = granted(&policy, &user(0), &["uprobe:*"]);
+    assert_eq!(root.kernel.probes.len(), 3);
+}
+
+#[test]
+fn a_probe_that_there_is_not_is_told_with_the_nearest() {
+    let error = denied(&policy(TWO_RULES), &user(0), &["uprobe:rendr"]);
+    assert_eq!(error, "policy.toml names no user probe 'rendr'; did you mean render?");
+}
+
+#[test]
+fn a_buffer_may_be_as_large_as_the_rules_say() {
+    let policy = policy(TWO_RULES);
+    assert_eq!(policy.permits_buffer(&user(ALICE), DEFAULT_MAX_BUFFER_BYTES), Ok(()));
+    let error = policy.permits_buffer(&user(ALICE), 32 << 20).expect_err("denied").to_string();
+    assert!(error.starts_with("a buffer of 32 MiB: uid 1000 may have 16 MiB; "), "{error}");
+    assert!(error.contains("max-buffer = \"32M\""), "{error}");
+    assert_eq!(policy.permits_buffer(&user(0), 1 << 40), Ok(()));
+}
+
+#[test]
+fn known_categories_say_who_may_have_them() {
+    let known = policy(TWO_RULES).known_categories(&user(ALICE));
+    let may: Vec<_> = known.iter().map(|it| (it.name.as_str(), it.permitted)).collect();
+    let expected = [
+        ("sched", false),
+        ("sched:waking", false),
+        ("irq", true),
+        ("syscall", false),
+        ("uprobe:net", true),
+        ("uprobe:render", false),
+        ("uprobe:render_text", false),
+    ];
+    assert_eq!(may, expected);
+    assert_eq!(known[4].description, "user probe net=libc:send n=arg3:u64");
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_what_was_expected() {
+    let cases = [
+        ("[probes", "policy.toml:1:8: "),
+        ("\n  colour = 1", "policy.toml:2:3: unknown key 'colour'; there are probes, allow"),
+        (
+            "[[alow]]",
+            "policy.toml:1:3: unknown key 'alow', did you mean 'allow'?; there are probes, allow",
+        ),
+        (
+            "allow = 1",
+            "policy.toml:1:9: expected rules, each of which begins with a line [[allow]], found an integer",
+        ),
+        (
+            "[[allow]]\nusers = [\"*\"]\nkernl = []",
+            "policy.toml:3:1: unknown key 'kernl', did you mean 'kernel'?",
+        ),
+        (
+            "[[allow]]\nusers = [\"*\", \"carol\"]",
+            "policy.toml:2:15: there is no user called 'carol' on this system",
+        ),
+        (
+            "[[allow]]\ngroups = [\"wheel\"]",
+            "policy.toml:2:11: there is no group called 'wheel' on this system",
+        ),
+        ("[[allow]]\nusers = [-1]", "policy.toml:2:10: -1 is no number of a user"),
+        (
+            "[[allow]]\nusers = \"alice\"",
+            "policy.toml:2:9: expected a list: [\"...\", \"...\"], found a string",
+        ),
+        ("[[allow]]\nkernel = [\"sched\"]", "policy.toml:1:1: this rule is about nobody"),
+        (
+            "[[allow]]\nusers=[1]\nkernel = [\"scehd\"]",
+            "policy.toml:3:11: the kernel has no category 'scehd', did you mean 'sched'?",
+        ),
+        ("[[allow]]\nusers=[1]\nkernel = [\"uprobe:x\"]", "policy.toml:3:11: [probes] has no 'x'"),
+        (
+            "[[allow]]\nusers=[1]\nother-users = \"yes\"",
+            "policy.toml:3:15: expected true or false, found a string",
+        ),
+        (
+            "[[allow]]\nusers=[1]\nmax-buffer = \"much\"",
+            "policy.toml:3:14: 'much': expected a number and a unit",
+        ),
+        (
+            "[[allow]]\nusers=[1]\nmax-buffer = 64",
+            "policy.toml:3:14: expected a size, such as \"64M\", found an integer",
+        ),
+        ("[probes]\nx = \":main\"", "policy.toml:2:5: ':main' names no binary"),
+        ("[probes]\nx = \"nothing\"", "policy.toml:2:5: expected BINARY:SYMBOL"),
+        ("[probes]\n\"a,b\" = \"libc:x\"", "policy.toml:2:1: a probe's name has 1 to 64 letters"),
+    ];
+    for (text, expected) in cases {
+        let error = parse(text).expect_err(text);
+        assert!(error.starts_with(expected), "{text}\n{error}\n{expected}");
+    }
+}
+
+#[test]
+fn a_file_that_others_could_write_is_not_trusted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("policy.toml");
+    fs::write(&path, "").expect("written");
+    let read = || Policy::read(&path).map(|_| ()).map_err(|error| error.to_string());
+    for mode in [0o664, 0o646, 0o666] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+        let error = read().expect_err("not trusted");
+        // Who is not root owns what it writes, which is no better.
+        let expected = [format!("mode {mode:04o}"), "belongs to uid".to_owned()];
+        assert!(expected.iter().any(|text| error.contains(text)), "{error}");
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
+    if nix::unistd::geteuid().is_root() {
+        assert_eq!(read(), Ok(()));
+        chown(&path, Some(ALICE), None).expect("chown");
+        assert!(read().expect_err("not trusted").contains("belongs to uid 1000"));
+    } else {
+        assert!(read().expect_err("not trusted").contains("belongs to uid"));
+    }
+    assert!(matches!(Policy::read(dir.path()), Err(PolicyError::NoFile(_))));
+    let missing = Policy::read(&dir.path().join("none")).expect_err("missing");
+    assert!(missing.is_missing() && missing.to_string().contains("cannot read the policy"));
+}
