@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
-use fxtrec::commands::{compare, convert, cut, doctor, dump, merge, open, probes, record, report};
+use fxtrec::commands::{
+    compare, convert, cut, daemon, doctor, dump, merge, open, probes, record, report,
+};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_line(std::env::args_os()) {
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => done(merge::run(&args, &mut stderr())),
         Command::Cut(args) => done(cut::run(&args, &mut stderr())),
         Command::Open(args) => done(open::run(&args, &mut stderr())),
+        Command::Daemon(args) => done(daemon::run(&args, &mut stderr())),
         Command::Compare(args) => match compare::compare(&args, &mut stdout().lock()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_GATE_FAILED),

@@ -19,6 +19,7 @@
 mod compare;
 mod convert;
 mod cut;
+mod daemon;
 mod doctor;
 mod dump;
 mod flight;
@@ -42,6 +43,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use compare::{CompareArgs, NoPercent, Percent};
 pub use convert::{ConvertArgs, SchedShape};
 pub use cut::CutArgs;
+pub use daemon::DaemonArgs;
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use flight::{FlightArgs, Rotate, RotateError};
@@ -146,6 +148,8 @@ pub enum Command {
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),
+    /// Offer recording sessions to others, on a socket
+    Daemon(DaemonArgs),
 }
 
 impl Cli {

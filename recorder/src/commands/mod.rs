@@ -4,6 +4,7 @@ pub mod compare;
 mod conversion;
 pub mod convert;
 pub mod cut;
+pub mod daemon;
 pub mod doctor;
 pub mod dump;
 pub mod gates;

@@ -5,13 +5,25 @@
 //! applications, through the [manager](crate::manager) of providers, and the kernel, through a recorder of its own,
 //! into one archive, which goes to a descriptor that the client passes.
 //!
-//! [`wire`] is what goes over the socket, [`client`] calls the service. [`categories`] says what a list of categories
+//! [`wire`] is what goes over the socket, [`client`] calls the [`service`], which [`server`] listens for. [`categories`] says what a list of categories
 //! switches on, [`policy`] which of it a user is given.
 
 pub mod categories;
 pub mod client;
+mod config;
+mod descriptor;
+mod kernel_recorder;
+mod machine;
+mod mailbox;
+mod output;
 pub mod policy;
+mod records;
+pub mod server;
+pub mod service;
+mod session;
+mod spool;
 mod transport;
+mod watch;
 pub mod wire;
 
 use std::path::{Path, PathBuf};

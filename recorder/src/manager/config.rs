@@ -23,6 +23,8 @@ pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 pub struct Options {
     /// The users whose processes are let in; root always is.
     pub uids: Vec<u32>,
+    /// Whether everybody is let in, and a session says whom it records.
+    pub everybody: bool,
     /// How process ids become koids.
     pub koids: Koids,
     /// How long a connection may take to register.
@@ -36,10 +38,18 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             uids: vec![nix::unistd::geteuid().as_raw()],
+            everybody: false,
             koids: Koids::AsTheyAre,
             patience: Duration::from_secs(5),
             held_bytes: 64 * 1024 * 1024,
         }
+    }
+}
+
+impl Options {
+    /// Whether processes of this user, who is not root, are let in.
+    pub(super) fn lets_in(&self, uid: u32) -> bool {
+        self.everybody || self.uids.contains(&uid)
     }
 }
 
@@ -80,6 +90,8 @@ pub struct SessionConfig {
     pub overrides: Vec<ProviderOverride>,
     /// Whether nothing may be written before the session is stopped.
     pub hold: bool,
+    /// The user whose providers are recorded; `None` for those of all users.
+    pub only_uid: Option<u32>,
 }
 
 impl Default for SessionConfig {
@@ -90,6 +102,7 @@ impl Default for SessionConfig {
             categories: Vec::new(),
             overrides: Vec::new(),
             hold: false,
+            only_uid: None,
         }
     }
 }
@@ -127,6 +140,11 @@ impl Default for StartOptions {
 }
 
 impl SessionConfig {
+    /// Whether providers of this user are recorded.
+    pub(super) fn includes(&self, uid: u32) -> bool {
+        self.only_uid.is_none_or(|only| only == uid)
+    }
+
     /// The size of this provider's buffer, in bytes.
     pub(super) fn buffer_of(&self, name: &str) -> usize {
         let special = self.of(name).and_then(|special| special.buffer_bytes);

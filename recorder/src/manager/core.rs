@@ -182,6 +182,7 @@ impl Core {
                         provider_name: provider.name().to_owned(),
                         pid: provider.pid(),
                         time: clock::now(),
+                        uid: provider.uid(),
                     };
                     // Where nobody takes them they are counted, with the provider.
                     let _ = self.alerts.try_send(alert);
@@ -220,7 +221,7 @@ impl Core {
     /// Lets a connection in, or closes it.
     fn judge(&mut self, connection: Seqpacket, peer: Peer) {
         let count = match peer {
-            Peer { uid, .. } if uid != 0 && !self.options.uids.contains(&uid) => {
+            Peer { uid, .. } if uid != 0 && !self.options.lets_in(uid) => {
                 &mut self.refusals.foreign_user
             }
             Peer { pid: 0, .. } => &mut self.refusals.invisible,
@@ -368,6 +369,9 @@ impl Core {
         let Some(session) = self.session.as_ref().filter(|session| session.running) else { return };
         let Session { number, config, options, .. } = session;
         let provider = &mut self.providers[index];
+        if !config.includes(provider.uid()) {
+            return;
+        }
         let start = wire::Start {
             mode: config.mode,
             // The buffer is always a new one: what was in the last is with the output.
@@ -409,7 +413,11 @@ impl Core {
         }
         self.providers.iter_mut().for_each(Provider::terminate);
         self.session = None;
+        // What comes next is another archive, and has figures of its own.
         self.output.discard();
+        self.output.forget_all();
+        self.departed.clear();
+        self.providers.iter_mut().for_each(Provider::reset_stats);
     }
 
     fn end(&mut self) {

@@ -89,10 +89,17 @@ impl Manager {
     }
 
     fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, ManagerError> {
+        self.tell(command)?.recv().map_err(|_| ManagerError::Gone)
+    }
+
+    fn tell<T>(
+        &self,
+        command: impl FnOnce(Sender<T>) -> Command,
+    ) -> Result<Receiver<T>, ManagerError> {
         let (reply, answer) = bounded(1);
         self.commands.send(command(reply)).map_err(|_| ManagerError::Gone)?;
         self.bell.ring();
-        answer.recv().map_err(|_| ManagerError::Gone)
+        Ok(answer)
     }
 
     /// Starts a session, and waits until all providers that are there record, at most as long as the options say. Those
@@ -107,6 +114,19 @@ impl Manager {
     ) -> Result<Started, ManagerError> {
         let how = Box::new((config, options));
         self.ask(|reply| Command::Start(how, reply))?
+    }
+
+    /// As [`Manager::start`], without waiting: whoever stops or ends the session after this stops or ends this one.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only; others come as the answer.
+    pub fn begin_start(
+        &self,
+        config: SessionConfig,
+        options: StartOptions,
+    ) -> Result<Receiver<Result<Started, ManagerError>>, ManagerError> {
+        let how = Box::new((config, options));
+        self.tell(|reply| Command::Start(how, reply))
     }
 
     /// Stops the session, and waits until all providers have handed over what they have, at most for `timeout`. Of

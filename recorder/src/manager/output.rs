@@ -142,6 +142,14 @@ impl Output {
         self.held_bytes = 0;
     }
 
+    /// Begins another archive, in which nobody has been introduced.
+    pub(super) fn forget_all(&mut self) {
+        self.introduced.clear();
+        self.known = Dictionary::default();
+        self.unsaid.clear();
+        self.forgotten = 0;
+    }
+
     /// Takes a piece, if there is anything in it.
     pub(super) fn take(&mut self, owned: Owned) {
         if owned.piece.is_empty() && !owned.dropped {

@@ -86,6 +86,16 @@ impl Provider {
         self.id
     }
 
+    /// Its user.
+    pub(super) fn uid(&self) -> u32 {
+        self.peer.uid
+    }
+
+    /// Counts from zero again.
+    pub(super) fn reset_stats(&mut self) {
+        self.stats = ProviderStats::default();
+    }
+
     /// Its process, as this pid namespace numbers it.
     pub(super) fn pid(&self) -> u32 {
         self.peer.pid

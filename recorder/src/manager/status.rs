@@ -117,4 +117,6 @@ pub struct Alert {
     pub pid: u32,
     /// When the manager heard of it.
     pub time: Nanos,
+    /// Its user.
+    pub uid: u32,
 }

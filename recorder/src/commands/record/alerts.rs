@@ -53,7 +53,7 @@ mod tests {
 
     fn alert(time: u64) -> Alert {
         let (name, provider_name) = ("late".to_owned(), "app".to_owned());
-        Alert { name, provider: ProviderId(2), provider_name, pid: 7, time: Nanos(time) }
+        Alert { name, provider: ProviderId(2), provider_name, pid: 7, uid: 0, time: Nanos(time) }
     }
 
     fn due(alerts: &mut Alerts, ended: u64) -> Vec<u64> {

@@ -53,6 +53,7 @@ use crate::kernel::child::{self, Held};
 use crate::kernel::clock;
 use crate::kernel::facts::Facts;
 use crate::kernel::limits::OpenFiles;
+use crate::kernel::notify;
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
@@ -141,6 +142,12 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     }
     if let Some(error) = owner_error {
         say(err, format_args!("the output stays root's: {error}"));
+    }
+    // A COMMAND may have something of its own to say there.
+    if child.is_none()
+        && let Err(error) = notify::ready()
+    {
+        say(err, format_args!("cannot say that it records: {error}"));
     }
     let session = Session::new(&plan, signals, attention, child, watched, err);
     let Outcome { code, report } = session.run(pipeline, figures, cpus)?;

@@ -1,0 +1,59 @@
+//! Why the daemon does not run.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::control::policy::PolicyError;
+
+/// Why the daemon does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// It records for others, and so must be permitted to record everything.
+    #[error(
+        "fxtrec daemon records for others and needs root: sudo fxtrec daemon, or systemctl start fxtrec"
+    )]
+    NotRoot,
+    /// The policy is not to be relied on.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// There is one already.
+    #[error(
+        "a daemon is running already in {} (pid {pid}): stop that, or take another --runtime-dir",
+        .folder.display()
+    )]
+    Running {
+        /// The runtime directory.
+        folder: PathBuf,
+        /// Its process, as it wrote it down.
+        pid: String,
+    },
+    /// There is no such group.
+    #[error("--group {0}: there is no such group")]
+    NoGroup(String),
+    /// Something about a file.
+    #[error("cannot {doing} {}: {source}", .path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What came back.
+        source: io::Error,
+    },
+    /// A system call failed.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+}
+
+impl DaemonError {
+    /// What [`DaemonError::System`] wants to know beside the error.
+    pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> DaemonError {
+        move |source| DaemonError::System { doing, source }
+    }
+}

@@ -1,0 +1,104 @@
+//! `fxtrec daemon`: the service of `docs/sessions.md`, until it is told to end.
+//!
+//! The main thread makes the sockets, starts the service, says that it is ready, and waits for a signal. Everything
+//! else is in [`control`](crate::control).
+
+mod error;
+mod sockets;
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+pub use error::DaemonError;
+
+use sockets::Sockets;
+
+use crate::cli::DaemonArgs;
+use crate::control::policy::Policy;
+use crate::control::server;
+use crate::control::service::{Service, Setup};
+use crate::kernel::facts::Facts;
+use crate::kernel::notify;
+use crate::kernel::signals::Signals;
+use crate::kernel::sys::Linux;
+use crate::manager::Koids;
+
+/// Runs the service until SIGTERM, SIGINT or SIGHUP. A session that runs then is stopped, with its results.
+///
+/// Must be called before the process has a second thread.
+///
+/// # Errors
+/// [`DaemonError`]: nothing was left then.
+pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(DaemonError::NotRoot);
+    }
+    let policy = match &args.policy {
+        Some(path) => Policy::read(path)?,
+        None => Policy::installed()?,
+    };
+    let mut signals = Signals::catch().map_err(DaemonError::while_doing("catch signals"))?;
+    let facts = Facts::gather(&Linux);
+    let (sockets, providers, control) = Sockets::open(&args.runtime_dir, args.group.as_deref())?;
+    let setup = Setup {
+        providers,
+        koids: Koids::of(&facts.namespaces),
+        policy,
+        private_folder: private_folder(&args.runtime_dir)
+            .map_err(DaemonError::while_doing("make a folder for recorders"))?,
+        spool_folder: args.spool_dir.clone(),
+        spool_limit: args.spool_limit.bytes(),
+    };
+    let service = Service::start(setup).map_err(DaemonError::while_doing("start the service"))?;
+    server::serve(service.clone(), control)
+        .map_err(DaemonError::while_doing("listen for clients"))?;
+    // When standard error is gone there is nobody to tell.
+    let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
+    let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers().display());
+    if let Err(error) = notify::ready() {
+        let _ = writeln!(err, "fxtrec: cannot say that it is ready: {error}");
+    }
+    wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;
+    // Whoever comes from now on finds nobody.
+    drop(sockets);
+    service.shut_down();
+    Ok(())
+}
+
+/// Waits for a signal that means the end.
+fn wait(signals: &mut Signals) -> io::Result<()> {
+    loop {
+        while let Some(caught) = signals.read()? {
+            if matches!(
+                caught.signal,
+                Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT
+            ) {
+                return Ok(());
+            }
+        }
+        let mut polled = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// An empty folder that nobody else may look into, where recorders keep what they hold.
+fn private_folder(runtime_dir: &Path) -> io::Result<PathBuf> {
+    let folder = runtime_dir.join("recorders");
+    // What a daemon left that was killed is of no use to anybody.
+    match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+    Ok(folder)
+}

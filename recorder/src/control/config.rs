@@ -1,0 +1,217 @@
+//! A `TraceConfig` whose every value was looked at.
+
+use std::time::Duration;
+
+use fxt_writer::engine;
+
+use super::categories::Selection;
+use super::wire::{
+    BufferDisposition, BufferingMode, ControllerError, FxtVersion, ProviderSpec, TraceConfig,
+};
+use crate::manager::{DEFAULT_BUFFER_BYTES, MAX_PROVIDERS, ProviderOverride};
+
+/// The version of the format that is written.
+const VERSION: FxtVersion = FxtVersion { major: 0, minor: 1 };
+
+/// The longest that StartTracing waits, whatever is asked for.
+const MAX_START_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long it waits when nothing is asked for.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The largest buffer, in MiB.
+const MAX_BUFFER_MIB: u32 = 4096;
+
+/// The longest name of a provider, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Bytes in a MiB.
+const MIB: u64 = 1024 * 1024;
+
+/// How a session is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Config {
+    /// The categories as they were given.
+    pub(super) categories: Vec<String>,
+    /// What they ask for.
+    pub(super) selection: Selection,
+    /// The buffer of each provider, and that of the kernel's recorder, in bytes.
+    pub(super) buffer_bytes: u64,
+    /// The largest of all buffers that were asked for, in bytes.
+    pub(super) largest_buffer_bytes: u64,
+    /// How long StartTracing waits.
+    pub(super) start_timeout: Duration,
+    /// What happens when a buffer is full.
+    pub(super) mode: BufferingMode,
+    /// What is different for some providers.
+    pub(super) overrides: Vec<ProviderOverride>,
+    /// Whether nothing is sent before a stop.
+    pub(super) deferred: bool,
+    /// Whether the session outlives its connection.
+    pub(super) detached: bool,
+}
+
+/// A request of which this part makes no sense.
+pub(super) fn bad(field: impl Into<String>, why: impl Into<String>) -> ControllerError {
+    ControllerError::BadRequest { field: field.into(), why: why.into() }
+}
+
+impl Config {
+    /// Looks at every value.
+    ///
+    /// # Errors
+    /// [`ControllerError::BadRequest`], with the field.
+    pub(super) fn new(config: TraceConfig) -> Result<Config, ControllerError> {
+        if let Some(version) = config.version
+            && version != VERSION
+        {
+            let FxtVersion { major, minor } = version;
+            return Err(bad("version", format!("{major}.{minor} is not known, 0.1 is")));
+        }
+        let categories = config.categories.unwrap_or_default();
+        let selection = select("categories", &categories)?;
+        let asked = buffer("buffer_size_megabytes_hint", config.buffer_size_megabytes_hint)?;
+        let buffer_bytes = asked.unwrap_or(DEFAULT_BUFFER_BYTES as u64);
+        let specs = config.provider_specs.unwrap_or_default();
+        if specs.len() > MAX_PROVIDERS {
+            let why = format!("there are {}, and at most {MAX_PROVIDERS} providers", specs.len());
+            return Err(bad("provider_specs", why));
+        }
+        let overrides = specs.into_iter().map(special).collect::<Result<Vec<_>, _>>()?;
+        let special = overrides.iter().filter_map(|special| special.buffer_bytes);
+        let largest = special.map(|bytes| bytes as u64).fold(buffer_bytes, u64::max);
+        let timeout = config.start_timeout_milliseconds.map(Duration::from_millis);
+        let mode = config.buffering_mode.unwrap_or_default();
+        Ok(Config {
+            categories,
+            selection,
+            buffer_bytes,
+            largest_buffer_bytes: largest,
+            start_timeout: timeout.unwrap_or(START_TIMEOUT).min(MAX_START_TIMEOUT),
+            mode,
+            overrides,
+            // In the other modes nothing is sent before a stop in any case.
+            deferred: config.defer_transfer.unwrap_or(false) && mode == BufferingMode::Streaming,
+            detached: config.detached.unwrap_or(false),
+        })
+    }
+}
+
+/// What these categories ask for.
+///
+/// # Errors
+/// [`ControllerError::BadRequest`].
+pub(super) fn select(field: &str, categories: &[String]) -> Result<Selection, ControllerError> {
+    Selection::parse(categories).map_err(|error| bad(field, error.to_string()))
+}
+
+fn buffer(field: &str, mib: Option<u32>) -> Result<Option<u64>, ControllerError> {
+    match mib {
+        None => Ok(None),
+        Some(mib @ 1..=MAX_BUFFER_MIB) => Ok(Some(u64::from(mib) * MIB)),
+        Some(mib) => Err(bad(field, format!("{mib} MiB; from 1 to {MAX_BUFFER_MIB} can be had"))),
+    }
+}
+
+fn special(spec: ProviderSpec) -> Result<ProviderOverride, ControllerError> {
+    let field = |name: &str| format!("provider_specs.{name}");
+    if spec.name.is_empty() || spec.name.len() > MAX_NAME_BYTES {
+        return Err(bad(field("name"), format!("a name has 1 to {MAX_NAME_BYTES} bytes")));
+    }
+    let hint = spec.buffer_size_megabytes_hint;
+    let bytes = buffer(&field("buffer_size_megabytes_hint"), hint)?;
+    let bytes = bytes.map(usize::try_from).transpose();
+    let categories = spec.categories.unwrap_or_default();
+    let categories = match categories.is_empty() {
+        true => Vec::new(),
+        false => select(&field("categories"), &categories)?.applications,
+    };
+    Ok(ProviderOverride {
+        name: spec.name,
+        buffer_bytes: bytes
+            .map_err(|error| bad(field("buffer_size_megabytes_hint"), error.to_string()))?,
+        categories,
+    })
+}
+
+/// The engine's word for a mode.
+pub(super) fn engine_mode(mode: BufferingMode) -> engine::Mode {
+    match mode {
+        BufferingMode::Oneshot => engine::Mode::Oneshot,
+        BufferingMode::Circular => engine::Mode::Circular,
+        BufferingMode::Streaming => engine::Mode::Streaming,
+    }
+}
+
+/// The interface's word for a mode.
+pub(super) fn wire_mode(mode: engine::Mode) -> BufferingMode {
+    match mode {
+        engine::Mode::Oneshot => BufferingMode::Oneshot,
+        engine::Mode::Circular => BufferingMode::Circular,
+        engine::Mode::Streaming => BufferingMode::Streaming,
+    }
+}
+
+/// The engine's word for a disposition.
+pub(super) fn engine_disposition(disposition: BufferDisposition) -> engine::BufferDisposition {
+    match disposition {
+        BufferDisposition::ClearEntire => engine::BufferDisposition::ClearEntire,
+        BufferDisposition::ClearNondurable => engine::BufferDisposition::ClearNondurable,
+        BufferDisposition::Retain => engine::BufferDisposition::Retain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: TraceConfig) -> String {
+        Config::new(config).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_value() {
+        let config = Config::new(TraceConfig::default()).expect("fine");
+        assert_eq!(config.mode, BufferingMode::Oneshot);
+        assert_eq!(config.buffer_bytes, DEFAULT_BUFFER_BYTES as u64);
+        assert_eq!(config.start_timeout, START_TIMEOUT);
+        assert!(config.selection.everything && !config.deferred && !config.detached);
+    }
+
+    #[test]
+    fn sizes_and_lists_have_bounds() {
+        let size =
+            |mib| TraceConfig { buffer_size_megabytes_hint: Some(mib), ..TraceConfig::default() };
+        assert!(refused(size(0)).contains("buffer_size_megabytes_hint"));
+        assert!(refused(size(u32::MAX)).contains("from 1 to 4096"));
+        let specs = vec![ProviderSpec { name: "a".into(), ..ProviderSpec::default() }; 101];
+        let config = TraceConfig { provider_specs: Some(specs), ..TraceConfig::default() };
+        assert!(refused(config).contains("provider_specs"));
+        let forever =
+            TraceConfig { start_timeout_milliseconds: Some(u64::MAX), ..TraceConfig::default() };
+        assert_eq!(Config::new(forever).expect("fine").start_timeout, MAX_START_TIMEOUT);
+    }
+
+    #[test]
+    fn only_the_version_that_is_written_is_known() {
+        let with = |major, minor| TraceConfig {
+            version: Some(FxtVersion { major, minor }),
+            ..TraceConfig::default()
+        };
+        assert!(Config::new(with(0, 1)).is_ok());
+        for (major, minor) in [(0, 0), (0, 2), (1, 1)] {
+            assert!(refused(with(major, minor)).contains("version"), "{major}.{minor}");
+        }
+    }
+
+    #[test]
+    fn transfer_is_deferred_in_streaming_mode_only() {
+        let with = |mode| TraceConfig {
+            defer_transfer: Some(true),
+            buffering_mode: Some(mode),
+            ..TraceConfig::default()
+        };
+        assert!(Config::new(with(BufferingMode::Streaming)).expect("fine").deferred);
+        assert!(!Config::new(with(BufferingMode::Circular)).expect("fine").deferred);
+    }
+}

@@ -1,0 +1,184 @@
+//! Who waits for alerts and for changes of the state, and what else can be asked without changing anything.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use super::mailbox::Mailbox;
+use super::service::{Caller, Inner, Service};
+use super::wire::{self, ControllerError, SessionState};
+use crate::manager::Alert;
+
+/// Alerts that may wait to be asked for; then the oldest go.
+const ALERTS: usize = 1024;
+
+/// Somebody who waits for an alert.
+#[derive(Debug)]
+struct Waiting {
+    caller: Caller,
+    mailbox: Weak<Mailbox<String>>,
+}
+
+/// Everybody who watches.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    states: Vec<Weak<Mailbox<SessionState>>>,
+    /// Whose turn is next comes first.
+    waiting: VecDeque<Waiting>,
+    /// Alerts that nobody has asked for.
+    alerts: VecDeque<String>,
+}
+
+impl Watchers {
+    pub(super) fn tell_state(&mut self, state: SessionState) {
+        self.states.retain(|watcher| match watcher.upgrade() {
+            Some(mailbox) => {
+                mailbox.put(state);
+                true
+            }
+            None => false,
+        });
+    }
+
+    pub(super) fn forget_alerts(&mut self) {
+        self.alerts.clear();
+    }
+}
+
+impl Inner {
+    /// Hands an alert to whoever has waited longest among those who control the session, or keeps it.
+    fn deliver(&mut self, alert: String) {
+        let Some(session) = &self.session else { return };
+        self.watchers.waiting.retain(|waiting| waiting.mailbox.strong_count() > 0);
+        let may = |waiting: &Waiting| {
+            let Caller { client, credentials } = &waiting.caller;
+            session.controlled_by(*client, credentials).is_ok()
+        };
+        let turn = self.watchers.waiting.iter().position(may);
+        let mailbox = turn.and_then(|turn| self.watchers.waiting.remove(turn));
+        match mailbox.and_then(|waiting| waiting.mailbox.upgrade()) {
+            Some(mailbox) => mailbox.put(alert),
+            None => {
+                if self.watchers.alerts.len() == ALERTS {
+                    self.watchers.alerts.pop_front();
+                }
+                self.watchers.alerts.push_back(alert);
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Starts the thread that hears what providers raise.
+    pub(super) fn listen_to_alerts(self: &Arc<Service>) -> io::Result<()> {
+        let alerts = self.manager.alerts().clone();
+        let service = Arc::downgrade(self);
+        let listen = move || {
+            for Alert { name, uid, .. } in alerts {
+                let Some(service) = service.upgrade() else { return };
+                let mut inner = service.lock();
+                let recorded =
+                    |session: &&Arc<super::session::Session>| session.granted.users.include(uid);
+                if inner.session.as_ref().filter(recorded).is_some() {
+                    inner.deliver(name);
+                }
+            }
+        };
+        std::thread::Builder::new().name("fxtrec-alerts".to_owned()).spawn(listen).map(drop)
+    }
+
+    /// Asks for the next alert: it is in the mailbox at once, or comes there. Without a session, that of the next one.
+    ///
+    /// # Errors
+    /// When somebody else's session is there.
+    pub(super) fn ask_alert(
+        &self,
+        caller: &Caller,
+        mailbox: &Arc<Mailbox<String>>,
+    ) -> Result<(), ControllerError> {
+        let mut inner = self.lock();
+        if let Some(session) = &inner.session {
+            session.controlled_by(caller.client, &caller.credentials)?;
+            if let Some(alert) = inner.watchers.alerts.pop_front() {
+                mailbox.put(alert);
+                return Ok(());
+            }
+        }
+        let mailbox = Arc::downgrade(mailbox);
+        inner.watchers.waiting.push_back(Waiting { caller: caller.clone(), mailbox });
+        Ok(())
+    }
+
+    /// The state as it is is in the mailbox, and every change comes there.
+    pub(super) fn watch_state(&self, mailbox: &Arc<Mailbox<SessionState>>) {
+        let mut inner = self.lock();
+        mailbox.put(inner.state);
+        inner.watchers.states.push(Arc::downgrade(mailbox));
+    }
+
+    /// GetStatus.
+    pub(super) fn status(&self) -> wire::Status {
+        let inner = self.lock();
+        let Some(session) = &inner.session else {
+            return wire::Status { state: inner.state, ..wire::Status::default() };
+        };
+        wire::Status {
+            state: inner.state,
+            owner_uid: Some(session.owner.uid),
+            owner_pid: Some(session.owner.pid),
+            categories: session.config.categories.clone(),
+            bytes: session.output.total(),
+            kernel: session.kernel.stats(),
+        }
+    }
+
+    /// GetProviders: those that the caller may record.
+    pub(super) fn providers(&self, caller: &Caller) -> Result<wire::Providers, ControllerError> {
+        let users = self.users_of(caller)?;
+        let providers = self
+            .manager
+            .providers()
+            .map_err(|error| ControllerError::Aborted { reason: error.to_string() })?;
+        let ours = providers.into_iter().filter(|provider| users.include(provider.uid));
+        let providers = ours.map(|provider| wire::ProviderInfo {
+            id: provider.id.0,
+            pid: provider.pid,
+            uid: provider.uid,
+            name: provider.name,
+            state: provider.state.name().to_owned(),
+            categories: provider.categories,
+        });
+        Ok(wire::Providers { providers: providers.collect() })
+    }
+
+    /// GetKnownCategories: the kernel's, and those of applications that the caller may record.
+    pub(super) fn known_categories(
+        &self,
+        caller: &Caller,
+    ) -> Result<wire::KnownCategories, ControllerError> {
+        let kernel = self.policy.known_categories(&caller.credentials).into_iter();
+        let mut categories: Vec<wire::KnownCategory> = kernel
+            .map(|known| wire::KnownCategory {
+                name: known.name,
+                description: known.description,
+                permitted: known.permitted,
+            })
+            .collect();
+        let mut of_applications = std::collections::BTreeMap::<String, Vec<String>>::new();
+        for provider in self.providers(caller)?.providers {
+            for category in provider.categories {
+                let names = of_applications.entry(category).or_default();
+                if !names.contains(&provider.name) {
+                    names.push(provider.name.clone());
+                }
+            }
+        }
+        categories.extend(of_applications.into_iter().map(|(name, users)| wire::KnownCategory {
+            name,
+            description: format!("of {}", users.join(", ")),
+            permitted: true,
+        }));
+        categories.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(wire::KnownCategories { categories })
+    }
+}
