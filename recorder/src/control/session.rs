@@ -12,10 +12,12 @@ use super::output::Output;
 use super::policy::{Granted, Users};
 use super::spool::Spool;
 use super::wire::{BufferDisposition, BufferingMode, ControllerError, ProviderStats};
+use crate::kernel::clock;
 use crate::kernel::helper::Launcher;
 use crate::kernel::peer::Credentials;
 use crate::kernel::waker::Waker;
 use crate::manager::{ProviderStatus, SessionConfig};
+use crate::units::Nanos;
 
 /// How long a regular file may take to be written before StopTracing and TerminateTracing are answered.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
@@ -29,6 +31,8 @@ pub(super) struct ClientId(pub(super) u64);
 pub(super) struct Session {
     /// Which it is.
     pub(super) number: u64,
+    /// When it was initialized.
+    pub(super) since: Nanos,
     /// Whose it is.
     pub(super) owner: Credentials,
     /// The connection that initialized it.
@@ -68,6 +72,7 @@ impl Session {
         let Beginning { number, owner, client, config, granted, output, held } = beginning;
         Session {
             number,
+            since: clock::now(),
             owner,
             client,
             config,

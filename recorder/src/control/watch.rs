@@ -74,11 +74,12 @@ impl Service {
         let alerts = self.manager.alerts().clone();
         let service = Arc::downgrade(self);
         let listen = move || {
-            for Alert { name, uid, .. } in alerts {
+            for Alert { name, uid, time, .. } in alerts {
                 let Some(service) = service.upgrade() else { return };
                 let mut inner = service.lock();
-                let recorded =
-                    |session: &&Arc<super::session::Session>| session.granted.users.include(uid);
+                let recorded = |session: &&Arc<super::session::Session>| {
+                    session.granted.users.include(uid) && time >= session.since
+                };
                 if inner.session.as_ref().filter(recorded).is_some() {
                     inner.deliver(name);
                 }

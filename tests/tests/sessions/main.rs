@@ -1,0 +1,180 @@
+//! `fxtrec daemon`: sessions over the control socket, against the running kernel.
+
+mod archive;
+mod lives;
+mod outputs;
+mod protocol;
+mod python;
+mod rights;
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fxt_writer::provider::wire::FromProvider;
+use fxtrec::control::client::{Client, ClientError};
+use fxtrec::control::wire::{
+    BufferingMode, ControllerError, SessionState, StartOptions, StopOptions, TraceConfig,
+};
+use fxtrec::control::{control_socket, providers_socket};
+use fxtrec::kernel::seqpacket::{Address, Seqpacket};
+use fxtrec_tests::process::Process;
+use fxtrec_tests::{binary, wait};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+/// The application with trace points.
+const APP: &str = env!("CARGO_BIN_EXE_spans");
+
+/// The user and group of those who may do little.
+const NOBODY: u32 = 65534;
+
+/// A daemon with sockets of its own. Killed when dropped.
+struct Daemon {
+    folder: TempDir,
+    process: Process,
+}
+
+impl Daemon {
+    fn start() -> Daemon {
+        Daemon::with(&[])
+    }
+
+    fn with(options: &[&str]) -> Daemon {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Others get to the sockets, as they do in /run.
+        allow(folder.path(), 0o755);
+        let process = run(folder.path(), options);
+        let daemon = Daemon { folder, process };
+        daemon.wait();
+        daemon
+    }
+
+    fn wait(&self) {
+        wait::until("the daemon's socket", || Client::connect(&self.control()).is_ok());
+    }
+
+    fn runtime_dir(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+
+    fn control(&self) -> PathBuf {
+        control_socket(&self.runtime_dir())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.control()).expect("it listens")
+    }
+
+    fn state(&self) -> SessionState {
+        self.client().status().expect("it answers").state
+    }
+
+    fn wait_for(&self, state: SessionState) {
+        wait::until(state.name(), || self.state() == state);
+    }
+
+    /// The application with trace points, which finds the daemon by its environment.
+    fn app(&self, args: &[&str]) -> Process {
+        let mut command = Command::new(APP);
+        command.args(args).env("FXTREC_PROVIDER_SOCKET", providers_socket(&self.runtime_dir()));
+        Process::start(command.stdout(Stdio::piped()))
+    }
+
+    fn wait_for_provider(&self, name: &str) {
+        let known = |client: &mut Client| {
+            let providers = client.providers().expect("it answers").providers;
+            providers.iter().any(|provider| provider.name == name)
+        };
+        wait::until(name, || known(&mut self.client()));
+    }
+
+    /// A provider that has registered, and does nothing by itself.
+    fn provider(&self, name: &str) -> ByHand {
+        ByHand::register(&providers_socket(&self.runtime_dir()), name)
+    }
+
+    /// Ends it as systemd does.
+    fn end(&mut self) {
+        self.process.signal(Signal::SIGTERM);
+        assert!(self.process.finish().success());
+    }
+}
+
+fn run(folder: &Path, options: &[&str]) -> Process {
+    let group = NOBODY.to_string();
+    let mut command = binary::command();
+    command
+        .arg("daemon")
+        .arg("--runtime-dir")
+        .arg(folder.join("run"))
+        .args(["--group", &group])
+        .args(options)
+        .stderr(Stdio::null());
+    Process::start(&mut command)
+}
+
+fn allow(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+/// One that says only what it is told to.
+struct ByHand(Seqpacket);
+
+impl ByHand {
+    fn register(socket: &Path, name: &str) -> ByHand {
+        let connection = Seqpacket::connect(&Address::Path(socket.to_owned())).expect("it listens");
+        let provider = ByHand(connection);
+        let categories = vec![format!("of:{name}")];
+        provider.say(&FromProvider::Register { name: name.to_owned(), categories });
+        provider
+    }
+
+    fn say(&self, message: &FromProvider) {
+        self.0.send(&message.encode().expect("it can be said"), &[]).expect("room");
+    }
+
+    fn alert(&self, name: &str) {
+        self.say(&FromProvider::Alert(name.to_owned()));
+    }
+}
+
+/// Applications only, without the kernel.
+fn applications(mode: BufferingMode) -> TraceConfig {
+    TraceConfig {
+        categories: Some(vec!["*".to_owned()]),
+        buffering_mode: Some(mode),
+        ..TraceConfig::default()
+    }
+}
+
+/// Applications and the scheduler.
+fn everything(mode: BufferingMode) -> TraceConfig {
+    TraceConfig { buffering_mode: Some(mode), ..TraceConfig::default() }
+}
+
+fn create(path: &Path) -> OwnedFd {
+    File::create(path).expect("a file").into()
+}
+
+const WRITE: StopOptions = StopOptions { write_results: Some(true) };
+
+const KEEP: StopOptions = StopOptions { write_results: Some(false) };
+
+fn now() -> StartOptions {
+    StartOptions::default()
+}
+
+/// The service's own no.
+fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> ControllerError {
+    match result.expect_err("it is refused") {
+        ClientError::Refused(error) => error,
+        other => panic!("{other}"),
+    }
+}
