@@ -111,7 +111,8 @@ impl Output {
 
     /// Lets what is in the queue be written now. Once that is empty, what comes waits for the next time.
     pub(super) fn release(&self) {
-        self.lock().deferred = false;
+        let mut state = self.lock();
+        state.deferred = state.defers && !state.writing && state.spool.bytes() == 0;
         self.0.changed.notify_all();
     }
 
@@ -169,6 +170,7 @@ impl Output {
             };
             let mut state = self.lock();
             state.writing = false;
+            state.deferred = state.defers && state.spool.bytes() == 0;
             if let Err(reason) = written {
                 return self.fail(state, reason);
             }
@@ -191,8 +193,6 @@ impl Output {
                 if state.closed {
                     return None;
                 }
-                state.deferred = state.defers;
-                self.0.changed.notify_all();
             }
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
