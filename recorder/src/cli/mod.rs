@@ -52,7 +52,7 @@ pub use merge::{MergeArgs, Offset};
 pub use open::OpenArgs;
 pub use page::PageArgs;
 pub use probes::ProbesArgs;
-pub use providers::{CategoryError, CategoryPattern, ProviderArgs};
+pub use providers::ProviderArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs, TimePoint};
 pub use source::{SourceArgs, SourceChoice};

@@ -4,6 +4,7 @@
 //! Making a plan looks at the system (the user database, what standard output
 //! is) and changes nothing.
 
+mod categories;
 pub mod flight;
 mod providers;
 
@@ -168,6 +169,11 @@ pub enum PlanError {
         /// Its ending.
         ending: String,
     },
+    /// A user probe by the name that it has in the daemon's policy.
+    #[error(
+        "uprobe:{0} is a name in the policy of the daemon, which a recording does not read: say BINARY:SYMBOL, or use -P"
+    )]
+    NamedProbe(String),
     /// What was asked of flight recording cannot be.
     #[error(transparent)]
     Flight(#[from] FlightError),
@@ -199,7 +205,8 @@ impl Plan {
         Plan::with_stdout(args, stdout_is_terminal())
     }
 
-    fn with_stdout(args: RecordArgs, stdout_is_terminal: bool) -> Result<Plan, PlanError> {
+    fn with_stdout(mut args: RecordArgs, stdout_is_terminal: bool) -> Result<Plan, PlanError> {
+        let categories = categories::switch_on(&mut args)?;
         let scope = scope(&args)?;
         let output = output(&args)?;
         if output.target == Target::Stdout && stdout_is_terminal {
@@ -223,7 +230,11 @@ impl Plan {
                 irq: args.trace_points.irq,
                 in_scope_only: !args.all,
             },
-            providers: Providers::new(&args.providers, !flight.triggers.is_empty())?,
+            providers: Providers::new(
+                &args.providers,
+                categories,
+                !flight.triggers.is_empty(),
+            )?,
             source: args.source.choice,
             output,
             mode: args.mode,
@@ -296,6 +307,11 @@ fn output(args: &RecordArgs) -> Result<Output, PlanError> {
     };
     let compression = compression(&path)?;
     Ok(Output { target: Target::Path(path), compression })
+}
+
+/// The file that a recording with these arguments writes, `-` for standard output.
+pub fn output_path(args: &RecordArgs) -> PathBuf {
+    args.output.clone().unwrap_or_else(|| default_output(args))
 }
 
 /// The file to write when `-o` does not say: in the current directory, named after what is recorded.

@@ -18,9 +18,13 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// What the arguments ask for; `None` when no application is to be let in. With triggers (`armed`) buffers are to
-    /// reach back further.
-    pub(super) fn new(args: &ProviderArgs, armed: bool) -> Result<Option<Providers>, PlanError> {
+    /// What the arguments ask for, who are told these categories; `None` when no application is to be let in. With
+    /// triggers (`armed`) buffers are to reach back further.
+    pub(super) fn new(
+        args: &ProviderArgs,
+        categories: Vec<String>,
+        armed: bool,
+    ) -> Result<Option<Providers>, PlanError> {
         if args.no_providers {
             return Ok(None);
         }
@@ -28,7 +32,7 @@ impl Providers {
         let default = if armed { TRIGGER_BUFFER_BYTES } else { DEFAULT_BUFFER_BYTES };
         Ok(Some(Providers {
             buffer_bytes: buffer_bytes.unwrap_or(default),
-            categories: args.categories.iter().map(|it| it.as_str().to_owned()).collect(),
+            categories,
         }))
     }
 }

@@ -1,0 +1,73 @@
+//! `--categories`: what it names of the kernel is switched on as by the options for it, the rest is for applications.
+
+use super::PlanError;
+use crate::cli::RecordArgs;
+use crate::control::categories::{KernelCategory, ProbeCategory, Selection};
+
+/// Switches on what the categories name of the kernel; returns what applications are told, empty for all.
+pub(super) fn switch_on(args: &mut RecordArgs) -> Result<Vec<String>, PlanError> {
+    let selection = Selection::of(std::mem::take(&mut args.providers.categories));
+    let wanted = |category| selection.kernel.contains(&category);
+    args.waking |= wanted(KernelCategory::Waking);
+    args.trace_points.irq |= wanted(KernelCategory::Irq);
+    if wanted(KernelCategory::Syscall) {
+        args.trace_points.syscalls.extend(glob::Pattern::new("*"));
+    }
+    for probe in selection.probes {
+        match probe {
+            ProbeCategory::Spec(spec) => args.trace_points.probes.push(*spec),
+            ProbeCategory::Named(name) => return Err(PlanError::NamedProbe(name)),
+            ProbeCategory::Prefix(prefix) => {
+                return Err(PlanError::NamedProbe(format!("{prefix}*")));
+            }
+        }
+    }
+    Ok(selection.applications)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn switched_on(words: &[&str]) -> (RecordArgs, Result<Vec<String>, String>) {
+        let line = ["fxtrec", "record", "-a"].iter().chain(words).copied();
+        let Ok(Command::Record(mut args)) = Cli::parse_line(line) else { panic!("{words:?}") };
+        let told = switch_on(&mut args).map_err(|error| error.to_string());
+        (args, told)
+    }
+
+    #[test]
+    fn categories_of_the_kernel_are_the_same_as_the_options_for_them() {
+        let (args, told) =
+            switched_on(&["--categories", "sched:waking,irq,net,syscall,uprobe:libc:malloc"]);
+        assert!(args.waking && args.trace_points.irq);
+        assert_eq!(args.trace_points.syscalls, [glob::Pattern::new("*").expect("good")]);
+        assert_eq!(args.trace_points.probes, ["libc:malloc".parse().expect("good")]);
+        let told = told.expect("good");
+        assert_eq!(told, ["sched:waking", "irq", "net", "syscall", "uprobe"]);
+    }
+
+    #[test]
+    fn options_stay_on_when_no_category_names_them() {
+        let (args, told) = switched_on(&["--waking", "--irq", "--categories", "net"]);
+        assert!(args.waking && args.trace_points.irq);
+        assert!(args.trace_points.syscalls.is_empty());
+        assert_eq!(told.expect("good"), ["net"]);
+    }
+
+    #[test]
+    fn without_categories_applications_record_all_they_have() {
+        let (args, told) = switched_on(&[]);
+        assert!(!args.waking && !args.trace_points.irq);
+        assert!(told.expect("good").is_empty());
+    }
+
+    #[test]
+    fn a_probe_of_the_daemons_policy_is_unknown_to_a_recording() {
+        for name in ["uprobe:render", "uprobe:*"] {
+            let error = switched_on(&["--categories", name]).1.expect_err("refused");
+            assert!(error.starts_with(name) && error.contains("use -P"), "{error}");
+        }
+    }
+}
