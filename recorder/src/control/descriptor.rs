@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -89,6 +90,14 @@ impl Descriptor {
     /// Whether all that is written is there at once, for others to see.
     pub(super) fn is_file(&self) -> bool {
         matches!(self, Descriptor::File(_))
+    }
+
+    /// What a regular file is called now; `None` for others, and for a file without a name.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        let Descriptor::File(file) = self else { return None };
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        // One that was deleted has a remark behind its name, and so nothing is there by that.
+        path.exists().then_some(path)
     }
 
     /// Writes as much as is taken without waiting.
@@ -186,6 +195,16 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         let mut output = Descriptor::new(file.into()).expect("a file is fine");
         assert!(output.is_file());
+        assert_eq!(output.path(), None, "it has no name");
         assert_eq!(output.write(b"text").expect("room"), Wrote::Bytes(4));
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_name_while_it_has_one() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let output = Descriptor::new(file.reopen().expect("it is there").into()).expect("fine");
+        assert_eq!(output.path().as_deref(), Some(file.path()));
+        drop(file);
+        assert_eq!(output.path(), None);
     }
 }

@@ -11,6 +11,7 @@
 //! never waits: not for a slow reader, and not for one that has gone.
 
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -49,6 +50,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     is_file: bool,
+    path: Option<PathBuf>,
 }
 
 /// The way to the client's descriptor. Clones lead to the same.
@@ -82,9 +84,9 @@ impl Output {
             failed: None,
             on_failure: Some(on_failure),
         };
-        let is_file = descriptor.is_file();
+        let (is_file, path) = (descriptor.is_file(), descriptor.path());
         let shared =
-            Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), is_file });
+            Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), is_file, path });
         let output = Output(shared.clone());
         let thread = std::thread::Builder::new().name("fxtrec-output".to_owned());
         thread.spawn(move || Output(shared).run(descriptor))?;
@@ -94,6 +96,11 @@ impl Output {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A queue is whole whatever became of whoever appended to it.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file that it goes to, as it was called when it was passed; `None` when it is no file.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
     }
 
     /// Appends whole records. After a failure, and after the end, they are dropped.

@@ -251,7 +251,7 @@ impl Client {
         match name {
             "GetStatus" => {
                 parameters.end()?;
-                self.reply(service.status(), false)
+                self.reply(service.status(&caller), false)
             }
             "GetKnownCategories" => {
                 parameters.end()?;

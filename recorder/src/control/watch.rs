@@ -117,14 +117,17 @@ impl Service {
         inner.watchers.states.push(Arc::downgrade(mailbox));
     }
 
-    /// GetStatus.
-    pub(super) fn status(&self) -> wire::Status {
+    /// GetStatus. Where the trace goes is told to root and to the session's owner.
+    pub(super) fn status(&self, caller: &Caller) -> wire::Status {
         let inner = self.lock();
         let Some(session) = &inner.session else {
             return wire::Status { state: inner.state, ..wire::Status::default() };
         };
+        let uid = caller.credentials.uid;
+        let path = session.output.path().filter(|_| uid == 0 || uid == session.owner.uid);
         wire::Status {
             state: inner.state,
+            output: path.map(|path| path.to_string_lossy().into_owned()),
             owner_uid: Some(session.owner.uid),
             owner_pid: Some(session.owner.pid),
             categories: session.config.categories.clone(),

@@ -247,6 +247,9 @@ pub struct Status {
     pub owner_pid: Option<u32>,
     /// What it records.
     pub categories: Vec<String>,
+    /// The file that gets the trace, when it is one; only its owner and root are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// What was collected so far to be written, in bytes.
     pub bytes: u64,
     /// The kernel's part.
