@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use fxtrec::commands::{
-    compare, convert, cut, daemon, doctor, dump, merge, open, probes, record, report,
+    compare, convert, ctl, cut, daemon, doctor, dump, merge, open, probes, record, report,
 };
 
 fn main() -> ExitCode {
@@ -48,6 +48,10 @@ fn main() -> ExitCode {
         Command::Cut(args) => done(cut::run(&args, &mut stderr())),
         Command::Open(args) => done(open::run(&args, &mut stderr())),
         Command::Daemon(args) => done(daemon::run(&args, &mut stderr())),
+        Command::Ctl(args) => match ctl::run(args, &mut stdout(), &mut stderr()) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => fail(&error, error.exit_code()),
+        },
         Command::Compare(args) => match compare::compare(&args, &mut stdout().lock()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_GATE_FAILED),

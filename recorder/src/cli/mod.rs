@@ -18,6 +18,7 @@
 
 mod compare;
 mod convert;
+mod ctl;
 mod cut;
 mod daemon;
 mod doctor;
@@ -42,6 +43,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use compare::{CompareArgs, NoPercent, Percent};
 pub use convert::{ConvertArgs, SchedShape};
+pub use ctl::{
+    CtlArgs, CtlCommon, CtlSnapshotArgs, CtlStartArgs, CtlStopArgs, CtlVerb, Disposition,
+    ProviderOverride,
+};
 pub use cut::CutArgs;
 pub use daemon::DaemonArgs;
 pub use doctor::DoctorArgs;
@@ -150,6 +155,9 @@ pub enum Command {
     Open(OpenArgs),
     /// Offer recording sessions to others, on a socket
     Daemon(DaemonArgs),
+    /// Start, stop and watch sessions of the daemon
+    #[command(arg_required_else_help = true)]
+    Ctl(CtlArgs),
 }
 
 impl Cli {

@@ -17,7 +17,7 @@ pub(super) const BUFFERS: &str = "Memory";
 const DISPLAY: &str = "Display";
 
 /// Process ids stay below the kernel's PID_MAX_LIMIT, 2^22.
-const PID_MAX: u64 = 4_194_304;
+pub(super) const PID_MAX: u64 = 4_194_304;
 
 /// The arguments of `fxtrec` and of `fxtrec record`.
 #[derive(Args, Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 pub mod compare;
 mod conversion;
 pub mod convert;
+pub mod ctl;
 pub mod cut;
 pub mod daemon;
 pub mod doctor;

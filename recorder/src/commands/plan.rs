@@ -230,11 +230,7 @@ impl Plan {
                 irq: args.trace_points.irq,
                 in_scope_only: !args.all,
             },
-            providers: Providers::new(
-                &args.providers,
-                categories,
-                !flight.triggers.is_empty(),
-            )?,
+            providers: Providers::new(&args.providers, categories, !flight.triggers.is_empty())?,
             source: args.source.choice,
             output,
             mode: args.mode,

@@ -58,6 +58,37 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
     Ok(Opened { sink, kept_old, owner_error })
 }
 
+/// A file that was created for a trace that somebody else writes.
+#[derive(Debug)]
+pub struct NewFile {
+    /// The file.
+    pub file: File,
+    /// Whether it was not there before: a regular file, and empty.
+    pub is_new: bool,
+    /// Where the file is now that was there before, if one was.
+    pub kept_old: Option<PathBuf>,
+}
+
+/// Creates a file, as [`open`] does, for somebody else to write; devices and fifos are opened as they are.
+///
+/// # Errors
+/// As for [`open`].
+pub fn new_file(path: &Path, owner: Option<Owner>) -> Result<NewFile, SinkError> {
+    let name = path.display().to_string();
+    if let Ok(there) = fs::metadata(path)
+        && !there.file_type().is_file()
+    {
+        let file = open_special(path, there.file_type().is_fifo(), &name)?;
+        return Ok(NewFile { file, is_new: false, kept_old: None });
+    }
+    let (file, kept_old) = create(path, &name)?;
+    if let Some(owner) = owner {
+        // It can be written all the same, and whoever called sudo can be given it later.
+        let _ = owner.take(&file);
+    }
+    Ok(NewFile { file, is_new: true, kept_old })
+}
+
 fn opened(sink: Box<dyn Sink>) -> Result<Opened, SinkError> {
     Ok(Opened { sink, kept_old: None, owner_error: None })
 }

@@ -36,7 +36,7 @@ mod records;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-pub use create::{Opened, open};
+pub use create::{NewFile, Opened, new_file, open};
 pub use error::{OsError, SinkError};
 pub use memory::{BlackHole, Memory};
 

@@ -30,9 +30,6 @@ impl Providers {
         }
         let buffer_bytes = memory("--provider-buffer", args.provider_buffer)?;
         let default = if armed { TRIGGER_BUFFER_BYTES } else { DEFAULT_BUFFER_BYTES };
-        Ok(Some(Providers {
-            buffer_bytes: buffer_bytes.unwrap_or(default),
-            categories,
-        }))
+        Ok(Some(Providers { buffer_bytes: buffer_bytes.unwrap_or(default), categories }))
     }
 }

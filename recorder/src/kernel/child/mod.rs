@@ -304,5 +304,24 @@ pub fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
+/// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another that got its number.
+///
+/// # Errors
+/// What pidfd_send_signal(2) returns: ESRCH when the process has ended, EPERM when it is somebody else's.
+pub fn signal_process(process: &OwnedFd, signal: Signal) -> io::Result<()> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: with a null siginfo the kernel fills in its own, as for kill(2); the rest are numbers.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            signal as libc::c_int,
+            no_info,
+            0,
+        )
+    };
+    if result < 0 { Err(Errno::last().into()) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests;

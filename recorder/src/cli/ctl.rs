@@ -1,0 +1,256 @@
+//! The arguments of `fxtrec ctl`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::record::{Mode, PID_MAX};
+use super::values::{ByteSize, TimeSpan};
+use crate::control::categories::Category;
+
+/// The arguments of `fxtrec ctl`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  fxtrec ctl start -o app.fxt --categories 'sched,app*'   record until fxtrec ctl stop
+  fxtrec ctl stop                                         write the rest, say what was recorded
+  fxtrec ctl start -- ./app                               record while ./app runs
+  fxtrec ctl start --mode circular -o last.fxt            keep the last events in memory
+  fxtrec ctl snapshot -o now.fxt                          and write them, as often as one likes
+  fxtrec ctl watch --json                                 changes of state and alerts, a line each
+
+Sessions are what `fxtrec daemon` offers; docs/sessions.md says who may have which.
+
+Exit status: 0; of COMMAND's own; 125 when the daemon refuses or cannot be reached.")]
+pub struct CtlArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: CtlVerb,
+    /// What all of them have.
+    #[command(flatten)]
+    pub common: CtlCommon,
+}
+
+/// The options that every `fxtrec ctl` has.
+#[derive(Args, Clone, Debug)]
+pub struct CtlCommon {
+    /// The daemon's control socket
+    #[arg(long, value_name = "PATH", default_value = "/run/fxtrec/control", global = true)]
+    pub socket: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `fxtrec ctl` does.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CtlVerb {
+    /// Say whether there is a session, whose it is and what it records
+    Status,
+    /// List the applications that the daemon knows
+    Providers,
+    /// List the categories that can be recorded, and whether you may
+    Categories,
+    /// Begin a session and record
+    Start(CtlStartArgs),
+    /// Stop recording, and say what was recorded
+    Stop(CtlStopArgs),
+    /// Write what a circular session, or a running fxtrec, holds in memory
+    Snapshot(CtlSnapshotArgs),
+    /// Print changes of state and alerts until Ctrl-C
+    Watch,
+}
+
+/// The arguments of `fxtrec ctl start`.
+#[derive(Args, Clone, Debug)]
+pub struct CtlStartArgs {
+    /// Record while this program runs; it finds the daemon by FXTREC_PROVIDER_SOCKET
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
+    /// The file to write, `-` for a pipe [default: COMMAND's name or session, with .fxt]
+    ///
+    /// It is created with your own rights. A file that is there already is kept with .old added to its name.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What to record, for example sched:waking,irq,app* [default: all that you may]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = category)]
+    pub categories: Vec<String>,
+    /// What to do when a buffer is full: write it out and go on, stop recording, or overwrite
+    #[arg(long, value_name = "MODE", default_value = "streaming")]
+    pub mode: Mode,
+    /// Buffer of each application and of the kernel, in whole MiB [default: the daemon's]
+    #[arg(long, value_name = "SIZE")]
+    pub buffer_size: Option<ByteSize>,
+    /// Another buffer or other categories for applications of this name, for example db:16M:sql,net*
+    #[arg(long = "provider", value_name = "NAME:[SIZE]:[NAME,..]")]
+    pub providers: Vec<ProviderOverride>,
+    /// How long to wait for applications to say that they record
+    #[arg(long, value_name = "TIME")]
+    pub start_timeout: Option<TimeSpan>,
+    /// Have the daemon keep the trace, and send it at the end only
+    #[arg(long)]
+    pub defer_transfer: bool,
+    /// Record until Ctrl-C, instead of until `fxtrec ctl stop`
+    #[arg(long, conflicts_with = "command")]
+    pub foreground: bool,
+    /// Start the session again that `fxtrec ctl stop --keep` stopped; --categories are beside those that it has
+    #[arg(
+        long,
+        conflicts_with_all = ["command", "output", "mode", "buffer_size", "providers", "start_timeout",
+            "defer_transfer", "foreground"]
+    )]
+    pub again: bool,
+    /// What becomes of what was recorded before and not written
+    #[arg(long, value_name = "WHAT", requires = "again")]
+    pub disposition: Option<Disposition>,
+}
+
+/// What becomes of what was recorded before and not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Disposition {
+    /// It is discarded
+    ClearEntire,
+    /// It is discarded, but for names and what else records refer to
+    ClearNondurable,
+    /// It is kept
+    Retain,
+}
+
+/// The arguments of `fxtrec ctl stop`.
+#[derive(Args, Clone, Debug)]
+pub struct CtlStopArgs {
+    /// Discard what is still in the buffers
+    #[arg(long)]
+    pub no_write: bool,
+    /// Stop, but keep the session: `fxtrec ctl start --again` goes on with it
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// The arguments of `fxtrec ctl snapshot`.
+#[derive(Args, Clone, Debug)]
+pub struct CtlSnapshotArgs {
+    /// The file to write, `-` for a pipe [default: snapshot.fxt]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Ask this running `fxtrec --mode circular` instead of the daemon; it writes beside its own output
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        conflicts_with = "output",
+        value_parser = RangedU64ValueParser::<u32>::new().range(1..=PID_MAX)
+    )]
+    pub pid: Option<u32>,
+}
+
+/// What is different for the applications of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderOverride {
+    /// Their name.
+    pub name: String,
+    /// Their buffer, if it is another.
+    pub buffer: Option<ByteSize>,
+    /// Their categories in place of the session's; empty for the same.
+    pub categories: Vec<String>,
+}
+
+impl FromStr for ProviderOverride {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProviderOverride, String> {
+        let mut parts = text.splitn(3, ':');
+        let name =
+            parts.next().filter(|name| !name.is_empty()).ok_or("expected NAME:SIZE:CATEGORIES")?;
+        let part = |part: Option<&str>| part.filter(|text| !text.is_empty()).map(str::to_owned);
+        let buffer = part(parts.next())
+            .map(|text| text.parse().map_err(|error| format!("'{text}': {error}")))
+            .transpose()?;
+        let categories = part(parts.next());
+        let categories = categories.iter().flat_map(|list| list.split(',')).map(category);
+        let categories = categories.collect::<Result<Vec<_>, _>>()?;
+        if buffer.is_none() && categories.is_empty() {
+            return Err(format!("what is different for {name}? expected NAME:SIZE:CATEGORIES"));
+        }
+        Ok(ProviderOverride { name: name.to_owned(), buffer, categories })
+    }
+}
+
+/// A category as it was given, if it is one: the daemon is told the text.
+fn category(text: &str) -> Result<String, String> {
+    match text.parse::<Category>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn ctl(words: &[&str]) -> Result<CtlArgs, String> {
+        match Cli::parse_line(["fxtrec", "ctl"].iter().chain(words).copied()) {
+            Ok(Command::Ctl(args)) => Ok(args),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn start(words: &[&str]) -> CtlStartArgs {
+        match ctl(words).expect("good").verb {
+            CtlVerb::Start(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_socket_and_json_may_stand_before_and_behind_the_verb() {
+        for words in
+            [["--json", "--socket", "/x", "status"], ["status", "--json", "--socket", "/x"]]
+        {
+            let common = ctl(&words).expect("good").common;
+            assert!(common.json);
+            assert_eq!(common.socket, PathBuf::from("/x"));
+        }
+    }
+
+    #[test]
+    fn options_behind_the_dashes_are_commands_own() {
+        let args = start(&["start", "-o", "x.fxt", "--", "app", "--json", "-o", "y"]);
+        assert_eq!(args.command, ["app", "--json", "-o", "y"]);
+        assert_eq!(args.output, Some("x.fxt".into()));
+    }
+
+    #[test]
+    fn an_override_has_a_size_or_categories_or_both() {
+        let of = |text: &str| text.parse::<ProviderOverride>();
+        let both = of("db:16M:sql,net*").expect("good");
+        assert_eq!(both.buffer.map(ByteSize::bytes), Some(16 << 20));
+        assert_eq!(both.categories, ["sql", "net*"]);
+        assert_eq!(of("db::sql").expect("good").buffer, None);
+        assert!(of("db:1M").expect("good").categories.is_empty());
+        for bad in ["", "db", "db::", ":1M", "db:much", "db::*x"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_is_started_again_has_its_settings() {
+        assert!(start(&["start", "--again", "--disposition", "retain"]).again);
+        for contradiction in [["--mode", "oneshot"], ["-o", "x"], ["--buffer-size", "1M"]] {
+            let words = [&["start", "--again"][..], &contradiction].concat();
+            assert!(ctl(&words).is_err(), "{words:?}");
+        }
+        assert!(ctl(&["start", "--disposition", "retain"]).is_err(), "there is nothing before it");
+    }
+
+    #[test]
+    fn a_category_that_is_none_is_refused_before_the_daemon_is_asked() {
+        let error = ctl(&["start", "--categories", "sched:wakin"]).expect_err("refused");
+        assert!(error.contains("did you mean sched:waking?"), "{error}");
+    }
+}

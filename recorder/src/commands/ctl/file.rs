@@ -1,0 +1,80 @@
+//! The file that the daemon is to write: created here, with the rights of whoever runs ctl.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use super::CtlError;
+use crate::cli::CtlCommon;
+use crate::kernel::terminal::stdout_is_terminal;
+use crate::kernel::user::Owner;
+use crate::sink::{NewFile, new_file};
+
+/// Endings that promise a compression.
+const PACKED: [&str; 8] = ["gz", "zst", "bz2", "xz", "lz4", "lzma", "br", "zip"];
+
+/// Where the trace goes.
+#[derive(Debug)]
+pub(super) struct TraceFile {
+    output: OwnedFd,
+    /// The file and its absolute path; `None` for standard output.
+    made: Option<(NewFile, PathBuf)>,
+}
+
+impl TraceFile {
+    /// Makes the file, or takes standard output for `-`.
+    pub(super) fn create(path: &Path, common: &CtlCommon) -> Result<TraceFile, CtlError> {
+        if path == Path::new("-") {
+            return TraceFile::stdout(common);
+        }
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
+        if PACKED.contains(&ending.to_ascii_lowercase().as_str()) {
+            return Err(CtlError::Compressed(path.to_owned()));
+        }
+        let made = new_file(path, Owner::sudo_caller())?;
+        let system = |source| CtlError::System { doing: "pass the file on", source };
+        let output = made.file.as_fd().try_clone_to_owned().map_err(system)?;
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(TraceFile { output, made: Some((made, absolute)) })
+    }
+
+    fn stdout(common: &CtlCommon) -> Result<TraceFile, CtlError> {
+        if common.json {
+            return Err(CtlError::TraceAndJson);
+        }
+        if stdout_is_terminal() {
+            return Err(CtlError::TraceToTerminal);
+        }
+        let system = |source| CtlError::System { doing: "pass standard output on", source };
+        let output = io::stdout().as_fd().try_clone_to_owned().map_err(system)?;
+        Ok(TraceFile { output, made: None })
+    }
+
+    /// The descriptor for the daemon.
+    pub(super) fn descriptor(&self) -> Result<OwnedFd, CtlError> {
+        let system = |source| CtlError::System { doing: "pass the file on", source };
+        self.output.try_clone().map_err(system)
+    }
+
+    /// The absolute path, unless it is standard output.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.made.as_ref().map(|(_, path)| path.as_path())
+    }
+
+    /// Where the file is now that was there before, if one was.
+    pub(super) fn kept_old(&self) -> Option<&Path> {
+        self.made.as_ref().and_then(|(made, _)| made.kept_old.as_deref())
+    }
+
+    /// As if it had never been created: nothing was recorded.
+    pub(super) fn discard(self) {
+        let Some((made, path)) = self.made.filter(|(made, _)| made.is_new) else { return };
+        // There is an error to tell already; what is left behind is an empty file.
+        if fs::remove_file(&path).is_ok()
+            && let Some(old) = made.kept_old
+        {
+            let _ = fs::rename(old, path);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `fxtrec ctl`: a client of the daemon's trace controller, a verb each.
+//!
+//! Files are created here, with the rights of whoever runs it; the daemon gets the descriptor. What a verb has to say
+//! goes to standard output, as lines for people or, with `--json`, as objects whose fields docs/sessions.md lists.
+
+mod ask;
+mod error;
+mod file;
+mod run;
+mod show;
+mod snapshot;
+mod start;
+mod stop;
+mod watch;
+
+use std::io::{self, Write};
+
+use crate::cli::{CtlArgs, CtlCommon, CtlVerb};
+use crate::control::client::Client;
+pub use error::CtlError;
+
+/// Does what `args` ask for, and returns the exit status. What it prints on standard output goes to `out`, an `out`
+/// that is closed early ends it quietly; remarks go to `err`.
+///
+/// # Errors
+/// When the daemon cannot be reached or refuses, or when a file cannot be written.
+pub fn run(args: CtlArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<u8, CtlError> {
+    let common = args.common;
+    let done = match args.verb {
+        CtlVerb::Status => ask::status(&common, out).map(|()| 0),
+        CtlVerb::Providers => ask::providers(&common, out).map(|()| 0),
+        CtlVerb::Categories => ask::categories(&common, out).map(|()| 0),
+        CtlVerb::Start(start) if start.again => start::again(start, &common, out).map(|()| 0),
+        CtlVerb::Start(start) => start::start(start, &common, out, err),
+        CtlVerb::Stop(stop) => stop::stop(&stop, &common, out).map(|()| 0),
+        CtlVerb::Snapshot(snapshot) => snapshot::snapshot(snapshot, &common, out, err).map(|()| 0),
+        CtlVerb::Watch => watch::watch(&common, out, err).map(|()| 0),
+    };
+    match done {
+        Err(CtlError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        done => done,
+    }
+}
+
+fn connect(common: &CtlCommon) -> Result<Client, CtlError> {
+    Ok(Client::connect(&common.socket)?)
+}

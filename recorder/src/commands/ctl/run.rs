@@ -1,0 +1,111 @@
+//! Waiting for the end of a session that is bound to `ctl`: COMMAND's, Ctrl-C, or one that nobody asked for.
+
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use std::os::fd::AsFd;
+
+use super::CtlError;
+use crate::cli::CtlCommon;
+use crate::control::client::Client;
+use crate::control::wire::SessionState;
+use crate::kernel::child::{Child, Held};
+use crate::kernel::signals::Signals;
+use crate::kernel::waker::Waker;
+
+/// How long to wait at once; what ends the wait comes as an event.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The exit status of COMMAND, if there was one.
+    pub(super) exit_status: Option<u8>,
+    /// Whether the session ended before it was told to.
+    pub(super) lost: bool,
+}
+
+/// Lets COMMAND run, and waits until it has ended; without one, until somebody asks for the end. A session that ends by
+/// itself ends the wait for Ctrl-C, but not COMMAND.
+pub(super) fn until_the_end(
+    mut signals: Signals,
+    held: Option<Held>,
+    common: &CtlCommon,
+) -> Result<Outcome, CtlError> {
+    let system = |doing| move |source| CtlError::System { doing, source };
+    let session = Session::watch(common)?;
+    let mut child = held.map(Held::release).transpose()?;
+    loop {
+        let mut told_to_end = false;
+        while let Some(caught) = signals.read().map_err(system("read signals"))? {
+            match caught.signal {
+                Signal::SIGINT | Signal::SIGQUIT => {
+                    told_to_end = true;
+                    // From the terminal COMMAND has it already.
+                    pass_on(child.as_ref().filter(|_| caught.from_user), caught.signal);
+                }
+                Signal::SIGTERM | Signal::SIGHUP => {
+                    told_to_end = true;
+                    pass_on(child.as_ref(), caught.signal);
+                }
+                _ => {}
+            }
+        }
+        match &mut child {
+            Some(child) => {
+                if let Some(ended) = child.try_wait().map_err(system("wait for COMMAND"))? {
+                    let exit_status = Some(ended.exit_code());
+                    return Ok(Outcome { exit_status, lost: session.is_over() });
+                }
+            }
+            None if told_to_end || session.is_over() => {
+                return Ok(Outcome { exit_status: None, lost: session.is_over() });
+            }
+            None => {}
+        }
+        if session.is_over() {
+            // Only COMMAND is left to wait for: its descriptor must not wake us again and again.
+            let none = Waker::new().map_err(system("wait"))?;
+            none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
+        } else {
+            let wait = session.0.wait([signals.as_fd()].into_iter(), LONG);
+            wait.map_err(system("wait"))?;
+        }
+    }
+}
+
+fn pass_on(child: Option<&Child>, signal: Signal) {
+    if let Some(child) = child {
+        // One that runs as somebody else cannot be told; it is waited for all the same.
+        let _ = child.signal(signal);
+    }
+}
+
+/// Whether the session is still there, which a connection of its own is told.
+struct Session(Waker);
+
+impl Session {
+    fn watch(common: &CtlCommon) -> Result<Session, CtlError> {
+        let system = |source| CtlError::System { doing: "watch the session", source };
+        let waker = Waker::new().map_err(system)?;
+        let states = Client::connect(&common.socket)?.watch_states()?;
+        let over = waker.clone();
+        let watch = move || {
+            let goes_on = |state| !matches!(state, SessionState::Ready | SessionState::Terminating);
+            for state in states {
+                if !state.is_ok_and(|answer| goes_on(answer.state)) {
+                    break;
+                }
+            }
+            over.stop();
+        };
+        // It ends with the session, at the latest with the process.
+        thread::Builder::new().name("watch".to_owned()).spawn(watch).map_err(system)?;
+        Ok(Session(waker))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_stopped()
+    }
+}

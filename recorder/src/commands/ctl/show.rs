@@ -1,0 +1,148 @@
+//! Answers as people and programs want them.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::control::wire::ProviderStats;
+use crate::units::text::{bytes, count};
+
+/// Prints `answer` as JSON, or what `text` writes of it.
+pub(super) fn answer<T: Serialize>(
+    json: bool,
+    answer: &T,
+    out: &mut dyn Write,
+    text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if json {
+        serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        text(answer, out)?;
+    }
+    out.flush()
+}
+
+/// Prints `object` as JSON in one line.
+pub(super) fn json_line<T: Serialize>(object: &T, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, object).map_err(io::Error::from)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+/// Prints what something is called and what it is, below each other.
+pub(super) fn pairs(pairs: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    pairs.iter().try_for_each(|(name, value)| writeln!(out, "{name:width$}  {value}"))
+}
+
+/// Prints rows below their headings, each column as wide as it has to be. Numbers are to the right: those columns whose
+/// heading begins with a space.
+pub(super) fn table<const N: usize>(
+    headings: [&str; N],
+    rows: &[[String; N]],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut widths = headings.map(|heading| heading.trim_start().chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: [&str; N]| {
+        let cells = cells.iter().zip(headings).zip(widths).map(|((cell, heading), width)| {
+            if heading.starts_with(' ') {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:width$}")
+            }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    writeln!(out, "{}", line(headings.map(str::trim_start)))?;
+    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row.each_ref().map(String::as_str))))
+}
+
+/// What another process calls something, without what a terminal would take for a command.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A list in one cell.
+pub(super) fn list<T: Display>(items: &[T], none: &str) -> String {
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    plain(&items.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// What was recorded of each application.
+pub(super) fn provider_stats(stats: &[ProviderStats], out: &mut dyn Write) -> io::Result<()> {
+    if stats.is_empty() {
+        return writeln!(out, "no application recorded anything");
+    }
+    let rows = stats.iter().map(|it| {
+        [
+            it.pid.to_string(),
+            count(it.records_written),
+            count(it.records_dropped),
+            bytes(it.non_durable_bytes_written),
+            count(it.buffer_wrapped_count),
+            format!("{:.0} %", it.percentage_durable_buffer_used),
+            plain(&it.name),
+        ]
+    });
+    let headings =
+        [" pid", " records", " dropped", " bytes", " wrapped", " durable", "application"];
+    table(headings, &rows.collect::<Vec<_>>(), out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).expect("memory takes it");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_they_have_to_be() {
+        let rows = [["7".to_owned(), "zürich".to_owned()], ["1234".to_owned(), "x".to_owned()]];
+        let shown = text(|out| table([" pid", "name"], &rows, out));
+        assert_eq!(shown, " pid  name\n   7  zürich\n1234  x\n");
+    }
+
+    #[test]
+    fn pairs_are_aligned() {
+        let shown = text(|out| pairs(&[("a", "1".into()), ("long", "2".into())], out));
+        assert_eq!(shown, "a     1\nlong  2\n");
+    }
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        assert_eq!(plain("a\u{1b}[31mb\n"), "a?[31mb?");
+        assert_eq!(list(&["a", "b\u{7}"], "none"), "a,b?");
+        assert_eq!(list::<String>(&[], "none"), "none");
+    }
+
+    #[test]
+    fn numbers_of_an_application_stand_below_their_headings() {
+        let stats = ProviderStats {
+            name: "app".to_owned(),
+            pid: 12,
+            buffering_mode: crate::control::wire::BufferingMode::Streaming,
+            buffer_wrapped_count: 3,
+            records_dropped: 0,
+            percentage_durable_buffer_used: 12.4,
+            non_durable_bytes_written: 2048,
+            records_written: 12345,
+        };
+        let shown = text(|out| provider_stats(&[stats], out));
+        let expected = "pid  records  dropped    bytes  wrapped  durable  application\n \
+                        12   12 345        0  2.0 KiB        3     12 %  app\n";
+        assert_eq!(shown, expected);
+    }
+}

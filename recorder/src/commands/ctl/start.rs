@@ -1,0 +1,303 @@
+//! `fxtrec ctl start`: from the options to a session that records.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::file::TraceFile;
+use super::{CtlError, connect, run, show, stop};
+use crate::cli::{ByteSize, CtlCommon, CtlStartArgs, Disposition, Mode, ProviderOverride};
+use crate::control::client::Client;
+use crate::control::wire::{
+    BufferDisposition, BufferingMode, ProviderSpec, ProviderStats, SessionState, StartOptions,
+    Started, TraceConfig,
+};
+use crate::kernel::child::{Held, Launch};
+use crate::kernel::signals::Signals;
+use crate::manager::SOCKET_VARIABLE;
+
+const MIB: u64 = 1024 * 1024;
+
+/// What `ctl start` has to say.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    /// The file that gets the trace; null for standard output.
+    output: Option<&'a Path>,
+    /// Whether the session goes on when ctl has ended.
+    detached: bool,
+    /// Applications that record.
+    started: u32,
+    /// Those that did not say so in time.
+    late: Vec<String>,
+    /// The exit status of COMMAND.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_status: Option<u8>,
+    /// What was recorded of each application, once it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_stats: Option<Vec<ProviderStats>>,
+}
+
+/// Starts a session, and waits for its end unless it is to go on by itself. Returns the exit status.
+pub(super) fn start(
+    args: CtlStartArgs,
+    common: &CtlCommon,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<u8, CtlError> {
+    let path = args.output.clone().unwrap_or_else(|| default_output(&args));
+    let detached = args.command.is_empty() && !args.foreground;
+    if detached && path == Path::new("-") {
+        return Err(CtlError::DetachedPipe);
+    }
+    let system = |source| CtlError::System { doing: "set up signals", source };
+    // Before the client may start a thread, and before COMMAND is made.
+    let signals = if detached { None } else { Some(Signals::catch().map_err(system)?) };
+    let mut client = connect(common)?;
+    let file = TraceFile::create(&path, common)?;
+    let begun = prepare(args, detached, common, &file, signals.as_ref(), &mut client);
+    let (started, held) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            file.discard();
+            return Err(error);
+        }
+    };
+    let mut answer = Answer {
+        output: file.path(),
+        detached,
+        started: started.started,
+        late: started.late,
+        exit_status: None,
+        provider_stats: None,
+    };
+    if let Some(signals) = signals {
+        if held.is_none() {
+            remark(common, err, &format!("recording to {}; Ctrl-C stops it", name(&file)));
+        }
+        let outcome = match run::until_the_end(signals, held, common) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // Nothing ran: an empty trace helps nobody.
+                let _ = client.terminate();
+                file.discard();
+                return Err(error);
+            }
+        };
+        if outcome.lost {
+            let error = stop::why_lost(&mut client);
+            return match outcome.exit_status {
+                Some(failed) if failed != 0 => {
+                    remark(common, err, &error.to_string());
+                    Ok(failed)
+                }
+                _ => Err(error),
+            };
+        }
+        answer.exit_status = outcome.exit_status;
+        answer.provider_stats = Some(stop::end(&mut client, true)?);
+    }
+    let code = answer.exit_status.unwrap_or(0);
+    if common.json {
+        show::answer(true, &answer, out, |_, _| Ok(()))?;
+    } else if detached {
+        text(&answer, &file, out)?;
+    } else {
+        // Standard output is COMMAND's, or has the trace.
+        text(&answer, &file, err)?;
+    }
+    Ok(code)
+}
+
+/// Starts a stopped session again.
+pub(super) fn again(
+    args: CtlStartArgs,
+    common: &CtlCommon,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let mut client = connect(common)?;
+    if client.status()?.state == SessionState::Ready {
+        return Err(CtlError::NoSession("start again"));
+    }
+    let started = client.start(StartOptions {
+        buffer_disposition: args.disposition.map(|disposition| match disposition {
+            Disposition::ClearEntire => BufferDisposition::ClearEntire,
+            Disposition::ClearNondurable => BufferDisposition::ClearNondurable,
+            Disposition::Retain => BufferDisposition::Retain,
+        }),
+        additional_categories: Some(args.categories).filter(|list| !list.is_empty()),
+    })?;
+    Ok(show::answer(common.json, &started, out, |started, out| {
+        writeln!(out, "recording again: {}", applications(started.started, &started.late))
+    })?)
+}
+
+/// COMMAND's process, held, and a session that records. A session that cannot be started is none.
+fn prepare(
+    args: CtlStartArgs,
+    detached: bool,
+    common: &CtlCommon,
+    file: &TraceFile,
+    signals: Option<&Signals>,
+    client: &mut Client,
+) -> Result<(Started, Option<Held>), CtlError> {
+    let config = config(&args, detached);
+    let held = signals.map(|signals| hold(args.command, common, file, signals)).transpose()?;
+    client.initialize(config, file.descriptor()?)?;
+    let started = client.start(StartOptions::default()).inspect_err(|_| {
+        if detached {
+            // The error to tell is why it did not start; others end with the connection.
+            let _ = client.terminate();
+        }
+    });
+    Ok((started?, held.flatten()))
+}
+
+fn config(args: &CtlStartArgs, detached: bool) -> TraceConfig {
+    let provider_specs: Vec<_> = args.providers.iter().map(provider_spec).collect();
+    TraceConfig {
+        categories: Some(args.categories.clone()).filter(|list| !list.is_empty()),
+        buffer_size_megabytes_hint: args.buffer_size.map(megabytes),
+        start_timeout_milliseconds: args
+            .start_timeout
+            .map(|span| u64::try_from(span.duration().as_millis()).unwrap_or(u64::MAX)),
+        buffering_mode: Some(match args.mode {
+            Mode::Streaming => BufferingMode::Streaming,
+            Mode::Oneshot => BufferingMode::Oneshot,
+            Mode::Circular => BufferingMode::Circular,
+        }),
+        provider_specs: Some(provider_specs).filter(|list| !list.is_empty()),
+        version: None,
+        defer_transfer: args.defer_transfer.then_some(true),
+        detached: detached.then_some(true),
+    }
+}
+
+fn provider_spec(special: &ProviderOverride) -> ProviderSpec {
+    ProviderSpec {
+        name: special.name.clone(),
+        buffer_size_megabytes_hint: special.buffer.map(megabytes),
+        categories: Some(special.categories.clone()).filter(|list| !list.is_empty()),
+    }
+}
+
+/// Whole MiB, since the protocol has no smaller unit: rounded up.
+fn megabytes(size: ByteSize) -> u32 {
+    u32::try_from(size.bytes().div_ceil(MIB)).unwrap_or(u32::MAX)
+}
+
+/// COMMAND's process, which does not run yet: it is let go when the session records.
+fn hold(
+    command: Vec<std::ffi::OsString>,
+    common: &CtlCommon,
+    file: &TraceFile,
+    signals: &Signals,
+) -> Result<Option<Held>, CtlError> {
+    let mut words = command.into_iter();
+    let Some(program) = words.next() else { return Ok(None) };
+    let providers = common.socket.with_file_name("providers");
+    let launch = Launch {
+        program,
+        args: words.collect(),
+        environment: vec![(SOCKET_VARIABLE.into(), providers.into())],
+        user: None,
+        stdout_to_stderr: file.path().is_none(),
+    };
+    Ok(Some(Held::start(&launch, &signals.inherited())?))
+}
+
+fn default_output(args: &CtlStartArgs) -> PathBuf {
+    let program = args.command.first().map(Path::new).and_then(Path::file_name);
+    let mut name = program.unwrap_or("session".as_ref()).to_owned();
+    name.push(".fxt");
+    name.into()
+}
+
+fn text(answer: &Answer<'_>, file: &TraceFile, out: &mut dyn Write) -> std::io::Result<()> {
+    if let Some(old) = file.kept_old() {
+        writeln!(out, "the earlier file is now {}", old.display())?;
+    }
+    match &answer.provider_stats {
+        None => {
+            let who = applications(answer.started, &answer.late);
+            writeln!(out, "recording to {}: {who}", name(file))?;
+            writeln!(out, "fxtrec ctl stop ends it")
+        }
+        Some(stats) => {
+            writeln!(out, "the trace is {}", name(file))?;
+            show::provider_stats(stats, out)
+        }
+    }
+}
+
+fn applications(started: u32, late: &[String]) -> String {
+    let late = match late {
+        [] => String::new(),
+        late => format!(", late: {}", show::list(late, "")),
+    };
+    match started {
+        1 => format!("1 application{late}"),
+        _ => format!("{started} applications{late}"),
+    }
+}
+
+fn name(file: &TraceFile) -> String {
+    file.path().map_or_else(|| "standard output".to_owned(), |path| path.display().to_string())
+}
+
+fn remark(common: &CtlCommon, err: &mut dyn Write, text: &str) {
+    if !common.json {
+        // Without standard error there is nobody to tell.
+        let _ = writeln!(err, "fxtrec: {text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, CtlVerb};
+
+    fn config_of(words: &[&str]) -> TraceConfig {
+        let line = ["fxtrec", "ctl", "start"].iter().chain(words).copied();
+        let Ok(Command::Ctl(args)) = Cli::parse_line(line) else { panic!("{words:?}") };
+        let CtlVerb::Start(args) = args.verb else { panic!("{words:?}") };
+        config(&args, false)
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_left_to_the_daemon() {
+        let streaming = TraceConfig {
+            buffering_mode: Some(BufferingMode::Streaming),
+            ..TraceConfig::default()
+        };
+        assert_eq!(config_of(&[]), streaming);
+    }
+
+    #[test]
+    fn every_option_is_in_the_configuration() {
+        let words = "--categories sched,app* --mode circular --buffer-size 1500k --start-timeout 2s \
+                     --defer-transfer --provider db:16M:sql";
+        let config = config_of(&words.split_whitespace().collect::<Vec<_>>());
+        let expected = TraceConfig {
+            categories: Some(vec!["sched".into(), "app*".into()]),
+            buffer_size_megabytes_hint: Some(2),
+            start_timeout_milliseconds: Some(2000),
+            buffering_mode: Some(BufferingMode::Circular),
+            provider_specs: Some(vec![ProviderSpec {
+                name: "db".into(),
+                buffer_size_megabytes_hint: Some(16),
+                categories: Some(vec!["sql".into()]),
+            }]),
+            version: None,
+            defer_transfer: Some(true),
+            detached: None,
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn applications_that_are_late_are_named() {
+        assert_eq!(applications(1, &[]), "1 application");
+        assert_eq!(applications(2, &["db".into()]), "2 applications, late: db");
+    }
+}

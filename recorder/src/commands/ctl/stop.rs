@@ -1,0 +1,78 @@
+//! `fxtrec ctl stop`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{CtlError, connect, show};
+use crate::cli::{CtlCommon, CtlStopArgs};
+use crate::control::client::{Client, ClientError};
+use crate::control::wire::{ControllerError, ProviderStats, SessionState, StopOptions};
+
+/// What `ctl stop` has to say.
+#[derive(Debug, Serialize)]
+struct Answer {
+    /// Where the session is now: `stopped` with `--keep`, else `ready`.
+    state: &'static str,
+    /// The file that has the trace, as the daemon knows it; null when it is none.
+    output: Option<PathBuf>,
+    /// What was recorded of each application.
+    provider_stats: Vec<ProviderStats>,
+}
+
+pub(super) fn stop(
+    args: &CtlStopArgs,
+    common: &CtlCommon,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let mut client = connect(common)?;
+    let status = client.status()?;
+    if status.state == SessionState::Ready {
+        return Err(CtlError::NoSession("stop"));
+    }
+    let (state, provider_stats) = if args.keep {
+        let options = StopOptions { write_results: Some(!args.no_write) };
+        (SessionState::Stopped, client.stop(options)?.provider_stats)
+    } else {
+        (SessionState::Ready, end(&mut client, !args.no_write)?)
+    };
+    let answer =
+        Answer { state: state.name(), output: status.output.map(PathBuf::from), provider_stats };
+    Ok(show::answer(common.json, &answer, out, text)?)
+}
+
+/// Stops the session, if it is not stopped already, and ends it.
+pub(super) fn end(client: &mut Client, write: bool) -> Result<Vec<ProviderStats>, CtlError> {
+    let stats = match client.stop(StopOptions { write_results: Some(write) }) {
+        Ok(stopped) => stopped.provider_stats,
+        Err(ClientError::Refused(ControllerError::NotStarted)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    client.terminate()?;
+    Ok(stats)
+}
+
+/// Why a session has ended that nobody ended.
+pub(super) fn why_lost(client: &mut Client) -> CtlError {
+    match client.stop(StopOptions::default()) {
+        Err(error @ ClientError::Refused(ControllerError::Aborted { .. })) => error.into(),
+        _ => CtlError::Lost,
+    }
+}
+
+fn text(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    match &answer.output {
+        Some(path) => writeln!(out, "{}; the trace is {}", done(answer), path.display())?,
+        None => writeln!(out, "{}", done(answer))?,
+    }
+    show::provider_stats(&answer.provider_stats, out)
+}
+
+fn done(answer: &Answer) -> &'static str {
+    if answer.state == SessionState::Ready.name() {
+        "the session has ended"
+    } else {
+        "the session has stopped; fxtrec ctl start --again goes on with it"
+    }
+}
