@@ -7,7 +7,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::skip::skip;
 
 /// Debian's packages of tools, where these are not called like them.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("chroot", "coreutils"),
     ("nm", "binutils"),
     ("node", "nodejs"),
@@ -15,7 +15,9 @@ const PACKAGES: [(&str, &str); 8] = [
     ("objdump", "binutils"),
     ("perf", "linux-perf"),
     ("readelf", "binutils"),
+    ("setpriv", "util-linux"),
     ("strip", "binutils"),
+    ("systemd-analyze", "systemd"),
 ];
 
 /// Whether these tools are there; when not, says which is missing. CI installs them: see `.ci/run`.
