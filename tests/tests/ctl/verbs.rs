@@ -173,11 +173,11 @@ fn changes_of_state_and_alerts_are_told_as_they_come() {
     let mut application = daemon.application(command);
     daemon.wait_for_applications(1);
     daemon.ctl(&["start", "-o", "w.fxt", "--categories", "app*"]).expect(0);
-    for state in ["initialized", "starting", "started"] {
-        assert_eq!(next(), json!({ "state": state }));
-    }
-    assert_eq!(next(), json!({ "alert": "look here" }));
-    assert_eq!(next(), json!({ "alert": "a name that is" }), "cut to what an alert has room for");
+    // The application may raise alerts before all that is to record does.
+    let told: Vec<Value> = (0..5).map(|_| next()).collect();
+    let of = |key: &str| told.iter().filter_map(|line| line[key].as_str()).collect::<Vec<_>>();
+    assert_eq!(of("state"), ["initialized", "starting", "started"]);
+    assert_eq!(of("alert"), ["look here", "a name that is"], "cut to what an alert has room for");
     assert!(application.finish().success());
     daemon.ctl(&["stop"]).expect(0);
     for state in ["stopping", "stopped", "terminating", "ready"] {
