@@ -15,7 +15,7 @@
 //! max-buffer = "256M"
 //!
 //! [[allow]]
-//! users = ["alice", 1001]
+//! users = ["builder", 1001]
 //! kernel = ["sched:waking", "uprobe"]
 //! other-users = true
 //! ```

@@ -106,7 +106,7 @@ mod tests {
                 problem: Some("no perf events".into()),
                 ..KernelStats::default()
             },
-            ..Status::default()
+            output: Some("/tmp/t.fxt".into()),
         };
         let shown = text(&status, status_text);
         let expected = "state       started\nowner       root, process 7\ncategories  sched,net\n\

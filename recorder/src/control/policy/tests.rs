@@ -3,8 +3,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 
 use super::*;
 
-const ALICE: u32 = 1000;
-const BOB: u32 = 1001;
+const BUILDER: u32 = 1000;
+const OTHER: u32 = 1001;
 const DEVELOPERS: u32 = 500;
 
 struct TwoUsers;
@@ -12,8 +12,8 @@ struct TwoUsers;
 impl Names for TwoUsers {
     fn uid(&self, name: &str) -> Result<Option<u32>, String> {
         Ok(match name {
-            "alice" => Some(ALICE),
-            "bob" => Some(BOB),
+            "builder" => Some(BUILDER),
+            "other" => Some(OTHER),
             _ => None,
         })
     }
@@ -60,7 +60,7 @@ const TWO_RULES: &str = r#"
     max-buffer = "64M"
 
     [[allow]]
-    users = ["alice", 7]
+    users = ["builder", 7]
     kernel = ["irq", "uprobe:net"]
     other-users = true
 "#;
@@ -71,38 +71,38 @@ fn without_a_file_root_may_do_everything_and_others_trace_their_own_applications
     let root = granted(&policy, &user(0), &["sched:waking", "irq", "uprobe:libc:malloc", "app*"]);
     assert_eq!(root.users, Users::Every);
     assert_eq!((root.kernel.categories.len(), root.kernel.probes.len()), (2, 1));
-    let alice = granted(&policy, &user(ALICE), &["app*"]);
-    assert_eq!(alice.users, Users::Only(ALICE));
-    assert!(alice.users.include(ALICE) && !alice.users.include(BOB));
-    assert!(alice.kernel.is_empty());
-    assert_eq!(alice.applications, ["app*"]);
+    let builder = granted(&policy, &user(BUILDER), &["app*"]);
+    assert_eq!(builder.users, Users::Only(BUILDER));
+    assert!(builder.users.include(BUILDER) && !builder.users.include(OTHER));
+    assert!(builder.kernel.is_empty());
+    assert_eq!(builder.applications, ["app*"]);
 }
 
 #[test]
 fn what_is_forbidden_and_named_is_refused_with_the_rule_that_would_allow_it() {
     let policy = Policy::default();
     assert_eq!(
-        denied(&policy, &user(ALICE), &["app*", "sched"]),
+        denied(&policy, &user(BUILDER), &["app*", "sched"]),
         "the kernel's category sched: uid 1000 may not; `[[allow]] users = [1000] kernel = [\"sched\"]` in \
          /etc/fxtrec/policy.toml would allow it"
     );
-    let any = denied(&policy, &user(ALICE), &["uprobe:libc:malloc"]);
+    let any = denied(&policy, &user(BUILDER), &["uprobe:libc:malloc"]);
     assert!(any.contains("kernel = [\"uprobe\"]"), "{any}");
 }
 
 #[test]
 fn the_rule_that_an_error_proposes_is_one_that_allows_it() {
-    let error = denied(&Policy::default(), &user(ALICE), &["irq"]);
+    let error = denied(&Policy::default(), &user(BUILDER), &["irq"]);
     let rule =
         error.split('`').nth(1).expect("a rule").replace("]] ", "]]\n").replace("] k", "]\nk");
-    assert_eq!(granted(&policy(&rule), &user(ALICE), &["irq"]).kernel.categories.len(), 1);
+    assert_eq!(granted(&policy(&rule), &user(BUILDER), &["irq"]).kernel.categories.len(), 1);
 }
 
 #[test]
 fn an_empty_list_is_narrowed_to_what_is_permitted() {
-    assert!(granted(&Policy::default(), &user(ALICE), &[]).kernel.is_empty());
+    assert!(granted(&Policy::default(), &user(BUILDER), &[]).kernel.is_empty());
     let with_rules = policy(TWO_RULES);
-    let developer = Credentials { groups: vec![DEVELOPERS], ..user(BOB) };
+    let developer = Credentials { groups: vec![DEVELOPERS], ..user(OTHER) };
     let all = granted(&with_rules, &developer, &[]);
     assert!(all.kernel.has_scheduling() && all.applications.is_empty());
 }
@@ -110,7 +110,7 @@ fn an_empty_list_is_narrowed_to_what_is_permitted() {
 #[test]
 fn rules_about_somebody_add_up() {
     let policy = policy(TWO_RULES);
-    let both = Credentials { groups: vec![1, DEVELOPERS], ..user(ALICE) };
+    let both = Credentials { groups: vec![1, DEVELOPERS], ..user(BUILDER) };
     let all = granted(&policy, &both, &["sched", "irq", "uprobe:*"]);
     assert_eq!(all.users, Users::Every);
     assert_eq!((all.kernel.categories.len(), all.kernel.probes.len()), (2, 3));
@@ -118,13 +118,13 @@ fn rules_about_somebody_add_up() {
     let one = granted(&policy, &user(7), &["irq"]);
     assert_eq!(one.max_buffer_bytes, DEFAULT_MAX_BUFFER_BYTES);
     denied(&policy, &user(7), &["sched"]);
-    denied(&policy, &user(BOB), &["irq"]);
+    denied(&policy, &user(OTHER), &["irq"]);
 }
 
 #[test]
 fn a_primary_group_counts_as_any_other() {
     let policy = policy(TWO_RULES);
-    let primary = Credentials { gid: DEVELOPERS, groups: vec![], ..user(BOB) };
+    let primary = Credentials { gid: DEVELOPERS, groups: vec![], ..user(OTHER) };
     assert!(granted(&policy, &primary, &["sched"]).kernel.has_scheduling());
 }
 
@@ -139,7 +139,7 @@ fn everybody_can_be_meant() {
 #[test]
 fn user_probes_are_given_by_name_and_by_the_beginning_of_it() {
     let policy = policy(TWO_RULES);
-    let developer = Credentials { groups: vec![DEVELOPERS], ..user(BOB) };
+    let developer = Credentials { groups: vec![DEVELOPERS], ..user(OTHER) };
     let texts = |categories: &[&str]| {
         let probes = granted(&policy, &developer, categories).kernel.probes;
         probes.into_iter().map(|spec| spec.text).collect::<Vec<_>>()
@@ -163,8 +163,8 @@ fn a_probe_that_there_is_not_is_told_with_the_nearest() {
 #[test]
 fn a_buffer_may_be_as_large_as_the_rules_say() {
     let policy = policy(TWO_RULES);
-    assert_eq!(policy.permits_buffer(&user(ALICE), DEFAULT_MAX_BUFFER_BYTES), Ok(()));
-    let error = policy.permits_buffer(&user(ALICE), 32 << 20).expect_err("denied").to_string();
+    assert_eq!(policy.permits_buffer(&user(BUILDER), DEFAULT_MAX_BUFFER_BYTES), Ok(()));
+    let error = policy.permits_buffer(&user(BUILDER), 32 << 20).expect_err("denied").to_string();
     assert!(error.starts_with("a buffer of 32 MiB: uid 1000 may have 16 MiB; "), "{error}");
     assert!(error.contains("max-buffer = \"32M\""), "{error}");
     assert_eq!(policy.permits_buffer(&user(0), 1 << 40), Ok(()));
@@ -172,7 +172,7 @@ fn a_buffer_may_be_as_large_as_the_rules_say() {
 
 #[test]
 fn known_categories_say_who_may_have_them() {
-    let known = policy(TWO_RULES).known_categories(&user(ALICE));
+    let known = policy(TWO_RULES).known_categories(&user(BUILDER));
     let may: Vec<_> = known.iter().map(|it| (it.name.as_str(), it.permitted)).collect();
     let expected = [
         ("sched", false),
@@ -214,7 +214,7 @@ fn mistakes_are_told_with_their_place_and_what_was_expected() {
         ),
         ("[[allow]]\nusers = [-1]", "policy.toml:2:10: -1 is no number of a user"),
         (
-            "[[allow]]\nusers = \"alice\"",
+            "[[allow]]\nusers = \"builder\"",
             "policy.toml:2:9: expected a list: [\"...\", \"...\"], found a string",
         ),
         ("[[allow]]\nkernel = [\"sched\"]", "policy.toml:1:1: this rule is about nobody"),
@@ -261,7 +261,7 @@ fn a_file_that_others_could_write_is_not_trusted() {
     fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
     if nix::unistd::geteuid().is_root() {
         assert_eq!(read(), Ok(()));
-        chown(&path, Some(ALICE), None).expect("chown");
+        chown(&path, Some(BUILDER), None).expect("chown");
         assert!(read().expect_err("not trusted").contains("belongs to uid 1000"));
     } else {
         assert!(read().expect_err("not trusted").contains("belongs to uid"));
