@@ -55,7 +55,7 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
     let example = example.display();
     // All at once, so that they are mixed.
     let script = format!(
-        "{APP} sleeps 2 25 >spans.txt & {traced} sleeps >traced.txt </dev/null & {example} & wait"
+        "{APP} sleeps 2 100 >spans.txt & {traced} sleeps >traced.txt </dev/null & {example} & wait"
     );
     let done = folder.fxtrec(["-a", "-o", "all.fxt", "--", "sh", "-c", &script]);
     assert_eq!(done.code, 0, "{}", done.stderr);
@@ -71,7 +71,7 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
     };
     let (spans, traced) =
         (spans_in(&folder.path("spans.txt")), spans_in(&folder.path("traced.txt")));
-    assert_eq!((spans.len(), traced.len()), (50, 25));
+    assert_eq!((spans.len(), traced.len()), (200, 25));
     let gap = agreement(called("spans"), "nap", &spans, &trace);
     assert!(gap <= MICROSECOND, "the closest span is {gap} ns from what was printed");
     // What `tracing` itself takes around a span is not what is judged here.
