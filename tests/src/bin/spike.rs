@@ -1,6 +1,6 @@
 //! A workload: a thread that is late, on purpose and nobody else's account.
 //!
-//! `spike TIMES` keeps all of it on one CPU. Each time a thread called `victim` is woken by one that has real-time
+//! `spike TIMES NAME` keeps all of it on one CPU. Each time a thread called NAME is woken by one that has real-time
 //! priority and goes on computing for [`LATE`], so that the victim waits that long at least. It is woken by nothing else.
 //! Prints `victim TID`, then for each time the nanoseconds of `CLOCK_MONOTONIC` before the wake-up and when the victim
 //! had the CPU, and ends when standard input has.
@@ -57,10 +57,11 @@ fn state_of(tid: i64) -> io::Result<String> {
 
 fn main() -> io::Result<()> {
     let times: u32 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
+    let name = std::env::args().nth(2).unwrap_or_else(|| "victim".to_owned());
     stay_on_one_cpu()?;
     let (mut heard, mut wake) = io::pipe()?;
     let (tell, told) = mpsc::channel();
-    let victim = std::thread::Builder::new().name("victim".to_owned()).spawn(move || {
+    let victim = std::thread::Builder::new().name(name).spawn(move || {
         let _ = tell.send(i64::from(gettid().as_raw()));
         while heard.read_exact(&mut [0]).is_ok() {
             let _ = tell.send(now());

@@ -10,8 +10,23 @@ use fxtrec_tests::trace::Trace;
 
 use crate::Recorder;
 
-/// Fires for what `spike` does, and for nothing else: the victim is woken by it alone, and is 60 ms late each time.
-const LATE: &str = r#"wakeup > 40ms if comm = "victim""#;
+/// A name of a victim of `spike`, for one test alone: tests run at the same time, and each records the whole machine.
+#[derive(Clone, Copy)]
+struct Victim(&'static str);
+
+impl Victim {
+    /// Fires for what `spike` does, and for nothing else: the victim is woken by it alone, and is 60 ms late each time.
+    fn late(self) -> String {
+        format!("wakeup > 40ms if comm = \"{}\"", self.0)
+    }
+
+    fn start(self, options: &[&str], output: &Path, times: &str) -> Recorder {
+        let late = self.late();
+        let always = ["--mode", "circular", "--buffer-size", "8M", "--trigger", &late];
+        let options: Vec<&str> = always.iter().chain(options).copied().collect();
+        Recorder::start(&options, output, &[env!("CARGO_BIN_EXE_spike"), times, self.0])
+    }
+}
 
 /// The limit in it, in nanoseconds.
 const LATE_NS: u64 = 40_000_000;
@@ -26,12 +41,6 @@ fn time_of(line: &str) -> (u64, u64) {
 
 fn victim_of(line: &str) -> u64 {
     line.strip_prefix("victim ").expect("the victim's id").parse().expect("a number")
-}
-
-fn start(options: &[&str], output: &Path, times: &str) -> Recorder {
-    let always = ["--mode", "circular", "--buffer-size", "8M"];
-    let options: Vec<&str> = always.iter().chain(options).copied().collect();
-    Recorder::start(&options, output, &[env!("CARGO_BIN_EXE_spike"), times])
 }
 
 /// The trigger events of a trace.
@@ -53,7 +62,7 @@ fn wait_in(trace: &Trace, victim: u64, (before, ran): (u64, u64)) -> u64 {
     came_in.expect("it came in") - woken[0]
 }
 
-/// How often the victim waited for longer than [`LATE`] says, from a wake-up until it came in.
+/// How often the victim waited for longer than [`Victim::late`] says, from a wake-up until it came in.
 fn late_waits(trace: &Trace, victim: u64) -> usize {
     let wakeups = trace.wakeups.iter().filter(|wakeup| wakeup.thread == victim);
     let wait_of = |woken: u64| {
@@ -76,13 +85,14 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt");
-    let options = ["--trigger", LATE, "--before", "400ms", "--after", "50ms"];
-    let mut recorder = start(&options, &output, "1");
+    let thread = Victim("late once");
+    let options = ["--before", "400ms", "--after", "50ms"];
+    let mut recorder = thread.start(&options, &output, "1");
     let victim = victim_of(&recorder.printed());
     let spike = time_of(&recorder.printed());
     // The recording goes on; the file is there before it ends.
     let line = recorder.said();
-    let named = format!("trigger {LATE}: victim ({victim}) on CPU ");
+    let named = format!("trigger {}: {} ({victim}) on CPU ", thread.late(), thread.0);
     assert!(line.contains(&named) && line.ends_with("spike.1.fxt"), "{line}");
     let window = Trace::read(&folder.path().join("spike.1.fxt"));
     let (code, said) = recorder.end();
@@ -95,7 +105,7 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     let wait = wait_in(&window, victim, spike);
     let marks = marks(&window);
     assert_eq!(marks.len(), 1);
-    assert_eq!(marks[0].args["expression"], LATE);
+    assert_eq!(marks[0].args["expression"], thread.late());
     assert_eq!(marks[0].number("thread"), victim);
     assert_eq!(marks[0].number("value_ns"), wait);
     assert!(wait >= 60_000_000, "{wait}");
@@ -125,9 +135,8 @@ fn windows_that_overlap_are_each_whole() {
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt.zst");
-    let options =
-        ["--trigger", LATE, "--trigger-interval", "1ms", "--before", "10s", "--after", "1s"];
-    let mut recorder = start(&options, &output, "3");
+    let options = ["--trigger-interval", "1ms", "--before", "10s", "--after", "1s"];
+    let mut recorder = Victim("late thrice").start(&options, &output, "3");
     let victim = victim_of(&recorder.printed());
     let spikes: Vec<(u64, u64)> = (0..3).map(|_| time_of(&recorder.printed())).collect();
     // None of the windows is over: each ends with the recording.
@@ -156,9 +165,8 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt");
     let ended = |options: &[&str]| {
-        let options: Vec<&str> = ["--trigger", LATE].iter().chain(options).copied().collect();
         // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
-        let (code, said) = start(&options, &output, "6").end();
+        let (code, said) = Victim("late six times").start(options, &output, "6").end();
         assert_eq!(code, 0, "{said}");
         said
     };
@@ -187,12 +195,13 @@ fn a_short_memory_is_told() {
     let output = folder.path().join("spike.fxt");
     // More switches than the buffer holds, and then one that is late.
     let script = format!(
-        "{} 20000 >&2 && exec {} 1",
+        "{} 20000 >&2 && exec {} 1 late-at-last",
         env!("CARGO_BIN_EXE_pingpong"),
         env!("CARGO_BIN_EXE_spike")
     );
+    let late = Victim("late-at-last").late();
     let options =
-        ["--mode", "circular", "--buffer-size", "256k", "--trigger", LATE, "--before", "1h"];
+        ["--mode", "circular", "--buffer-size", "256k", "--trigger", &late, "--before", "1h"];
     let (code, said) = Recorder::start(&options, &output, &["sh", "-c", &script]).end();
     assert_eq!(code, 0, "{said}");
     let line = said.lines().find(|line| line.contains("trigger wakeup")).expect("it fired");
