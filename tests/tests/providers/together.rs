@@ -73,7 +73,7 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
         (spans_in(&folder.path("spans.txt")), spans_in(&folder.path("traced.txt")));
     assert_eq!((spans.len(), traced.len()), (200, 25));
     let gap = agreement(called("spans"), "nap", &spans, &trace);
-    assert!(gap <= MICROSECOND, "the clocks may be {gap} ns apart");
+    assert!(gap <= MICROSECOND, "the closest span is {gap} ns from what was printed");
     // What `tracing` itself takes around a span is not what is judged here.
     agreement(called("traced"), "nap", &traced, &trace);
     // Its main function ends with waiting for what it recorded to be saved.
