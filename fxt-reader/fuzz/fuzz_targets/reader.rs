@@ -1,12 +1,12 @@
 //! Any bytes at all: the reader neither panics nor hangs, reads the same from a
-//! slice as from a stream in small pieces, and accounts for every byte.
+//! slice as from a stream in small pieces and in passes, and accounts for every byte.
 
 #![no_main]
 
 use std::fmt::Write as _;
 use std::io::Read;
 
-use fxt_reader::{Container, Error, Reader, Summary};
+use fxt_reader::{Container, Error, Item, Reader, Summary, Visitor};
 use libfuzzer_sys::fuzz_target;
 
 /// Yields one byte, then two, then three, and so on up to eleven.
@@ -46,6 +46,34 @@ fn read(reader: Reader<'_>) -> (String, Summary, bool) {
     }
 }
 
+/// Is shown three records, and writes them down.
+struct Three<'a>(&'a mut String, u8);
+
+impl Visitor for Three<'_> {
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        writeln!(self.0, "{item:?}").expect("a string");
+        self.1 += 1;
+        self.1 < 3
+    }
+}
+
+/// All that passes of three records each say.
+fn passes(reader: Reader<'_>) -> (String, Summary) {
+    let mut reader = reader.max_record_bytes(1 << 20);
+    let mut text = String::new();
+    loop {
+        match reader.show_all(&mut Three(&mut text, 0)) {
+            Ok(false) => {}
+            Ok(true) => return (text, reader.summary()),
+            Err(Error::Damaged(damage)) => writeln!(text, "{damage}").expect("a string"),
+            Err(error) => {
+                writeln!(text, "{error}").expect("a string");
+                return (text, reader.summary());
+            }
+        }
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let (whole, summary, is_trace) = read(Reader::from_slice(bytes));
     let (pieces, _, _) = read(Reader::new(Pieces(bytes, 0)));
@@ -54,6 +82,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     assert_eq!(whole, pieces, "the same in pieces");
+    assert_eq!((whole, summary), passes(Reader::from_slice(bytes)), "the same in passes");
     if is_trace {
         let accounted = summary.record_bytes + summary.damaged_bytes + summary.truncated_tail;
         assert_eq!(accounted, bytes.len() as u64, "every byte is accounted for");

@@ -1,7 +1,10 @@
 //! The reader: frames records, keeps the providers' state, hands records out.
 
 mod recover;
+mod run;
 mod start;
+
+pub use run::Visitor;
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +13,7 @@ use std::path::Path;
 
 use fxt_writer::layout::limits::WORD_BYTES;
 use fxt_writer::layout::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
-use fxt_writer::layout::{header, record_type, scheduling};
+use fxt_writer::layout::{header, record_type};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::{ByteOrder, Cursor};
@@ -18,9 +21,7 @@ use crate::error::{Damage, Error, Reason};
 use crate::input::Input;
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
-use crate::record::{
-    ContextSwitch, Initialization, Record, StringRecord, ThreadRecord, Unknown, Wakeup,
-};
+use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
 use crate::resync::record_bytes;
 use crate::summary::{Container, Summary};
 use crate::tables::Tables;
@@ -51,18 +52,6 @@ pub struct Item<'a> {
     /// What about it is against the specification, without keeping it from
     /// being read.
     pub oddities: Oddities,
-}
-
-/// Is shown records, by [`Reader::show_next`].
-pub trait Visitor {
-    /// What it says to a record.
-    type Answer;
-
-    /// Looks at a record.
-    ///
-    /// Context switches and wakeups are shown at a place of their own each. Where this is inlined (`#[inline(always)]`)
-    /// and lends the item to nobody, they are never built in memory to be taken apart again.
-    fn visit(&mut self, item: &Item<'_>) -> Self::Answer;
 }
 
 /// Reads a trace, record by record.
@@ -178,53 +167,17 @@ impl<'i> Reader<'i> {
     )]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
-        let Some((length, _)) = self.locate()? else { return Ok(None) };
+        let length = match self.usual() {
+            Some(length) => length,
+            None => match self.find_any()? {
+                Some(length) => length,
+                None => return Ok(None),
+            },
+        };
         let mut place = self.place(length);
         match Record::parse(&mut place.cursor, place.tables) {
             Ok(record) => Ok(Some(place.accept(record))),
             Err(reason) => Err(place.refuse(reason)),
-        }
-    }
-
-    /// Shows the next record to `visitor`, and returns what that returns; `None` at the end of the trace.
-    ///
-    /// This is [`next`](Self::next) for passes over whole traces in which time matters.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`next`](Self::next), and as there.
-    #[inline(always)]
-    pub fn show_next<V: Visitor>(&mut self, visitor: &mut V) -> Result<Option<V::Answer>, Error> {
-        let Some((length, scheduling_type)) = self.locate()? else { return Ok(None) };
-        let mut place = self.place(length);
-        match scheduling_type {
-            Some(scheduling::CONTEXT_SWITCH) => {
-                match ContextSwitch::read(&mut place.cursor, place.tables) {
-                    Ok(switch) => {
-                        Ok(Some(visitor.visit(&place.accept(Record::ContextSwitch(switch)))))
-                    }
-                    Err(reason) => Err(place.refuse(reason)),
-                }
-            }
-            Some(scheduling::THREAD_WAKEUP) => {
-                match Wakeup::read(&mut place.cursor, place.tables) {
-                    Ok(wakeup) => Ok(Some(visitor.visit(&place.accept(Record::Wakeup(wakeup))))),
-                    Err(reason) => Err(place.refuse(reason)),
-                }
-            }
-            _ => match Record::parse(&mut place.cursor, place.tables) {
-                Ok(record) => Ok(Some(visitor.visit(&place.accept(record)))),
-                Err(reason) => Err(place.refuse(reason)),
-            },
-        }
-    }
-
-    /// Goes on to the next record: its size, and its scheduling type when it is found in the usual way.
-    #[inline(always)]
-    fn locate(&mut self) -> Result<Option<(usize, Option<u64>)>, Error> {
-        match self.usual() {
-            Some((length, scheduling_type)) => Ok(Some((length, Some(scheduling_type)))),
-            None => Ok(self.find_any()?.map(|length| (length, None))),
         }
     }
 
@@ -244,9 +197,9 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Goes on to the next record. Its size and type, when it is a scheduling record that is all at hand.
+    /// Goes on to the next record. Its size, when it is a scheduling record that is all at hand.
     #[inline(always)]
-    fn usual(&mut self) -> Option<(usize, u64)> {
+    fn usual(&mut self) -> Option<usize> {
         let State::After(length) = self.state else { return None };
         self.input.consume(length);
         self.state = State::After(0);
@@ -259,8 +212,7 @@ impl<'i> Reader<'i> {
         }
         let length = usize::try_from(record_bytes(header_word)).ok()?;
         let fits = length <= window.len().min(self.max_record_bytes);
-        let scheduling_type = scheduling::SCHEDULING_TYPE.get(header_word);
-        (length > 0 && fits).then_some((length, scheduling_type))
+        (length > 0 && fits).then_some(length)
     }
 
     /// The size of the next record, of which note is taken; `None` at the end.

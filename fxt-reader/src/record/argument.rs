@@ -103,6 +103,12 @@ impl<'a> Args<'a> {
         })
     }
 
+    /// Arguments that are known to be sound, of a trace whose least significant bytes come first.
+    #[inline(always)]
+    pub(crate) fn sound(bytes: &'a [u8], count: u8, tables: &'a Tables) -> Self {
+        Self { bytes, count, order: ByteOrder::Little, tables }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

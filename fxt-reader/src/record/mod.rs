@@ -10,6 +10,7 @@ mod events;
 mod kind;
 mod message;
 mod object;
+mod plain;
 mod provider;
 mod schedule;
 
@@ -26,7 +27,9 @@ pub use events::{Event, EventKind};
 pub use kind::{Kind, UnknownKind};
 pub use message::Log;
 pub use object::{KernelObject, UserspaceObject};
+pub(crate) use plain::{ArgPlace, PlainArgs};
 pub use provider::{ProviderEvent, ProviderEventKind, ProviderInfo, ProviderSection};
+pub(crate) use schedule::cpu;
 pub use schedule::{ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, Wakeup};
 
 use crate::cursor::Cursor;

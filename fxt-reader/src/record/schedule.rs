@@ -29,15 +29,6 @@ pub struct ContextSwitch<'a> {
 }
 
 impl<'a> ContextSwitch<'a> {
-    /// Reads the record that `cursor` holds, exactly as long as its header says.
-    #[inline(always)]
-    pub(crate) fn read(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
-        let header = cursor.word()?;
-        let record = Self::parse(header, cursor, tables)?;
-        cursor.finish();
-        Ok(record)
-    }
-
     #[inline(always)]
     pub(crate) fn parse(
         header: u64,
@@ -82,15 +73,6 @@ pub struct Wakeup<'a> {
 }
 
 impl<'a> Wakeup<'a> {
-    /// Reads the record that `cursor` holds, exactly as long as its header says.
-    #[inline(always)]
-    pub(crate) fn read(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
-        let header = cursor.word()?;
-        let record = Self::parse(header, cursor, tables)?;
-        cursor.finish();
-        Ok(record)
-    }
-
     #[inline(always)]
     pub(crate) fn parse(
         header: u64,
@@ -158,7 +140,9 @@ impl LegacyContextSwitch {
     }
 }
 
-fn cpu(field: u64) -> Cpu {
+/// The field of a scheduling record's header with the CPU's number as such.
+#[inline(always)]
+pub(crate) fn cpu(field: u64) -> Cpu {
     Cpu(u16::try_from(field).unwrap_or(u16::MAX))
 }
 

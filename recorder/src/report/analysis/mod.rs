@@ -182,8 +182,7 @@ pub fn observe<O: Observer>(
 ) -> Result<(Report, O), Error> {
     let mut analysis = Analysis::new(options, observer);
     loop {
-        match reader.show_next(&mut analysis) {
-            Ok(Some(true)) if !analysis.observer.is_content() => {}
+        match reader.show_all(&mut analysis) {
             Ok(_) => break,
             Err(Error::Damaged(_)) => analysis.damaged(),
             Err(error) => return Err(error),
@@ -396,11 +395,9 @@ impl<O: Observer> Analysis<O> {
 }
 
 impl<O: Observer> Visitor for Analysis<O> {
-    type Answer = bool;
-
     #[inline(always)]
     fn visit(&mut self, item: &Item<'_>) -> bool {
-        self.take(item)
+        self.take(item) && !self.observer.is_content()
     }
 }
 

@@ -1,0 +1,67 @@
+//! Arguments of scheduling records that are sound at a glance.
+//!
+//! A trace has millions of weights and few names for them. Whether a name is in the string table is therefore looked up
+//! only when the argument at some place of a record is not like the last one there.
+
+use fxt_writer::layout::argument::{INT32, KOID, STRING, int32, koid, string};
+
+use crate::tables::Tables;
+
+/// A place in a scheduling record where an argument is expected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ArgPlace {
+    SwitchFirst,
+    SwitchSecond,
+    SwitchState,
+    WakeupWeight,
+    WakeupWaker,
+}
+
+/// What the last sound argument at each place looked like.
+///
+/// Good for as long as the string table it was filled from stays as it is, and no longer.
+#[derive(Debug, Default)]
+pub(crate) struct PlainArgs {
+    /// Nothing at first: an argument's header is never 0, since it has a size.
+    seen: [u64; 5],
+}
+
+impl PlainArgs {
+    /// Whether `header` is all of a 32-bit integer argument with a name from the table.
+    #[inline(always)]
+    pub(crate) fn is_int32(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
+        const SHAPE: u64 = int32::TYPE.mask() | int32::SIZE.mask() | int32::NAME.mask();
+        let shape = header & SHAPE;
+        self.seen[place as usize] == shape
+            || (shape & !int32::NAME.mask() == int32::TYPE.put(INT32) | int32::SIZE.put(1)
+                && self.names(place, shape, int32::NAME.get(shape), tables))
+    }
+
+    /// Whether `header` is that of an argument with a koid and a name from the table, with no reserved bit set.
+    #[inline(always)]
+    pub(crate) fn is_koid(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
+        self.seen[place as usize] == header
+            || (header & !koid::NAME.mask() == koid::TYPE.put(KOID) | koid::SIZE.put(2)
+                && self.names(place, header, koid::NAME.get(header), tables))
+    }
+
+    /// Whether `header` is all of an argument whose name and string are from the table, with no reserved bit set.
+    #[inline(always)]
+    pub(crate) fn is_string(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
+        const REFERENCES: u64 = string::NAME.mask() | string::VALUE.mask();
+        self.seen[place as usize] == header
+            || (header & !REFERENCES == string::TYPE.put(STRING) | string::SIZE.put(1)
+                && tables.has_string(string::VALUE.get(header))
+                && self.names(place, header, string::NAME.get(header), tables))
+    }
+
+    /// Whether the name is in the table; then the next argument that looks the same is taken as it is.
+    #[cold]
+    fn names(&mut self, place: ArgPlace, shape: u64, name: u64, tables: &Tables) -> bool {
+        let known = tables.has_string(name);
+        if known {
+            self.seen[place as usize] = shape;
+        }
+        known
+    }
+}
