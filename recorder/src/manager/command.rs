@@ -1,5 +1,6 @@
 //! What the manager's thread is asked to do, and what it answers.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -7,6 +8,7 @@ use crossbeam_channel::Sender;
 use super::config::{SessionConfig, StartOptions};
 use super::output::Section;
 use super::status::{ProviderStatus, Refusals};
+use crate::units::Nanos;
 
 /// What starting came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,15 @@ pub enum ManagerError {
     Gone,
 }
 
+/// Something that is to be done between one archive and the next.
+pub(super) struct Between(pub(super) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Between").finish_non_exhaustive()
+    }
+}
+
 /// A request, and where to answer it.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -58,6 +69,7 @@ pub(super) enum Command {
     Refusals(Sender<Refusals>),
     Sections(Sender<Vec<Section>>),
     Settle(Sender<()>),
+    Turn { time: Nanos, between: Between, reply: Sender<()> },
     End,
 }
 

@@ -32,6 +32,8 @@ pub struct Options {
     /// The most that is kept of providers that have ended, in bytes, where nothing may be written before the end. The
     /// oldest goes first.
     pub held_bytes: usize,
+    /// Whether the archive may be [turned](super::Manager::turn), so that what providers are in the middle of must be known.
+    pub divided: bool,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             koids: Koids::AsTheyAre,
             patience: Duration::from_secs(5),
             held_bytes: 64 * 1024 * 1024,
+            divided: false,
         }
     }
 }

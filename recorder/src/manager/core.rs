@@ -18,6 +18,7 @@ use crate::encode::encoder::PROVIDER;
 use crate::kernel::bell::Bell;
 use crate::kernel::clock;
 use crate::kernel::seqpacket::{Listener, Peer, Seqpacket};
+use crate::units::Nanos;
 
 /// Connections that are taken in one round.
 const CONNECTIONS: usize = 16;
@@ -273,6 +274,7 @@ impl Core {
                 }
                 if write {
                     self.output.release();
+                    self.output.conclude();
                 }
                 let _ = reply.send(Ok(self.stopped(late)));
             }
@@ -322,6 +324,10 @@ impl Core {
             Command::Sections(reply) => {
                 let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
                 let _ = reply.send(self.output.sections(&live));
+            }
+            Command::Turn { time, between, reply } => {
+                self.turn(time, between.0);
+                let _ = reply.send(());
             }
             Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),
             Command::End => {}
@@ -402,6 +408,16 @@ impl Core {
         }
         self.providers.iter_mut().for_each(Provider::stop);
         Ok(())
+    }
+
+    /// Goes on in another archive.
+    fn turn(&mut self, time: Nanos, between: impl FnOnce()) {
+        for provider in &mut self.providers {
+            provider.hand_over(&mut self.output);
+        }
+        let departed = self.departed.iter().map(|one| (one.id, one.name.as_str()));
+        let present = self.providers.iter().map(|one| (one.id(), one.name()));
+        self.output.turn(time, between, departed.chain(present));
     }
 
     fn terminate(&mut self) {

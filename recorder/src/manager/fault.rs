@@ -17,6 +17,9 @@ pub(super) enum Fault {
     /// What it asks for or what its buffer says cannot be.
     #[error(transparent)]
     Memory(#[from] RemoteError),
+    /// Records that it had finished are not what they were.
+    #[error("it changed records in its buffer after it had finished them")]
+    Changed,
     /// Another message than REGISTER came first.
     #[error("it sent messages before it registered")]
     NotRegistered,

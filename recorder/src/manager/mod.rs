@@ -24,10 +24,14 @@
 //! which the manager keeps.
 
 mod admit;
+mod ahead;
 mod command;
 mod config;
 mod core;
+mod event;
 mod fault;
+mod known;
+mod open;
 mod output;
 mod provider;
 mod ready;
@@ -50,11 +54,12 @@ pub use output::{Archive, Section};
 pub use status::{Alert, ProviderState, ProviderStats, ProviderStatus, Refusals};
 
 use self::core::Core;
-use command::Command;
+use command::{Between, Command};
 use output::Output;
 
 use crate::kernel::bell::Bell;
 use crate::kernel::seqpacket::{Address, Listener};
+use crate::units::Nanos;
 
 /// The variable that tells applications where the manager is: a path, or `@` and an abstract name.
 pub const SOCKET_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
@@ -80,7 +85,7 @@ impl Manager {
         let (commands, requests) = crossbeam_channel::unbounded();
         let (raised, alerts) = bounded(ALERTS);
         let bell = Bell::new()?;
-        let output = Output::new(archive, options.held_bytes);
+        let output = Output::new(archive, options.held_bytes, options.divided);
         let mut core = Core::new(listener, options, output, requests, bell.clone(), raised);
         let thread = std::thread::Builder::new()
             .name("fxtrec-manager".to_owned())
@@ -202,6 +207,21 @@ impl Manager {
     /// [`ManagerError::Gone`] only.
     pub fn settle(&self) -> Result<(), ManagerError> {
         self.ask(Command::Settle)
+    }
+
+    /// Ends one archive and goes on in another: what providers have recorded by now is written, what they are in the middle
+    /// of is ended at `time`, and begun anew behind `between`, which sees to it that what is written from then on goes to
+    /// the other one. Only for a manager of a [divided](Options::divided) archive, in streaming mode.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only; then `between` may not have been called.
+    pub fn turn(
+        &self,
+        time: Nanos,
+        between: impl FnOnce() + Send + 'static,
+    ) -> Result<(), ManagerError> {
+        let between = Between(Box::new(between));
+        self.ask(|reply| Command::Turn { time, between, reply })
     }
 
     /// The alerts that providers raise, in order. One that is raised right before its provider ends comes, too.

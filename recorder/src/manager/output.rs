@@ -7,7 +7,7 @@
 //!  [ provider info, once ][ section of the provider ][ durable ][ rolling ][ event: buffer filled up ][ section of fxtrec ]
 //! ```
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,8 +15,11 @@ use fxt_writer::ProviderId;
 use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
 
+use super::event::{decode, records};
+use super::known::Names;
+use super::open::{Clock, Open};
 use crate::encode::encoder::PROVIDER;
-use crate::sink::dictionary::Dictionary;
+use crate::units::Nanos;
 
 /// Takes whole records of an archive, one piece after the other. It may wait until there is room for more: meanwhile
 /// providers that fill their buffers drop records, and count them.
@@ -77,6 +80,31 @@ impl Section {
     }
 }
 
+/// What is known of a provider from what it has recorded.
+#[derive(Debug, Default)]
+struct Known {
+    names: Names,
+    open: Open,
+}
+
+impl Known {
+    fn clock(&self) -> Clock {
+        Clock { ticks_per_second: self.names.ticks_per_second() }
+    }
+
+    /// Takes note of all records of a piece. Returns what is to be begun anew before them.
+    fn follow(&mut self, piece: &Piece) -> Vec<u8> {
+        let mut begun = Vec::new();
+        for record in records(&piece.durable).chain(records(&piece.rolling)) {
+            match decode(record, &self.names) {
+                Some(seen) => self.open.follow(seen, self.clock(), &mut begun),
+                None => self.names.learn_one(record),
+            }
+        }
+        begun
+    }
+}
+
 /// The archive, and what may not be written to it yet.
 pub(super) struct Output {
     archive: Archive,
@@ -88,8 +116,10 @@ pub(super) struct Output {
     capacity: usize,
     /// Whether pieces are held.
     holds: bool,
-    /// What pieces that are not held any more had registered.
-    known: Dictionary,
+    /// Whether another archive may begin while providers record.
+    divided: bool,
+    /// What pieces that are not held any more had registered, and of a divided archive what they began.
+    known: BTreeMap<u32, Known>,
     /// Providers of which some of that is not in the archive either.
     unsaid: HashSet<u32>,
     /// Pieces that were let go of since there were too many.
@@ -106,8 +136,8 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Holds at most `capacity` bytes back when it is told to.
-    pub(super) fn new(archive: Archive, capacity: usize) -> Output {
+    /// Holds at most `capacity` bytes back when it is told to. A `divided` archive may be [turned](Output::turn).
+    pub(super) fn new(archive: Archive, capacity: usize, divided: bool) -> Output {
         Output {
             archive,
             introduced: HashSet::new(),
@@ -115,7 +145,8 @@ impl Output {
             held_bytes: 0,
             capacity,
             holds: false,
-            known: Dictionary::default(),
+            divided,
+            known: BTreeMap::new(),
             unsaid: HashSet::new(),
             forgotten: 0,
         }
@@ -145,7 +176,7 @@ impl Output {
     /// Begins another archive, in which nobody has been introduced.
     pub(super) fn forget_all(&mut self) {
         self.introduced.clear();
-        self.known = Dictionary::default();
+        self.known.clear();
         self.unsaid.clear();
         self.forgotten = 0;
     }
@@ -174,8 +205,58 @@ impl Output {
     /// Takes note that nothing more will come from a provider.
     pub(super) fn forget(&mut self, id: ProviderId) {
         if self.held.iter().all(|owned| owned.id != id) {
-            self.known.forget(id.0.into());
+            self.known.remove(&id.0);
             self.unsaid.remove(&id.0);
+        }
+    }
+
+    /// Ends what is open at `time`, has `between` begin another archive, and introduces `providers` there, by id and name.
+    /// Only for one that is divided.
+    pub(super) fn turn<'n>(
+        &mut self,
+        time: Nanos,
+        between: impl FnOnce(),
+        providers: impl Iterator<Item = (ProviderId, &'n str)>,
+    ) {
+        self.add(|known, out| {
+            let clock = known.clock();
+            known.open.turn(clock.ticks(time.0), clock, out);
+        });
+        between();
+        self.unsaid.extend(self.known.keys());
+        let before = std::mem::take(&mut self.introduced);
+        let mut bytes = Vec::new();
+        for (id, name) in providers.filter(|(id, _)| before.contains(&id.0)) {
+            self.introduced.insert(id.0);
+            put(&mut bytes, &ProviderInfo { id, name });
+        }
+        if !bytes.is_empty() {
+            put(&mut bytes, &ProviderSection { id: PROVIDER });
+            (self.archive)(bytes);
+        }
+    }
+
+    /// Begins what is open and was not begun anew since the archive was: nothing more will come.
+    pub(super) fn conclude(&mut self) {
+        self.add(|known, out| known.open.resume(known.clock(), out));
+    }
+
+    /// Writes what `make` has to add to the sections of providers.
+    fn add(&mut self, make: impl Fn(&mut Known, &mut Vec<u8>)) {
+        for (id, known) in &mut self.known {
+            let mut made = Vec::new();
+            make(known, &mut made);
+            if made.is_empty() {
+                continue;
+            }
+            let mut bytes = Vec::with_capacity(made.len() + ROOM_BYTES);
+            put(&mut bytes, &ProviderSection { id: ProviderId(*id) });
+            if self.unsaid.remove(id) {
+                known.names.recall(&mut bytes);
+            }
+            bytes.extend_from_slice(&made);
+            put(&mut bytes, &ProviderSection { id: PROVIDER });
+            (self.archive)(bytes);
         }
     }
 
@@ -190,7 +271,9 @@ impl Output {
             let found = sections.iter().position(|section| section.id == owned.id);
             let at = found.unwrap_or_else(|| {
                 let mut records = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
-                self.known.recall(owned.id.0.into(), &mut records);
+                if let Some(known) = self.known.get(&owned.id.0) {
+                    known.names.recall(&mut records);
+                }
                 let (id, name) = (owned.id, owned.name.to_string());
                 sections.push(Section { id, name, goes_on, records });
                 sections.len() - 1
@@ -201,16 +284,15 @@ impl Output {
         sections
     }
 
-    /// Keeps what a piece has registered, for pieces that refer to it.
-    fn learn(&mut self, owned: &Owned) {
-        if owned.piece.durable.is_empty() {
-            return;
+    /// Keeps what a piece has registered, for pieces that refer to it. Returns what is to be begun anew before it.
+    fn learn(&mut self, owned: &Owned) -> Vec<u8> {
+        if self.divided {
+            return self.known.entry(owned.id.0).or_default().follow(&owned.piece);
         }
-        let mut bytes = Vec::with_capacity(owned.piece.durable.len() * WORD_BYTES + ROOM_BYTES);
-        put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
-        put(&mut bytes, &ProviderSection { id: owned.id });
-        put_words(&mut bytes, &owned.piece.durable);
-        self.known.learn(&bytes);
+        if !owned.piece.durable.is_empty() {
+            self.known.entry(owned.id.0).or_default().names.learn(&owned.piece.durable);
+        }
+        Vec::new()
     }
 
     fn write(&mut self, owned: &Owned) {
@@ -219,12 +301,14 @@ impl Output {
             put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
         }
         put(&mut bytes, &ProviderSection { id: owned.id });
-        if self.unsaid.remove(&owned.id.0) {
-            self.known.recall(owned.id.0.into(), &mut bytes);
+        if self.unsaid.remove(&owned.id.0)
+            && let Some(known) = self.known.get(&owned.id.0)
+        {
+            known.names.recall(&mut bytes);
         }
+        bytes.extend_from_slice(&self.learn(owned));
         owned.put(&mut bytes);
         put(&mut bytes, &ProviderSection { id: PROVIDER });
-        self.learn(owned);
         (self.archive)(bytes);
     }
 }
@@ -263,7 +347,7 @@ mod tests {
         let archive = Arc::new(Mutex::new(Vec::new()));
         let theirs = archive.clone();
         let write = move |bytes: Vec<u8>| theirs.lock().expect("no panic").extend(bytes);
-        (Output::new(Box::new(write), capacity), archive)
+        (Output::new(Box::new(write), capacity, false), archive)
     }
 
     /// What is in the archive, in a word each.

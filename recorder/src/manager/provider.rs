@@ -157,6 +157,15 @@ impl Provider {
         }
     }
 
+    /// Writes what it has recorded, though it has not asked for that to be saved.
+    pub(super) fn hand_over(&mut self, output: &mut Output) {
+        let Some(recording) = &mut self.recording else { return };
+        if let Err(fault) = recording.hand_over(output, &mut self.stats) {
+            recording.give_up();
+            self.blame(&fault);
+        }
+    }
+
     /// Tells it to let go of its buffer, and lets go of it.
     pub(super) fn terminate(&mut self) {
         let Some(recording) = self.recording.take() else { return };

@@ -17,6 +17,7 @@ use fxt_writer::provider::wire::{self, FromManager};
 use fxt_writer::{Koid, ProviderId};
 
 use super::admit::admit;
+use super::ahead::Ahead;
 use super::fault::Fault;
 use super::output::{Output, Owned};
 use super::status::ProviderStats;
@@ -25,6 +26,14 @@ use crate::kernel::shared_memory::{ReadOnly, SharedMemory};
 
 /// Packets that are looked for when a provider has gone: it can have sent STARTED and one request.
 const LAST_PACKETS: usize = 4;
+
+/// How often a buffer is looked at, until no record in it is being written.
+const LOOKS: usize = 16;
+
+/// Whether what is saved later will begin with the same records.
+fn is_steady(piece: &Piece) -> bool {
+    piece.tally.unfinished == 0 && piece.tally.torn == 0
+}
 
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +65,8 @@ pub(super) struct Recording {
     phase: Phase,
     /// What the provider had dropped when something was last saved.
     dropped: u64,
+    /// What is in the archive already of what will be saved next.
+    ahead: Ahead,
 }
 
 impl Recording {
@@ -86,6 +97,7 @@ impl Recording {
             has_started: false,
             phase: Phase::Starting,
             dropped: 0,
+            ahead: Ahead::default(),
         })
     }
 
@@ -174,7 +186,7 @@ impl Recording {
     ) -> Result<(), Fault> {
         let process = self.owner.process;
         let piece = self.remote.save(request, &mut |record| admit(record, process))?;
-        self.put(piece, output, stats);
+        self.put(piece, output, stats)?;
         let answer = request.buffer_saved().to_bytes();
         self.fifo.as_ref().map_or(Ok(()), |fifo| Fault::of_send(fifo.send(&answer, &[])))
     }
@@ -202,7 +214,7 @@ impl Recording {
         if self.has_started {
             let process = self.owner.process;
             let piece = self.remote.rest(&mut |record| admit(record, process))?;
-            self.put(piece, output, stats);
+            self.put(piece, output, stats)?;
         }
         Ok(())
     }
@@ -213,6 +225,32 @@ impl Recording {
         self.fifo = None;
     }
 
+    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins.
+    /// Where a record in its middle is not finished and does not come to be, it waits to be saved after all.
+    pub(super) fn hand_over(
+        &mut self,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<(), Fault> {
+        let mut packets = 0;
+        while packets < LAST_PACKETS && self.take_packet(output, stats)? {
+            packets += 1;
+        }
+        if !self.has_started || self.phase == Phase::Stopped {
+            return Ok(());
+        }
+        let process = self.owner.process;
+        let look = || self.remote.view(&mut |record| admit(record, process)).ok();
+        let mut looks = std::iter::repeat_with(look).take(LOOKS).flatten();
+        let Some(mut piece) = looks.find(is_steady) else { return Ok(()) };
+        { self.ahead }.leave_out(&mut piece)?;
+        self.ahead.add(&piece);
+        let dropped = self.note_dropped(stats);
+        let (id, name) = (self.owner.id, self.owner.name.clone());
+        output.take(Owned { id, name, piece, dropped });
+        Ok(())
+    }
+
     /// What is committed in its buffer and was not saved, which stays there; `None` where there is nothing, or nothing that
     /// makes sense.
     pub(super) fn view(&self) -> Option<Owned> {
@@ -220,22 +258,36 @@ impl Recording {
             return None;
         }
         let Owner { id, ref name, process } = self.owner;
-        let piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
+        let mut piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
+        { self.ahead }.leave_out(&mut piece).ok()?;
         let dropped = self.remote.header().is_some_and(|header| header.dropped > self.dropped);
         Some(Owned { id, name: name.clone(), piece, dropped })
     }
 
-    fn put(&mut self, piece: Piece, output: &mut Output, stats: &mut ProviderStats) {
-        let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
-        let more = dropped.saturating_sub(self.dropped);
-        self.dropped = self.dropped.max(dropped);
-        stats.dropped = stats.dropped.saturating_add(more);
+    fn put(
+        &mut self,
+        mut piece: Piece,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<(), Fault> {
         stats.tally += piece.tally;
         stats.buffers += u64::from(!piece.is_empty());
         stats.durable_bytes += size_of_val(&*piece.durable) as u64;
         stats.rolling_bytes += size_of_val(&*piece.rolling) as u64;
         stats.durable_used = stats.durable_used.max(self.remote.durable_used());
+        self.ahead.leave_out(&mut piece)?;
+        let dropped = self.note_dropped(stats);
         let (id, name) = (self.owner.id, self.owner.name.clone());
-        output.take(Owned { id, name, piece, dropped: more > 0 });
+        output.take(Owned { id, name, piece, dropped });
+        Ok(())
+    }
+
+    /// Counts what the provider has dropped since this was last asked; says whether it did.
+    fn note_dropped(&mut self, stats: &mut ProviderStats) -> bool {
+        let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
+        let more = dropped.saturating_sub(self.dropped);
+        self.dropped = self.dropped.max(dropped);
+        stats.dropped = stats.dropped.saturating_add(more);
+        more > 0
     }
 }

@@ -20,7 +20,6 @@ use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::engine::Engine;
 use fxt_writer::packet::Packet;
 
-use super::dictionary::Dictionary;
 use super::{BlackHole, Sink, SinkError, Totals};
 use crate::kernel::priority;
 
@@ -112,8 +111,7 @@ pub struct Drained {
     pub result: Result<(), SinkError>,
 }
 
-/// Starts the drain thread. `divided` says whether there may be [`Request::NextPiece`]; `failed` is called once, when
-/// the sink fails.
+/// Starts the drain thread. `failed` is called once, when the sink fails.
 ///
 /// # Errors
 /// When no thread can be made.
@@ -122,7 +120,6 @@ pub fn spawn(
     requests: Receiver<Request>,
     sink: Box<dyn Sink>,
     written: Arc<Written>,
-    divided: bool,
     failed: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<Drained>> {
     std::thread::Builder::new().name("fxtrec-drain".to_owned()).spawn(move || {
@@ -131,7 +128,6 @@ pub fn spawn(
         let mut drain = Drain {
             sink,
             earlier: Totals::default(),
-            dictionary: divided.then(Dictionary::default),
             result: Ok(()),
             failed: Some(failed),
             flushed: Instant::now(),
@@ -147,9 +143,6 @@ pub fn spawn(
                 Ok(Request::Write(records)) => drain.write(&records),
                 Ok(Request::Piece { records, written }) => {
                     drain.write(&records);
-                    if let Some(dictionary) = &mut drain.dictionary {
-                        dictionary.learn(&records);
-                    }
                     // Whoever asked may have gone.
                     drop(records);
                     let _ = written.send(());
@@ -170,8 +163,6 @@ struct Drain<F> {
     sink: Box<dyn Sink>,
     /// What outputs before it have come to.
     earlier: Totals,
-    /// What later pieces of providers refer to, where there may be later outputs.
-    dictionary: Option<Dictionary>,
     result: Result<(), SinkError>,
     failed: Option<F>,
     flushed: Instant,
@@ -208,8 +199,6 @@ impl<F: FnOnce()> Drain<F> {
             Ok(sink) => {
                 self.sink = sink;
                 self.write(&head);
-                let referred_to = self.dictionary.as_ref().map(Dictionary::beginning);
-                self.write(&referred_to.unwrap_or_default());
             }
             Err(error) => self.note(Err(error)),
         }
@@ -285,7 +274,7 @@ mod tests {
         let written = Arc::new(Written::default());
         let memory = Memory::default();
         let sink = Box::new(memory.clone());
-        let thread = spawn(engine.clone(), requests, sink, written.clone(), false, || {
+        let thread = spawn(engine.clone(), requests, sink, written.clone(), || {
             panic!("memory does not fail")
         })
         .expect("a thread");
@@ -326,7 +315,7 @@ mod tests {
         let engine = engine(sender.clone());
         let (told, tellings) = crossbeam_channel::unbounded();
         let sink = Box::new(Broken(BlackHole::default()));
-        let thread = spawn(engine.clone(), requests, sink, Arc::default(), false, move || {
+        let thread = spawn(engine.clone(), requests, sink, Arc::default(), move || {
             told.send(()).expect("the test listens");
         })
         .expect("a thread");
@@ -342,8 +331,8 @@ mod tests {
         let (first, second) = (Memory::default(), Memory::default());
         let sink = Box::new(first.clone());
         let written = Arc::new(Written::default());
-        let thread = spawn(engine, requests, sink, written.clone(), true, || panic!("memory"))
-            .expect("a thread");
+        let thread =
+            spawn(engine, requests, sink, written.clone(), || panic!("memory")).expect("a thread");
         sender.send(Request::Write(vec![1; 8])).expect("the drain runs");
         let (done, turned) = crossbeam_channel::bounded(1);
         let (next, complete) = (second.clone(), crossbeam_channel::unbounded());
@@ -375,7 +364,7 @@ mod tests {
         let engine = engine(sender.clone());
         let (told, tellings) = crossbeam_channel::unbounded();
         let thread =
-            spawn(engine, requests, Box::new(Memory::default()), Arc::default(), true, move || {
+            spawn(engine, requests, Box::new(Memory::default()), Arc::default(), move || {
                 told.send(()).expect("the test listens");
             })
             .expect("a thread");

@@ -26,7 +26,6 @@ pub mod tee;
 mod codec;
 mod compressed;
 mod create;
-pub(crate) mod dictionary;
 mod error;
 mod medium;
 mod memory;

@@ -5,11 +5,14 @@
 //! `spans forever`: numbered events until it is killed; prints a number when all up to it were recorded.
 //! `spans window`: a span around all; step 0, a pause, step 1, the alert `look`; for a line of input step 2.
 //! `spans flood EVENTS`: a span around all, and in it so many events and the wait for a line of input.
+//! `spans lines`: a span around all, and in it one from each line of input to the next, which it repeats; on another
+//! thread one from the first line to the last, in which nothing happens.
 //! `spans alert leave|exit|kill`: the alert `last words`, and then it ends, in this way.
 //! `spans fleet PROCESSES EVENTS`: so many processes at once, each a provider with so many events.
 
 use std::io::{self, BufRead, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +43,7 @@ fn main() -> io::Result<()> {
         Some("forever") => forever()?,
         Some("window") => window()?,
         Some("flood") => flood(number(1))?,
+        Some("lines") => lines()?,
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "which case?")),
     }
     Ok(())
@@ -144,6 +148,27 @@ fn flood(events: u64) -> io::Result<()> {
     (0..events).for_each(|number| instant!("app", "numbered", number = number));
     println!("through");
     io::stdin().read_line(&mut String::new()).map(drop)
+}
+
+fn lines() -> io::Result<()> {
+    let _life = duration!("app", "life");
+    let (end, ended) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let quiet = thread::spawn(move || {
+        let _quiet = duration!("app", "quiet");
+        // Whoever waits for it is there, and nothing is ever sent: it is the end of the channel that counts.
+        let _ = begin.send(());
+        let _ = ended.recv();
+    });
+    let _ = begun.recv();
+    let mut open = None;
+    for (number, line) in io::stdin().lock().lines().enumerate() {
+        drop(open.take());
+        open = Some(duration!("app", "line", number = number as u64));
+        println!("{}", line?);
+    }
+    drop((open, end));
+    quiet.join().map_err(|_| io::ErrorKind::Other.into())
 }
 
 /// Waits for each process to have recorded before any may end, so that all are there at the same time.

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use fxt_reader::record::EventKind;
+use fxtrec_tests::archive::{Archive, Event};
 use fxtrec_tests::root;
 use fxtrec_tests::trace::{Switch, Trace};
+use fxtrec_tests::wait;
 
 use crate::{Recorder, fxtrec_says};
 
@@ -179,4 +182,65 @@ fn every_file_knows_the_applications_that_recorded_themselves_before_it() {
     let dumped = fxtrec_says(&["dump", last]);
     let introduced = |line: &str| line.contains("provider_info") && line.contains("\"client\"");
     assert!(dumped.lines().any(introduced), "what comes later would refer to nothing");
+}
+
+/// The spans of a file: thread, name, and whether begin and end are those of the span itself. Every end must have its
+/// begin, and every begin its end.
+fn spans(events: &[Event]) -> Vec<(u64, String, [bool; 2])> {
+    let is_own = |event: &Event| !event.numbers.contains_key("cut");
+    let mut open: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
+    let mut spans = Vec::new();
+    for event in events {
+        let stack = open.entry(event.thread).or_default();
+        match event.kind {
+            EventKind::DurationBegin => stack.push(event),
+            EventKind::DurationEnd => {
+                let begin = stack.pop().unwrap_or_else(|| panic!("no begin of {event:?}"));
+                assert_eq!(begin.name, event.name);
+                assert!(begin.time <= event.time, "{begin:?} {event:?}");
+                spans.push((event.thread, begin.name.clone(), [begin, event].map(is_own)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "{open:?}");
+    spans
+}
+
+#[test]
+fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let app = env!("CARGO_BIN_EXE_spans");
+    let mut recorder = Recorder::start(&["--rotate", "200ms"], &output, &[app, "lines"]);
+    // Each line is begun in one file and ended in a later one.
+    for number in 0..4 {
+        recorder.say("on");
+        recorder.wait_for("on");
+        let before = pieces(&output).len();
+        wait::until(&format!("a file after line {number}"), || pieces(&output).len() > before + 1);
+    }
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    let paths = pieces(&output);
+    let traces = read_alone(&paths);
+    let mut found: BTreeMap<String, Vec<[bool; 2]>> = BTreeMap::new();
+    for (trace, path) in traces.iter().zip(&paths) {
+        let provider = Archive::read(path).only();
+        assert_eq!(provider.name, "spans", "{path:?}");
+        for (thread, name, own) in spans(&provider.events) {
+            assert!(trace.threads.contains_key(&thread), "{thread} has no name");
+            found.entry(name).or_default().push(own);
+        }
+    }
+    // Each begins in one file, however little there is to write, and ends in another.
+    for (name, times) in [("life", 1), ("quiet", 1), ("line", 4)] {
+        let count = |kind| found[name].iter().filter(|own| **own == kind).count();
+        let kinds = [[true, false], [false, true], [true, true]].map(count);
+        assert_eq!(kinds, [times, times, 0], "{name}: {:?}", found[name]);
+    }
+    assert!(found["life"].len() >= 8 && found["quiet"].len() >= 8, "and is in all between");
 }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!  capture   round | turn: close, hand over, begin | wait ............. | round
+//!  manager         |   what applications have by now, their open ends   |
 //!  drain           |   buffers, counts -> app.0001.fxt, which is closed |
 //!                  |   app.0002.fxt <- head, names, moment              |
 //! ```
@@ -135,7 +136,7 @@ impl Pieces {
         if !self.is_due() {
             return Ok(());
         }
-        let Round { engine, encoder, source, ended, .. } = round;
+        let Round { engine, encoder, source, providers, ended, .. } = round;
         let ending = interim(encoder, source, ended);
         let beginning = encoder.turn(ending.ended)?;
         encoder.lanes().commit();
@@ -154,7 +155,11 @@ impl Pieces {
             head,
             done,
         };
-        drain.send(Request::NextPiece(Box::new(next))).map_err(|_| Closed)?;
+        let next = Request::NextPiece(Box::new(next));
+        match providers {
+            Some(providers) => providers.turn(ended, next),
+            None => drain.send(next).map_err(|_| Closed)?,
+        }
         // Buffers have been given back by then. It ends too when the drain does.
         let _ = turned.recv();
         self.begun = Instant::now();

@@ -145,12 +145,10 @@ impl Pipeline {
         }
         encoder.expect(extras.catalog);
         let failed = attention.clone();
-        let divided = plan.flight.rotate.is_some();
-        let drain =
-            drain::spawn(engine.clone(), requests, sink, written.clone(), divided, move || {
-                failed.stop();
-            })
-            .map_err(RecordError::while_doing("start the drain thread"))?;
+        let drain = drain::spawn(engine.clone(), requests, sink, written.clone(), move || {
+            failed.stop();
+        })
+        .map_err(RecordError::while_doing("start the drain thread"))?;
         if first.is_err() {
             // The sink says so again at its end.
             attention.stop();

@@ -67,7 +67,8 @@ impl Invitation {
         let command = launch.user.as_ref().map(|user| user.uid);
         let caller = Owner::sudo_caller().map(|owner| owner.uid);
         let uids = defaults.uids.iter().copied().chain(command).chain(caller).collect();
-        let options = Options { uids, koids: Koids::of(namespaces), ..defaults };
+        let divided = plan.flight.rotate.is_some();
+        let options = Options { uids, koids: Koids::of(namespaces), divided, ..defaults };
         let config = SessionConfig {
             mode: mode(plan.mode),
             buffer_bytes: providers.buffer_bytes,
@@ -110,6 +111,17 @@ impl Providers {
     /// What they have recorded and not handed over, as it stands; in circular mode all of it. Nothing is taken.
     pub(super) fn sections(&self) -> Vec<Section> {
         self.manager.sections().unwrap_or_default()
+    }
+
+    /// Lets their records go on in another file: what is recorded by now goes to the drain thread, then `next`, then what
+    /// comes after `time`.
+    pub(super) fn turn(&self, time: Nanos, next: Request) {
+        let drain = self.drain.clone();
+        // A manager that is gone has let go of `next`, and whoever waits for that knows.
+        let _ = self.manager.turn(time, move || {
+            // When the drain thread is gone, so is the output.
+            let _ = drain.send(next);
+        });
     }
 
     /// Stops the session. When this returns, all pieces are with the drain thread.

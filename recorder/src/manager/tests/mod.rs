@@ -3,6 +3,7 @@ mod hostile;
 mod last_words;
 mod sessions;
 mod snapshots;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

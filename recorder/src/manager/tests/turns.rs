@@ -1,0 +1,165 @@
+//! Archives that end while providers go on in the next one.
+
+use fxt_writer::provider::wire::FromProvider;
+use fxt_writer::record::{Event, EventKind, StringRecord};
+use fxt_writer::{Koid, StringRef, Text, ThreadName, Ticks};
+
+use super::*;
+
+/// A manager of an archive that is divided.
+fn stage() -> Stage {
+    let stage = Stage::with(Options { divided: true, ..Options::default() });
+    stage.streaming();
+    stage
+}
+
+impl Stage {
+    /// Ends the archive at `time`, and begins another. Returns the one that has ended.
+    fn turn(&self, time: u64) -> Vec<u8> {
+        let (archive, (done, ended)) = (self.archive.clone(), bounded(1));
+        let next = move || {
+            let next = MAGIC.to_le_bytes().to_vec();
+            let ended = std::mem::replace(&mut *archive.lock().expect("no panic"), next);
+            done.send(ended).expect("it is waited for");
+        };
+        self.manager.turn(Nanos(time), next).expect("it runs");
+        ended.recv().expect("it was turned")
+    }
+}
+
+fn draw() -> StringRef {
+    StringRef::indexed(1).expect("not zero")
+}
+
+/// Records an event of the name that is registered first.
+fn event(session: &mut by_hand::Running, kind: EventKind, time: u64) {
+    let process = session.start.process;
+    session.put(&Event {
+        kind,
+        time: Ticks(time),
+        thread: ThreadName::Inline { process, thread: Koid(process.0) },
+        category: Text::Inline("test"),
+        name: Text::Indexed(draw()),
+        args: &[],
+    });
+}
+
+fn register_draw(session: &mut by_hand::Running) {
+    session.put_durable(&StringRecord { index: draw(), content: "draw" });
+}
+
+/// The events of an archive in a word each: `(` for a begin, `)` for an end, the name, the time, `~` if made up.
+fn shown(archive: &[u8]) -> String {
+    let mut reader = Reader::from_slice(archive);
+    let mut shown = Vec::new();
+    while let Some(item) = reader.next().expect("a sound archive") {
+        let Record::Event(event) = item.record else { continue };
+        let sign = match event.kind {
+            fxt_reader::record::EventKind::DurationBegin => "(",
+            fxt_reader::record::EventKind::DurationEnd => ")",
+            _ => "",
+        };
+        let cut = if event.args.get("cut").is_some() { "~" } else { "" };
+        shown.push(format!("{sign}{}@{}{cut}", event.name, event.time.0));
+    }
+    shown.join(" ")
+}
+
+#[test]
+fn each_archive_has_what_was_recorded_in_its_time_and_stands_alone() {
+    let stage = stage();
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    register_draw(&mut session);
+    event(&mut session, EventKind::DurationBegin, 10);
+    assert_eq!(shown(&stage.turn(20)), "(draw@10 )draw@20~", "though nothing was to be saved");
+    event(&mut session, EventKind::Instant, 30);
+    assert_eq!(shown(&stage.turn(40)), "(draw@20~ draw@30 )draw@40~");
+    assert_eq!(shown(&stage.turn(50)), "(draw@40~ )draw@50~");
+    event(&mut session, EventKind::DurationEnd, 60);
+    // All of it is in the buffer still, and asked to be saved; what was written is not again.
+    session.save();
+    event(&mut session, EventKind::Instant, 70);
+    provider.say(&FromProvider::Stopped(session.session));
+    let stopped = stage.stop();
+    let last = stage.archive.lock().expect("no panic").clone();
+    assert_eq!(shown(&last), "(draw@50~ )draw@60 draw@70");
+    assert_eq!(events_in(&last)["app"].len(), 3);
+    let records = only(&stopped).stats.tally.records;
+    assert_eq!(records, 2 + 4, "each is counted once");
+}
+
+#[test]
+fn what_is_open_at_the_end_is_begun_in_the_last_archive_and_who_has_gone_is_named_there() {
+    let stage = stage();
+    let gone = stage.register("gone");
+    let mut session = gone.start();
+    register_draw(&mut session);
+    event(&mut session, EventKind::DurationBegin, 10);
+    stage.wait_for("gone", ProviderState::Started);
+    drop((gone, session));
+    stage.wait_until_gone("gone");
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    register_draw(&mut session);
+    event(&mut session, EventKind::DurationBegin, 15);
+    stage.wait_for("app", ProviderState::Started);
+    assert_eq!(
+        shown(&stage.turn(20)),
+        "(draw@10 (draw@15 )draw@20~",
+        "what it was in ended with it"
+    );
+    provider.say(&FromProvider::Stopped(session.session));
+    stage.stop();
+    let last = stage.archive.lock().expect("no panic").clone();
+    assert_eq!(shown(&last), "(draw@20~");
+    let mut reader = Reader::from_slice(&last);
+    let mut names = Vec::new();
+    while let Some(item) = reader.next().expect("a sound archive") {
+        if let Record::ProviderInfo(info) = item.record {
+            names.push(info.name.to_owned());
+        }
+    }
+    assert_eq!(names, ["gone", "app"]);
+}
+
+#[test]
+fn a_record_that_is_being_written_is_in_the_next_archive_with_all_behind_it() {
+    let stage = stage();
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    register_draw(&mut session);
+    event(&mut session, EventKind::Instant, 10);
+    stage.wait_for("app", ProviderState::Started);
+    stage.turn(20);
+    // Taken, and not filled yet: the mark of docs/providers.md.
+    let claimed = session.rolling_end;
+    session.put_words(&[0xffff_0000_0000_0002 | 2 << 4, 0]);
+    event(&mut session, EventKind::Instant, 30);
+    assert_eq!(shown(&stage.turn(40)), "");
+    let base = session.division.total - 2 * session.division.rolling;
+    session.store(base + claimed + 1, 1_000_000_000);
+    session.store(base + claimed, 2 << 4 | 1);
+    provider.say(&FromProvider::Stopped(session.session));
+    stage.stop();
+    assert_eq!(shown(&stage.archive.lock().expect("no panic")), "draw@30");
+}
+
+#[test]
+fn one_that_changes_what_was_written_already_is_not_believed_any_more() {
+    let stage = stage();
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    register_draw(&mut session);
+    event(&mut session, EventKind::Instant, 10);
+    stage.wait_for("app", ProviderState::Started);
+    assert_eq!(shown(&stage.turn(20)), "draw@10");
+    // One record of another size, over what was there.
+    session.rolling_end = 0;
+    session.put_words(&[4095 << 4 | 1, 0]);
+    provider.say(&FromProvider::Stopped(session.session));
+    let stopped = stage.stop();
+    let fault = only(&stopped).fault.clone().expect("it is blamed");
+    assert!(fault.contains("changed records"), "{fault}");
+    assert_eq!(shown(&stage.archive.lock().expect("no panic")), "");
+}
