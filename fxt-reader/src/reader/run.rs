@@ -23,7 +23,7 @@ use crate::oddities::Oddities;
 use crate::raw::RawRecord;
 use crate::record::{ArgPlace, Args, ContextSwitch, PlainArgs, Record, Wakeup, cpu};
 use crate::tables::Tables;
-use crate::types::{Koid, ThreadState};
+use crate::types::{Koid, ProviderId, ThreadState};
 
 /// Is shown records, by [`Reader::show_all`].
 pub trait Visitor {
@@ -34,11 +34,13 @@ pub trait Visitor {
     fn visit(&mut self, item: &Item<'_>) -> bool;
 }
 
-/// Words of a switch with no more arguments than its weights.
+/// Words of a switch with no more arguments than its weights, and with the outgoing thread's state as the kernel has it.
 const SWITCH_WORDS: usize = context_switch::FIXED_WORDS + 2;
+const SWITCH_WORDS_WITH_STATE: usize = SWITCH_WORDS + 1;
 
-/// Words of a wakeup with no more arguments than its weight.
+/// Words of a wakeup with no more arguments than its weight, and with its waker.
 const WAKEUP_WORDS: usize = thread_wakeup::FIXED_WORDS + 1;
+const WAKEUP_WORDS_WITH_WAKER: usize = WAKEUP_WORDS + 2;
 
 /// More bytes than any record has that is shown in a run.
 const ENOUGH: usize = 2 * SWITCH_WORDS * WORD_BYTES;
@@ -47,21 +49,21 @@ const ENOUGH: usize = 2 * SWITCH_WORDS * WORD_BYTES;
 const SWITCH_VARIES: u64 = context_switch::CPU.mask() | context_switch::OUTGOING_STATE.mask();
 const WAKEUP_VARIES: u64 = thread_wakeup::CPU.mask();
 
-/// The rest of the header of a switch with so many words and arguments more than usual.
-const fn switch_shape(words: usize, args: u64) -> u64 {
+/// The rest of the header of a switch of so many words.
+const fn switch_shape(words: usize) -> u64 {
     use context_switch::{ARG_COUNT, SCHEDULING_TYPE, SIZE, TYPE};
     TYPE.put(SCHEDULING)
-        | SIZE.put((SWITCH_WORDS + words) as u64)
-        | ARG_COUNT.put(2 + args)
+        | SIZE.put(words as u64)
+        | ARG_COUNT.put(if words > SWITCH_WORDS { 3 } else { 2 })
         | SCHEDULING_TYPE.put(CONTEXT_SWITCH)
 }
 
-/// The rest of the header of a wakeup with so many words and arguments more than usual.
-const fn wakeup_shape(words: usize, args: u64) -> u64 {
+/// The rest of the header of a wakeup of so many words.
+const fn wakeup_shape(words: usize) -> u64 {
     use thread_wakeup::{ARG_COUNT, SCHEDULING_TYPE, SIZE, TYPE};
     TYPE.put(SCHEDULING)
-        | SIZE.put((WAKEUP_WORDS + words) as u64)
-        | ARG_COUNT.put(1 + args)
+        | SIZE.put(words as u64)
+        | ARG_COUNT.put(if words > WAKEUP_WORDS { 2 } else { 1 })
         | SCHEDULING_TYPE.put(THREAD_WAKEUP)
 }
 
@@ -96,32 +98,31 @@ impl Reader<'_> {
         let mut run = Run {
             window: self.input.window(),
             at: 0,
+            records: 0,
+            offset: self.input.offset(),
+            provider: self.providers[self.current].id,
             tables: &self.providers[self.current].tables,
             plain: PlainArgs::default(),
         };
-        let (offset, provider) = (self.input.offset(), self.providers[self.current].id);
-        let mut records = 0;
-        let mut goes_on = true;
-        while goes_on {
-            let at = run.at;
-            let Some(header) = run.header() else { break };
-            let record = if let Some(switch) = run.switch(header) {
-                Record::ContextSwitch(switch)
-            } else if let Some(wakeup) = run.wakeup(header) {
-                Record::Wakeup(wakeup)
+        let goes_on = loop {
+            let Some(header) = run.header() else { break true };
+            // The most frequent first, each shown at a place of its own.
+            let goes_on = if let Some((bytes, switch)) = run.switch::<SWITCH_WORDS>(header) {
+                run.show(bytes, Record::ContextSwitch(switch), visitor)
+            } else if let Some((bytes, wakeup)) = run.wakeup::<WAKEUP_WORDS>(header) {
+                run.show(bytes, Record::Wakeup(wakeup), visitor)
+            } else if let Some((bytes, switch)) = run.switch::<SWITCH_WORDS_WITH_STATE>(header) {
+                run.show(bytes, Record::ContextSwitch(switch), visitor)
+            } else if let Some((bytes, wakeup)) = run.wakeup::<WAKEUP_WORDS_WITH_WAKER>(header) {
+                run.show(bytes, Record::Wakeup(wakeup), visitor)
             } else {
-                break;
+                break true;
             };
-            records += 1;
-            let bytes = run.window.get(at..run.at).unwrap_or_default();
-            goes_on = visitor.visit(&Item {
-                offset: offset + at as u64,
-                provider,
-                record,
-                raw: RawRecord::new(bytes, ByteOrder::Little),
-                oddities: Oddities::default(),
-            });
-        }
+            if !goes_on {
+                break false;
+            }
+        };
+        let records = run.records;
         let length = run.at;
         self.summary.records += records;
         self.summary.record_bytes += length as u64;
@@ -133,7 +134,13 @@ impl Reader<'_> {
 /// Where a run stands.
 struct Run<'a> {
     window: &'a [u8],
+    /// The position in it.
     at: usize,
+    /// How many records have been shown.
+    records: u64,
+    /// Where the window begins in the trace.
+    offset: u64,
+    provider: Option<ProviderId>,
     tables: &'a Tables,
     plain: PlainArgs,
 }
@@ -146,59 +153,77 @@ impl<'a> Run<'a> {
         Some(ByteOrder::Little.word(*bytes))
     }
 
-    /// The switch at the position, which is moved past it, if it is a sound one of a usual shape.
+    /// Shows the record of these bytes, which ends at the position.
     #[inline(always)]
-    fn switch(&mut self, header: u64) -> Option<ContextSwitch<'a>> {
-        use context_switch::{CPU, FIXED_WORDS, OUTGOING_STATE};
-        const ALONE: u64 = switch_shape(0, 0);
-        const WITH_STATE: u64 = switch_shape(1, 1);
-        let (words, count) = match header & !SWITCH_VARIES {
-            ALONE => (SWITCH_WORDS, 2),
-            WITH_STATE => (SWITCH_WORDS + 1, 3),
-            _ => return None,
-        };
+    fn show<V: Visitor>(&mut self, bytes: &'a [u8], record: Record<'a>, visitor: &mut V) -> bool {
+        self.records += 1;
+        visitor.visit(&Item {
+            offset: self.offset + (self.at - bytes.len()) as u64,
+            provider: self.provider,
+            record,
+            raw: RawRecord::new(bytes, ByteOrder::Little),
+            oddities: Oddities::default(),
+        })
+    }
+
+    /// The bytes of so many words at the position, and the rest of them after the fixed ones.
+    #[inline(always)]
+    fn split(&self, words: usize, fixed: usize) -> Option<(&'a [u8], &'a [u8])> {
         let bytes = self.window.get(self.at..)?.get(..words * WORD_BYTES)?;
+        Some((bytes, bytes.get(fixed * WORD_BYTES..)?))
+    }
+
+    /// The switch of so many words at the position, if it is a sound one; then the position is moved past it.
+    #[inline(always)]
+    fn switch<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], ContextSwitch<'a>)> {
+        use context_switch::{CPU, FIXED_WORDS, OUTGOING_STATE};
+        if header & !SWITCH_VARIES != const { switch_shape(WORDS) } {
+            return None;
+        }
+        let (bytes, args) = self.split(WORDS, FIXED_WORDS)?;
         let (plain, tables) = (&mut self.plain, self.tables);
-        let sound = plain.is_int32(ArgPlace::SwitchFirst, word(bytes, FIXED_WORDS)?, tables)
-            && plain.is_int32(ArgPlace::SwitchSecond, word(bytes, FIXED_WORDS + 1)?, tables)
-            && (count == 2
-                || plain.is_string(ArgPlace::SwitchState, word(bytes, SWITCH_WORDS)?, tables));
+        let with_state = WORDS > SWITCH_WORDS;
+        let sound = plain.is_int32(ArgPlace::SwitchFirst, word(args, 0)?, tables)
+            && plain.is_int32(ArgPlace::SwitchSecond, word(args, 1)?, tables)
+            && (!with_state || plain.is_string(ArgPlace::SwitchState, word(args, 2)?, tables));
+        if !sound {
+            return None;
+        }
         let switch = ContextSwitch {
             time: tables.time(word(bytes, 1)?).ok()?,
             cpu: cpu(CPU.get(header)),
             outgoing: Koid(word(bytes, 2)?),
             outgoing_state: ThreadState::from_field(OUTGOING_STATE.get(header)),
             incoming: Koid(word(bytes, 3)?),
-            args: Args::sound(bytes.get(FIXED_WORDS * WORD_BYTES..)?, count, tables),
+            args: Args::sound(args, 2 + u8::from(with_state), tables),
         };
-        self.at += if sound { bytes.len() } else { 0 };
-        sound.then_some(switch)
+        self.at += bytes.len();
+        Some((bytes, switch))
     }
 
-    /// The wakeup at the position, which is moved past it, if it is a sound one of a usual shape.
+    /// The wakeup of so many words at the position, if it is a sound one; then the position is moved past it.
     #[inline(always)]
-    fn wakeup(&mut self, header: u64) -> Option<Wakeup<'a>> {
+    fn wakeup<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], Wakeup<'a>)> {
         use thread_wakeup::{CPU, FIXED_WORDS};
-        const ALONE: u64 = wakeup_shape(0, 0);
-        const WITH_WAKER: u64 = wakeup_shape(2, 1);
-        let (words, count) = match header & !WAKEUP_VARIES {
-            ALONE => (WAKEUP_WORDS, 1),
-            WITH_WAKER => (WAKEUP_WORDS + 2, 2),
-            _ => return None,
-        };
-        let bytes = self.window.get(self.at..)?.get(..words * WORD_BYTES)?;
+        if header & !WAKEUP_VARIES != const { wakeup_shape(WORDS) } {
+            return None;
+        }
+        let (bytes, args) = self.split(WORDS, FIXED_WORDS)?;
         let (plain, tables) = (&mut self.plain, self.tables);
-        let sound = plain.is_int32(ArgPlace::WakeupWeight, word(bytes, FIXED_WORDS)?, tables)
-            && (count == 1
-                || plain.is_koid(ArgPlace::WakeupWaker, word(bytes, WAKEUP_WORDS)?, tables));
+        let with_waker = WORDS > WAKEUP_WORDS;
+        let sound = plain.is_int32(ArgPlace::WakeupWeight, word(args, 0)?, tables)
+            && (!with_waker || plain.is_koid(ArgPlace::WakeupWaker, word(args, 1)?, tables));
+        if !sound {
+            return None;
+        }
         let wakeup = Wakeup {
             time: tables.time(word(bytes, 1)?).ok()?,
             cpu: cpu(CPU.get(header)),
             koid: Koid(word(bytes, 2)?),
-            args: Args::sound(bytes.get(FIXED_WORDS * WORD_BYTES..)?, count, tables),
+            args: Args::sound(args, 1 + u8::from(with_waker), tables),
         };
-        self.at += if sound { bytes.len() } else { 0 };
-        sound.then_some(wakeup)
+        self.at += bytes.len();
+        Some((bytes, wakeup))
     }
 }
 

@@ -36,12 +36,23 @@ fn rounding(nanos: u64) -> u32 {
     u64::BITS - BITS - (nanos | least).leading_zeros()
 }
 
-/// The place of the bucket of `nanos`.
-#[inline]
-fn place(nanos: u64) -> usize {
-    let rounding = rounding(nanos);
-    // At most 255 are left of the value: there is no rounding that keeps more.
-    rounding as usize * HALF + (nanos >> rounding) as usize
+/// Where the bucket of a value is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place(u16);
+
+impl Place {
+    /// The place of the bucket of `nanos`.
+    #[inline(always)]
+    pub(super) fn of(nanos: u64) -> Place {
+        let rounding = rounding(nanos);
+        // At most 255 are left of the value: there is no rounding that keeps more, and no place beyond 7423.
+        Place((u64::from(rounding) * HALF as u64 + (nanos >> rounding)) as u16)
+    }
+
+    #[inline(always)]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
 /// The greatest value in the bucket at `place`.
@@ -52,12 +63,11 @@ fn greatest(place: usize) -> u64 {
 }
 
 impl Counts {
-    /// Counts all `samples`, none of which is greater than `max`.
-    #[inline]
-    pub(super) fn add(&mut self, samples: &[u64], max: u64) {
-        self.make_room(max, samples.len() as u64);
-        for &nanos in samples {
-            if let Some(count) = self.by_place.get_mut(place(nanos)) {
+    /// Counts samples at all `places`, none of which is greater than `max`.
+    pub(super) fn add(&mut self, places: &[Place], max: u64) {
+        self.make_room(max, places.len() as u64);
+        for place in places {
+            if let Some(count) = self.by_place.get_mut(place.index()) {
                 *count += 1;
             }
         }
@@ -66,16 +76,17 @@ impl Counts {
     /// Counts `nanos` so many times.
     pub(super) fn add_times(&mut self, nanos: u64, times: u64) {
         self.make_room(nanos, times);
+        let at = Place::of(nanos).index();
         match u32::try_from(times) {
-            Ok(few) => self.by_place[place(nanos)] += few,
-            Err(_) => self.carried[place(nanos)] += times,
+            Ok(few) => self.by_place[at] += few,
+            Err(_) => self.carried[at] += times,
         }
     }
 
     /// Gets ready for so many samples up to `max`: no count runs over.
     #[inline]
     fn make_room(&mut self, max: u64, samples: u64) {
-        let places = place(max) + 1;
+        let places = Place::of(max).index() + 1;
         if self.by_place.len() < places {
             self.by_place.resize(places, 0);
         }
@@ -125,7 +136,7 @@ mod tests {
         // The crate takes no greater values.
         for nanos in around.chain(dense).filter(|nanos| *nanos < 1 << 62) {
             reference.record(nanos).expect("it grows");
-            counts.add(&[nanos], nanos);
+            counts.add(&[Place::of(nanos)], nanos);
         }
         let expected: Vec<Bucket> = reference
             .iter_recorded()
@@ -141,7 +152,7 @@ mod tests {
         for (nanos, times) in [(7, most), (9, most - 1), (7, 2), (300, most + 5), (7, most), (9, 3)]
         {
             counts.add_times(nanos, times);
-            counts.add(&[nanos, 7], nanos);
+            counts.add(&[Place::of(nanos), Place::of(7)], nanos);
         }
         let expected = [(7, 2 * most + 2 + 3 + 6), (9, most - 1 + 3 + 2), (301, most + 5 + 1)];
         let expected = expected.map(|(nanos, count)| Bucket { nanos, count });

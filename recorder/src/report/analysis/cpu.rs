@@ -19,14 +19,11 @@ pub(super) struct Occupant {
 
 /// How a CPU stands to the question whether work is conserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Burden {
-    /// Neither.
-    #[default]
-    Even,
+struct Burden {
     /// It runs a thread and has others queued.
-    Queued,
+    queued: bool,
     /// It is idle and has nothing queued.
-    Free,
+    free: bool,
 }
 
 /// A CPU.
@@ -62,14 +59,33 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    /// A thread more waits, if `one` does. Whether one does, nobody can foretell: this goes without branches.
+    #[inline(always)]
+    pub(super) fn lengthen(&mut self, one: bool, now: u64) {
+        self.pass(if one { now.saturating_sub(self.since) } else { 0 });
+        self.length += u64::from(one);
+    }
+
+    /// A thread less waits.
+    #[inline(always)]
+    pub(super) fn shorten(&mut self, now: u64) {
+        self.settle(now);
+        self.length = self.length.saturating_sub(1);
+    }
+
+    #[inline(always)]
     fn settle(&mut self, now: u64) {
-        let elapsed = now.saturating_sub(self.since);
+        self.pass(now.saturating_sub(self.since));
+    }
+
+    /// So much time passes.
+    #[inline(always)]
+    fn pass(&mut self, elapsed: u64) {
         self.area = self.area.saturating_add(self.length.saturating_mul(elapsed));
-        self.since = now;
+        self.since += elapsed;
         // One that lasted no time is that of two things that happened at once.
-        if elapsed > 0 {
-            self.most = self.most.max(self.length);
-        }
+        let lasting = if elapsed > 0 { self.length } else { 0 };
+        self.most = self.most.max(lasting);
     }
 
     /// The mean length over `nanos` nanoseconds.
@@ -95,16 +111,60 @@ impl CpuState {
             busy: 0,
             idle: 0,
             queue: Queue { since: begin, ..Queue::default() },
-            burden: Burden::Even,
+            burden: Burden::default(),
         }
     }
 
+    /// How long its occupant has had it; nothing without, since then it is not known who had it until now.
+    #[inline(always)]
+    pub(super) fn ran(&self, now: u64) -> u64 {
+        if self.occupant.is_some() { now.saturating_sub(self.since) } else { 0 }
+    }
+
+    #[inline(always)]
     fn burden(&self) -> Burden {
-        match self.occupant {
-            Some(occupant) if occupant.slot == IDLE_SLOT && self.queue.length == 0 => Burden::Free,
-            Some(occupant) if occupant.slot != IDLE_SLOT && self.queue.length > 0 => Burden::Queued,
-            _ => Burden::Even,
-        }
+        let Some(occupant) = self.occupant else { return Burden::default() };
+        let (idle, waited_for) = (occupant.slot == IDLE_SLOT, self.queue.length > 0);
+        Burden { queued: !idle && waited_for, free: idle && !waited_for }
+    }
+}
+
+/// How CPUs stand to each other: whether one has a queue while another is free.
+///
+/// This goes without branches, since on a busy machine it changes all the time and nobody can foretell how.
+#[derive(Debug, Default)]
+struct Balance {
+    queued: u32,
+    free: u32,
+    violated: bool,
+    /// Since when that is so.
+    since: u64,
+    /// How long it was violated before, in nanoseconds.
+    unconserved: u64,
+}
+
+impl Balance {
+    /// Looks again, after something about a CPU has changed.
+    #[inline(always)]
+    fn weigh(&mut self, state: &mut CpuState, now: u64) {
+        let burden = state.burden();
+        let before = std::mem::replace(&mut state.burden, burden);
+        self.queued = self.queued + u32::from(burden.queued) - u32::from(before.queued);
+        self.free = self.free + u32::from(burden.free) - u32::from(before.free);
+        self.unconserved += self.open(now);
+        self.since = now;
+        self.violated = self.queued > 0 && self.free > 0;
+    }
+
+    /// How long it is violated without interruption.
+    #[inline(always)]
+    fn open(&self, now: u64) -> u64 {
+        u64::from(self.violated) * now.saturating_sub(self.since)
+    }
+
+    /// Figures count from `now` on.
+    fn begin(&mut self, now: u64) {
+        (self.since, self.unconserved) = (now, 0);
     }
 }
 
@@ -117,21 +177,27 @@ pub(super) struct Cpus {
     begin: u64,
     active: bool,
     chosen: Vec<Cpu>,
-    queued: u32,
-    free: u32,
-    unconserved_since: Option<u64>,
-    unconserved: u64,
+    balance: Balance,
 }
 
 impl Cpus {
     /// The CPU of this number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&mut self, cpu: u16) -> &mut CpuState {
+        self.get_with_balance(cpu).0
+    }
+
+    /// The CPU of this number, and how all stand to each other.
+    #[inline(always)]
+    fn get_with_balance(&mut self, cpu: u16) -> (&mut CpuState, &mut Balance) {
         let at = usize::from(cpu);
-        if !self.states.get(at).is_some_and(Option::is_some) {
+        if !matches!(self.states.get(at), Some(Some(_))) {
             self.add(cpu);
         }
-        self.states[at].as_mut().expect("just made where it was missing")
+        let Some(Some(state)) = self.states.get_mut(at) else {
+            unreachable!("just made where it was missing")
+        };
+        (state, &mut self.balance)
     }
 
     #[cold]
@@ -156,9 +222,7 @@ impl Cpus {
         self.begin = now;
         self.active = true;
         self.chosen.clone_from(&selection.cpus);
-        if self.unconserved_since.is_some() {
-            self.unconserved_since = Some(now);
-        }
+        self.balance.begin(now);
         for (cpu, state) in self.iter() {
             state.counted = selection.has_cpu(cpu);
             state.since = now;
@@ -170,19 +234,35 @@ impl Cpus {
     }
 
     /// A thread more waits for the CPU.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enqueue(&mut self, cpu: u16, now: u64) {
-        let queue = &mut self.get(cpu).queue;
-        queue.settle(now);
-        queue.length += 1;
+        let (state, balance) = self.get_with_balance(cpu);
+        state.queue.lengthen(true, now);
+        balance.weigh(state, now);
     }
 
-    /// A thread less waits for the CPU.
-    #[inline]
+    /// A thread less waits for the CPU, and it is not that CPU that it came in on.
     pub(super) fn dequeue(&mut self, cpu: u16, now: u64) {
-        let queue = &mut self.get(cpu).queue;
-        queue.settle(now);
-        queue.length = queue.length.saturating_sub(1);
+        let (state, balance) = self.get_with_balance(cpu);
+        state.queue.shorten(now);
+        balance.weigh(state, now);
+    }
+
+    /// The CPU goes over to another occupant.
+    #[inline(always)]
+    pub(super) fn change(&mut self, cpu: u16, now: u64, occupant: Occupant, inferred: bool) {
+        let (state, balance) = self.get_with_balance(cpu);
+        if state.counted {
+            state.switches += u64::from(!inferred);
+            state.inferred += u64::from(inferred);
+        }
+        state.occupant = Some(occupant);
+        state.since = now;
+        state.sound = !inferred;
+        state.cut = None;
+        let is_idle = occupant.slot == IDLE_SLOT;
+        state.history.push(now, if is_idle { Tenant::Idle } else { Tenant::Thread(occupant.koid) });
+        balance.weigh(state, now);
     }
 
     /// It is no longer known who waits. On `gap`, the time since the last change is not known either.
@@ -197,46 +277,14 @@ impl Cpus {
             numbers.push(cpu);
         }
         for cpu in numbers {
-            self.weigh(cpu.0, now);
-        }
-    }
-
-    /// Looks again whether one CPU has a queue while another is free, after something about `cpu` has changed.
-    #[inline]
-    pub(super) fn weigh(&mut self, cpu: u16, now: u64) {
-        let state = self.get(cpu);
-        let burden = state.burden();
-        let before = std::mem::replace(&mut state.burden, burden);
-        if burden == before {
-            return;
-        }
-        match before {
-            Burden::Queued => self.queued -= 1,
-            Burden::Free => self.free -= 1,
-            Burden::Even => {}
-        }
-        match burden {
-            Burden::Queued => self.queued += 1,
-            Burden::Free => self.free += 1,
-            Burden::Even => {}
-        }
-        let violated = self.queued > 0 && self.free > 0;
-        match (self.unconserved_since, violated) {
-            (None, true) => self.unconserved_since = Some(now),
-            (Some(since), false) => {
-                if self.active {
-                    self.unconserved += now.saturating_sub(since);
-                }
-                self.unconserved_since = None;
-            }
-            _ => {}
+            let (state, balance) = self.get_with_balance(cpu.0);
+            balance.weigh(state, now);
         }
     }
 
     /// The time in nanoseconds in which one CPU had a queue while another was free.
     pub(super) fn unconserved(&self, end: u64) -> u64 {
-        let open = self.unconserved_since.map_or(0, |since| end.saturating_sub(since));
-        self.unconserved + open
+        self.balance.unconserved + self.balance.open(end)
     }
 
     /// Takes account of the queues up to `end`.

@@ -7,19 +7,26 @@ use super::history::Tenant;
 use super::thread::{Cause, Live, State, blocked};
 use super::{Analysis, Names, Observer, Side, SwitchedOut};
 use crate::report::metric::Metric;
+use crate::report::model::Span;
 
 /// The argument of a switch that says a thread waits uninterruptibly.
 const UNINTERRUPTIBLE: &str = "D";
 
-/// Takes a sample of a thread on a CPU; it is censored unless `whole`.
-#[inline]
-fn sample(live: &mut Live, cpu: &mut CpuState, metric: Metric, nanos: u64, now: u64, whole: bool) {
-    if !cpu.counted {
-        return;
+/// Takes a sample of a thread on a CPU.
+#[inline(always)]
+fn sample(live: &mut Live, cpu: &mut CpuState, metric: Metric, nanos: u64, now: u64) {
+    if cpu.counted {
+        live.tallies[metric.index()].record(nanos, Nanos(now));
+        cpu.tallies[metric.index()].record(nanos, Nanos(now));
     }
-    let tallies = [&mut live.tallies[metric.index()], &mut cpu.tallies[metric.index()]];
-    for tally in tallies {
-        if whole { tally.record(nanos, Nanos(now)) } else { tally.censor() }
+}
+
+/// Takes note of a sample of a thread on a CPU whose length is not known.
+#[cold]
+fn censor(live: &mut Live, cpu: &mut CpuState, metric: Metric) {
+    if cpu.counted {
+        live.tallies[metric.index()].censor();
+        cpu.tallies[metric.index()].censor();
     }
 }
 
@@ -34,29 +41,15 @@ impl<O: Observer> Analysis<O> {
         state: (ThreadState, Option<&str>),
         inferred: bool,
     ) {
-        let now = self.now;
         let slot = self.occupy(cpu.0, out, inferred);
-        let on = self.cpus.get(cpu.0);
-        if on.counted {
-            on.switches += u64::from(!inferred);
-            on.inferred += u64::from(inferred);
-        }
-        // Without an occupant it is not known who had the CPU until now.
-        let ran = if on.occupant.is_some() { now.saturating_sub(on.since) } else { 0 };
         if slot == IDLE_SLOT {
-            on.idle += if on.counted { ran } else { 0 };
+            let on = self.cpus.get(cpu.0);
+            on.idle += if on.counted { on.ran(self.now) } else { 0 };
         } else {
-            on.busy += if on.counted { ran } else { 0 };
-            self.switch_out(cpu, slot, ran, state, inferred);
+            self.switch_out(cpu, slot, state, inferred);
         }
         let slot = if inn.idle { IDLE_SLOT } else { self.switch_in(cpu, inn.koid, inferred) };
-        let on = self.cpus.get(cpu.0);
-        on.occupant = Some(Occupant { koid: inn.koid, slot });
-        on.since = now;
-        on.sound = !inferred;
-        on.cut = None;
-        on.history.push(now, if inn.idle { Tenant::Idle } else { Tenant::Thread(inn.koid) });
-        self.cpus.weigh(cpu.0, now);
+        self.cpus.change(cpu.0, self.now, Occupant { koid: inn.koid, slot }, inferred);
     }
 
     /// The slot of the thread that goes out, which is made to be the one that has the CPU.
@@ -105,19 +98,18 @@ impl<O: Observer> Analysis<O> {
         let live = self.roster.live(occupant.slot);
         if live.koid == occupant.koid && live.state == State::Running && live.cpu == cpu {
             let on = self.cpus.get(cpu);
-            sample(live, on, Metric::Slice, 0, now, false);
+            censor(live, on, Metric::Slice);
             on.cut = Some(occupant.koid);
             live.last_cpu = Some(cpu);
             live.enter(State::Unknown, cpu, now, epoch);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn switch_out(
         &mut self,
         cpu: Cpu,
         slot: u32,
-        ran: u64,
         (state, detail): (ThreadState, Option<&str>),
         inferred: bool,
     ) {
@@ -126,111 +118,122 @@ impl<O: Observer> Analysis<O> {
         if let State::Waiting(_) = live.state {
             // It was thought to wait while it had the CPU: what woke it, woke it in vain.
             if live.epoch == epoch {
-                let queued_on = live.cpu;
-                self.cpus.dequeue(queued_on, now);
-                self.cpus.weigh(queued_on, now);
+                self.cpus.dequeue(live.cpu, now);
             }
             self.ignored_wakeups += 1;
         }
         let on = self.cpus.get(cpu.0);
-        let whole = on.sound && !inferred;
-        if whole || on.cut != Some(live.koid) {
-            sample(live, on, Metric::Slice, ran, now, whole);
+        let (ran, whole) = (on.ran(now), on.sound && !inferred);
+        if whole {
+            sample(live, on, Metric::Slice, ran, now);
+        } else if on.cut != Some(live.koid) {
+            censor(live, on, Metric::Slice);
         }
-        live.last_cpu = Some(cpu.0);
+        let can_run = state == ThreadState::Running;
         if on.counted {
+            on.busy += ran;
             live.cpu_time += ran;
             live.inferred += u64::from(inferred);
-            if !inferred {
-                let can_run = state == ThreadState::Running;
-                live.involuntary += u64::from(can_run);
-                live.voluntary += u64::from(!can_run);
-            }
+            live.involuntary += u64::from(can_run && !inferred);
+            live.voluntary += u64::from(!can_run && !inferred);
         }
-        if !inferred {
-            let waited = |cause| live.waited.filter(|w| w.0 == cause).map(|w| w.1);
-            let shown = SwitchedOut {
-                time: Nanos(now),
-                cpu,
-                koid: Koid(live.koid),
-                blocked: live.blocked,
-                latency: waited(Cause::Woken),
-                preempted: waited(Cause::Preempted),
-                ran: whole.then_some(ran),
-                state,
-                detail,
-            };
-            if on.counted {
-                self.observer.switched_out(&shown, Names(&self.roster));
-            }
-        }
+        let waited = |cause| live.waited.filter(|w| w.0 == cause).map(|w| w.1);
+        let shown = SwitchedOut {
+            time: Nanos(now),
+            cpu,
+            koid: Koid(live.koid),
+            blocked: live.blocked,
+            latency: waited(Cause::Woken),
+            preempted: waited(Cause::Preempted),
+            ran: whole.then_some(ran),
+            state,
+            detail,
+        };
+        let uninterruptible = detail == Some(UNINTERRUPTIBLE);
         let next = match state {
-            ThreadState::Dying | ThreadState::Dead => return self.roster.end(slot),
-            // Where it is since then, the trace does not say.
+            // Where it is after a switch that was inferred, the trace does not say.
             _ if inferred => State::Unknown,
             ThreadState::Running => State::Waiting(Cause::Preempted),
-            ThreadState::Blocked => {
-                State::Blocked { uninterruptible: detail == Some(UNINTERRUPTIBLE) }
-            }
+            ThreadState::Blocked => State::Blocked { uninterruptible },
             ThreadState::Suspended => State::Stopped,
             _ => State::Unknown,
         };
-        let live = self.roster.live(slot);
+        let preempted = can_run && !inferred;
+        on.queue.lengthen(preempted, now);
+        live.waker = if preempted { 0 } else { live.waker };
+        live.last_cpu = Some(cpu.0);
         (live.blocked, live.waited) = (None, None);
         live.enter(next, cpu.0, now, epoch);
-        if next == State::Waiting(Cause::Preempted) {
-            live.waker = 0;
-            self.cpus.enqueue(cpu.0, now);
+        if on.counted && !inferred {
+            self.observer.switched_out(&shown, Names(&self.roster));
+        }
+        if matches!(state, ThreadState::Dying | ThreadState::Dead) {
+            self.roster.end(slot);
         }
     }
 
     /// The slot of the thread that comes in.
-    #[inline]
+    #[inline(always)]
     fn switch_in(&mut self, cpu: Cpu, koid: u64, inferred: bool) -> u32 {
         let (now, epoch) = (self.now, self.epoch);
         let slot = self.roster.slot(koid, &self.selection.threads);
+        // An outsider may run without a record of it: that it was preempted long ago says nothing then.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let live = self.roster.live(slot);
-        let length = now.saturating_sub(live.since);
+        let State::Waiting(cause) = live.state else {
+            self.come_in_unexpectedly(slot, cpu, inferred);
+            return slot;
+        };
+        let (begin, queued_on) = (live.since, live.cpu);
+        let length = now.saturating_sub(begin);
+        // Who waited since before a gap is in no queue any more.
         let sound = live.epoch == epoch;
+        if sound && queued_on != cpu.0 {
+            self.cpus.dequeue(queued_on, now);
+        }
+        let on = self.cpus.get(cpu.0);
+        if sound && queued_on == cpu.0 {
+            on.queue.shorten(now);
+        }
+        let whole = sound && !inferred && !(unseen && cause == Cause::Preempted);
+        if whole {
+            sample(live, on, cause.metric(), length, now);
+        } else {
+            censor(live, on, cause.metric());
+        }
+        live.waited = whole.then_some((cause, length));
+        let is_long = length > live.longest || self.worst.wants(live, length);
+        let noted = whole && on.counted && is_long;
+        live.come_in(cpu.0, now, epoch, (on.counted, inferred));
+        if noted {
+            self.note_wait(
+                slot,
+                cause,
+                Span { begin: Nanos(begin), end: Nanos(now) },
+                (Cpu(queued_on), cpu),
+            );
+        }
+        slot
+    }
+
+    /// A thread comes in of which it was not known that it waits.
+    #[cold]
+    fn come_in_unexpectedly(&mut self, slot: u32, cpu: Cpu, inferred: bool) {
+        let live = self.roster.live(slot);
         match live.state {
-            State::Waiting(cause) => {
-                let queued_on = live.cpu;
-                if sound {
-                    self.cpus.dequeue(queued_on, now);
-                    if queued_on != cpu.0 {
-                        self.cpus.weigh(queued_on, now);
-                    }
-                }
-                // An outsider may have run meanwhile without a record of it.
-                let whole = sound && !inferred && !(unseen && cause == Cause::Preempted);
-                let on = self.cpus.get(cpu.0);
-                sample(live, on, cause.metric(), length, now, whole);
-                live.waited = whole.then_some((cause, length));
-                if whole && on.counted && (length > live.longest || self.worst.wants(live, length))
-                {
-                    self.note_wait(slot, cause, cpu);
-                }
-            }
             State::Blocked { uninterruptible } => {
                 // Its wake-up is missing.
                 let on = self.cpus.get(live.last_cpu.unwrap_or(cpu.0));
-                sample(live, on, blocked(uninterruptible), 0, now, false);
-                sample(live, self.cpus.get(cpu.0), Metric::Wakeup, 0, now, false);
+                censor(live, on, blocked(uninterruptible));
+                censor(live, self.cpus.get(cpu.0), Metric::Wakeup);
             }
-            State::Stopped => sample(live, self.cpus.get(cpu.0), Metric::Wakeup, 0, now, false),
-            State::Unknown | State::Running => {
-                sample(live, self.cpus.get(cpu.0), Metric::RunQueue, 0, now, false);
+            State::Stopped => censor(live, self.cpus.get(cpu.0), Metric::Wakeup),
+            State::Unknown | State::Running | State::Waiting(_) => {
+                censor(live, self.cpus.get(cpu.0), Metric::RunQueue);
             }
         }
-        let live = self.roster.live(slot);
         let counted = self.cpus.get(cpu.0).counted;
-        if counted {
-            live.inferred += u64::from(inferred);
-            live.migrations += u64::from(live.last_cpu.is_some_and(|last| last != cpu.0));
-        }
-        live.enter(State::Running, cpu.0, now, epoch);
-        slot
+        live.come_in(cpu.0, self.now, self.epoch, (counted, inferred));
     }
 
     /// A thread becomes able to run, at the present time.
@@ -247,8 +250,12 @@ impl<O: Observer> Analysis<O> {
             State::Blocked { uninterruptible } => {
                 let length = now.saturating_sub(live.since);
                 let on = self.cpus.get(live.last_cpu.unwrap_or(cpu.0));
-                sample(live, on, blocked(uninterruptible), length, now, sound);
                 live.blocked = sound.then_some(length);
+                if sound {
+                    sample(live, on, blocked(uninterruptible), length, now);
+                } else {
+                    censor(live, on, blocked(uninterruptible));
+                }
             }
             State::Waiting(_) | State::Running if sound => {
                 self.ignored_wakeups += 1;
@@ -256,7 +263,7 @@ impl<O: Observer> Analysis<O> {
             }
             State::Waiting(cause) => {
                 // What it waited for since before the gap is over.
-                sample(live, self.cpus.get(cpu.0), cause.metric(), 0, now, false);
+                censor(live, self.cpus.get(cpu.0), cause.metric());
             }
             State::Running => {
                 let has_it = |on: &CpuState| on.occupant.is_some_and(|o| o.koid == koid);
@@ -270,6 +277,5 @@ impl<O: Observer> Analysis<O> {
         live.waker = waker;
         live.enter(State::Waiting(Cause::Woken), cpu.0, now, epoch);
         self.cpus.enqueue(cpu.0, now);
-        self.cpus.weigh(cpu.0, now);
     }
 }

@@ -61,28 +61,44 @@ pub(super) struct Live {
     /// The CPU that it has or waits for.
     pub(super) cpu: u16,
     pub(super) state: State,
-    /// Who woke it last; 0 when that is not known.
-    pub(super) waker: u64,
-    /// How long it was blocked before it was last woken.
-    pub(super) blocked: Option<u64>,
-    /// How long it waited before it last came in, and why.
-    pub(super) waited: Option<(Cause, u64)>,
     /// The CPU that it last ran on.
     pub(super) last_cpu: Option<u16>,
     /// Whether its waits are wanted among the longest.
     pub(super) chosen: bool,
+    /// Who woke it last; 0 when that is not known.
+    pub(super) waker: u64,
     /// Its longest wait, in nanoseconds.
     pub(super) longest: u64,
     pub(super) cpu_time: u64,
-    pub(super) voluntary: u64,
     pub(super) involuntary: u64,
+    pub(super) voluntary: u64,
     pub(super) migrations: u64,
     pub(super) inferred: u64,
-    pub(super) tallies: [Tally; 6],
+    /// How long it was blocked before it was last woken.
+    pub(super) blocked: Option<u64>,
+    /// How long it waited before it last came in, and why.
+    pub(super) waited: Option<(Cause, u64)>,
     pub(super) worst: Option<Box<Wait>>,
+    pub(super) tallies: [Tally; 6],
 }
 
 impl Live {
+    /// Gets a CPU, which may count, by a switch that may be inferred.
+    #[inline(always)]
+    pub(super) fn come_in(
+        &mut self,
+        cpu: u16,
+        now: u64,
+        epoch: u32,
+        (counted, inferred): (bool, bool),
+    ) {
+        if counted {
+            self.inferred += u64::from(inferred);
+            self.migrations += u64::from(self.last_cpu.is_some_and(|last| last != cpu));
+        }
+        self.enter(State::Running, cpu, now, epoch);
+    }
+
     /// Goes over to another state.
     #[inline]
     pub(super) fn enter(&mut self, state: State, cpu: u16, now: u64, epoch: u32) {

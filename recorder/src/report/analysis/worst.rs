@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fxt_reader::{Cpu, Nanos};
+use fxt_reader::Cpu;
 
 use super::thread::{Cause, Live};
 use super::{Analysis, Observer};
@@ -59,14 +59,20 @@ impl Worst {
 impl<O: Observer> Analysis<O> {
     /// A wait has ended that is the thread's longest, or among the longest of all.
     #[cold]
-    pub(super) fn note_wait(&mut self, slot: u32, cause: Cause, ran_on: Cpu) {
-        let now = self.now;
+    pub(super) fn note_wait(
+        &mut self,
+        slot: u32,
+        cause: Cause,
+        span: Span,
+        (queued_on, ran_on): (Cpu, Cpu),
+    ) {
         let live = self.roster.live(slot);
-        let (koid, begin, queued_on, waker) = (live.koid, live.since, live.cpu, live.waker);
-        let nanos = now.saturating_sub(begin);
+        let (koid, waker) = (live.koid, live.waker);
+        let nanos = span.end.0.saturating_sub(span.begin.0);
         let among_worst = self.worst.wants(live, nanos);
         let own_longest = nanos > live.longest;
-        let shares = self.cpus.get(queued_on).history.shares(begin, now);
+        let history = &self.cpus.get(queued_on.0).history;
+        let shares = history.shares(span.begin.0, span.end.0);
         let mut parties = shares.threads.iter().filter(|(other, _)| *other != koid);
         let antagonists: Vec<Antagonist> = parties
             .by_ref()
@@ -80,8 +86,8 @@ impl<O: Observer> Analysis<O> {
         let wait = Wait {
             thread: self.roster.party(koid),
             metric: cause.metric(),
-            span: Span { begin: Nanos(begin), end: Nanos(now) },
-            queued_on: Cpu(queued_on),
+            span,
+            queued_on,
             ran_on,
             waker: (waker != 0).then(|| self.roster.party(waker)),
             antagonists,
