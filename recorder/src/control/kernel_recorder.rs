@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -73,6 +73,9 @@ pub(super) enum KernelError {
     /// It was not waited for.
     #[error("the session was ended before the kernel's recorder was ready")]
     Cancelled,
+    /// Its session was ended meanwhile.
+    #[error("the session was ended before the kernel's recorder had made a snapshot")]
+    Ended,
     /// No snapshot came.
     #[error("the kernel's recorder made no snapshot: {0}")]
     NoSnapshot(String),
@@ -293,11 +296,11 @@ impl KernelRecorder {
         }
     }
 
-    /// What it holds in circular mode, without taking anything out.
+    /// What it holds in circular mode, without taking anything out, as long as that is `wanted`.
     ///
     /// # Errors
-    /// [`KernelError::NoSnapshot`].
-    pub(super) fn snapshot(&mut self) -> Result<Vec<u8>, KernelError> {
+    /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
+    pub(super) fn snapshot(&mut self, wanted: &AtomicBool) -> Result<Vec<u8>, KernelError> {
         let Some(file) = self.file.clone() else {
             return Err(KernelError::NoSnapshot("it is not circular".to_owned()));
         };
@@ -306,12 +309,14 @@ impl KernelRecorder {
         self.signal(Signal::SIGUSR2);
         let until = Instant::now() + SNAPSHOT;
         loop {
-            match self.lines.said.recv_deadline(until) {
+            match self.lines.said.recv_timeout(LOOK) {
                 Ok(line) if line.contains("written to ") => break,
                 Ok(line) if line.contains("no snapshot") => {
                     return Err(KernelError::NoSnapshot(line));
                 }
                 Ok(_) => {}
+                Err(_) if !wanted.load(Ordering::Relaxed) => return Err(KernelError::Ended),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
                 Err(error) => return Err(KernelError::NoSnapshot(error.to_string())),
             }
         }

@@ -292,7 +292,7 @@ impl Client {
             "Snapshot" => {
                 let output = output(&mut parameters, descriptors)?;
                 parameters.end()?;
-                let bytes = service.snapshot(&caller, output)?;
+                let bytes = self.attended(|| service.snapshot(&caller, output))?;
                 self.reply(wire::Snapped { bytes }, false)
             }
             "WatchAlert" => {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use super::categories::Selection;
 use super::config::{Config, bad, engine_disposition, select};
 use super::descriptor::Descriptor;
+use super::kernel_recorder::KernelError;
 use super::machine::{self, Request};
 use super::output::Output;
 use super::policy::{Denied, Granted, Policy, Users};
@@ -494,7 +495,10 @@ impl Service {
             Descriptor::new(output).map_err(|error| bad("output", error.to_string()))?;
         let output = Output::start(descriptor, self.spool(), false, Box::new(|_| {}))
             .map_err(|error| aborted(error.to_string()))?;
-        let kernel = session.kernel_snapshot().map_err(|error| aborted(error.to_string()))?;
+        let kernel = session.kernel_snapshot().map_err(|error| match error {
+            KernelError::Ended => ControllerError::Terminating,
+            error => aborted(error.to_string()),
+        })?;
         let applications = self.manager.snapshot().map_err(|error| aborted(error.to_string()))?;
         output.push(records::head());
         output.push(kernel);

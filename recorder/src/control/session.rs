@@ -226,13 +226,13 @@ impl Session {
         }
     }
 
-    /// What a circular session holds of the kernel.
+    /// What a circular session holds of the kernel. It is not waited for when the session ends.
     ///
     /// # Errors
     /// [`KernelError`].
     pub(super) fn kernel_snapshot(&self) -> Result<Vec<u8>, KernelError> {
         match self.recorder().as_mut() {
-            Some(recorder) => recorder.snapshot(),
+            Some(recorder) => recorder.snapshot(&self.wanted),
             None => Ok(Vec::new()),
         }
     }

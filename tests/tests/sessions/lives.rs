@@ -1,13 +1,15 @@
 //! Whose a session is, and what ends it.
 
 use std::io::BufRead;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::Instant;
 
 use fxtrec::kernel::stream;
 use fxtrec_tests::root;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::archive::Archive;
 use super::*;
@@ -254,6 +256,89 @@ fn next_of(mut alerts: fxtrec::control::client::Answers<fxtrec::control::wire::A
     alerts.next().expect("another").expect("an alert").alert_name
 }
 
+/// The process that records the kernel.
+fn recorder_of(daemon: &Daemon) -> i32 {
+    let children = format!("/proc/{}/task", daemon.process.id());
+    let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
+        let list = entry.expect("a thread").path().join("children");
+        std::fs::read_to_string(list).unwrap_or_default()
+    };
+    let tasks = std::fs::read_dir(children).expect("it runs");
+    let recorders: String = tasks.map(of_thread).collect();
+    recorders.trim().parse().expect("one recorder")
+}
+
+#[test]
+fn a_client_that_goes_while_its_snapshot_is_made_is_noticed_and_not_waited_for() {
+    if !root::may_record() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let mut states = daemon.client().watch_states().expect("it answers");
+    let mut next = || states.next().expect("another").expect("a state").state;
+    let raw = UnixStream::connect(daemon.control()).expect("it listens");
+    let output = create(&daemon.path("a.fxt"));
+    let call = |method: &str, parameters: &str, descriptors: &[BorrowedFd<'_>]| {
+        let message =
+            format!(r#"{{"method": "fxtrec.Controller.{method}", "parameters": {parameters}}}"#);
+        stream::send(&raw, format!("{message}\0").as_bytes(), descriptors).expect("sent");
+    };
+    let config =
+        r#"{"output": 0, "config": {"categories": ["sched"], "buffering_mode": "circular"}}"#;
+    call("InitializeTracing", config, &[output.as_fd()]);
+    call("StartTracing", "{}", &[]);
+    daemon.wait_for(SessionState::Started);
+    // It makes no snapshot, and does not end either.
+    let recorder = Pid::from_raw(recorder_of(&daemon));
+    kill(recorder, Signal::SIGSTOP).expect("it runs");
+    call("Snapshot", r#"{"output": 0}"#, &[output.as_fd()]);
+    let gone = Instant::now();
+    drop(raw);
+    while next() != SessionState::Terminating {}
+    let noticed = gone.elapsed();
+    kill(recorder, Signal::SIGCONT).expect("it was not given up");
+    assert_eq!(next(), SessionState::Ready);
+    // By itself the daemon gives a recorder up that makes no snapshot, but only after 20 s.
+    assert!(noticed.as_secs() < 20, "{noticed:?}");
+    // Whoever comes next has a session as always.
+    let mut client = daemon.client();
+    let output = daemon.path("b.fxt");
+    client.initialize(everything(BufferingMode::Circular), create(&output)).expect("none is there");
+    client.start(now()).expect("it starts");
+    client.snapshot(create(&daemon.path("c.fxt"))).expect("it is made");
+    client.terminate().expect("it ends");
+}
+
+#[test]
+fn a_snapshot_of_a_session_that_is_ended_meanwhile_is_refused_as_in_the_table() {
+    if !root::may_record() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let mut owner = daemon.client();
+    let config = everything(BufferingMode::Circular);
+    owner.initialize(config, create(&daemon.path("a.fxt"))).expect("none is there");
+    owner.start(now()).expect("it starts");
+    let recorder = Pid::from_raw(recorder_of(&daemon));
+    kill(recorder, Signal::SIGSTOP).expect("it runs");
+    let output = create(&daemon.path("b.fxt"));
+    let snapshot = thread::spawn(move || {
+        let answer = owner.snapshot(output);
+        (owner, answer)
+    });
+    let ending = thread::spawn({
+        let mut other = daemon.client();
+        move || other.terminate()
+    });
+    daemon.wait_for(SessionState::Terminating);
+    let (_owner, answer) = snapshot.join().expect("no panic");
+    kill(recorder, Signal::SIGCONT).expect("it was not given up");
+    ending.join().expect("no panic").expect("root may");
+    // Where it was asked for after the end, that is what the table has as well.
+    assert_eq!(refused(answer), ControllerError::Terminating);
+    assert_eq!(daemon.state(), SessionState::Ready);
+}
+
 #[test]
 fn the_recorder_of_the_kernel_goes_with_a_daemon_that_is_killed() {
     if !root::may_record() {
@@ -265,14 +350,7 @@ fn the_recorder_of_the_kernel_goes_with_a_daemon_that_is_killed() {
         .initialize(everything(BufferingMode::Circular), create(&daemon.path("a.fxt")))
         .expect("none is there");
     client.start(now()).expect("it starts");
-    let children = format!("/proc/{}/task", daemon.process.id());
-    let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
-        let list = entry.expect("a thread").path().join("children");
-        std::fs::read_to_string(list).unwrap_or_default()
-    };
-    let tasks = std::fs::read_dir(children).expect("it runs");
-    let recorders: String = tasks.map(of_thread).collect();
-    let recorder: i32 = recorders.trim().parse().expect("one recorder");
+    let recorder = recorder_of(&daemon);
     daemon.process.signal(Signal::SIGKILL);
     daemon.process.finish();
     wait::until("the end of the recorder", || {
