@@ -6,6 +6,8 @@
 //! away.
 //!
 //! ```toml
+//! providers-per-user = 50
+//!
 //! [probes]
 //! render = "/usr/bin/app:render_frame%span"
 //!
@@ -45,10 +47,14 @@ pub const POLICY_PATH: &str = "/etc/fxtrec/policy.toml";
 /// The largest buffer that anybody may ask for, for each application and for the kernel, in bytes.
 pub const DEFAULT_MAX_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 
+/// How many applications of one user other than root may be connected at a time, unless the file says otherwise.
+pub const DEFAULT_PROVIDERS_PER_USER: usize = 50;
+
 /// Who may record what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     path: PathBuf,
+    providers_per_user: usize,
     probes: BTreeMap<String, Spec>,
     rules: Vec<Rule>,
 }
@@ -132,7 +138,12 @@ pub struct Known {
 impl Default for Policy {
     /// What holds when there is no file.
     fn default() -> Policy {
-        Policy { path: POLICY_PATH.into(), probes: BTreeMap::new(), rules: Vec::new() }
+        Policy {
+            path: POLICY_PATH.into(),
+            providers_per_user: DEFAULT_PROVIDERS_PER_USER,
+            probes: BTreeMap::new(),
+            rules: Vec::new(),
+        }
     }
 }
 
@@ -162,9 +173,14 @@ impl Policy {
     /// # Errors
     /// When it is no policy.
     pub fn parse(path: &Path, text: &str, names: &dyn Names) -> Result<Policy, PolicyError> {
-        let (probes, rules) =
-            file::parse(text, names).map_err(|problem| problem.in_file(path, text))?;
-        Ok(Policy { path: path.to_owned(), probes, rules })
+        let parsed = file::parse(text, names).map_err(|problem| problem.in_file(path, text))?;
+        let file::Parsed { providers_per_user, probes, rules } = parsed;
+        Ok(Policy { path: path.to_owned(), providers_per_user, probes, rules })
+    }
+
+    /// How many applications of one user other than root may be connected at a time.
+    pub fn providers_per_user(&self) -> usize {
+        self.providers_per_user
     }
 
     /// What these credentials are given of what is asked for.

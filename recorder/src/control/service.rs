@@ -149,7 +149,12 @@ impl Service {
     pub fn start(setup: Setup) -> io::Result<Arc<Service>> {
         let archive = Arc::new(Mutex::new(None));
         let goes_to = archive.clone();
-        let options = Options { everybody: true, koids: setup.koids, ..Options::default() };
+        let options = Options {
+            everybody: true,
+            per_user: setup.policy.providers_per_user(),
+            koids: setup.koids,
+            ..Options::default()
+        };
         let pass = move |records| {
             let output: MutexGuard<'_, Option<Output>> =
                 goes_to.lock().unwrap_or_else(PoisonError::into_inner);

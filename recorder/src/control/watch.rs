@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use super::mailbox::Mailbox;
 use super::service::{Caller, Inner, Service};
 use super::wire::{self, ControllerError, SessionState};
-use crate::manager::Alert;
+use crate::manager::{Alert, ManagerError};
 
 /// Alerts that may wait to be asked for; then the oldest go.
 const ALERTS: usize = 1024;
@@ -139,10 +139,11 @@ impl Service {
     /// GetProviders: those that the caller may record.
     pub(super) fn providers(&self, caller: &Caller) -> Result<wire::Providers, ControllerError> {
         let users = self.users_of(caller)?;
-        let providers = self
-            .manager
-            .providers()
-            .map_err(|error| ControllerError::Aborted { reason: error.to_string() })?;
+        let gone = |error: ManagerError| ControllerError::Aborted { reason: error.to_string() };
+        let providers = self.manager.providers().map_err(gone)?;
+        let turned_away = self.manager.turned_away().map_err(gone)?;
+        let turned_away = turned_away.iter().filter(|(uid, _)| users.include(**uid));
+        let turned_away = turned_away.map(|(_, times)| times).sum();
         let ours = providers.into_iter().filter(|provider| users.include(provider.uid));
         let providers = ours.map(|provider| wire::ProviderInfo {
             id: provider.id.0,
@@ -152,7 +153,7 @@ impl Service {
             state: provider.state.name().to_owned(),
             categories: provider.categories,
         });
-        Ok(wire::Providers { providers: providers.collect() })
+        Ok(wire::Providers { providers: providers.collect(), turned_away })
     }
 
     /// GetKnownCategories: the kernel's, and those of applications that the caller may record.

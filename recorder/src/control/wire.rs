@@ -199,6 +199,9 @@ pub struct ProviderInfo {
 pub struct Providers {
     /// In the order in which they came, at most 100.
     pub providers: Vec<ProviderInfo>,
+    /// How often one more was turned away, since there were 100 or their user had as many as the policy gives.
+    #[serde(default)]
+    pub turned_away: u64,
 }
 
 /// What was recorded of a provider in this session.

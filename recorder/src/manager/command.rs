@@ -1,5 +1,6 @@
 //! What the manager's thread is asked to do, and what it answers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,7 @@ pub(super) enum Command {
     Terminate(Sender<()>),
     Providers(Sender<Vec<ProviderStatus>>),
     Refusals(Sender<Refusals>),
+    TurnedAway(Sender<BTreeMap<u32, u64>>),
     Sections(Sender<Vec<Section>>),
     Settle(Sender<()>),
     Turn { time: Nanos, between: Between, reply: Sender<()> },

@@ -25,6 +25,8 @@ pub struct Options {
     pub uids: Vec<u32>,
     /// Whether everybody is let in, and a session says whom it records.
     pub everybody: bool,
+    /// How many providers each of these users may have who is neither root nor among `uids`.
+    pub per_user: usize,
     /// How process ids become koids.
     pub koids: Koids,
     /// How long a connection may take to register.
@@ -41,18 +43,12 @@ impl Default for Options {
         Options {
             uids: vec![nix::unistd::geteuid().as_raw()],
             everybody: false,
+            per_user: MAX_PROVIDERS,
             koids: Koids::AsTheyAre,
             patience: Duration::from_secs(5),
             held_bytes: 64 * 1024 * 1024,
             divided: false,
         }
-    }
-}
-
-impl Options {
-    /// Whether processes of this user, who is not root, are let in.
-    pub(super) fn lets_in(&self, uid: u32) -> bool {
-        self.everybody || self.uids.contains(&uid)
     }
 }
 

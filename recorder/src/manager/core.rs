@@ -8,16 +8,17 @@ use fxt_writer::engine::{BufferDisposition, Mode};
 use fxt_writer::provider::wire::{self, MAX_MESSAGE_BYTES};
 
 use super::command::{Command, ManagerError, Started, Stopped, Waiting};
-use super::config::{MAX_PROVIDERS, Options, SessionConfig, StartOptions};
+use super::config::{Options, SessionConfig, StartOptions};
+use super::door::{DEAF, Door};
 use super::output::Output;
 use super::provider::{Provider, Said};
 use super::ready::{self, Ready};
 use super::recording::Phase;
-use super::status::{Alert, ProviderStatus, Refusals};
+use super::status::{Alert, ProviderStatus};
 use crate::encode::encoder::PROVIDER;
 use crate::kernel::bell::Bell;
 use crate::kernel::clock;
-use crate::kernel::seqpacket::{Listener, Peer, Seqpacket};
+use crate::kernel::seqpacket::Listener;
 use crate::units::Nanos;
 
 /// Connections that are taken in one round.
@@ -33,9 +34,6 @@ const SETTLING_ROUNDS: u32 = 256;
 /// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
 const MAX_DEPARTED: usize = 10_000;
 
-/// When no connection can be taken, for want of descriptors, it is tried again after this long.
-const DEAF: Duration = Duration::from_millis(500);
-
 /// The session that runs, or ran last.
 #[derive(Debug)]
 struct Session {
@@ -48,7 +46,7 @@ struct Session {
 /// What the manager's thread works with.
 #[derive(Debug)]
 pub(super) struct Core {
-    listener: Listener,
+    door: Door,
     options: Options,
     commands: Receiver<Command>,
     bell: Bell,
@@ -56,7 +54,6 @@ pub(super) struct Core {
     output: Output,
     providers: Vec<Provider>,
     departed: std::collections::VecDeque<ProviderStatus>,
-    refusals: Refusals,
     session: Option<Session>,
     waiting: Option<Waiting>,
     /// Who waits until all is heard, and for how many rounds more at most.
@@ -65,8 +62,6 @@ pub(super) struct Core {
     sessions: u64,
     /// The id of the provider that came last.
     last_id: u32,
-    /// Until when connections are not looked at.
-    deaf_until: Option<Instant>,
     buffer: Box<[u8]>,
 }
 
@@ -80,7 +75,7 @@ impl Core {
         alerts: Sender<Alert>,
     ) -> Core {
         Core {
-            listener,
+            door: Door::new(listener),
             options,
             commands,
             bell,
@@ -88,13 +83,11 @@ impl Core {
             output,
             providers: Vec::new(),
             departed: std::collections::VecDeque::new(),
-            refusals: Refusals::default(),
             session: None,
             waiting: None,
             settling: Vec::new(),
             sessions: 0,
             last_id: PROVIDER.0,
-            deaf_until: None,
             // One byte more than a message may have, to see that one has more.
             buffer: vec![0; MAX_MESSAGE_BYTES + 1].into(),
         }
@@ -103,8 +96,7 @@ impl Core {
     /// Works until it is told to end.
     pub(super) fn run(&mut self) {
         loop {
-            let hears = self.deaf_until.is_none();
-            let listener = hears.then_some(&self.listener);
+            let listener = self.door.listener();
             let ready = ready::wait(&self.bell, listener, &self.providers, self.timeout());
             let Ready { rung, connections, providers } = match ready {
                 Ok(ready) => ready,
@@ -150,7 +142,7 @@ impl Core {
         let waiting = self.waiting.iter().map(Waiting::deadline);
         let patience = self.options.patience;
         let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
-        let first = waiting.chain(registering).chain(self.deaf_until).min()?;
+        let first = waiting.chain(registering).chain(self.door.deaf_until()).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
@@ -199,47 +191,29 @@ impl Core {
             if provider.is_registered() {
                 self.departed.push_back(provider.status());
             } else {
-                self.refusals.unregistered += 1;
+                self.door.count_unregistered();
             }
         }
         let excess = self.departed.len().saturating_sub(MAX_DEPARTED);
         self.departed.drain(..excess);
     }
 
+    /// Takes those who wait to be let in.
     fn welcome(&mut self) {
         for _ in 0..CONNECTIONS {
-            match self.listener.accept() {
-                Ok(Some((connection, peer))) => self.judge(connection, peer),
-                Ok(None) => return,
-                Err(_) => {
-                    self.deaf_until = Some(Instant::now() + DEAF);
-                    return;
-                }
+            let Some((connection, peer)) = self.door.next() else { return };
+            if self.door.lets_in(peer, &self.options, &self.providers) {
+                self.last_id += 1;
+                let process = self.options.koids.process(peer.pid);
+                let id = ProviderId(self.last_id);
+                self.providers.push(Provider::new(id, connection, peer, process));
             }
         }
     }
 
-    /// Lets a connection in, or closes it.
-    fn judge(&mut self, connection: Seqpacket, peer: Peer) {
-        let count = match peer {
-            Peer { uid, .. } if uid != 0 && !self.options.lets_in(uid) => {
-                &mut self.refusals.foreign_user
-            }
-            Peer { pid: 0, .. } => &mut self.refusals.invisible,
-            _ if self.providers.len() >= MAX_PROVIDERS => &mut self.refusals.too_many,
-            _ => {
-                self.last_id += 1;
-                let process = self.options.koids.process(peer.pid);
-                let id = ProviderId(self.last_id);
-                return self.providers.push(Provider::new(id, connection, peer, process));
-            }
-        };
-        *count += 1;
-    }
-
     fn see_to_time(&mut self) {
         let now = Instant::now();
-        self.deaf_until = self.deaf_until.filter(|until| now < *until);
+        self.door.see_to_time(now);
         let patience = self.options.patience;
         for provider in &mut self.providers {
             if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
@@ -291,7 +265,7 @@ impl Core {
         let present = self.statuses();
         let providers = self.departed.iter().cloned().chain(present).filter(of_note).collect();
         let forgotten = self.output.forgotten;
-        Stopped { providers, silent, refusals: self.refusals, forgotten }
+        Stopped { providers, silent, refusals: self.door.refusals(), forgotten }
     }
 
     fn statuses(&self) -> impl Iterator<Item = ProviderStatus> {
@@ -320,7 +294,8 @@ impl Core {
                 let _ = reply.send(());
             }
             Command::Providers(reply) => drop(reply.send(self.statuses().collect())),
-            Command::Refusals(reply) => drop(reply.send(self.refusals)),
+            Command::Refusals(reply) => drop(reply.send(self.door.refusals())),
+            Command::TurnedAway(reply) => drop(reply.send(self.door.turned_away())),
             Command::Sections(reply) => {
                 let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
                 let _ = reply.send(self.output.sections(&live));

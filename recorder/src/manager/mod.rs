@@ -28,6 +28,7 @@ mod ahead;
 mod command;
 mod config;
 mod core;
+mod door;
 mod event;
 mod fault;
 mod known;
@@ -38,7 +39,7 @@ mod ready;
 mod recording;
 mod status;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -175,6 +176,14 @@ impl Manager {
     /// [`ManagerError::Gone`] only.
     pub fn refusals(&self) -> Result<Refusals, ManagerError> {
         self.ask(Command::Refusals)
+    }
+
+    /// By user, how often one more of the user's providers was turned away for want of room.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn turned_away(&self) -> Result<BTreeMap<u32, u64>, ManagerError> {
+        self.ask(Command::TurnedAway)
     }
 
     /// The records of all providers as they stand, to be appended to an archive that has those of none: what is held,

@@ -89,6 +89,8 @@ pub struct ProviderStats {
 pub struct Refusals {
     /// There were as many providers as there can be.
     pub too_many: u64,
+    /// Their user had as many as one may have where everybody is let in.
+    pub too_many_of_one_user: u64,
     /// They were of a user who may not.
     pub foreign_user: u64,
     /// Their process is in a pid namespace that cannot be seen from here.
@@ -100,7 +102,8 @@ pub struct Refusals {
 impl Refusals {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.too_many + self.foreign_user + self.invisible + self.unregistered
+        let for_want_of_room = self.too_many + self.too_many_of_one_user;
+        for_want_of_room + self.foreign_user + self.invisible + self.unregistered
     }
 }
 

@@ -3,6 +3,7 @@
 use std::thread;
 
 use fxtrec::control::wire::ProviderInfo;
+use fxtrec::kernel::seqpacket::Received;
 use fxtrec_tests::root;
 
 use super::*;
@@ -103,6 +104,40 @@ fn a_user_without_privileges_may_record_applications_of_the_same_user_and_nothin
         assert!(matches!(error, ControllerError::NotPermitted { .. }), "{error:?}");
     });
     root.terminate().expect("it ends");
+}
+
+#[test]
+fn a_user_cannot_take_the_places_of_all_other_applications() {
+    if !root::may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, "providers-per-user = 2\n").expect("written");
+    let daemon = Daemon::with(&["--policy", policy.to_str().expect("a plain path")]);
+    let _two = as_nobody(|| ["one", "two"].map(|name| daemon.provider(name)));
+    daemon.wait_for_provider("two");
+    as_nobody(|| {
+        let socket = Address::Path(providers_socket(&daemon.runtime_dir()));
+        let third = Seqpacket::connect(&socket).expect("it listens");
+        wait::until("the third to be turned away", || {
+            matches!(third.receive(&mut [0; 64]), Ok(Received::End))
+        });
+        let told = daemon.client().providers().expect("it answers");
+        assert_eq!((named(&told.providers), told.turned_away), (vec!["one", "two"], 1));
+    });
+    // Root's are not counted with them, nor by them.
+    let _of_root = ["three", "four", "five"].map(|name| daemon.provider(name));
+    daemon.wait_for_provider("five");
+    let told = daemon.client().providers().expect("it answers");
+    assert_eq!((told.providers.len(), told.turned_away), (5, 1));
+    let ctl = binary::command()
+        .args(["ctl", "providers", "--socket"])
+        .arg(daemon.control())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8(ctl.stdout).expect("text");
+    assert!(said.contains("turned away 1 times") && said.contains("providers-per-user"), "{said}");
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use super::show::{self, list, plain};
 use super::{CtlError, connect};
 use crate::cli::CtlCommon;
+use crate::control::policy::POLICY_PATH;
 use crate::control::wire::{KnownCategories, Providers, SessionState, Status};
 use crate::kernel::user::Account;
-use crate::units::text::bytes;
+use crate::manager::MAX_PROVIDERS;
+use crate::units::text::{bytes, count};
 
 pub(super) fn status(common: &CtlCommon, out: &mut dyn Write) -> Result<(), CtlError> {
     let status = connect(common)?.status()?;
@@ -53,8 +55,9 @@ fn owner(uid: u32, pid: Option<u32>) -> String {
 }
 
 fn providers_text(answer: &Providers, out: &mut dyn Write) -> io::Result<()> {
-    if answer.providers.is_empty() {
-        return writeln!(out, "no application is connected");
+    let none = answer.providers.is_empty();
+    if none {
+        writeln!(out, "no application is connected")?;
     }
     let rows = answer.providers.iter().map(|it| {
         [
@@ -67,7 +70,18 @@ fn providers_text(answer: &Providers, out: &mut dyn Write) -> io::Result<()> {
         ]
     });
     let headings = [" id", " pid", " uid", "state", "application", "categories"];
-    show::table(headings, &rows.collect::<Vec<_>>(), out)
+    if !none {
+        show::table(headings, &rows.collect::<Vec<_>>(), out)?;
+    }
+    if answer.turned_away > 0 {
+        writeln!(
+            out,
+            "applications were turned away {} times: no more than {MAX_PROVIDERS} are let in, and of one user no \
+             more than providers-per-user in {POLICY_PATH}",
+            count(answer.turned_away)
+        )?;
+    }
+    Ok(())
 }
 
 fn categories_text(answer: &KnownCategories, out: &mut dyn Write) -> io::Result<()> {

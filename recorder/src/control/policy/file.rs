@@ -6,14 +6,15 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::error::Problem;
-use super::{ProbeRight, Rights, Rule, Who};
+use super::{DEFAULT_PROVIDERS_PER_USER, ProbeRight, Rights, Rule, Who};
 use crate::cli::ByteSize;
 use crate::control::categories::{self, KernelCategory, PROBE_PREFIX};
 use crate::kernel::user;
+use crate::manager::MAX_PROVIDERS;
 use crate::probe::Spec;
 use crate::probe::nearest::nearest;
 
-const FILE_KEYS: [&str; 2] = ["probes", "allow"];
+const FILE_KEYS: [&str; 3] = ["providers-per-user", "probes", "allow"];
 const RULE_KEYS: [&str; 5] = ["users", "groups", "kernel", "other-users", "max-buffer"];
 
 /// What lets any user probe be recorded.
@@ -50,7 +51,12 @@ impl Names for SystemNames {
     }
 }
 
-type Parsed = (BTreeMap<String, Spec>, Vec<Rule>);
+/// What the file says.
+pub(super) struct Parsed {
+    pub(super) providers_per_user: usize,
+    pub(super) probes: BTreeMap<String, Spec>,
+    pub(super) rules: Vec<Rule>,
+}
 
 pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
     let file = DeTable::parse(text).map_err(|error| Problem {
@@ -59,6 +65,8 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
     })?;
     let file = file.get_ref();
     check_keys(file, &FILE_KEYS)?;
+    let share = file.get("providers-per-user").map(share).transpose()?;
+    let providers_per_user = share.unwrap_or(DEFAULT_PROVIDERS_PER_USER);
     let mut probes = BTreeMap::new();
     if let Some(listed) = file.get("probes") {
         for (name, spec) in table(listed, "a table: [probes], with lines NAME = \"SPEC\"")? {
@@ -74,7 +82,18 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
             rules.push(self::rule(rule, table(rule, EXPECTED)?, &probes, names)?);
         }
     }
-    Ok((probes, rules))
+    Ok(Parsed { providers_per_user, probes, rules })
+}
+
+/// How many applications a user may have connected.
+fn share(value: &Spanned<DeValue<'_>>) -> Result<usize, Problem> {
+    let number = match value.get_ref() {
+        DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    };
+    number
+        .filter(|number| (1..=MAX_PROVIDERS).contains(number))
+        .ok_or_else(|| at(value, format!("expected a number from 1 to {MAX_PROVIDERS}")))
 }
 
 fn rule(

@@ -191,10 +191,13 @@ fn known_categories_say_who_may_have_them() {
 fn mistakes_are_told_with_their_place_and_what_was_expected() {
     let cases = [
         ("[probes", "policy.toml:1:8: "),
-        ("\n  colour = 1", "policy.toml:2:3: unknown key 'colour'; there are probes, allow"),
+        (
+            "\n  colour = 1",
+            "policy.toml:2:3: unknown key 'colour'; there are providers-per-user, probes, allow",
+        ),
         (
             "[[alow]]",
-            "policy.toml:1:3: unknown key 'alow', did you mean 'allow'?; there are probes, allow",
+            "policy.toml:1:3: unknown key 'alow', did you mean 'allow'?; there are providers-per-user, probes, allow",
         ),
         (
             "allow = 1",
@@ -269,4 +272,16 @@ fn a_file_that_others_could_write_is_not_trusted() {
     assert!(matches!(Policy::read(dir.path()), Err(PolicyError::NoFile(_))));
     let missing = Policy::read(&dir.path().join("none")).expect_err("missing");
     assert!(missing.is_missing() && missing.to_string().contains("cannot read the policy"));
+}
+
+#[test]
+fn a_user_may_have_half_of_all_applications_connected_unless_the_file_says_otherwise() {
+    assert_eq!(Policy::default().providers_per_user(), 50);
+    assert_eq!(policy(TWO_RULES).providers_per_user(), 50);
+    assert_eq!(policy("providers-per-user = 3").providers_per_user(), 3);
+    assert_eq!(policy("providers-per-user = 100").providers_per_user(), 100);
+    for wrong in ["0", "101", "-1", "2.5", "'3'"] {
+        let error = parse(&format!("providers-per-user = {wrong}")).expect_err(wrong);
+        assert_eq!(error, "policy.toml:1:22: expected a number from 1 to 100", "{wrong}");
+    }
 }
