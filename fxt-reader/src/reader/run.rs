@@ -95,6 +95,7 @@ impl Reader<'_> {
             return true;
         }
         self.input.consume(length);
+        self.state = State::After(0);
         let mut run = Run {
             window: self.input.window(),
             at: 0,
@@ -122,8 +123,7 @@ impl Reader<'_> {
                 break false;
             }
         };
-        let records = run.records;
-        let length = run.at;
+        let (length, records) = (run.at, run.records);
         self.summary.records += records;
         self.summary.record_bytes += length as u64;
         self.state = State::After(length);

@@ -107,15 +107,36 @@ impl Counts {
         self.held = held;
     }
 
+    /// Counts what is in `buckets`, which are in order.
+    pub(super) fn add_buckets(&mut self, buckets: &[Bucket]) {
+        let Some(greatest) = buckets.last() else { return };
+        let samples = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
+        if samples > u64::from(u32::MAX) {
+            buckets.iter().for_each(|bucket| self.add_times(bucket.nanos, bucket.count));
+            return;
+        }
+        self.make_room(greatest.nanos, samples);
+        for bucket in buckets {
+            if let Some(count) = self.by_place.get_mut(Place::of(bucket.nanos).index()) {
+                // Each is at most the sum of all, which is no more than that.
+                *count += bucket.count as u32;
+            }
+        }
+    }
+
     /// The buckets that are not empty, in order, each by its greatest value.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        let carried = self.carried.iter().chain(std::iter::repeat(&0));
-        let places = self.by_place.iter().zip(carried).enumerate();
-        let buckets = places.map(|(place, (&count, &carried))| Bucket {
-            nanos: greatest(place),
-            count: u64::from(count) + carried,
-        });
-        buckets.filter(|bucket| bucket.count > 0)
+    pub(super) fn buckets(&self) -> Box<[Bucket]> {
+        let used = || {
+            let carried = |place| self.carried.get(place).copied().unwrap_or(0);
+            let places = self.by_place.iter().enumerate();
+            let counts =
+                places.map(move |(place, &count)| (place, u64::from(count) + carried(place)));
+            counts.filter(|&(_, count)| count > 0)
+        };
+        // Of the right size from the start: else all would be moved once more.
+        let mut buckets = Vec::with_capacity(used().count());
+        buckets.extend(used().map(|(place, count)| Bucket { nanos: greatest(place), count }));
+        buckets.into()
     }
 }
 
@@ -142,7 +163,7 @@ mod tests {
             .iter_recorded()
             .map(|step| Bucket { nanos: step.value_iterated_to(), count: step.count_at_value() })
             .collect();
-        assert_eq!(counts.buckets().collect::<Vec<_>>(), expected);
+        assert_eq!(*counts.buckets(), expected);
     }
 
     #[test]
@@ -156,7 +177,23 @@ mod tests {
         }
         let expected = [(7, 2 * most + 2 + 3 + 6), (9, most - 1 + 3 + 2), (301, most + 5 + 1)];
         let expected = expected.map(|(nanos, count)| Bucket { nanos, count });
-        assert_eq!(counts.buckets().collect::<Vec<_>>(), expected);
+        assert_eq!(*counts.buckets(), expected);
+    }
+
+    #[test]
+    fn buckets_that_are_added_count_as_their_samples_do_however_many_they_are() {
+        let most = u64::from(u32::MAX);
+        for times in [1, 1000, most - 1, most] {
+            let buckets = [(3, 1), (300, times), (70_000, 2)];
+            let buckets = buckets.map(|(nanos, count)| Bucket { nanos, count });
+            let (mut together, mut alone) = (Counts::default(), Counts::default());
+            for _ in 0..3 {
+                together.add_buckets(&buckets);
+                buckets.iter().for_each(|bucket| alone.add_times(bucket.nanos, bucket.count));
+            }
+            assert_eq!(together.buckets(), alone.buckets());
+            assert_eq!(together.buckets()[1], Bucket { nanos: 301, count: 3 * times });
+        }
     }
 
     #[test]
@@ -164,7 +201,7 @@ mod tests {
         for nanos in [0, 255, 256, 511, 512, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
             let mut counts = Counts::default();
             counts.add_times(nanos, 3);
-            let buckets: Vec<Bucket> = counts.buckets().collect();
+            let buckets = counts.buckets();
             assert_eq!((buckets.len(), buckets[0].count), (1, 3));
             assert!(buckets[0].nanos >= nanos && buckets[0].nanos - nanos <= nanos / 128);
         }

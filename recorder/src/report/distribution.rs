@@ -104,7 +104,7 @@ impl Distribution {
     /// All samples of several distributions.
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Distribution>) -> Distribution {
         let mut whole = Distribution { min: u64::MAX, ..Distribution::default() };
-        let mut buckets: Vec<Bucket> = Vec::new();
+        let mut buckets: Vec<&[Bucket]> = Vec::new();
         for part in parts {
             whole.censored += part.censored;
             if part.count == 0 {
@@ -117,12 +117,12 @@ impl Distribution {
             if first || (part.max, whole.max_at) > (whole.max, part.max_at) {
                 (whole.max, whole.max_at) = (part.max, part.max_at);
             }
-            buckets.extend(&part.buckets);
+            buckets.push(&part.buckets);
         }
         if whole.count == 0 {
             whole.min = 0;
         }
-        whole.buckets = put_together(buckets);
+        whole.buckets = put_together(&buckets);
         whole
     }
 
@@ -131,15 +131,14 @@ impl Distribution {
     }
 }
 
-/// Buckets in order of their values, each value once.
-fn put_together(mut buckets: Vec<Bucket>) -> Box<[Bucket]> {
-    if buckets.len() > MANY {
+/// The buckets of all parts in order of their values, each value once.
+fn put_together(parts: &[&[Bucket]]) -> Box<[Bucket]> {
+    if parts.iter().map(|buckets| buckets.len()).sum::<usize>() > MANY {
         let mut counts = Counts::default();
-        for bucket in &buckets {
-            counts.add_times(bucket.nanos, bucket.count);
-        }
-        return counts.buckets().collect();
+        parts.iter().for_each(|buckets| counts.add_buckets(buckets));
+        return counts.buckets();
     }
+    let mut buckets = parts.concat();
     buckets.sort_unstable_by_key(|bucket| bucket.nanos);
     buckets.dedup_by(|later, kept| {
         let same = later.nanos == kept.nanos;

@@ -120,9 +120,7 @@ impl Tally {
         self.count_all();
         let rest = self.rest.get_or_insert_default();
         rest.counted += other.count;
-        for bucket in &other.buckets {
-            rest.counts.add_times(bucket.nanos, bucket.count);
-        }
+        rest.counts.add_buckets(&other.buckets);
     }
 
     /// Keeps a sample until it is counted.
@@ -176,7 +174,7 @@ impl Tally {
         let Some(mut rest) = self.rest else { return Distribution::default() };
         let few = rest.few.len() as u64;
         let buckets: Box<[Bucket]> = if rest.counted > 0 {
-            rest.counts.buckets().collect()
+            rest.counts.buckets()
         } else {
             rest.few.sort_unstable();
             let alike = rest.few.chunk_by(|a, b| a == b);

@@ -17,13 +17,21 @@ pub(super) struct Occupant {
     pub(super) slot: u32,
 }
 
-/// How a CPU stands to the question whether work is conserved.
+/// How CPUs stand to the question whether work is conserved, as counts that are added up together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Burden {
-    /// It runs a thread and has others queued.
-    queued: bool,
-    /// It is idle and has nothing queued.
-    free: bool,
+struct Burden(u64);
+
+impl Burden {
+    /// One CPU runs a thread and has others queued. As many CPUs as there may be fit below one that is free.
+    const QUEUED: Burden = Burden(1);
+    /// One CPU is idle and has nothing queued.
+    const FREE: Burden = Burden(0x1_0000_0000);
+
+    /// Whether one CPU has a queue while another is free.
+    #[inline(always)]
+    fn is_violation(self) -> bool {
+        self.0 >= Burden::FREE.0 && !self.0.is_multiple_of(Burden::FREE.0)
+    }
 }
 
 /// A CPU.
@@ -124,8 +132,10 @@ impl CpuState {
     #[inline(always)]
     fn burden(&self) -> Burden {
         let Some(occupant) = self.occupant else { return Burden::default() };
-        let (idle, waited_for) = (occupant.slot == IDLE_SLOT, self.queue.length > 0);
-        Burden { queued: !idle && waited_for, free: idle && !waited_for }
+        let is_idle = occupant.slot == IDLE_SLOT;
+        let weight = if is_idle { Burden::FREE } else { Burden::QUEUED };
+        let waited_for = self.queue.length > 0;
+        Burden(weight.0 * u64::from(waited_for != is_idle))
     }
 }
 
@@ -134,8 +144,7 @@ impl CpuState {
 /// This goes without branches, since on a busy machine it changes all the time and nobody can foretell how.
 #[derive(Debug, Default)]
 struct Balance {
-    queued: u32,
-    free: u32,
+    burden: Burden,
     violated: bool,
     /// Since when that is so.
     since: u64,
@@ -149,11 +158,10 @@ impl Balance {
     fn weigh(&mut self, state: &mut CpuState, now: u64) {
         let burden = state.burden();
         let before = std::mem::replace(&mut state.burden, burden);
-        self.queued = self.queued + u32::from(burden.queued) - u32::from(before.queued);
-        self.free = self.free + u32::from(burden.free) - u32::from(before.free);
+        self.burden = Burden(self.burden.0 + burden.0 - before.0);
         self.unconserved += self.open(now);
         self.since = now;
-        self.violated = self.queued > 0 && self.free > 0;
+        self.violated = self.burden.is_violation();
     }
 
     /// How long it is violated without interruption.

@@ -4,7 +4,8 @@ use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Nanos};
 
 use super::history::Tenant;
-use super::{Analysis, Observer, number};
+use super::records::number;
+use super::{Analysis, Observer};
 use crate::report::model::{Gap, Span};
 
 /// So many gaps are listed.

@@ -21,6 +21,7 @@ mod finish;
 mod history;
 mod losses;
 mod recent;
+mod records;
 mod roster;
 mod switches;
 mod thread;
@@ -29,12 +30,7 @@ mod worst;
 #[cfg(test)]
 mod tests;
 
-use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
-use fxt_reader::record::{Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent};
-use fxt_reader::{
-    Cpu, Error, Item, Koid, Nanos, ObjectType, ProviderId, Reader, Record, ThreadState, Visitor,
-};
-use fxt_writer::layout::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
+use fxt_reader::{Cpu, Error, Item, Koid, Nanos, ProviderId, Reader, ThreadState};
 
 use super::model::{Losses, Origin, Report, Span};
 use super::selection::Selection;
@@ -45,9 +41,6 @@ use worst::Worst;
 
 /// So many of the longest waits are kept unless told otherwise.
 pub const DEFAULT_WORST: usize = 10;
-
-/// The name by which fxtrec introduces itself in a trace.
-const FXTREC: &str = "fxtrec";
 
 /// What is wanted of an analysis.
 #[derive(Clone, Debug)]
@@ -154,13 +147,6 @@ struct Wanted {
     to: u64,
 }
 
-/// One side of a switch.
-#[derive(Clone, Copy, Debug)]
-struct Side {
-    koid: u64,
-    idle: bool,
-}
-
 /// Analyses a whole trace. Damaged places are gaps.
 ///
 /// # Errors
@@ -214,40 +200,6 @@ impl<O: Observer> Analysis<O> {
             narrow: false,
             scheduler: None,
             selection,
-        }
-    }
-
-    /// Takes the next record. False when the part of the trace that is wanted is over.
-    #[inline(always)]
-    pub fn take(&mut self, item: &Item<'_>) -> bool {
-        self.observer.record(item);
-        match &item.record {
-            Record::ContextSwitch(switch) => {
-                self.scheduler = item.provider;
-                self.context_switch(switch)
-            }
-            Record::Wakeup(wakeup) => {
-                self.scheduler = item.provider;
-                self.wakeup(wakeup)
-            }
-            Record::LegacyContextSwitch(switch) => {
-                self.scheduler = item.provider;
-                self.legacy_switch(switch)
-            }
-            Record::KernelObject(object) => {
-                self.named(object);
-                true
-            }
-            Record::Event(event) if event.category == FXTREC => self.own_event(event),
-            Record::ProviderInfo(info) => {
-                self.roster.by_fxtrec |= info.name == FXTREC;
-                true
-            }
-            Record::ProviderEvent(event) => {
-                self.provider_event(*event);
-                true
-            }
-            _ => true,
         }
     }
 
@@ -307,144 +259,5 @@ impl<O: Observer> Analysis<O> {
         self.epoch += 1;
         self.cpus.forget_queues(None, begin);
         self.cpus.activate(begin, &self.selection);
-    }
-
-    #[inline(always)]
-    fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> bool {
-        if !self.advance(switch.time) {
-            return false;
-        }
-        let (mut detail, mut inferred) = (None, false);
-        // Both weights are always there, and nothing else usually.
-        if switch.args.len() > 2 {
-            (detail, inferred) = more_about(switch.args);
-        }
-        let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
-        if !self.roster.by_fxtrec {
-            let (out_weight, in_weight) = weights(switch.args);
-            out.idle |= out_weight == Some(IDLE_WEIGHT);
-            inn.idle |= in_weight == Some(IDLE_WEIGHT);
-        }
-        self.switch(switch.cpu, out, inn, (switch.outgoing_state, detail), inferred);
-        true
-    }
-
-    fn side(&self, koid: Koid) -> Side {
-        Side { koid: koid.0, idle: koid.0 == 0 }
-    }
-
-    fn legacy_switch(&mut self, switch: &LegacyContextSwitch) -> bool {
-        if !self.advance(switch.time) {
-            return false;
-        }
-        let side = |koid: Koid, priority: u8| Side { koid: koid.0, idle: priority == 0 };
-        let out = side(switch.outgoing.thread, switch.outgoing_priority);
-        let inn = side(switch.incoming.thread, switch.incoming_priority);
-        for thread in [switch.outgoing, switch.incoming] {
-            self.roster.belongs(thread.thread.0, thread.process.0);
-        }
-        self.switch(switch.cpu, out, inn, (switch.outgoing_state, None), false);
-        true
-    }
-
-    #[inline(always)]
-    fn wakeup(&mut self, wakeup: &Wakeup<'_>) -> bool {
-        if !self.advance(wakeup.time) {
-            return false;
-        }
-        let waker = if wakeup.args.len() > 1 { waker(wakeup.args) } else { None };
-        self.wake(wakeup.cpu, wakeup.koid.0, waker.map_or(0, |koid| koid.0));
-        true
-    }
-
-    fn named(&mut self, object: &KernelObject<'_>) {
-        match object.object_type {
-            ObjectType::Process => self.roster.name_process(object.koid.0, object.name),
-            ObjectType::Thread => {
-                let process = object.process().map(|process| process.0);
-                self.roster.name_thread(object.koid.0, object.name, process);
-                self.roster.choose(object.koid.0, &self.selection.threads);
-            }
-            _ => {}
-        }
-    }
-
-    #[cold]
-    fn own_event(&mut self, event: &Event<'_>) -> bool {
-        match event.name {
-            "trace_info" => {
-                let origin = origin(event);
-                self.narrow = origin.is_narrow();
-                self.origin = Some(origin);
-            }
-            "trace_stats" if event.time.0 <= self.wanted.to => {
-                self.now = self.now.max(event.time.0);
-            }
-            "lost" => return self.lost_event(event),
-            _ => {}
-        }
-        true
-    }
-
-    fn provider_event(&mut self, event: ProviderEvent) {
-        let ours = self.scheduler.is_none_or(|scheduler| scheduler == event.id);
-        if ours && event.event == ProviderEventKind::BufferFilledUp {
-            self.pending = Pending::Loss;
-        }
-    }
-}
-
-impl<O: Observer> Visitor for Analysis<O> {
-    #[inline(always)]
-    fn visit(&mut self, item: &Item<'_>) -> bool {
-        self.take(item) && !self.observer.is_content()
-    }
-}
-
-/// The kernel's letters for the state of who goes out, and whether the switch is inferred.
-#[inline(never)]
-fn more_about(args: Args<'_>) -> (Option<&str>, bool) {
-    let (mut detail, mut inferred) = (None, false);
-    for arg in &args {
-        match (arg.name, arg.value) {
-            ("prev_state", Value::Str(letters)) => detail = Some(letters),
-            ("inferred", Value::Bool(is)) => inferred = is,
-            _ => {}
-        }
-    }
-    (detail, inferred)
-}
-
-/// The weights of both sides of a switch, outgoing first.
-#[inline(never)]
-fn weights(args: Args<'_>) -> (Option<i32>, Option<i32>) {
-    (args.int32(OUTGOING_WEIGHT_ARG), args.int32(INCOMING_WEIGHT_ARG))
-}
-
-/// Who woke a thread.
-#[inline(never)]
-fn waker(args: Args<'_>) -> Option<Koid> {
-    args.koid("waker")
-}
-
-fn number(event: &Event<'_>, name: &str) -> Option<u64> {
-    match event.args.get(name)? {
-        Value::UInt32(value) => Some(value.into()),
-        Value::UInt64(value) => Some(value),
-        Value::Int32(value) => u64::try_from(value).ok(),
-        Value::Int64(value) => u64::try_from(value).ok(),
-        _ => None,
-    }
-}
-
-fn origin(event: &Event<'_>) -> Origin {
-    let text = |name| event.args.str(name).unwrap_or_default().to_owned();
-    Origin {
-        version: text("version"),
-        command_line: text("command_line"),
-        host: text("host"),
-        release: text("release"),
-        cpus: number(event, "cpus").unwrap_or(0),
-        scope: text("scope"),
     }
 }

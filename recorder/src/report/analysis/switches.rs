@@ -4,8 +4,9 @@ use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
 
 use super::cpu::{CpuState, IDLE_SLOT, Occupant};
 use super::history::Tenant;
+use super::records::Side;
 use super::thread::{Cause, Live, State, blocked};
-use super::{Analysis, Names, Observer, Side, SwitchedOut};
+use super::{Analysis, Names, Observer, SwitchedOut};
 use crate::report::metric::Metric;
 use crate::report::model::Span;
 
@@ -31,8 +32,9 @@ fn censor(live: &mut Live, cpu: &mut CpuState, metric: Metric) {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A CPU goes from one thread to another, at the present time.
-    #[inline]
+    /// A CPU goes from one thread to another, at the present time. Inlined where nothing is inferred and the state is
+    /// known without details, which spares it much.
+    #[inline(always)]
     pub(super) fn switch(
         &mut self,
         cpu: Cpu,
@@ -53,7 +55,7 @@ impl<O: Observer> Analysis<O> {
     }
 
     /// The slot of the thread that goes out, which is made to be the one that has the CPU.
-    #[inline]
+    #[inline(always)]
     fn occupy(&mut self, cpu: u16, out: Side, inferred: bool) -> u32 {
         if let Some(Occupant { koid, slot }) = self.cpus.get(cpu).occupant
             && koid == out.koid
