@@ -38,6 +38,10 @@ pub const MAX_BYTES: usize = 255;
 /// The most categories that one list may have.
 pub const MAX_CATEGORIES: usize = 1000;
 
+/// The most bytes that the categories of one list may have, with one more for each: what an application is told in one
+/// message.
+pub const MAX_LIST_BYTES: usize = 60 * 1024;
+
 /// What comes before the name or SPEC of a user probe.
 pub const PROBE_PREFIX: &str = "uprobe:";
 
@@ -126,6 +130,11 @@ pub enum CategoryError {
         "there are {0} categories, and fxtrec takes {MAX_CATEGORIES}: use wildcards, as in app*"
     )]
     TooMany(usize),
+    /// The list is longer than an application can be told.
+    #[error(
+        "the categories have {0} bytes, and fxtrec takes {MAX_LIST_BYTES}: use wildcards, as in app*"
+    )]
+    TooMuch(usize),
     /// A star that is not at the end.
     #[error("'*' stands at the end, for whatever follows: app*")]
     Star,
@@ -235,6 +244,10 @@ impl Selection {
         if categories.len() > MAX_CATEGORIES {
             return Err(BadCategory { text: String::new(), why: too_many });
         }
+        let bytes = list_bytes(categories);
+        if bytes > MAX_LIST_BYTES {
+            return Err(BadCategory { text: String::new(), why: CategoryError::TooMuch(bytes) });
+        }
         let parsed = categories.iter().map(AsRef::as_ref).map(|text| {
             text.parse::<Category>().map_err(|why| BadCategory { text: text.to_owned(), why })
         });
@@ -270,7 +283,8 @@ impl Selection {
         selection
     }
 
-    /// This and `more`. Everything and some more is everything, with what more there is of the kernel.
+    /// This and `more`. Everything and some more is everything, with what more there is of the kernel. What applications
+    /// cannot be told any more, the list being as long as it may be, is left out.
     pub fn with(mut self, more: Selection) -> Selection {
         if more.everything {
             return self;
@@ -282,14 +296,23 @@ impl Selection {
             }
         }
         if !self.everything {
+            let mut bytes = list_bytes(&self.applications);
             for told in more.applications {
-                if !self.applications.contains(&told) {
+                let longer = bytes + told.len() + 1;
+                let has_room = self.applications.len() < MAX_CATEGORIES && longer <= MAX_LIST_BYTES;
+                if has_room && !self.applications.contains(&told) {
+                    bytes = longer;
                     self.applications.push(told);
                 }
             }
         }
         self
     }
+}
+
+/// What a list takes in a message, in bytes.
+fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
+    categories.iter().map(|category| category.as_ref().len() + 1).sum()
 }
 
 /// A category that is none.

@@ -62,11 +62,12 @@ impl Config {
     /// # Errors
     /// [`ControllerError::BadRequest`], with the field.
     pub(super) fn new(config: TraceConfig) -> Result<Config, ControllerError> {
-        if let Some(version) = config.version
-            && version != VERSION
+        // It is the latest that the client understands; those before are understood, too.
+        if let Some(version @ FxtVersion { major, minor }) = config.version
+            && version < VERSION
         {
-            let FxtVersion { major, minor } = version;
-            return Err(bad("version", format!("{major}.{minor} is not known, 0.1 is")));
+            let why = format!("the trace will be of version 0.1, and {major}.{minor} is older");
+            return Err(bad("version", why));
         }
         let categories = config.categories.unwrap_or_default();
         let selection = select("categories", &categories)?;
@@ -193,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_version_that_is_written_is_known() {
+    fn a_client_has_to_understand_the_version_that_is_written() {
         let with = |major, minor| TraceConfig {
             version: Some(FxtVersion { major, minor }),
             ..TraceConfig::default()
         };
-        assert!(Config::new(with(0, 1)).is_ok());
-        for (major, minor) in [(0, 0), (0, 2), (1, 1)] {
-            assert!(refused(with(major, minor)).contains("version"), "{major}.{minor}");
+        for (major, minor) in [(0, 1), (0, 2), (1, 0)] {
+            assert!(Config::new(with(major, minor)).is_ok(), "{major}.{minor}");
         }
+        assert!(refused(with(0, 0)).contains("0.0 is older"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub const INTERFACE: &str = "fxtrec.Controller";
 pub const DESCRIPTION: &str = include_str!("fxtrec.Controller.varlink");
 
 /// A version of the trace format.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FxtVersion {
     /// 0 so far.

@@ -1,7 +1,9 @@
 //! `fxtrec daemon`: sessions over the control socket, against the running kernel.
 
 mod archive;
+mod kernel;
 mod lives;
+mod options;
 mod outputs;
 mod protocol;
 mod python;
@@ -12,13 +14,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fxt_writer::provider::wire::FromProvider;
+use fxt_writer::provider::wire::{FromManager, FromProvider, Start};
 use fxtrec::control::client::{Client, ClientError};
 use fxtrec::control::wire::{
     BufferingMode, ControllerError, SessionState, StartOptions, StopOptions, TraceConfig,
 };
 use fxtrec::control::{control_socket, providers_socket};
-use fxtrec::kernel::seqpacket::{Address, Seqpacket};
+use fxtrec::kernel::seqpacket::{Address, Received, Seqpacket};
 use fxtrec_tests::process::Process;
 use fxtrec_tests::{binary, wait};
 use nix::sys::signal::Signal;
@@ -119,6 +121,18 @@ fn run(folder: &Path, options: &[&str]) -> Process {
     Process::start(&mut command)
 }
 
+/// The process that records the kernel.
+fn recorder_of(daemon: &Daemon) -> i32 {
+    let children = format!("/proc/{}/task", daemon.process.id());
+    let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
+        let list = entry.expect("a thread").path().join("children");
+        std::fs::read_to_string(list).unwrap_or_default()
+    };
+    let tasks = std::fs::read_dir(children).expect("it runs");
+    let recorders: String = tasks.map(of_thread).collect();
+    recorders.trim().parse().expect("one recorder")
+}
+
 fn allow(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
@@ -138,6 +152,22 @@ impl ByHand {
 
     fn say(&self, message: &FromProvider) {
         self.0.send(&message.encode().expect("it can be said"), &[]).expect("room");
+    }
+
+    /// What START says, when it comes. Until then there may be messages of an earlier session.
+    fn start(&self) -> Start {
+        let mut buffer = [0; 4096];
+        let mut start = None;
+        wait::until("START", || {
+            if let Ok(Received::Message(bytes)) = self.0.receive_with(&mut buffer, &mut Vec::new())
+                && let Ok(FromManager::Start { start: came, .. }) =
+                    FromManager::decode(&buffer[..bytes])
+            {
+                start = Some(came);
+            }
+            start.is_some()
+        });
+        start.expect("it came")
     }
 
     fn alert(&self, name: &str) {

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use fxtrec::control::wire::{FxtVersion, Nothing};
 use fxtrec_tests::root;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::archive::Archive;
@@ -109,8 +111,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
     if !root::may_record() {
         return;
     }
-    // The states that a session stays in; the others are in the table test of the state machine, and in those that
-    // hold a session there.
+    // The states that a session stays in; the others are below.
     let rows = [
         (
             SessionState::Ready,
@@ -145,6 +146,11 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
                 client.stop(KEEP).expect("it stops");
             }
             assert_eq!(client.status().expect("it answers").state, state);
+            // What only asks is answered in every state.
+            assert!(client.providers().expect("it answers").providers.is_empty());
+            assert!(!client.known_categories().expect("it answers").categories.is_empty());
+            let mut states = daemon.client().watch_states().expect("it answers");
+            assert_eq!(states.next().expect("at once").expect("a state").state, state);
             let answer = match request {
                 0 => client.initialize(config, output()),
                 1 => client.start(now()).map(drop),
@@ -159,6 +165,104 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
     }
 }
 
+/// All requests of another connection of root's, in the order of the table, but those that `allowed` has.
+fn answers(daemon: &Daemon, allowed: &[usize]) -> Vec<(usize, String)> {
+    let mut client = daemon.client();
+    let output = || create(&daemon.path("other.fxt"));
+    let refused = (0..5).filter(|request| !allowed.contains(request)).map(|request| {
+        let answer = match request {
+            0 => client.initialize(applications(BufferingMode::Circular), output()),
+            1 => client.start(now()).map(drop),
+            2 => client.stop(WRITE).map(drop),
+            3 => client.terminate(),
+            _ => client.snapshot(output()).map(drop),
+        };
+        (request, told(&mut client, answer))
+    });
+    refused.collect()
+}
+
+fn expected(answers: &[(usize, &str)]) -> Vec<(usize, String)> {
+    answers.iter().map(|(request, answer)| (*request, (*answer).to_owned())).collect()
+}
+
+#[test]
+fn a_session_that_starts_answers_as_the_table_says() {
+    if !root::may_record() {
+        return;
+    }
+    let daemon = Daemon::start();
+    // It never says that it records, and is waited for.
+    let _silent = daemon.provider("silent");
+    daemon.wait_for_provider("silent");
+    for (end, after) in [(2, "stopped"), (3, "ready")] {
+        let mut owner = daemon.client();
+        let config = TraceConfig {
+            start_timeout_milliseconds: Some(600_000),
+            ..applications(BufferingMode::Circular)
+        };
+        owner.initialize(config, create(&daemon.path("any.fxt"))).expect("none is there");
+        let starting = std::thread::spawn(move || {
+            let answer = owner.start(now());
+            (owner, answer)
+        });
+        daemon.wait_for(SessionState::Starting);
+        let refused =
+            expected(&[(0, "AlreadyInitialized"), (1, "AlreadyStarted"), (4, "NotStarted")]);
+        assert_eq!(answers(&daemon, &[2, 3]), refused);
+        assert_eq!(daemon.state(), SessionState::Starting);
+        let others: Vec<usize> = (0..5).filter(|request| *request != end).collect();
+        assert_eq!(answers(&daemon, &others), expected(&[(end, after)]));
+        let (owner, started) = starting.join().expect("no panic");
+        match end {
+            2 => assert_eq!(started.expect("what had started").late, ["silent"]),
+            _ => assert_eq!(super::refused(started), ControllerError::Terminating),
+        }
+        drop(owner);
+        daemon.wait_for(SessionState::Ready);
+    }
+}
+
+#[test]
+fn a_session_that_stops_and_one_that_ends_answer_as_the_table_says() {
+    if !root::may_record() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let mut owner = daemon.client();
+    let config = everything(BufferingMode::Circular);
+    owner.initialize(config, create(&daemon.path("any.fxt"))).expect("none is there");
+    owner.start(now()).expect("it starts");
+    // The kernel's recorder does not end before it goes on.
+    let recorder = Pid::from_raw(recorder_of(&daemon));
+    kill(recorder, Signal::SIGSTOP).expect("it runs");
+    let stopping = std::thread::spawn(move || {
+        let answer = owner.stop(WRITE);
+        (owner, answer)
+    });
+    daemon.wait_for(SessionState::Stopping);
+    let refused = [(0, "AlreadyInitialized"), (1, "Stopping"), (2, "NotStarted"), (4, "Stopping")];
+    assert_eq!(answers(&daemon, &[3]), expected(&refused));
+    let ending = std::thread::spawn({
+        let mut other = daemon.client();
+        move || other.terminate()
+    });
+    daemon.wait_for(SessionState::Terminating);
+    let refused = [
+        (0, "Terminating"),
+        (1, "Terminating"),
+        (2, "NotStarted"),
+        (3, "Terminating"),
+        (4, "Terminating"),
+    ];
+    assert_eq!(answers(&daemon, &[]), expected(&refused));
+    kill(recorder, Signal::SIGCONT).expect("it was not given up");
+    ending.join().expect("no panic").expect("it ends");
+    let (_owner, stopped) = stopping.join().expect("no panic");
+    stopped.expect("it was stopped before it was ended");
+    assert_eq!(daemon.state(), SessionState::Ready);
+}
+
 #[test]
 fn a_bad_initialize_is_explained_and_closes_the_connection() {
     if !root::may_record() {
@@ -169,7 +273,7 @@ fn a_bad_initialize_is_explained_and_closes_the_connection() {
         (
             "version",
             TraceConfig {
-                version: Some(FxtVersion { major: 1, minor: 0 }),
+                version: Some(FxtVersion { major: 0, minor: 0 }),
                 ..TraceConfig::default()
             },
         ),

@@ -3,7 +3,6 @@
 use std::thread;
 
 use fxtrec::control::wire::ProviderInfo;
-use fxtrec::kernel::seqpacket::Received;
 use fxtrec_tests::root;
 
 use super::*;

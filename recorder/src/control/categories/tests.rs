@@ -61,6 +61,22 @@ fn what_is_no_category_is_told_why() {
     let long = vec!["a"; MAX_CATEGORIES + 1];
     let error = Selection::parse(&long).expect_err("refused");
     assert_eq!(error.why, CategoryError::TooMany(1001));
+    let large = vec!["x".repeat(255); 241];
+    let error = Selection::parse(&large).expect_err("refused");
+    assert_eq!(error.why, CategoryError::TooMuch(241 * 256));
+}
+
+#[test]
+fn additional_categories_beyond_what_applications_can_be_told_are_left_out() {
+    let list = |first: usize, count: usize, length: usize| -> Vec<String> {
+        (first..first + count).map(|number| format!("{number:0length$}")).collect()
+    };
+    let some = Selection::parse(&list(0, 999, 4)).expect("good");
+    let both = some.clone().with(Selection::parse(&list(997, 5, 4)).expect("good"));
+    assert_eq!(both.applications, list(0, MAX_CATEGORIES, 4), "by number");
+    let long = Selection::parse(&list(0, 239, 255)).expect("good");
+    let both = long.with(Selection::parse(&list(239, 2, 255)).expect("good"));
+    assert_eq!(both.applications, list(0, 240, 255), "by length");
 }
 
 #[test]
