@@ -13,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Saver, numbers, records, string_indices, string_record};
-use fxt_writer::engine::{Config, Engine, Full, Mode, OnFull};
+use fxt_writer::engine::{Config, Engine, Full, Lease, Mode, OnFull};
 use fxt_writer::layout::{header, record_type, thread as thread_record};
 use fxt_writer::record::Record;
-use fxt_writer::{Slot, Space};
+use fxt_writer::{EncodeError, Slot, Space};
 
 /// Threads per CPU.
 const THREADS_PER_CPU: usize = 4;
@@ -229,5 +229,121 @@ fn stopping_in_the_middle_loses_nothing_that_was_accepted() {
     stopper.join().expect("no panic");
     let counts = check(&saver.finish(&engine));
     assert_eq!(counts.values().sum::<u64>() + refused, threads() * records_per_thread());
+    assert_eq!(engine.dropped(), 0);
+}
+
+/// The same record by way of a lease.
+struct Checked {
+    writer: u64,
+    number: u64,
+}
+
+impl Record for Checked {
+    fn words(&self) -> Result<usize, EncodeError> {
+        Ok((3 + self.number % 7) as usize)
+    }
+
+    fn header(&self, words: usize) -> u64 {
+        let size = thread_record::SIZE.put(words as u64);
+        thread_record::TYPE.put(record_type::THREAD) | size | thread_record::INDEX.put(1)
+    }
+
+    fn body(&self, slot: &mut impl Slot) {
+        slot.put(self.writer);
+        slot.put(self.number);
+        let words = 3 + self.number % 7;
+        (3..words).for_each(|at| slot.put(check_word(self.writer, self.number, at)));
+    }
+}
+
+/// Buffers that are large enough for leases, so more records, too.
+fn lending(on_full: OnFull) -> Config {
+    Config { bytes: 80 << 10, ..config(on_full) }
+}
+
+const LEASED: u64 = 8;
+
+/// Has every thread write with a lease of its own, while another thread keeps
+/// handing buffers over; returns how many records were refused.
+fn run_leased(engine: &Arc<Engine>, mut hurry: impl FnMut(&Engine) + Send) -> u64 {
+    assert!(engine.lend(), "this kernel has membarrier");
+    let per_thread = LEASED * records_per_thread();
+    let through = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !through.load(Ordering::Relaxed) {
+                hurry(engine);
+                thread::yield_now();
+            }
+        });
+        let write =
+            |lease: &Lease, writer, number| lease.write(&Checked { writer, number }).is_ok();
+        let writers: Vec<_> = (0..threads())
+            .map(|writer| {
+                scope.spawn(move || {
+                    let lease = engine.lease();
+                    let refused = (0..per_thread).filter(|&number| !write(&lease, writer, number));
+                    let refused = refused.count() as u64;
+                    if writer % 2 == 0 {
+                        lease.give_back();
+                    }
+                    refused
+                })
+            })
+            .collect();
+        let refused = writers.into_iter().map(|writer| writer.join().expect("no panic")).sum();
+        through.store(true, Ordering::Relaxed);
+        refused
+    })
+}
+
+#[test]
+fn leases_lose_nothing_and_keep_their_order() {
+    let (engine, saver) = Saver::start(lending(OnFull::Block));
+    let refused = run_leased(&engine, |engine| {
+        engine.flush();
+    });
+    let counts = check(&saver.finish(&engine));
+    assert_eq!((refused, engine.dropped()), (0, 0));
+    assert_eq!(counts.len() as u64, threads());
+    assert!(counts.values().all(|&count| count == LEASED * records_per_thread()));
+}
+
+#[test]
+fn leases_count_what_they_drop() {
+    let (engine, saver) = Saver::start(lending(OnFull::Drop));
+    let refused = run_leased(&engine, |_| ());
+    let counts = check(&saver.finish(&engine));
+    assert_eq!(refused, engine.dropped());
+    assert_eq!(counts.values().sum::<u64>() + refused, LEASED * threads() * records_per_thread());
+}
+
+#[test]
+fn leases_whose_threads_are_given_up_cost_their_own_records_only() {
+    let (engine, saver) = Saver::start(Config { grace: Duration::ZERO, ..lending(OnFull::Block) });
+    let refused = run_leased(&engine, |engine| {
+        engine.flush();
+        engine.abandon_stragglers();
+    });
+    let counts = check(&saver.finish(&engine));
+    assert_eq!(refused, 0);
+    let found = counts.values().sum::<u64>();
+    let asked = LEASED * threads() * records_per_thread();
+    let dropped = engine.dropped();
+    // Of those that go alone, neighbours may count as one.
+    assert!(found + dropped <= asked, "{found} and {dropped} dropped of {asked}");
+    assert!(found == asked || dropped > 0);
+}
+
+#[test]
+fn circular_leases_leave_whole_records_and_the_newest() {
+    let (engine, saver) = Saver::start(Config { mode: Mode::Circular, ..lending(OnFull::Block) });
+    let refused = run_leased(&engine, |_| ());
+    assert_eq!(refused, 0);
+    write(&mut engine.rolling(), threads(), 0).expect("the older buffer is overwritten");
+    let output = saver.finish(&engine);
+    let counts = check(&output);
+    assert_eq!(counts.get(&threads()), Some(&1));
+    assert_eq!(numbers(&output).last(), Some(&(threads(), 0)));
     assert_eq!(engine.dropped(), 0);
 }

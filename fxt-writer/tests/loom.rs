@@ -9,9 +9,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fxt_writer::engine::{Config, Engine, Full, Mode, OnFull};
+use fxt_writer::engine::{Config, Engine, Full, Lease, Mode, OnFull};
 use fxt_writer::layout::{header, initialization, record_type};
 use fxt_writer::packet::Packet;
+use fxt_writer::record::Initialization;
 use fxt_writer::{Slot, Space};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
@@ -91,8 +92,10 @@ fn numbers(words: &[u64]) -> Vec<u64> {
                 numbers.push(*number);
                 after
             }
-            // What an overtaken batch leaves: an empty filler of 3 words.
+            // What an overtaken batch leaves, or a lease: an empty filler.
+            (0x12, after) => after,
             (0x32, [0, 0, after @ ..]) => after,
+            (0x52, [0, 0, 0, 0, after @ ..]) => after,
             _ => panic!("{words:x?} holds a record that is not whole"),
         };
     }
@@ -290,5 +293,81 @@ fn a_batch_gives_back_only_what_nobody_has_passed() {
         saved.extend(save(&engine, engine.finish()));
         saved.sort_unstable();
         assert_eq!(saved, [1, 2, 3]);
+    });
+}
+
+/// The same record by way of a lease, with a number that is not 0; whether it is in
+/// the buffer.
+fn write_leased(lease: &Lease, number: u64) -> bool {
+    lease.write(&Initialization { ticks_per_second: number }).is_ok()
+}
+
+/// An engine with 10 words in a buffer; a thread's first record goes alone, and its
+/// next ones into pieces of 5 words.
+fn lending_engine() -> (Arc<Engine>, Arc<Queue>) {
+    let (engine, queue) = engine_of(352, Mode::Streaming, OnFull::Drop);
+    assert!(engine.lend());
+    (engine, queue)
+}
+
+#[test]
+fn a_lease_is_taken_back_from_a_thread_that_writes_and_from_one_that_does_not() {
+    explore(PREEMPTIONS, || {
+        let (engine, queue) = lending_engine();
+        let other = Arc::clone(&engine);
+        let writer = thread::spawn(move || {
+            let lease = other.lease();
+            (10..13).filter(|&number| write_leased(&lease, number)).collect::<Vec<_>>()
+        });
+        engine.flush();
+        let mut saved = save(&engine, queue.take());
+        let written = writer.join().unwrap();
+        engine.flush();
+        saved.extend(save(&engine, queue.take()));
+        saved.extend(save(&engine, engine.finish()));
+        assert_eq!(saved, written);
+        assert_eq!(engine.dropped(), 3 - written.len() as u64);
+    });
+}
+
+#[test]
+fn stopping_ends_a_lease_and_what_was_written_in_it_is_saved() {
+    explore(PREEMPTIONS, || {
+        let (engine, queue) = lending_engine();
+        let other = Arc::clone(&engine);
+        let writer = thread::spawn(move || {
+            let lease = other.lease();
+            (1..4).take_while(|&number| write_leased(&lease, number)).count() as u64
+        });
+        let last = engine.finish();
+        let mut saved = save(&engine, queue.take());
+        saved.extend(save(&engine, last));
+        let written = writer.join().unwrap();
+        assert_eq!(saved, (1..=written).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_straggler_in_a_lease_is_saved_or_counted_once() {
+    explore(PREEMPTIONS, || {
+        let (engine, queue) = lending_engine();
+        let lease_engine = Arc::clone(&engine);
+        let straggler = thread::spawn(move || {
+            let lease = lease_engine.lease();
+            (70..73).filter(|&number| write_leased(&lease, number)).count() as u64
+        });
+        engine.flush();
+        engine.abandon_stragglers();
+        let mut saved = save(&engine, queue.take());
+        let written = straggler.join().unwrap();
+        engine.flush();
+        saved.extend(save(&engine, queue.take()));
+        saved.extend(save(&engine, engine.finish()));
+        let whole = saved.iter().filter(|&&number| number / 10 == 7).count();
+        assert_eq!(whole, saved.len());
+        assert!(saved.is_sorted());
+        // What its writer took for written may have been given up, and was counted then.
+        assert!(saved.len() as u64 <= written);
+        assert_eq!(saved.len() as u64 + engine.dropped(), 3);
     });
 }

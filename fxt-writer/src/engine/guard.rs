@@ -20,6 +20,11 @@ impl Engine {
         Guard { engine: self, state: Some(sync::lock(&self.state)) }
     }
 
+    /// As [`lock`](Self::lock), unless that takes waiting for somebody.
+    pub(super) fn try_lock(&self) -> Option<Guard<'_>> {
+        Some(Guard { engine: self, state: Some(sync::try_lock(&self.state)?) })
+    }
+
     /// Wakes all threads that wait for a change, if there are any: the system
     /// call that waking is would else be made for every durable record.
     pub(super) fn wake(&self, state: &State) {

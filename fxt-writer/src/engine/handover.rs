@@ -200,6 +200,8 @@ impl Engine {
     /// Ends the filling that `end` is the end of.
     pub(super) fn seal(&self, state: &mut State, end: Position) {
         let index = end.part();
+        // Before the count is sealed: what is taken back does not complete it.
+        self.take_leases_back(state);
         let part = &mut state.parts[index];
         part.end = end.offset();
         part.phase = Phase::Sealed;

@@ -51,6 +51,7 @@ impl Engine {
         state.running = false;
         // AcqRel: as any other move of the position.
         self.hot.position.fetch_or(Position::new(0, 0).closed().0, Ordering::AcqRel);
+        self.take_leases_back(state);
         self.wake(state);
     }
 

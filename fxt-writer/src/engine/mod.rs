@@ -44,6 +44,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod barrier;
 mod batch;
 mod commits;
 mod config;
@@ -51,6 +52,7 @@ mod durable;
 mod guard;
 mod handover;
 mod header;
+mod lease;
 mod lifecycle;
 mod memory;
 mod position;
@@ -74,6 +76,7 @@ pub use config::{Config, ConfigError, MAX_BYTES, MIN_BYTES, Mode, OnFull};
 pub use durable::{Durable, DurableSlot};
 pub use handover::SaveError;
 pub use header::{HEADER_WORDS, Header, MAGIC, VERSION};
+pub use lease::Lease;
 pub use lifecycle::{BufferDisposition, StartError};
 pub use recover::{RecoverError, Recovered, recover};
 pub use remote::{Piece, Remote, RemoteError, SharedWords, Tally};
@@ -87,7 +90,7 @@ use header::HeaderWords;
 use memory::Memory;
 use position::Position;
 use state::{Phase, State};
-use sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
+use sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
@@ -110,6 +113,8 @@ struct Hot {
     /// The position at which writers are known to find no room until a buffer is
     /// given back; [`Position::NOWHERE`] where there may be some.
     full_at: AtomicU64,
+    /// Whether threads may hold leases.
+    lends: AtomicBool,
 }
 
 /// The trace engine; see the [module](self).
@@ -207,6 +212,7 @@ impl Engine {
                 limit: [AtomicUsize::new(words), AtomicUsize::new(words)],
                 counter: [AtomicUsize::new(0), AtomicUsize::new(1)],
                 full_at: AtomicU64::new(Position::NOWHERE.0),
+                lends: AtomicBool::new(false),
             },
             commits: (0..COUNTERS).map(|_| Commits::new()).collect(),
             state: Mutex::new(state),

@@ -103,7 +103,7 @@ impl Engine {
     /// again only after the position has moved on, by a swap that acquires what
     /// our swap releases, so that our loads happen before those stores.
     #[inline]
-    fn try_reserve(&self, words: usize) -> Result<RollingSlot<'_>, Position> {
+    pub(super) fn try_reserve(&self, words: usize) -> Result<RollingSlot<'_>, Position> {
         let mut position = self.position();
         loop {
             let part = position.part();

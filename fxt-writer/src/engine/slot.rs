@@ -14,8 +14,10 @@ use super::sync::{Ordering, fence};
 use crate::layout::{Field, header, record_type, string};
 use crate::space::Slot;
 
-/// Bits that a string record leaves zero; all ones mark a claimed reservation.
+/// Bits that a string record leaves zero; all ones mark a claimed reservation, a
+/// single one room that is not needed yet.
 const CLAIMED: Field = Field::new(48, 63);
+const VACANT: u64 = 1;
 
 /// The first word of a reservation of `words` words that is being filled.
 pub(super) fn claim_word(words: usize) -> u64 {
@@ -25,6 +27,24 @@ pub(super) fn claim_word(words: usize) -> u64 {
 /// Whether the first word of a reservation is that of [`claim_word`].
 pub(super) fn is_claim(word: u64) -> bool {
     string::TYPE.get(word) == record_type::STRING && CLAIMED.get(word) == CLAIMED.max()
+}
+
+/// The first word of `words` reserved words that hold nothing, and wait for more
+/// records of the same thread.
+pub(super) fn vacant_word(words: usize) -> u64 {
+    filler_word(words) | CLAIMED.put(VACANT)
+}
+
+/// Whether the first word of a reservation is that of [`vacant_word`].
+pub(super) fn is_vacant(word: u64) -> bool {
+    string::TYPE.get(word) == record_type::STRING
+        && string::INDEX.get(word) == 0
+        && CLAIMED.get(word) == VACANT
+}
+
+/// Whether the first word of a record is that of [`filler_word`].
+pub(super) fn is_filler(word: u64) -> bool {
+    word == filler_word(string::SIZE.get(word) as usize)
 }
 
 /// The header of a record that readers skip: a string record for index 0, which

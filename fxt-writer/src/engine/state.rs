@@ -2,9 +2,11 @@
 //! the lock, on the slow paths only.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::config::Division;
+use super::lease::Held;
 use crate::packet::Packet;
 
 /// The life of a rolling buffer.
@@ -142,6 +144,8 @@ pub(super) struct State {
     pub(super) spare: Vec<usize>,
     /// Counts that wait for a writer that was given up.
     pub(super) lost: Vec<usize>,
+    /// Leases that threads hold, and some that nobody does any more.
+    pub(super) leases: Vec<Arc<Held>>,
     /// Whether records are taken.
     pub(super) running: bool,
     /// The filling that [`finish`](super::Engine::finish) ended: its packet is
@@ -168,6 +172,7 @@ impl State {
             durable: DurableRing::default(),
             spare: (2..counters).collect(),
             lost: Vec::new(),
+            leases: Vec::new(),
             running: true,
             last: None,
             first: None,

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Engine;
-use super::slot::is_claim;
+use super::slot::{is_claim, is_vacant};
 use super::state::{Fence, Phase, State};
 use super::sync::{Ordering, fence};
 use crate::layout::header;
@@ -110,8 +110,7 @@ impl Engine {
                 continue;
             }
             let Some(counter) = state.parts[index].counter.take() else { continue };
-            let gaps = self.unfinished(index, state.parts[index].start..state.parts[index].end);
-            self.header_words().drop_records(gaps.len() as u64);
+            let gaps = self.unfinished(state, index);
             let part = &mut state.parts[index];
             part.fences.extend(gaps.iter().map(|words| Fence { words: words.clone(), counter }));
             part.gaps = gaps;
@@ -120,9 +119,11 @@ impl Engine {
         }
     }
 
-    /// The spans of a sealed filling that are reserved and not finished.
-    fn unfinished(&self, part: usize, filling: Range<usize>) -> Vec<Range<usize>> {
-        let base = self.division.rolling_base(part);
+    /// The spans of a sealed filling that are reserved and not finished; their records
+    /// are counted as dropped, here or by their writers.
+    fn unfinished(&self, state: &State, index: usize) -> Vec<Range<usize>> {
+        let base = self.division.rolling_base(index);
+        let filling = state.parts[index].start..state.parts[index].end;
         // Acquire: a finished record is seen whole.
         let load = |at: usize| self.memory.cell(base + at).load(Ordering::Acquire);
         let mut gaps = Vec::new();
@@ -139,6 +140,12 @@ impl Engine {
             };
             if next > at && (word == 0 || is_claim(word)) {
                 gaps.push(at..next);
+                self.header_words().drop_records(1);
+            } else if is_vacant(word)
+                && let Some(held) = self.lease_at(state, base + at)
+            {
+                gaps.push(at..next);
+                held.miss_from(base + at);
             }
             at = next;
         }

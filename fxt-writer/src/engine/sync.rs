@@ -1,23 +1,33 @@
 //! Atomics, locks and waiting: the standard library's, or loom's where the
 //! engine is model-checked.
 
+use std::sync::TryLockError;
 use std::time::Duration;
 
 #[cfg(loom)]
 pub(super) use loom::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(super) use std::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// Locks `mutex`. The engine's state is changed only by code that does not
 /// panic, so a poisoned lock (a panic in a caller's callback) is still good.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Locks `mutex`, unless that takes waiting for somebody.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Waits for a wake-up, or for `timeout` to pass where there is one.

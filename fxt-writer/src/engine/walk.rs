@@ -2,11 +2,12 @@
 //! whoever finds the memory sees it.
 //!
 //! Records lead to each other by their first words. A claimed one was reserved
-//! and never finished; where the words are zero nothing was written, or a writer
-//! reserved room and got no further. A first word that leads nowhere ends the
-//! walk: nothing behind it can be told from anything else.
+//! and never finished; vacant room waits for records of its thread, and fillers
+//! hold none; where the words are zero nothing was written, or a writer reserved
+//! room and got no further. A first word that leads nowhere ends the walk: nothing
+//! behind it can be told from anything else.
 
-use super::slot::is_claim;
+use super::slot::{is_claim, is_filler, is_vacant};
 use crate::layout::{header, large_header, record_type};
 
 /// What was come across beside finished records.
@@ -40,7 +41,7 @@ pub(super) fn finished_records<'a>(
         };
         if is_claim(word) {
             unfinished += 1;
-        } else {
+        } else if !is_vacant(word) && !is_filler(word) {
             take(filling.len() - rest.len(), record);
         }
         rest = after;
@@ -60,8 +61,12 @@ fn record_words(word: u64) -> usize {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::slot::{claim_word, filler_word};
+    use super::super::slot::{claim_word, filler_word, vacant_word};
     use super::*;
+
+    fn record(words: u64) -> u64 {
+        header::TYPE.put(record_type::EVENT) | header::SIZE.put(words)
+    }
 
     fn walk(filling: &[u64]) -> (Vec<usize>, Walked) {
         let mut sizes = Vec::new();
@@ -71,16 +76,21 @@ mod tests {
 
     #[test]
     fn gaps_and_claims_are_stepped_over_and_counted() {
-        let filling =
-            [filler_word(2), 7, 0, 0, filler_word(1), claim_word(3), 9, 0, filler_word(1), 0, 0];
+        let filling = [record(2), 7, 0, 0, record(1), claim_word(3), 9, 0, record(1), 0, 0];
         assert_eq!(walk(&filling), (vec![2, 1, 1], Walked { unfinished: 2, cut: 0 }));
+    }
+
+    #[test]
+    fn room_that_holds_nothing_is_stepped_over() {
+        let filling = [record(1), vacant_word(2), 0, record(1), filler_word(3), 0, 0, record(1)];
+        assert_eq!(walk(&filling), (vec![1, 1, 1], Walked { unfinished: 0, cut: 0 }));
     }
 
     #[test]
     fn a_first_word_that_leads_nowhere_ends_the_walk() {
         let sizeless = header::TYPE.put(record_type::EVENT) | header::DATA.put(5);
-        for bad in [sizeless, filler_word(4)] {
-            let filling = [filler_word(1), bad, filler_word(1), 0];
+        for bad in [sizeless, record(4)] {
+            let filling = [record(1), bad, record(1), 0];
             assert_eq!(walk(&filling), (vec![1], Walked { unfinished: 0, cut: 3 }));
         }
     }
@@ -89,9 +99,9 @@ mod tests {
     fn a_large_record_is_as_long_as_its_wider_field_says() {
         let large =
             |words| large_header::TYPE.put(record_type::LARGE) | large_header::SIZE.put(words);
-        assert_eq!(walk(&[large(2), 1, filler_word(1)]).0, [2, 1]);
+        assert_eq!(walk(&[large(2), 1, record(1)]).0, [2, 1]);
         // The low twelve bits of its size say 2.
-        let filling = [large(0x1_0002), 1, filler_word(1)];
+        let filling = [large(0x1_0002), 1, record(1)];
         assert_eq!(walk(&filling), (vec![], Walked { unfinished: 0, cut: 3 }));
     }
 }

@@ -14,7 +14,7 @@ use super::session::Session;
 use super::short::Short;
 use super::site::{Armed, Generation};
 use super::sys;
-use crate::engine::Full;
+use crate::engine::{Full, Lease};
 use crate::error::WriteError;
 use crate::record::{Event, EventKind, Record};
 use crate::{ThreadName, Ticks};
@@ -23,6 +23,10 @@ use crate::{ThreadName, Ticks};
 struct Local {
     session: Arc<Session>,
     thread: ThreadName,
+    /// The thread's index, or 0.
+    index: u64,
+    /// Where its records go.
+    lease: Lease,
     /// Whether `owed` has any; looked at on every record.
     owes: Cell<bool>,
     /// Ends to be written before anything else.
@@ -57,16 +61,14 @@ impl Recorder<'_> {
             self.session().engine().count_dropped(1);
             return Err(WriteError::Full(Full::Dropped));
         }
-        record.write(&mut self.session().engine().rolling())
+        self.local.lease.write(record)
     }
 
-    /// The same for an event.
+    /// An event without arguments, if it is of the shortest.
     #[inline(always)]
-    pub(super) fn write_event(&self, event: &Event<'_>) -> Result<(), WriteError<Full>> {
-        match Short::of(event) {
-            Some(short) => self.write(&short),
-            None => self.write(event),
-        }
+    pub(super) fn short(&self, armed: &Armed, kind: EventKind, time: Ticks) -> Option<Short> {
+        let [category, name] = armed.indices();
+        Short::new(kind, time, [self.local.index, category, name])
     }
 
     /// Writes the end of a duration that began at `armed`, now or later.
@@ -78,8 +80,21 @@ impl Recorder<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_end(&self, armed: Armed, time: Ticks) -> bool {
+        if let Some(short) = self.short(&armed, EventKind::DurationEnd, time)
+            && self.local.lease.write_uncounted(&short).is_ok()
+        {
+            return true;
+        }
+        self.write_long_end(armed, time)
+    }
+
+    /// The end of a duration of which something is not registered, or for which
+    /// there was no room.
+    #[cold]
+    #[inline(never)]
+    fn write_long_end(&self, armed: Armed, time: Ticks) -> bool {
         let event = Event {
             kind: EventKind::DurationEnd,
             time,
@@ -88,11 +103,7 @@ impl Recorder<'_> {
             name: armed.name(),
             args: &[],
         };
-        let mut lane = self.session().engine().rolling().uncounted();
-        let written = match Short::of(&event) {
-            Some(short) => short.write(&mut lane),
-            None => event.write(&mut lane),
-        };
+        let written = self.local.lease.write_uncounted(&event);
         // A stopped engine takes nothing later either, and nobody counts any more.
         matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
     }
@@ -120,11 +131,16 @@ impl Recorder<'_> {
     }
 }
 
-/// A thread's last chance to write what it owes.
+/// A thread's last chance to write what it owes, and to give room back.
 impl Drop for Local {
     fn drop(&mut self) {
         if self.owes.get() {
             Recorder { local: self }.pay();
+        }
+        // Otherwise the session is over, or this is a child of fork, which does not
+        // have the buffer.
+        if sys::generation() == self.session.generation().get() {
+            self.lease.give_back();
         }
     }
 }
@@ -162,7 +178,9 @@ fn with_new_recorder<R>(
         return None;
     }
     let thread = session.thread();
-    let local = Local { session, thread, owes: Cell::new(false), owed: RefCell::default() };
+    let lease = session.lease();
+    let (index, owed) = (thread.encoded(), RefCell::default());
+    let local = Local { session, thread, index, lease, owes: Cell::new(false), owed };
     let result = record(&Recorder { local: &local });
     let kept = LOCAL.try_with(|cell| {
         // Borrowed only in the middle of a record, which looks again next time.

@@ -28,11 +28,25 @@ impl Armed {
         values: [Value<'_>; N],
     ) -> bool {
         const { assert!(N <= MAX_ARGS, "a record can carry 15 arguments") };
+        if N == 0 {
+            return self.bare_event(kind);
+        }
         let written = with_recorder(self.generation(), |recorder| {
             let session = recorder.session();
             let args: [_; N] =
                 std::array::from_fn(|at| Arg::new(names[at].text(session), values[at]));
             write_event(recorder, self, kind, &args)
+        });
+        written == Some(true)
+    }
+
+    #[inline(always)]
+    fn bare_event(self, kind: EventKind) -> bool {
+        let written = with_recorder(self.generation(), |recorder| {
+            match recorder.short(&self, kind, sys::now()) {
+                Some(short) => recorder.write(&short).is_ok(),
+                None => write_event(recorder, self, kind, &[]),
+            }
         });
         written == Some(true)
     }
@@ -129,7 +143,7 @@ fn write_named(
 ) -> bool {
     let (time, thread, category) = (sys::now(), recorder.thread(), armed.category());
     let event = Event { kind, time, thread, category, name, args };
-    match recorder.write_event(&event) {
+    match recorder.write(&event) {
         Ok(()) => true,
         Err(WriteError::Full(_)) => false,
         Err(WriteError::Encode(_)) => write_cut(recorder, event),

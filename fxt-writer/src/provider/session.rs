@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Categories;
 use super::site::Generation;
 use super::sys::{self, Mapping};
-use crate::engine::{BufferDisposition, Engine, Mode};
+use crate::engine::{BufferDisposition, Engine, Lease, Mode};
 use crate::layout::limits::MAX_STRING_INDEX;
 use crate::packet::Packet;
 use crate::record::{Initialization, KernelObject, ObjectType, Record, StringRecord, ThreadRecord};
@@ -84,6 +84,8 @@ impl Buffer {
         notify: impl Fn(Packet) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let (engine, mapping) = mapping.into_engine(mode, GRACE, notify)?;
+        // Without leases every record is reserved on its own.
+        let _ = engine.lend();
         Ok(Arc::new(Self { number, engine, mapping, tables: Mutex::default() }))
     }
 
@@ -145,6 +147,11 @@ impl Session {
     #[inline]
     pub(super) fn engine(&self) -> &Engine {
         &self.buffer.engine
+    }
+
+    /// A lease for the present thread.
+    pub(super) fn lease(&self) -> Lease {
+        self.buffer.engine.lease()
     }
 
     pub(super) fn buffer(&self) -> &Arc<Buffer> {

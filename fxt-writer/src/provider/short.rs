@@ -1,10 +1,11 @@
 //! The shortest events, which are most of them: a moment, begin or end without
 //! arguments, of strings and a thread that are registered.
 
+use crate::Ticks;
 use crate::error::EncodeError;
-use crate::record::{Event, EventKind, Record};
+use crate::layout::{event, record_type};
+use crate::record::{EventKind, Record};
 use crate::space::Slot;
-use crate::{Text, ThreadName, Ticks};
 
 /// Words in such an event.
 const WORDS: usize = 2;
@@ -17,18 +18,24 @@ pub(super) struct Short {
 }
 
 impl Short {
-    /// `event`, if it is so short.
+    /// The event of that kind whose thread and strings have these indices in their
+    /// tables, where 0 is none; and if it is so short.
     #[inline(always)]
-    pub(super) fn of(event: &Event<'_>) -> Option<Self> {
-        let Event { kind, time, thread, category, name, args } = *event;
+    pub(super) fn new(
+        kind: EventKind,
+        time: Ticks,
+        [thread, category, name]: [u64; 3],
+    ) -> Option<Self> {
         let bare =
             matches!(kind, EventKind::Instant | EventKind::DurationBegin | EventKind::DurationEnd);
-        let registered = matches!(
-            (thread, category, name),
-            (ThreadName::Indexed(_), Text::Indexed(_), Text::Indexed(_))
-        );
-        let is_short = bare && registered && args.is_empty();
-        is_short.then(|| Self { header: event.header(WORDS), time })
+        let header = event::TYPE.put(record_type::EVENT)
+            | event::SIZE.put(WORDS as u64)
+            | event::EVENT_TYPE.put(kind.encoded().0)
+            | event::THREAD.put(thread)
+            | event::CATEGORY.put(category)
+            | event::NAME.put(name);
+        let registered = thread != 0 && category != 0 && name != 0;
+        (bare && registered).then_some(Self { header, time })
     }
 }
 
@@ -52,7 +59,8 @@ impl Record for Short {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Arg, Koid, StringRef, ThreadRef, Value};
+    use crate::record::Event;
+    use crate::{StringRef, Text, ThreadName, ThreadRef};
 
     fn words(record: &impl Record) -> Vec<u64> {
         let mut words = Vec::new();
@@ -63,28 +71,24 @@ mod tests {
     #[test]
     fn a_short_event_is_the_same_record_and_no_other_event_is_short() {
         let text = |index| Text::Indexed(StringRef::indexed(index).expect("in range"));
-        let short = Event {
-            kind: EventKind::DurationBegin,
-            time: Ticks(77),
-            thread: ThreadName::Indexed(ThreadRef::indexed(3).expect("in range")),
-            category: text(1),
-            name: text(2),
-            args: &[],
-        };
+        let (time, indices) = (Ticks(77), [3, 1, 2]);
         for kind in [EventKind::Instant, EventKind::DurationBegin, EventKind::DurationEnd] {
-            let event = Event { kind, ..short };
-            let found = Short::of(&event).expect("it is short");
-            assert_eq!(words(&found), words(&event));
+            let event = Event {
+                kind,
+                time,
+                thread: ThreadName::Indexed(ThreadRef::indexed(3).expect("in range")),
+                category: text(1),
+                name: text(2),
+                args: &[],
+            };
+            let short = Short::new(kind, time, indices).expect("it is short");
+            assert_eq!(words(&short), words(&event));
+            for missing in 0..3 {
+                let mut indices = indices;
+                indices[missing] = 0;
+                assert!(Short::new(kind, time, indices).is_none());
+            }
         }
-        let args = [Arg::new(text(4), Value::Null)];
-        let thread = ThreadName::Inline { process: Koid(1), thread: Koid(2) };
-        let others = [
-            Event { kind: EventKind::Counter { id: 0 }, ..short },
-            Event { args: &args, ..short },
-            Event { thread, ..short },
-            Event { category: Text::Inline("a"), ..short },
-            Event { name: Text::Inline("a"), ..short },
-        ];
-        assert!(others.iter().all(|event| Short::of(event).is_none()));
+        assert!(Short::new(EventKind::Counter { id: 0 }, time, indices).is_none());
     }
 }

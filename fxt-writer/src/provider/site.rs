@@ -116,7 +116,7 @@ impl Site {
         if !word.is_of(generation) {
             word = self.look_up(generation)?;
         }
-        word.is_enabled().then_some(Armed { site: self, generation, word })
+        word.is_enabled().then_some(Armed { site: self, word })
     }
 
     /// The first pass in a session: asks it whether it wants the category, and
@@ -136,7 +136,7 @@ impl Site {
     /// The word's content, if it is of this session.
     pub(super) fn in_session(&'static self, generation: Generation) -> Option<Armed> {
         let word = SiteWord(self.word.load(Ordering::Acquire));
-        word.is_of(generation).then_some(Armed { site: self, generation, word })
+        word.is_of(generation).then_some(Armed { site: self, word })
     }
 }
 
@@ -174,22 +174,29 @@ fn text(index: u64, content: &'static str) -> Text<'static> {
     }
 }
 
-/// A trace point that is to record, in the session that wants it.
+/// A trace point that is to record, in the session that wants it. Two words, which
+/// functions take in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Armed {
     site: &'static Site,
-    generation: Generation,
     word: SiteWord,
 }
 
 impl Armed {
     #[inline(always)]
     pub(super) fn generation(&self) -> Generation {
-        self.generation
+        // 32 bits. No session is 0, and so no trace point is armed in it.
+        NonZeroU32::new(GENERATION.get(self.word.0) as u32).unwrap_or(NonZeroU32::MIN)
     }
 
     pub(super) fn site(&self) -> &'static Site {
         self.site
+    }
+
+    /// The indices of category and name in the session, each 0 where it has none.
+    #[inline(always)]
+    pub(super) fn indices(&self) -> [u64; 2] {
+        [CATEGORY.get(self.word.0), NAME.get(self.word.0)]
     }
 
     #[inline(always)]

@@ -63,7 +63,7 @@ pub enum EventKind {
 impl EventKind {
     /// The event type, and the word after the arguments where there is one.
     #[inline]
-    const fn encoded(self) -> (u64, Option<u64>) {
+    pub(crate) const fn encoded(self) -> (u64, Option<u64>) {
         match self {
             Self::Instant => (event::INSTANT, None),
             Self::Counter { id } => (event::COUNTER, Some(id)),

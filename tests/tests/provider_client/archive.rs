@@ -6,6 +6,7 @@ use fxt_reader::check::{Checker, Promises};
 use fxt_reader::record::EventKind;
 use fxt_reader::{ObjectType, Reader, Record};
 use fxt_writer::ProviderId;
+use fxt_writer::layout::{header, record_type, string};
 use fxt_writer::record::{Magic, ProviderInfo, ProviderSection, Record as _};
 
 /// An event.
@@ -50,6 +51,23 @@ pub(crate) struct Archive {
     pub(crate) dropped: u64,
 }
 
+/// The records but for those that fill room where nothing is: as managers leave them out.
+fn without_fillers(records: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(records.len());
+    let mut rest = records;
+    while let Some(first) = rest.first_chunk() {
+        let first = u64::from_ne_bytes(*first);
+        let (record, after) = rest.split_at(header::SIZE.get(first) as usize * 8);
+        let string = header::TYPE.get(first) == record_type::STRING;
+        if !(string && string::INDEX.get(first) == 0) {
+            kept.extend_from_slice(record);
+        }
+        rest = after;
+    }
+    assert!(rest.is_empty(), "whole words");
+    kept
+}
+
 impl Archive {
     /// Reads the records of one provider, and makes sure that nothing about them is against the format.
     pub(crate) fn read(records: &[u8], dropped: u64) -> Self {
@@ -58,7 +76,7 @@ impl Archive {
         Magic.write(&mut bytes).expect("memory");
         ProviderInfo { id, name }.write(&mut bytes).expect("memory");
         ProviderSection { id }.write(&mut bytes).expect("memory");
-        bytes.extend_from_slice(records);
+        bytes.extend(without_fillers(records));
 
         let mut archive = Self { dropped, ..Self::default() };
         let mut checker = Checker::new(Promises::Spec);

@@ -23,9 +23,11 @@ fn run(program: &Path) -> (Archive, Vec<String>) {
 }
 
 fn assert_example(archive: &Archive, alerts: &[String]) {
-    let events: Vec<_> = archive
-        .events
-        .iter()
+    // Each thread's are in order, and those of two threads are by their times.
+    let mut events: Vec<_> = archive.events.iter().collect();
+    events.sort_by_key(|event| event.time);
+    let events: Vec<_> = events
+        .into_iter()
         .map(|event| {
             let args = event.args.iter().map(|(name, value)| format!(" {name}={value}"));
             let kind = match event.kind {

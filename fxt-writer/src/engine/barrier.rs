@@ -1,0 +1,64 @@
+//! A fence between two threads of which one passes it all the time and the other
+//! hardly ever: the first pays nothing, the second a system call.
+//!
+//! ```text
+//!   often                        seldom
+//!   store A                      store B
+//!   light()                      heavy()
+//!   load B                       load A      at least one of the loads sees the other's store
+//! ```
+//!
+//! As with two sequentially consistent fences. Here `light` only keeps the compiler
+//! from reordering, and `heavy` has the kernel run a full fence on every CPU that
+//! runs a thread of this process (`membarrier`, Linux 4.14).
+
+pub(super) use sides::{heavy, light, ready};
+
+#[cfg(any(loom, not(all(feature = "provider", target_os = "linux"))))]
+mod sides {
+    use super::super::sync::{Ordering, fence};
+
+    pub(in super::super) fn ready() -> bool {
+        true
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(in super::super) fn heavy() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+}
+
+#[cfg(all(not(loom), feature = "provider", target_os = "linux"))]
+mod sides {
+    use std::sync::atomic::{Ordering, compiler_fence};
+
+    /// Prepares this process for [`heavy`]; whether the kernel can do it. Takes
+    /// milliseconds the first time.
+    pub(in super::super) fn ready() -> bool {
+        membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+    }
+
+    /// The side that is passed often.
+    #[inline(always)]
+    pub(in super::super) fn light() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// The side that is passed seldom; false if the kernel refuses, and nothing is
+    /// ordered then.
+    pub(in super::super) fn heavy() -> bool {
+        let fence = || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        // A child of fork may have to prepare anew.
+        fence() || (ready() && fence())
+    }
+
+    fn membarrier(command: libc::c_int) -> bool {
+        // SAFETY: the call takes numbers only, and changes no memory.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    }
+}

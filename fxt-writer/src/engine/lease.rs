@@ -1,0 +1,457 @@
+//! A thread's own piece of the rolling buffer, which the engine can take back at
+//! any time: room for many records at the price of one reservation, though none of
+//! them waits in it for the next.
+//!
+//! ```text
+//!  reserved  [ vacant 8 .......................... ]
+//!  1 record  [ header 2 .. | vacant 6 ............ ]
+//!  writing   [ header 2 .. | claim 6 ............. ]
+//!  2 records [ header 2 .. | header 3 .. | vacant 3 ]
+//! ```
+//!
+//! Every first word leads to the next, at any moment, so whoever finds the memory
+//! has all records but the one that was being written. A thread that holds a
+//! [`Batch`](super::Batch) has to close it before it does anything else; here the
+//! engine does that when it hands the buffer over, also where the thread sleeps:
+//!
+//! ```text
+//!  the thread, with each record          the engine, under its lock
+//!    busy = true                           wanted = true
+//!    light fence                           heavy fence
+//!    wanted? then it is taken back         busy? then the thread is left to take it back itself
+//!    write, advance                        else it is taken back here
+//!    busy = false
+//!    light fence
+//!    wanted? then take it back
+//! ```
+//!
+//! By the fences at least one of the two sees the other. Taking back is making a
+//! filler of what is vacant, and committing all of the room; it happens under the
+//! lock, once.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::barrier;
+use super::guard::Guard;
+use super::reserve::Full;
+use super::slot::{Reservation, claim_word, filler_word, vacant_word};
+use super::state::State;
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::error::WriteError;
+use crate::layout::header;
+use crate::record::Record;
+use crate::space::{Slot, Space};
+
+/// Words in the first piece that a thread gets, if it writes more than one record.
+/// Each is twice as large as the one before.
+const FIRST: usize = if cfg!(loom) { 5 } else { 64 };
+/// Words in the largest piece.
+const LARGEST: usize = if cfg!(loom) { 5 } else { 512 };
+/// The share of a rolling buffer that a piece may be: with many threads much of
+/// it is vacant when the buffer is full.
+const SHARE: usize = if cfg!(loom) { 2 } else { 64 };
+
+/// A thread's own piece of the rolling buffer. There is none before the second
+/// record, in buffers of less than 32 KiB, and where the kernel does not offer what
+/// taking back needs ([`Engine::lend`]); then each record is reserved on its own.
+///
+/// Records are whole or counted as dropped as on the [rolling lane](super::Rolling), and
+/// handed over with their buffer, however long ago their thread has written
+/// anything.
+#[derive(Debug)]
+pub struct Lease {
+    engine: Arc<Engine>,
+    held: Arc<Held>,
+    /// This is one thread's: not `Sync`.
+    words: std::cell::Cell<usize>,
+}
+
+/// What the thread and the engine share of a lease. Only the thread that holds it
+/// stores to the first two.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Held {
+    /// Whether the thread is at a record.
+    busy: AtomicBool,
+    /// The first vacant word in the engine's memory.
+    at: AtomicUsize,
+    /// Whether there is nothing to write to, or shall not be. Stored under the lock,
+    /// as are those below.
+    wanted: AtomicBool,
+    /// Whether it was taken back.
+    closed: AtomicBool,
+    /// First word in the engine's memory, and the one after the last.
+    start: AtomicUsize,
+    end: AtomicUsize,
+    counter: AtomicUsize,
+    /// From which word on records were given up without being counted.
+    missed: AtomicUsize,
+}
+
+impl Held {
+    fn new() -> Self {
+        Self {
+            busy: AtomicBool::new(false),
+            at: AtomicUsize::new(0),
+            wanted: AtomicBool::new(true),
+            closed: AtomicBool::new(true),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            counter: AtomicUsize::new(0),
+            missed: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    /// Gives up what is being written from word `at` on, without counting it: that
+    /// is left to its thread, which knows whether it is anything.
+    pub(super) fn miss_from(&self, at: usize) {
+        self.missed.store(at, Ordering::Relaxed);
+    }
+
+    fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed)
+    }
+}
+
+impl Engine {
+    /// Lets threads hold [leases](Lease); false if the kernel does not offer what
+    /// that takes. May take some milliseconds in a process of many threads.
+    pub fn lend(&self) -> bool {
+        let ready = barrier::ready();
+        self.hot.lends.store(ready, Ordering::Relaxed);
+        ready
+    }
+
+    /// A lease for the calling thread, without any room yet.
+    #[must_use]
+    pub fn lease(self: &Arc<Self>) -> Lease {
+        let held = Arc::new(Held::new());
+        Lease { engine: Arc::clone(self), held, words: std::cell::Cell::new(0) }
+    }
+
+    /// Takes all leases back, but for those whose threads are at a record: these
+    /// do it themselves afterwards.
+    pub(super) fn take_leases_back(&self, state: &mut State) {
+        let mut leases = std::mem::take(&mut state.leases);
+        let open = leases.iter().filter(|held| held.is_open());
+        let asked = open.map(|held| held.wanted.store(true, Ordering::Relaxed)).count();
+        // Where the fence is refused it is all left to the threads.
+        if asked > 0 && barrier::heavy() {
+            for held in leases.iter().filter(|held| held.is_open()) {
+                // Acquire: what the thread wrote comes before the commit.
+                if !held.busy.load(Ordering::Acquire) {
+                    self.close_lease(state, held);
+                }
+            }
+        }
+        // What no thread holds any more.
+        leases.retain(|held| held.is_open() || Arc::strong_count(held) > 1);
+        state.leases = leases;
+    }
+
+    /// Commits a lease whose thread is at no record, or is the caller.
+    fn close_lease(&self, state: &mut State, held: &Held) {
+        held.wanted.store(true, Ordering::Relaxed);
+        held.closed.store(true, Ordering::Relaxed);
+        let [start, at, end] =
+            [&held.start, &held.at, &held.end].map(|it| it.load(Ordering::Relaxed));
+        if at < end {
+            // Relaxed: published by the commit.
+            self.memory.cell(at).store(filler_word(end - at), Ordering::Relaxed);
+        }
+        let words = end - start;
+        let counter = held.counter.load(Ordering::Relaxed);
+        if self.commits[counter].commit(words) {
+            self.settle(state);
+        }
+    }
+
+    /// The lease that holds the vacant word at `at`, if that was not taken back: its
+    /// thread may be beginning a record there.
+    pub(super) fn lease_at<'s>(&self, state: &'s State, at: usize) -> Option<&'s Held> {
+        let mut open = state.leases.iter().filter(|held| held.is_open());
+        let holds = |held: &&Arc<Held>| {
+            let (start, end) = (&held.start, &held.end);
+            (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&at)
+        };
+        open.find(holds).map(|held| &**held)
+    }
+}
+
+impl Lease {
+    /// The engine that the records go into.
+    #[inline]
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Writes a record of this thread to the rolling lane.
+    ///
+    /// # Errors
+    ///
+    /// When the format cannot express the record, or the engine has no room for it;
+    /// it was dropped and counted then.
+    #[inline(always)]
+    pub fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
+        self.write_counted(record, true)
+    }
+
+    /// The same for a record that its writer keeps when there is no room: it does
+    /// not count as dropped then, since it is offered again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    #[inline(always)]
+    pub fn write_uncounted(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
+        self.write_counted(record, false)
+    }
+
+    #[inline(always)]
+    fn write_counted(&self, record: &impl Record, counted: bool) -> Result<(), WriteError<Full>> {
+        match record.write(&mut Piece(self)) {
+            Ok(()) => Ok(()),
+            Err(WriteError::Encode(error)) => Err(error.into()),
+            Err(WriteError::Full(NoPiece)) => self.write_elsewhere(record, counted),
+        }
+    }
+
+    /// Writes a record in a new piece, or on its own. A signal handler comes here too,
+    /// in the middle of a record; only then may its record be found before that one.
+    #[cold]
+    #[inline(never)]
+    fn write_elsewhere(&self, record: &impl Record, counted: bool) -> Result<(), WriteError<Full>> {
+        if self.renew(record.words()?).is_some() && record.write(&mut Piece(self)).is_ok() {
+            return Ok(());
+        }
+        // What comes after a record that goes alone is to be found after it.
+        if let Some((at, room)) = self.enter(1) {
+            self.engine.memory.cell(at).store(filler_word(room), Ordering::Release);
+            self.held.at.store(at + room, Ordering::Relaxed);
+            self.leave(&self.held, usize::MAX);
+        }
+        let rolling = self.engine.rolling();
+        record.write(&mut if counted { rolling } else { rolling.uncounted() })
+    }
+
+    /// Gives what is vacant back, for a thread that ends. Without this the engine
+    /// takes it back with the buffer.
+    pub fn give_back(&self) {
+        if self.held.is_open() {
+            let mut state = self.engine.lock();
+            self.close(&mut state, usize::MAX);
+        }
+    }
+
+    /// Room for a record of `words` words in the piece, if there is a piece and
+    /// room in it; the thread is busy then.
+    #[inline(always)]
+    fn enter(&self, words: usize) -> Option<(usize, usize)> {
+        let held = &*self.held;
+        // A signal handler that interrupted a record has no part in the lease.
+        if held.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        held.busy.store(true, Ordering::Relaxed);
+        barrier::light();
+        let at = held.at.load(Ordering::Relaxed);
+        let room = held.end.load(Ordering::Relaxed).wrapping_sub(at);
+        if !held.wanted.load(Ordering::Relaxed) && words.wrapping_sub(1) < room {
+            return Some((at, room));
+        }
+        self.leave(held, usize::MAX);
+        None
+    }
+
+    /// The thread is at a record no more, which began at `record`, if there was one.
+    #[inline(always)]
+    fn leave(&self, held: &Held, record: usize) {
+        // Release: whoever takes the room back finds the record in it.
+        held.busy.store(false, Ordering::Release);
+        barrier::light();
+        if held.wanted.load(Ordering::Relaxed) {
+            self.taken_back(record);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn taken_back(&self, record: usize) {
+        // Relaxed: only this thread opens it, so it is seen closed at most too late.
+        if record != usize::MAX || self.held.is_open() {
+            let mut state = self.engine.lock();
+            self.close(&mut state, record);
+        }
+    }
+
+    /// Commits the piece, unless the engine has, and counts the record that began
+    /// at `record` if it came too late. The thread is at no record.
+    fn close(&self, state: &mut Guard<'_>, record: usize) {
+        let missed = self.held.missed.swap(usize::MAX, Ordering::Relaxed);
+        if record != usize::MAX && record >= missed {
+            self.engine.count_dropped(1);
+        }
+        if self.held.is_open() {
+            self.engine.close_lease(state, &self.held);
+        }
+    }
+
+    /// Gets a new piece, if that can have room for a record of `words` words.
+    fn renew(&self, words: usize) -> Option<()> {
+        let engine = &*self.engine;
+        let held = &*self.held;
+        let most = LARGEST.min(engine.division.rolling / SHARE);
+        if !engine.hot.lends.load(Ordering::Relaxed) || most < FIRST {
+            return None;
+        }
+        let size = self.words.get();
+        if size == 0 {
+            // The first record goes alone: it may be the thread's only one.
+            self.words.set(FIRST);
+        }
+        let is_full = engine.hot.full_at.load(Ordering::Relaxed) == engine.position().0;
+        if words > size || is_full || held.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        // Whoever has the lock may have it for a while: then this record goes alone.
+        let mut state = engine.try_lock()?;
+        self.close(&mut state, usize::MAX);
+        if !state.running {
+            return None;
+        }
+        let slot = engine.try_reserve(size).ok()?;
+        self.words.set((size * 2).min(most));
+        let Reservation { start, words: size, counter, .. } = slot.into_reservation();
+        // In place of the claim: nobody is at a record here.
+        engine.memory.cell(start).store(vacant_word(size), Ordering::Release);
+        held.at.store(start, Ordering::Relaxed);
+        held.start.store(start, Ordering::Relaxed);
+        held.end.store(start + size, Ordering::Relaxed);
+        held.counter.store(counter, Ordering::Relaxed);
+        held.closed.store(false, Ordering::Relaxed);
+        // For a signal handler: what it finds is all of the piece.
+        barrier::light();
+        held.wanted.store(false, Ordering::Relaxed);
+        if !state.leases.iter().any(|other| Arc::ptr_eq(other, &self.held)) {
+            state.leases.push(Arc::clone(&self.held));
+        }
+        Some(())
+    }
+}
+
+/// What is left of a lease: no room for a record may just mean that there is none
+/// in the piece.
+struct Piece<'l>(&'l Lease);
+
+impl<'l> Space for Piece<'l> {
+    type Full = NoPiece;
+    type Slot<'a>
+        = PieceSlot<'l>
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    fn reserve(&mut self, words: usize) -> Result<PieceSlot<'l>, NoPiece> {
+        let lease = self.0;
+        let (start, room) = lease.enter(words).ok_or(NoPiece)?;
+        let slot = PieceSlot { lease, held: &lease.held, start, room, words, put: 1 };
+        slot.store(0, claim_word(room));
+        // As for a lone reservation: whoever sees a word of the record sees the claim.
+        fence(Ordering::Release);
+        if words < room {
+            slot.store_in_room(words, vacant_word(room - words));
+        }
+        Ok(slot)
+    }
+}
+
+/// There is no piece, or not enough room in it.
+#[derive(Clone, Copy, Debug)]
+struct NoPiece;
+
+/// Room for one record in a piece. Dropping it unfinished leaves the lease as it
+/// was, and counts the record as dropped.
+struct PieceSlot<'l> {
+    lease: &'l Lease,
+    held: &'l Held,
+    /// First word in the engine's memory, vacant room from there on, and how much
+    /// of it the record takes.
+    start: usize,
+    room: usize,
+    words: usize,
+    /// Words put so far, the header counted.
+    put: usize,
+}
+
+impl PieceSlot<'_> {
+    /// Stores word `index` of the record, which must be less than `words`.
+    #[inline(always)]
+    fn store(&self, index: usize, word: u64) {
+        debug_assert!(index < self.words);
+        self.store_in_room(index, word);
+    }
+
+    /// Stores word `index` of the room, which must be less than `room`.
+    #[inline(always)]
+    fn store_in_room(&self, index: usize, word: u64) {
+        // Relaxed: published by the first word.
+        self.cell(index).store(word, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn cell(&self, index: usize) -> &AtomicU64 {
+        debug_assert!(index < self.room);
+        // SAFETY: every index here is less than `room` (0, or checked against
+        // `words`, which is no more). The room is the rest of a piece that was
+        // reserved, hence within the memory.
+        unsafe { self.lease.engine.memory.cell_unchecked(self.start + index) }
+    }
+
+    /// Withdraws the record.
+    #[cold]
+    fn withdraw(&self) {
+        // What was put, and the vacant word behind it.
+        (1..self.room.min(self.words + 1)).for_each(|index| self.store_in_room(index, 0));
+        // Under the lock, so that it is counted once: here, or as a claim when its
+        // writer was given up.
+        let engine = &*self.lease.engine;
+        let state = engine.lock();
+        if !state.lost.contains(&self.held.counter.load(Ordering::Relaxed)) {
+            self.cell(0).store(vacant_word(self.room), Ordering::Release);
+            engine.count_dropped(1);
+        }
+        drop(state);
+        self.lease.leave(self.held, usize::MAX);
+    }
+}
+
+impl Slot for PieceSlot<'_> {
+    #[inline(always)]
+    fn put(&mut self, word: u64) {
+        if self.put < self.words {
+            self.store(self.put, word);
+        }
+        self.put += 1;
+    }
+
+    #[inline(always)]
+    fn finish(self, word: u64) {
+        if self.put == self.words && header::SIZE.get(word) == self.words as u64 {
+            // Release: whoever sees the header sees the record.
+            self.cell(0).store(word, Ordering::Release);
+            let (lease, held, start, words) = (self.lease, self.held, self.start, self.words);
+            std::mem::forget(self);
+            held.at.store(start + words, Ordering::Relaxed);
+            lease.leave(held, start);
+        }
+    }
+}
+
+impl Drop for PieceSlot<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}

@@ -1,0 +1,124 @@
+//! A thread's own piece of the buffer: what is in it goes with the buffer, whatever
+//! the thread does.
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{engine, numbered, numbers, save};
+use fxt_writer::engine::{
+    BufferDisposition, Config, Engine, Lease, Mode, OnFull, Recovered, recover,
+};
+use fxt_writer::record::{Event, EventKind};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
+
+/// Large enough for leases.
+const BYTES: usize = 256 << 10;
+
+fn config(mode: Mode) -> Config {
+    Config { mode, bytes: BYTES, on_full: OnFull::Drop, ..Config::default() }
+}
+
+fn write(lease: &Lease, numbers: std::ops::Range<u64>) {
+    numbers.for_each(|number| lease.write(&numbered(1, number)).expect("there is room"));
+}
+
+fn pairs(numbers: std::ops::Range<u64>) -> Vec<(u64, u64)> {
+    numbers.map(|number| (1, number)).collect()
+}
+
+#[test]
+fn what_a_sleeping_thread_has_written_is_handed_over() {
+    let (engine, inbox) = engine(config(Mode::Streaming));
+    assert!(engine.lend());
+    let lease = engine.lease();
+    let mut output = Vec::new();
+    for round in 0..10 {
+        write(&lease, 100 * round..100 * (round + 1));
+        assert!(engine.flush());
+        save(&engine, inbox.try_recv().expect("nobody is waited for"), &mut output);
+        assert_eq!(numbers(&output), pairs(0..100 * (round + 1)));
+    }
+}
+
+#[test]
+fn stopping_and_starting_again_goes_on_with_leases() {
+    let (engine, _inbox) = engine(config(Mode::Circular));
+    assert!(engine.lend());
+    let lease = engine.lease();
+    write(&lease, 0..50);
+    engine.stop();
+    assert!(lease.write(&numbered(1, 999)).is_err());
+    engine.start(BufferDisposition::Retain).expect("it was stopped");
+    write(&lease, 50..100);
+    let mut output = Vec::new();
+    engine.finish().into_iter().for_each(|packet| save(&engine, packet, &mut output));
+    assert_eq!(numbers(&output), pairs(0..100));
+    assert_eq!(engine.dropped(), 0);
+}
+
+#[test]
+fn a_record_that_is_larger_than_the_piece_goes_on_its_own() {
+    let (engine, _inbox) = engine(config(Mode::Oneshot));
+    assert!(engine.lend());
+    let lease = engine.lease();
+    write(&lease, 0..10);
+    let long = "x".repeat(20_000);
+    let args = [Arg::new(Text::Inline("it"), Value::Str(Text::Inline(&long)))];
+    let event = Event {
+        kind: EventKind::Instant,
+        time: Ticks(5),
+        thread: ThreadName::Inline { process: Koid(1), thread: Koid(2) },
+        category: Text::Inline("a"),
+        name: Text::Inline("b"),
+        args: &args,
+    };
+    lease.write(&event).expect("there is room");
+    write(&lease, 10..20);
+    let mut output = Vec::new();
+    engine.finish().into_iter().for_each(|packet| save(&engine, packet, &mut output));
+    let text = bytes_of(&output);
+    assert!(text.windows(long.len()).any(|window| window == long.as_bytes()));
+    assert_eq!(numbers(&output), pairs(0..20));
+}
+
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// What somebody finds who copies the memory of an engine with a thread that holds
+/// a lease.
+fn found(write: impl FnOnce(&Lease)) -> Recovered {
+    let words = BYTES / 8;
+    let memory = Box::leak(vec![0_u64; words].into_boxed_slice());
+    let base = std::ptr::NonNull::from(&mut *memory).cast();
+    // SAFETY: leaked, hence valid for as long as the process runs, and used by nobody
+    // else in it but for the copy below, which is made when no thread writes.
+    let engine = unsafe { Engine::with_memory(config(Mode::Circular), base, (), |_| ()) };
+    let engine = engine.expect("a size in range");
+    assert!(engine.lend());
+    let lease = engine.lease();
+    write(&lease);
+    // SAFETY: as above; the only writer is this thread.
+    let copy = unsafe { std::slice::from_raw_parts(base.cast::<u64>().as_ptr(), words) }.to_vec();
+    recover(&copy).expect("an engine's memory")
+}
+
+#[test]
+fn whoever_finds_the_memory_has_every_record_and_no_vacant_room() {
+    let recovered = found(|lease| write(lease, 0..333));
+    assert_eq!(numbers(&recovered.rolling), pairs(0..333));
+    assert_eq!(recovered.rolling.len(), 3 * 333, "nothing but the records");
+    assert_eq!((recovered.unfinished, recovered.dropped), (0, 0));
+}
+
+#[test]
+fn without_lending_records_are_reserved_on_their_own() {
+    let (engine, _inbox) = engine(config(Mode::Oneshot));
+    let lease = engine.lease();
+    write(&lease, 0..100);
+    lease.give_back();
+    let mut output = Vec::new();
+    engine.finish().into_iter().for_each(|packet| save(&engine, packet, &mut output));
+    assert_eq!(output.len(), 300);
+    assert_eq!(numbers(&output), pairs(0..100));
+}
