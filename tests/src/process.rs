@@ -39,7 +39,15 @@ impl Process {
     /// # Panics
     /// When it cannot be run.
     pub fn start(command: &mut Command) -> Process {
-        let child = command.stdin(Stdio::piped()).spawn();
+        Process::start_as_it_is(command.stdin(Stdio::piped()))
+    }
+
+    /// Starts it, with the standard input that the command says.
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    pub fn start_as_it_is(command: &mut Command) -> Process {
+        let child = command.spawn();
         let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let output = child.stdout.take().map(BufReader::new);
         let errors = child.stderr.take().map(BufReader::new);

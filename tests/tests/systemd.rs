@@ -1,12 +1,18 @@
 //! The files for systemd: it understands them, and what they take away is not needed.
 
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use fxtrec_tests::binary;
+use fxt_writer::provider::wire::FromProvider;
+use fxtrec::control::client::Client;
+use fxtrec::kernel::seqpacket::{Address, Listener, Seqpacket};
 use fxtrec_tests::folder::{Done, Folder};
+use fxtrec_tests::process::{Process, with_usual_signals};
 use fxtrec_tests::trace::Trace;
-use fxtrec_tests::{root, tools};
+use fxtrec_tests::{binary, root, tools, wait};
+use nix::sys::signal::Signal;
 
 /// Where the unit says that the binary is.
 const INSTALLED: &str = "/usr/local/bin/fxtrec";
@@ -51,11 +57,59 @@ fn systemd_understands_the_unit_and_the_binary_its_command() {
     assert!(text.contains(INSTALLED));
     folder.write("fxtrec.service", text.replace(INSTALLED, binary.to_str().expect("a plain path")));
     let file = folder.text("fxtrec.service");
-    let verified = folder.run(Command::new("systemd-analyze").args(["verify", &file])).expect(0);
+    let sockets = ["fxtrec.socket", "fxtrec-providers.socket"].map(|name| {
+        folder.write(name, unit(name));
+        folder.text(name)
+    });
+    let verify = [&["verify".to_owned(), file], &sockets[..]].concat();
+    let verified = folder.run(Command::new("systemd-analyze").args(verify)).expect(0);
     assert_eq!(verified.stderr, "", "a warning is a mistake, too");
     let started = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("one");
     let words = started.split_whitespace().skip(1);
     folder.fxtrec(words.chain(["--help"])).expect(0);
+}
+
+/// Starts the daemon as systemd does with sockets that it has made: at descriptors 3 and 4, by the names of the units.
+fn daemon_with(control: &UnixListener, providers: &Listener, folder: &Folder) -> Process {
+    let script = "exec 3<&0 4<&1 </dev/null >&2; \
+                  export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=control:providers; exec \"$@\"";
+    let mut shell = Command::new("sh");
+    with_usual_signals(&mut shell);
+    shell.args(["-c", script, "sh"]).arg(binary::fxtrec()).args(["daemon", "--runtime-dir"]);
+    shell.arg(folder.path("run"));
+    let copies =
+        [control.as_fd(), providers.as_fd()].map(|it| it.try_clone_to_owned().expect("a copy"));
+    let [control, providers] = copies;
+    Process::start_as_it_is(shell.stdin(control).stdout(providers).stderr(Stdio::null()))
+}
+
+#[test]
+fn sockets_that_systemd_has_made_are_used_and_outlive_the_daemon() {
+    if !root::may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let [at_control, at_providers] = ["control", "providers"].map(|name| folder.path(name));
+    let control = UnixListener::bind(&at_control).expect("a socket");
+    let providers = Listener::bind(Address::Path(at_providers.clone())).expect("a socket");
+    // The second daemon is started as the first, since somebody has connected meanwhile.
+    for _ in 0..2 {
+        // Both connect before there is a daemon.
+        let mut client = Client::connect(&at_control).expect("systemd listens");
+        let app =
+            Seqpacket::connect(&Address::Path(at_providers.clone())).expect("systemd listens");
+        let register = FromProvider::Register { name: "early".to_owned(), categories: Vec::new() };
+        app.send(&register.encode().expect("it can be said"), &[]).expect("room");
+        let mut daemon = daemon_with(&control, &providers, &folder);
+        wait::until("the application that was there first", || {
+            let known = client.providers().expect("it answers").providers;
+            known.iter().any(|provider| provider.name == "early")
+        });
+        daemon.signal(Signal::SIGTERM);
+        assert!(daemon.finish().success());
+        assert!(at_control.exists() && at_providers.exists(), "they are systemd's");
+        assert!(!folder.path("run/control").exists() && !folder.path("run/providers").exists());
+    }
 }
 
 #[test]

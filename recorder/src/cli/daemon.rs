@@ -12,7 +12,7 @@ use crate::control::policy::POLICY_PATH;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Applications find it at the socket 'providers' in the runtime directory, clients (fxtrec ctl, and whoever speaks
-Varlink) at 'control'. Interface and protocol are in docs/sessions.md.
+Varlink) at 'control'. Interface and protocol are in docs/sessions.md. Sockets that systemd passes are used instead.
 
 Examples:
   sudo fxtrec daemon

@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod fake;
 
+pub mod activation;
 pub mod bell;
 pub mod bpf;
 pub mod caps;

@@ -8,11 +8,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
-    UnixAddr, accept4, bind, connect, getsockopt, listen, recv, recvmsg, sendmsg, socket,
-    socketpair,
+    UnixAddr, accept4, bind, connect, getsockname, getsockopt, listen, recv, recvmsg, sendmsg,
+    socket, socketpair,
 };
 
 /// Random bytes in an address that nobody can guess.
@@ -103,6 +104,26 @@ impl Listener {
         let socket = new_socket()?;
         bind(socket.as_raw_fd(), &address.unix()?)?;
         listen(&socket, Backlog::new(128)?)?;
+        Ok(Listener { socket, address })
+    }
+
+    /// Takes one over that listens already.
+    ///
+    /// # Errors
+    /// When it is no socket of this kind that does, or has no address.
+    pub fn from_passed(socket: OwnedFd) -> io::Result<Listener> {
+        super::activation::check(&socket, SockType::SeqPacket)?;
+        let address: UnixAddr = getsockname(socket.as_raw_fd())?;
+        let path = address.path().map(|path| Address::Path(path.to_owned()));
+        let name = || {
+            let name = std::str::from_utf8(address.as_abstract()?).ok()?;
+            Some(Address::Abstract(name.to_owned()))
+        };
+        let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "it has no address");
+        let address = path.or_else(name).ok_or_else(nowhere)?;
+        // No call here ever waits.
+        let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
+        fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         Ok(Listener { socket, address })
     }
 

@@ -31,6 +31,21 @@ pub enum DaemonError {
     /// There is no such group.
     #[error("--group {0}: there is no such group")]
     NoGroup(String),
+    /// A socket was passed that is of no use.
+    #[error(
+        "the socket '{name}' that was passed cannot be used: {source}; see fxtrec.socket and fxtrec-providers.socket"
+    )]
+    PassedSocket {
+        /// What it is called.
+        name: &'static str,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// A socket was passed that nobody knows what for.
+    #[error(
+        "a socket called '{0}' was passed: FileDescriptorName= has to be control or providers, as in fxtrec.socket"
+    )]
+    UnknownSocket(String),
     /// Something about a file.
     #[error("cannot {doing} {}: {source}", .path.display())]
     File {

@@ -17,12 +17,13 @@ use nix::sys::signal::Signal;
 
 pub use error::DaemonError;
 
-use sockets::Sockets;
+use sockets::{Opened, Sockets};
 
 use crate::cli::DaemonArgs;
 use crate::control::policy::Policy;
 use crate::control::server;
 use crate::control::service::{Service, Setup};
+use crate::kernel::activation;
 use crate::kernel::facts::Facts;
 use crate::kernel::notify;
 use crate::kernel::signals::Signals;
@@ -31,7 +32,7 @@ use crate::manager::Koids;
 
 /// Runs the service until SIGTERM, SIGINT or SIGHUP. A session that runs then is stopped, with its results.
 ///
-/// Must be called before the process has a second thread.
+/// Must be called before the process has a second thread, or has opened anything that it keeps.
 ///
 /// # Errors
 /// [`DaemonError`]: nothing was left then.
@@ -39,13 +40,16 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(DaemonError::NotRoot);
     }
+    let passed = activation::take()
+        .map_err(DaemonError::while_doing("take the sockets that were passed (LISTEN_FDS)"))?;
     let policy = match &args.policy {
         Some(path) => Policy::read(path)?,
         None => Policy::installed()?,
     };
     let mut signals = Signals::catch().map_err(DaemonError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
-    let (sockets, providers, control) = Sockets::open(&args.runtime_dir, args.group.as_deref())?;
+    let Opened { sockets, providers, control } =
+        Sockets::open(&args.runtime_dir, args.group.as_deref(), passed)?;
     let setup = Setup {
         providers,
         koids: Koids::of(&facts.namespaces),
@@ -60,7 +64,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
         .map_err(DaemonError::while_doing("listen for clients"))?;
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
-    let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers().display());
+    let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
     if let Err(error) = notify::ready() {
         let _ = writeln!(err, "fxtrec: cannot say that it is ready: {error}");
     }

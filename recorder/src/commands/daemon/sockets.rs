@@ -2,41 +2,87 @@
 //!
 //! A daemon that was killed leaves its sockets behind. Who holds the lock may replace them: the kernel lets go of a
 //! lock when its process ends, however it ends.
+//!
+//! systemd may have made one or both already, and wait there for somebody to connect before it starts the daemon
+//! (`systemd/fxtrec.socket`). Such a socket is used as it is, with the owner and mode that it was given, and stays.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::SockType;
 use nix::unistd::Group;
 
 use super::error::DaemonError;
 use crate::control::{control_socket, providers_socket};
+use crate::kernel::activation::{self, Passed};
 use crate::kernel::seqpacket::{Address, Listener};
 
 /// The group whose users may connect, where there is one of this name and no other is asked for.
 const GROUP: &str = "fxtrec";
 
-/// The sockets' files, removed when dropped, and the lock.
+/// What the control socket is called when it is passed.
+const CONTROL: &str = "control";
+
+/// What the applications' socket is called when it is passed.
+const PROVIDERS: &str = "providers";
+
+/// The sockets' files, of which those that were made here are removed when dropped, and the lock.
 #[derive(Debug)]
 pub(super) struct Sockets {
     control: PathBuf,
-    providers: PathBuf,
+    providers: Address,
+    made: Vec<PathBuf>,
     _lock: Flock<File>,
 }
 
+/// Both sockets.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) sockets: Sockets,
+    pub(super) providers: Listener,
+    pub(super) control: UnixListener,
+}
+
+/// The sockets that were passed, of those that are known.
+#[derive(Debug, Default)]
+struct Given {
+    providers: Option<OwnedFd>,
+    control: Option<OwnedFd>,
+}
+
+impl Given {
+    /// Takes them apart by their names.
+    fn of(passed: Vec<Passed>) -> Result<Given, DaemonError> {
+        let mut given = Given::default();
+        for Passed { name, socket } in passed {
+            let place = match name.as_str() {
+                CONTROL => &mut given.control,
+                PROVIDERS => &mut given.providers,
+                _ => return Err(DaemonError::UnknownSocket(name)),
+            };
+            *place = Some(socket);
+        }
+        Ok(given)
+    }
+}
+
 impl Sockets {
-    /// Makes both.
+    /// Makes those that were not `passed`.
     ///
     /// # Errors
     /// [`DaemonError`]; `Running` when another daemon has them.
     pub(super) fn open(
         folder: &Path,
         group: Option<&str>,
-    ) -> Result<(Sockets, Listener, UnixListener), DaemonError> {
+        passed: Vec<Passed>,
+    ) -> Result<Opened, DaemonError> {
+        let given = Given::of(passed)?;
         let group = find(group)?;
         DirBuilder::new()
             .recursive(true)
@@ -44,28 +90,18 @@ impl Sockets {
             .create(folder)
             .map_err(with("make the folder", folder))?;
         let lock = lock(folder)?;
-        let control = control_socket(folder);
-        let providers = providers_socket(folder);
-        for path in [&control, &providers] {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(with("replace", path)(error));
-                }
-                _ => {}
-            }
-        }
-        let sockets =
-            Sockets { control: control.clone(), providers: providers.clone(), _lock: lock };
-        // Every application may register: whose are recorded is decided for each session.
-        let to_providers = Listener::bind(Address::Path(providers.clone()))
-            .map_err(with("listen at", &providers))?;
-        allow(&providers, 0o666).map_err(with("open to everybody", &providers))?;
-        let to_control = bind_control(&control).map_err(with("listen at", &control))?;
-        if let Some(gid) = group {
-            chown(&control, None, Some(gid)).map_err(with("give to the group", &control))?;
-            allow(&control, 0o660).map_err(with("open to the group", &control))?;
-        }
-        Ok((sockets, to_providers, to_control))
+        let mut made = Vec::new();
+        let providers = match given.providers {
+            Some(socket) => Listener::from_passed(socket).map_err(refuse(PROVIDERS))?,
+            None => bind_providers(providers_socket(folder), &mut made)?,
+        };
+        let (control, path) = match given.control {
+            Some(socket) => take_control(socket).map_err(refuse(CONTROL))?,
+            None => bind_control(control_socket(folder), group, &mut made)?,
+        };
+        let address = providers.address().clone();
+        let sockets = Sockets { control: path, providers: address, made, _lock: lock };
+        Ok(Opened { sockets, providers, control })
     }
 
     /// Where clients connect.
@@ -74,14 +110,14 @@ impl Sockets {
     }
 
     /// Where applications connect.
-    pub(super) fn providers(&self) -> &Path {
+    pub(super) fn providers(&self) -> &Address {
         &self.providers
     }
 }
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        for path in [&self.control, &self.providers] {
+        for path in &self.made {
             // What cannot be removed is replaced by the next daemon.
             let _ = std::fs::remove_file(path);
         }
@@ -97,11 +133,54 @@ fn allow(path: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// The control socket, which is root's alone from its first moment on.
-fn bind_control(path: &Path) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind(path)?;
-    allow(path, 0o600)?;
+/// Removes what a daemon has left that is no more.
+fn make_room(path: &Path) -> Result<(), DaemonError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(with("replace", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Every application may register: whose are recorded is decided for each session.
+fn bind_providers(path: PathBuf, made: &mut Vec<PathBuf>) -> Result<Listener, DaemonError> {
+    make_room(&path)?;
+    let listener = Listener::bind(Address::Path(path.clone())).map_err(with("listen at", &path))?;
+    allow(&path, 0o666).map_err(with("open to everybody", &path))?;
+    made.push(path);
     Ok(listener)
+}
+
+/// The control socket, which is root's alone from its first moment on.
+fn bind_control(
+    path: PathBuf,
+    group: Option<u32>,
+    made: &mut Vec<PathBuf>,
+) -> Result<(UnixListener, PathBuf), DaemonError> {
+    make_room(&path)?;
+    let listener = UnixListener::bind(&path)
+        .and_then(|listener| allow(&path, 0o600).map(|()| listener))
+        .map_err(with("listen at", &path))?;
+    if let Some(gid) = group {
+        chown(&path, None, Some(gid)).map_err(with("give to the group", &path))?;
+        allow(&path, 0o660).map_err(with("open to the group", &path))?;
+    }
+    made.push(path.clone());
+    Ok((listener, path))
+}
+
+/// A control socket that was passed, and where it is.
+fn take_control(socket: OwnedFd) -> io::Result<(UnixListener, PathBuf)> {
+    activation::check(&socket, SockType::Stream)?;
+    let listener = UnixListener::from(socket);
+    listener.set_nonblocking(false)?;
+    let address = listener.local_addr()?;
+    let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "it has no path");
+    let path = address.as_pathname().ok_or_else(nowhere)?.to_owned();
+    Ok((listener, path))
+}
+
+fn refuse(name: &'static str) -> impl FnOnce(io::Error) -> DaemonError {
+    move |source| DaemonError::PassedSocket { name, source }
 }
 
 /// The number of the group that was asked for, or of the usual one.
@@ -166,16 +245,40 @@ mod tests {
         drop(UnixListener::bind(&control).expect("bound"));
         assert!(control.exists());
         let group = nix::unistd::getegid().to_string();
-        let (sockets, _listener, _control) =
-            Sockets::open(path, Some(&group)).expect("they are replaced");
-        assert_eq!(mode(sockets.control()), 0o660);
-        assert_eq!(mode(sockets.providers()), 0o666);
-        let error = Sockets::open(path, Some(&group)).expect_err("one is running").to_string();
+        let open = || Sockets::open(path, Some(&group), Vec::new());
+        let opened = open().expect("they are replaced");
+        assert_eq!(mode(opened.sockets.control()), 0o660);
+        assert_eq!(mode(&providers_socket(path)), 0o666);
+        let error = open().expect_err("one is running").to_string();
         assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
         assert!(control.exists(), "whoever is refused leaves them alone");
-        drop(sockets);
+        drop(opened);
         assert!(!control.exists() && !providers_socket(path).exists());
-        Sockets::open(path, Some(&group)).expect("there is nobody any more");
+        open().expect("there is nobody any more");
+    }
+
+    #[test]
+    fn sockets_that_were_passed_are_used_as_they_are_and_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("elsewhere");
+        let passed = |name: &str, path: &Path| Passed {
+            name: name.to_owned(),
+            socket: UnixListener::bind(path).expect("bound").into(),
+        };
+        let group = nix::unistd::getegid().to_string();
+        let open = |passed| Sockets::open(folder.path(), Some(&group), passed);
+        let opened = open(vec![passed(CONTROL, &path)]).expect("it is taken");
+        assert_eq!(opened.sockets.control(), path);
+        assert!(!control_socket(folder.path()).exists(), "no other was made");
+        let Address::Path(made) = opened.sockets.providers().clone() else { panic!("{opened:?}") };
+        assert_eq!(made, providers_socket(folder.path()), "which was not passed");
+        drop(opened);
+        assert!(path.exists() && !made.exists());
+        let error = open(vec![passed("cotrol", &folder.path().join("other"))]);
+        assert!(error.expect_err("refused").to_string().contains("'cotrol'"));
+        let error = open(vec![passed(PROVIDERS, &folder.path().join("stream"))]);
+        let error = error.expect_err("refused").to_string();
+        assert!(error.contains("'providers'") && error.contains("SeqPacket"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,148 @@
+//! Sockets that whoever started this process has made for it: the protocol of systemd's sd_listen_fds(3).
+//!
+//! Three variables tell of them. They are for the process whose id is in `LISTEN_PID`, and not for its children, who
+//! inherit the variables.
+//!
+//! ```text
+//!  LISTEN_PID=4711  LISTEN_FDS=2  LISTEN_FDNAMES=control:providers       descriptors 3 and 4
+//! ```
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{AcceptConn, SockType as TypeOf};
+use nix::sys::socket::{
+    AddressFamily, SockType, SockaddrLike, SockaddrStorage, getsockname, getsockopt,
+};
+
+/// The first descriptor that is passed.
+const FIRST: RawFd = 3;
+
+/// More are passed by nobody.
+const MOST: RawFd = 64;
+
+/// Whether they were taken: each belongs to one owner.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A socket that was passed.
+#[derive(Debug)]
+pub struct Passed {
+    /// What it is called (`FileDescriptorName=`); empty when it is not.
+    pub name: String,
+    /// The socket.
+    pub socket: OwnedFd,
+}
+
+/// The sockets that were passed to this process; the second time there are none. To be called before anything else is
+/// opened.
+///
+/// # Errors
+/// When the variables make no sense, or a descriptor that they tell of is not there.
+pub fn take() -> io::Result<Vec<Passed>> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let names = told(variable, std::process::id())?;
+    if names.is_empty() || TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    let take = |(raw, name): (RawFd, String)| {
+        // It is not for children.
+        // SAFETY: the call takes numbers and no memory, and fails with EBADF where this one is no descriptor.
+        Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+        // SAFETY: the descriptor is open, as was just seen. Whoever started this process opened it for it and says so
+        // with its id, and nothing else was opened before, so nobody in here owns it; and it is taken once, which `TAKEN`
+        // sees to.
+        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        Ok(Passed { name, socket })
+    };
+    (FIRST..).zip(names).map(take).collect()
+}
+
+/// The names of descriptors that the variables tell this process of, in order.
+fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<String>> {
+    if variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) != Some(own) {
+        return Ok(Vec::new());
+    }
+    let count = variable("LISTEN_FDS").unwrap_or_default();
+    let count = count.parse().ok().filter(|count| (0..=MOST).contains(count)).ok_or_else(|| {
+        let why = format!("LISTEN_FDS={count} is no number of descriptors from 0 to {MOST}");
+        io::Error::new(io::ErrorKind::InvalidInput, why)
+    })?;
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':').map(str::to_owned);
+    Ok((0..count).map(|_| names.next().unwrap_or_default()).collect())
+}
+
+/// Whether this is a Unix socket of this kind that takes connections.
+///
+/// # Errors
+/// When it is not, in words that say what it is.
+pub fn check(socket: &OwnedFd, kind: SockType) -> io::Result<()> {
+    let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let address: SockaddrStorage = getsockname(socket.as_raw_fd())?;
+    if address.family() != Some(AddressFamily::Unix) {
+        return wrong("it is no Unix socket".to_owned());
+    }
+    let found = getsockopt(socket, TypeOf)?;
+    if found != kind {
+        return wrong(format!("it is of type {found:?}, and has to be {kind:?}"));
+    }
+    match getsockopt(socket, AcceptConn)? {
+        true => Ok(()),
+        false => wrong("nobody can connect to it".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    use super::*;
+
+    fn names(variables: &[(&str, &str)]) -> io::Result<Vec<String>> {
+        let find = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        told(find, 4711)
+    }
+
+    #[test]
+    fn only_the_process_that_is_meant_is_told_of_descriptors() {
+        let ours = [("LISTEN_PID", "4711"), ("LISTEN_FDS", "2")];
+        assert_eq!(names(&ours).expect("good"), ["", ""]);
+        let named = [ours[0], ours[1], ("LISTEN_FDNAMES", "control:providers")];
+        assert_eq!(names(&named).expect("good"), ["control", "providers"]);
+        for none in [&[("LISTEN_PID", "4712"), ours[1]][..], &ours[1..], &[]] {
+            assert!(names(none).expect("nothing is told").is_empty());
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_none_is_quoted() {
+        for count in ["", "-1", "two", "65"] {
+            let error = names(&[("LISTEN_PID", "4711"), ("LISTEN_FDS", count)]);
+            let error = error.expect_err(count).to_string();
+            assert!(error.contains(&format!("LISTEN_FDS={count} ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_listening_socket_of_the_kind_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join("one")).expect("a socket").into();
+        check(&listener, SockType::Stream).expect("it is one");
+        let said =
+            |socket: &OwnedFd, kind| check(socket, kind).expect_err("it is none").to_string();
+        assert!(said(&listener, SockType::SeqPacket).contains("SeqPacket"));
+        let (one, _other) = UnixStream::pair().expect("two sockets");
+        assert!(said(&one.into(), SockType::Stream).contains("nobody can connect"));
+        let datagram = UnixDatagram::unbound().expect("a socket").into();
+        assert!(said(&datagram, SockType::Stream).contains("Datagram"));
+        let network = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket").into();
+        assert!(said(&network, SockType::Stream).contains("no Unix socket"));
+        let file = tempfile::tempfile().expect("a file").into();
+        assert!(check(&file, SockType::Stream).is_err());
+    }
+}
