@@ -1,5 +1,5 @@
 //! How long the report of two million switches takes, beside a plain scan of the same bytes as
-//! 64-bit words and the mere reading of its records, in one run.
+//! 64-bit words and the mere reading of its records, one by one and in a pass, in one run.
 //!
 //! `cargo bench -p fxtrec --bench report` prints the best of several passes of each, and what they
 //! are in scans. The trace is made up: 200 threads on 4 CPUs that sleep, are woken and preempt each
@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use fxt_reader::{Reader, Record};
+use fxt_reader::{Item, Reader, Record, Visitor};
 use fxt_writer::record::{
     ContextSwitch, Initialization, KernelObject, Magic, ObjectType, ProviderInfo, StringRecord,
     ThreadState, Wakeup,
@@ -135,6 +135,23 @@ fn read(bytes: &[u8]) -> u64 {
     switches
 }
 
+/// Counts switches.
+struct Switches(u64);
+
+impl Visitor for Switches {
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        self.0 += u64::from(matches!(item.record, Record::ContextSwitch(_)));
+        true
+    }
+}
+
+fn show(bytes: &[u8]) -> u64 {
+    let mut switches = Switches(0);
+    Reader::from_slice(bytes).show_all(&mut switches).expect("a sound trace");
+    switches.0
+}
+
 fn best<T>(mut work: impl FnMut() -> T) -> Duration {
     let pass = |_| {
         let begin = Instant::now();
@@ -148,11 +165,12 @@ fn main() {
     let bytes = trace();
     let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
     file.write_all(&bytes).expect("room for the trace");
-    assert_eq!(read(&bytes), SWITCHES);
+    assert_eq!([read(&bytes), show(&bytes)], [SWITCHES; 2]);
     let scanned = best(|| scan(black_box(&bytes)));
     let results = [
         ("scan of words", scanned),
-        ("records, from memory", best(|| read(black_box(&bytes)))),
+        ("records, one by one", best(|| read(black_box(&bytes)))),
+        ("records, in a pass", best(|| show(black_box(&bytes)))),
         ("report, from memory", best(|| analyse(Reader::from_slice(&bytes), Options::default()))),
         (
             "report, from a file",

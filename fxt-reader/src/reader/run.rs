@@ -77,13 +77,19 @@ impl Reader<'_> {
     /// Those of [`next`](Self::next), and as there: after [`Error::Damaged`], calling again goes on behind the damage.
     pub fn show_all<V: Visitor>(&mut self, visitor: &mut V) -> Result<bool, Error> {
         while self.show_run(visitor) {
-            match self.next()? {
-                Some(item) if visitor.visit(&item) => {}
-                Some(_) => return Ok(false),
+            match self.show_next(visitor)? {
+                Some(true) => {}
+                Some(false) => return Ok(false),
                 None => return Ok(true),
             }
         }
         Ok(false)
+    }
+
+    /// Shows the next record, whatever it is; `None` at the end.
+    #[inline(never)]
+    fn show_next<V: Visitor>(&mut self, visitor: &mut V) -> Result<Option<bool>, Error> {
+        Ok(self.next()?.map(|item| visitor.visit(&item)))
     }
 
     /// Shows scheduling records of the usual shapes as far as they are at hand, and stops before anything else. False

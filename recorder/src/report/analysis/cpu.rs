@@ -290,9 +290,9 @@ impl Cpus {
         }
     }
 
-    /// The time in nanoseconds in which one CPU had a queue while another was free.
+    /// The time in nanoseconds in which one CPU had a queue while another was free, since figures count.
     pub(super) fn unconserved(&self, end: u64) -> u64 {
-        self.balance.unconserved + self.balance.open(end)
+        if self.active { self.balance.unconserved + self.balance.open(end) } else { 0 }
     }
 
     /// Takes account of the queues up to `end`.
