@@ -11,18 +11,21 @@
 //! So a recording that fails, or uses up what it may, does so in a process of its own: the service goes on. In circular
 //! mode the recorder writes into a folder that only the daemon sees, since a pipe could not carry snapshots.
 
+mod error;
+mod lines;
+
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::RecvTimeoutError;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -33,6 +36,8 @@ use super::wire::{BufferingMode, KernelStats};
 use crate::kernel::helper::Launcher;
 use crate::kernel::notify::{NOTIFY_VARIABLE, READY};
 use crate::kernel::waker::Waker;
+pub(super) use error::KernelError;
+use lines::Lines;
 
 /// How long a recorder may take until it records.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,41 +56,6 @@ const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Takes pieces of whole records.
 pub(super) type Deliver = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
-
-/// Why the kernel is not recorded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(super) enum KernelError {
-    /// The recorder could not be started.
-    #[error("cannot {doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
-    /// It ended before it recorded.
-    #[error("the kernel cannot be recorded: {0}")]
-    Refused(String),
-    /// It neither records nor ends.
-    #[error("the kernel's recorder does not get ready")]
-    Silent,
-    /// It was not waited for.
-    #[error("the session was ended before the kernel's recorder was ready")]
-    Cancelled,
-    /// Its session was ended meanwhile.
-    #[error("the session was ended before the kernel's recorder had made a snapshot")]
-    Ended,
-    /// No snapshot came.
-    #[error("the kernel's recorder made no snapshot: {0}")]
-    NoSnapshot(String),
-}
-
-impl KernelError {
-    fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> KernelError {
-        move |source| KernelError::System { doing, source }
-    }
-}
 
 /// What is known of it from outside, without waiting.
 #[derive(Debug, Default)]
@@ -386,42 +356,5 @@ fn copy(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(format!("cannot read from it: {error}")),
         }
-    }
-}
-
-/// What it says on standard error, without its name in front of each line.
-#[derive(Clone, Debug)]
-struct Lines {
-    /// Each line as it comes. Disconnected after the last.
-    said: Receiver<String>,
-    last: Arc<Mutex<Option<String>>>,
-}
-
-impl Lines {
-    fn of(stderr: Option<ChildStderr>) -> Lines {
-        let (tell, said) = crossbeam_channel::unbounded();
-        let last = Arc::new(Mutex::new(None));
-        let remembered = last.clone();
-        if let Some(stderr) = stderr {
-            let pass = move || {
-                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    let line = line.strip_prefix("fxtrec: ").unwrap_or(&line).to_owned();
-                    *remembered.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
-                    // After the end nobody listens any more.
-                    let _ = tell.send(line);
-                }
-            };
-            // Without this thread nobody knows why it ended; that it did is known all the same.
-            drop(std::thread::Builder::new().name("fxtrec-lines".to_owned()).spawn(pass));
-        }
-        Lines { said, last }
-    }
-
-    /// The last line that was said, once all were.
-    fn last(&self) -> String {
-        let until = Instant::now() + Duration::from_secs(1);
-        while self.said.recv_deadline(until).is_ok() {}
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        last.unwrap_or_else(|| "it ended without a word".to_owned())
     }
 }

@@ -3,22 +3,22 @@
 //! Nothing here knows what a call means to a session; [`Service`] does. Whatever a client sends costs at most its own
 //! connection.
 
+mod call;
+mod seats;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Serialize;
 use zlink_core::{Connection, Reply};
 
-use super::config::bad;
 use super::mailbox::Mailbox;
 use super::service::{Caller, Service};
 use super::session::ClientId;
@@ -26,9 +26,8 @@ use super::transport::{Stream, now};
 use super::wire::{self, ControllerError, Nothing};
 use crate::kernel::bell::Bell;
 use crate::kernel::peer::Credentials;
-
-/// Connections that one user may have; root may have more.
-const CONNECTIONS: usize = 64;
+use call::{Parameters, Refusal, Request, no_method, output};
+use seats::Seat;
 
 /// When no connection can be taken, for want of descriptors, it is tried again after this long.
 const DEAF: Duration = Duration::from_millis(200);
@@ -82,84 +81,6 @@ pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
         }
     };
     std::thread::Builder::new().name("fxtrec-control".to_owned()).spawn(take).map(drop)
-}
-
-/// How many connections each user has.
-type Users = Arc<Mutex<HashMap<u32, usize>>>;
-
-/// One connection among those of its user.
-#[derive(Debug)]
-struct Seat {
-    users: Users,
-    uid: u32,
-}
-
-impl Seat {
-    fn take(users: &Users, uid: u32) -> Option<Seat> {
-        let mut counts = users.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(uid).or_insert(0);
-        if *count >= CONNECTIONS && uid != 0 {
-            return None;
-        }
-        *count += 1;
-        Some(Seat { users: users.clone(), uid })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut counts = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.uid);
-            }
-        }
-    }
-}
-
-/// A call, before its parameters were looked at.
-#[derive(Debug, Deserialize)]
-struct Request {
-    method: String,
-    #[serde(default)]
-    parameters: Option<Map<String, Value>>,
-}
-
-/// Why a call gets no answer of its method.
-#[derive(Debug)]
-enum Refusal {
-    /// The method says so.
-    Controller(ControllerError),
-    /// There is no such method.
-    Service(zlink_core::varlink_service::Error<'static>),
-    /// The client is gone.
-    Gone,
-}
-
-impl From<ControllerError> for Refusal {
-    fn from(error: ControllerError) -> Refusal {
-        Refusal::Controller(error)
-    }
-}
-
-/// The parameters of a call.
-struct Parameters(Map<String, Value>);
-
-impl Parameters {
-    /// Takes one out; one that is left out is null.
-    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ControllerError> {
-        let value = self.0.remove(name).unwrap_or(Value::Null);
-        serde_json::from_value(value).map_err(|error| bad(name, error.to_string()))
-    }
-
-    /// Whether all were taken out.
-    fn end(&self) -> Result<(), ControllerError> {
-        match self.0.keys().next() {
-            Some(name) => Err(bad(name, "there is no such parameter")),
-            None => Ok(()),
-        }
-    }
 }
 
 /// One connection.
@@ -435,23 +356,4 @@ enum Event {
     There,
     /// The client is gone.
     Gone,
-}
-
-fn no_method(method: &str) -> Refusal {
-    let method = method.to_owned().into();
-    Refusal::Service(zlink_core::varlink_service::Error::MethodNotFound { method })
-}
-
-/// The descriptor that the parameter `output` means.
-fn output(
-    parameters: &mut Parameters,
-    mut descriptors: Vec<OwnedFd>,
-) -> Result<OwnedFd, ControllerError> {
-    let index: usize = parameters.take("output")?;
-    let count = descriptors.len();
-    if index >= count {
-        let why = format!("{count} descriptors came with the message, and it means number {index}");
-        return Err(bad("output", why));
-    }
-    Ok(descriptors.swap_remove(index))
 }

@@ -11,20 +11,22 @@
 //! start tells the manager so with the lock held and the state still `starting`; whoever ends a session first takes
 //! the state away, and then waits for those who are starting or stopping it.
 
+mod end;
+mod snapshot;
+mod start;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use super::categories::Selection;
-use super::config::{Config, bad, engine_disposition, select};
+use super::config::{Config, bad};
 use super::descriptor::Descriptor;
-use super::kernel_recorder::KernelError;
 use super::machine::{self, Request};
 use super::output::Output;
 use super::policy::{Denied, Granted, Policy, Users};
 use super::records;
-use super::session::{Beginning, ClientId, Session, WRITING};
+use super::session::{Beginning, ClientId, Session};
 use super::spool::Spool;
 use super::watch::Watchers;
 use super::wire::{self, ControllerError, SessionState};
@@ -32,10 +34,7 @@ use crate::kernel::helper::Launcher;
 use crate::kernel::peer::Credentials;
 use crate::kernel::seqpacket::Listener;
 use crate::kernel::waker::Waker;
-use crate::manager::{Koids, Manager, ManagerError, Options, StartOptions, Started, Stopped};
-
-/// How long providers may take to hand over what is left.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+use crate::manager::{Koids, Manager, Options};
 
 /// What a service is started with.
 #[derive(Debug)]
@@ -254,265 +253,5 @@ impl Service {
         inner.aborted = None;
         inner.enter(next);
         Ok(())
-    }
-
-    /// StartTracing.
-    pub(super) fn start_tracing(
-        &self,
-        caller: &Caller,
-        options: wire::StartOptions,
-    ) -> Result<wire::Started, ControllerError> {
-        let additional = options.additional_categories.unwrap_or_default();
-        let more = match additional.is_empty() {
-            true => None,
-            false => Some(select("additional_categories", &additional)?),
-        };
-        let (session, granted, cancel) = {
-            let mut inner = self.lock();
-            let session = inner.controlled_by(caller)?;
-            let next = machine::answer(inner.state, Request::Start)?;
-            inner.not_aborted()?;
-            let granted = match more {
-                Some(more) => {
-                    let wanted = session.config.selection.clone().with(more);
-                    self.grant(&session.owner, &wanted)?
-                }
-                None => session.granted.clone(),
-            };
-            let cancel = Waker::new()
-                .map_err(|error| ControllerError::Aborted { reason: error.to_string() })?;
-            inner.cancel = Some(cancel.clone());
-            inner.busy += 1;
-            inner.enter(next);
-            (session, granted, cancel)
-        };
-        let disposition = session.disposition(options.buffer_disposition);
-        let started = self.record(&session, &granted, disposition, &cancel);
-
-        let mut inner = self.lock();
-        inner.busy -= 1;
-        let interrupted = !inner.is(&session) || inner.state != SessionState::Starting;
-        let answer = match started {
-            Ok(started) if !interrupted => {
-                inner.enter(SessionState::Started);
-                Ok(started)
-            }
-            Err(reason) if !interrupted => {
-                inner.aborted = Some(reason.clone());
-                inner.enter(SessionState::Stopped);
-                Err(ControllerError::Aborted { reason })
-            }
-            _ if inner.state == SessionState::Terminating => Err(ControllerError::Terminating),
-            // Somebody stopped it meanwhile: what had started by then is what there is to tell.
-            started => inner.not_aborted().map(|()| started.unwrap_or_default()),
-        };
-        self.settled.notify_all();
-        answer.map(|Started { started, late }| wire::Started {
-            started: u32::try_from(started).unwrap_or(u32::MAX),
-            late,
-        })
-    }
-
-    /// Starts the recorder of the kernel, and then applications.
-    fn record(
-        &self,
-        session: &Session,
-        granted: &Granted,
-        disposition: wire::BufferDisposition,
-        cancel: &Waker,
-    ) -> Result<Started, String> {
-        let folder = &self.private_folder;
-        session
-            .start_kernel(granted, disposition, &self.launcher, folder, cancel)
-            .map_err(|error| error.to_string())?;
-        let options = StartOptions {
-            disposition: engine_disposition(disposition),
-            // They are among those that were granted.
-            additional_categories: Vec::new(),
-            timeout: session.config.start_timeout,
-        };
-        let answer = {
-            let inner = self.lock();
-            if !inner.is(session) || inner.state != SessionState::Starting {
-                return Ok(Started::default());
-            }
-            self.manager.begin_start(session.manager_config(granted), options)
-        };
-        match answer.and_then(|answer| answer.recv().unwrap_or(Err(ManagerError::Gone))) {
-            Ok(started) => Ok(started),
-            // It was ended before they had started.
-            Err(ManagerError::NotStarted) => Ok(Started::default()),
-            Err(error) => {
-                session.stop_kernel();
-                Err(error.to_string())
-            }
-        }
-    }
-
-    /// StopTracing.
-    pub(super) fn stop_tracing(
-        &self,
-        caller: &Caller,
-        options: wire::StopOptions,
-    ) -> Result<wire::Stopped, ControllerError> {
-        let session = {
-            let mut inner = self.lock();
-            let session = inner.controlled_by(caller)?;
-            inner.not_aborted()?;
-            let next = machine::answer(inner.state, Request::Stop)?;
-            inner.begin_stop(next);
-            session
-        };
-        let write = options.write_results.unwrap_or(false);
-        let (stopped, written) = self.stop(&session, write);
-        let mut inner = self.lock();
-        if let Err(reason) = written
-            && inner.is(&session)
-        {
-            inner.aborted.get_or_insert(reason);
-        }
-        let answer = match inner.is(&session) {
-            true => inner.not_aborted(),
-            false => Ok(()),
-        };
-        self.end_stop(inner, &session);
-        answer.map(|()| wire::Stopped { provider_stats: session.stats(&stopped.providers) })
-    }
-
-    /// Stops applications, then the kernel's recorder, so that the last of the ones is within what the other knows.
-    fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<(), String>) {
-        // Whoever is starting it is told so by this, and is done soon.
-        let stopped = self.manager.stop(write, LAST_WORDS).unwrap_or_default();
-        drop(self.wait_until_busy_are(1));
-        session.stop_kernel();
-        (stopped, session.write(write))
-    }
-
-    fn end_stop(&self, mut inner: MutexGuard<'_, Inner>, session: &Session) {
-        inner.busy -= 1;
-        if inner.is(session) && inner.state == SessionState::Stopping {
-            inner.enter(SessionState::Stopped);
-        }
-        self.settled.notify_all();
-    }
-
-    /// Stops a session that cannot go on.
-    fn abort(&self, number: u64, reason: String) {
-        let session = {
-            let mut inner = self.lock();
-            let Some(session) = inner.session.clone().filter(|now| now.number == number) else {
-                return;
-            };
-            inner.aborted.get_or_insert(reason);
-            let Ok(next) = machine::answer(inner.state, Request::Stop) else { return };
-            inner.begin_stop(next);
-            session
-        };
-        // What was recorded has nowhere to go.
-        let _ = self.stop(&session, false);
-        self.end_stop(self.lock(), &session);
-    }
-
-    /// TerminateTracing.
-    pub(super) fn terminate_tracing(&self, caller: &Caller) -> Result<(), ControllerError> {
-        let session = {
-            let mut inner = self.lock();
-            let session = inner.controlled_by(caller)?;
-            let next = machine::answer(inner.state, Request::Terminate)?;
-            inner.interrupt(next);
-            session
-        };
-        self.end(&session);
-        Ok(())
-    }
-
-    /// Ends a session whose state is `terminating` already.
-    fn end(&self, session: &Session) {
-        // Whoever is starting or stopping it is told so by this, and is done soon.
-        let _ = self.manager.terminate();
-        drop(self.wait_until_busy_are(0));
-        session.end();
-        self.set_archive(None);
-        let mut inner = self.lock();
-        inner.session = None;
-        inner.aborted = None;
-        inner.watchers.forget_alerts();
-        inner.enter(SessionState::Ready);
-    }
-
-    /// A connection is closed: with it goes its session, unless that is detached.
-    pub(super) fn client_gone(&self, client: ClientId) {
-        let session = {
-            let mut inner = self.lock();
-            let ours =
-                |session: &&Arc<Session>| session.client == client && !session.config.detached;
-            let Some(session) = inner.session.as_ref().filter(ours).cloned() else { return };
-            let Ok(next) = machine::answer(inner.state, Request::Terminate) else { return };
-            inner.interrupt(next);
-            session
-        };
-        self.end(&session);
-    }
-
-    /// Stops the session, if there is one, with its results, and ends it.
-    pub fn shut_down(&self) {
-        if let Some(session) = self.take_over(Request::Stop) {
-            // Where that fails there is nobody left to tell.
-            let _ = self.stop(&session, true);
-            self.end_stop(self.lock(), &session);
-        }
-        drop(self.wait_until_busy_are(0));
-        if let Some(session) = self.take_over(Request::Terminate) {
-            self.end(&session);
-        }
-    }
-
-    /// Makes this request of whatever session there is; `None` when it is refused.
-    fn take_over(&self, request: Request) -> Option<Arc<Session>> {
-        let mut inner = self.lock();
-        let session = inner.session.clone()?;
-        let next = machine::answer(inner.state, request).ok()?;
-        match request {
-            Request::Stop => inner.begin_stop(next),
-            _ => inner.interrupt(next),
-        }
-        Some(session)
-    }
-
-    /// Snapshot.
-    pub(super) fn snapshot(
-        &self,
-        caller: &Caller,
-        output: std::os::fd::OwnedFd,
-    ) -> Result<u64, ControllerError> {
-        let session = {
-            let inner = self.lock();
-            let session = inner.controlled_by(caller)?;
-            inner.not_aborted()?;
-            machine::answer(inner.state, Request::Snapshot)?;
-            session
-        };
-        if session.config.mode != wire::BufferingMode::Circular {
-            return Err(bad("buffering_mode", "only of a circular session there are snapshots"));
-        }
-        let aborted = |reason: String| ControllerError::Aborted { reason };
-        let descriptor =
-            Descriptor::new(output).map_err(|error| bad("output", error.to_string()))?;
-        let output = Output::start(descriptor, self.spool(), false, Box::new(|_| {}))
-            .map_err(|error| aborted(error.to_string()))?;
-        let kernel = session.kernel_snapshot().map_err(|error| match error {
-            KernelError::Ended => ControllerError::Terminating,
-            error => aborted(error.to_string()),
-        })?;
-        let applications = self.manager.snapshot().map_err(|error| aborted(error.to_string()))?;
-        output.push(records::head());
-        output.push(kernel);
-        output.push(applications);
-        output.close();
-        output.settle(WRITING);
-        match output.failure() {
-            Some(reason) => Err(bad("output", reason)),
-            None => Ok(output.total()),
-        }
     }
 }

@@ -3,63 +3,22 @@
 //! Names of fields are those of the interface file. What may be left out there is an `Option` here; a field that the
 //! interface does not have is refused, since it is most likely a misspelt one.
 
+mod config;
+mod error;
+
 use serde::{Deserialize, Serialize};
+
+pub use config::{
+    BufferDisposition, BufferingMode, FxtVersion, ProviderSpec, StartOptions, StopOptions,
+    TraceConfig,
+};
+pub use error::ControllerError;
 
 /// The name of the interface.
 pub const INTERFACE: &str = "fxtrec.Controller";
 
 /// The interface file, as the service hands it out.
 pub const DESCRIPTION: &str = include_str!("fxtrec.Controller.varlink");
-
-/// A version of the trace format.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct FxtVersion {
-    /// 0 so far.
-    pub major: u32,
-    /// 1 so far.
-    pub minor: u32,
-}
-
-/// What is different for the providers of one name.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderSpec {
-    /// Their name.
-    pub name: String,
-    /// The buffer of each, in MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer_size_megabytes_hint: Option<u32>,
-    /// Their categories in place of the session's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub categories: Option<Vec<String>>,
-}
-
-/// What happens when a buffer is full.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BufferingMode {
-    /// Nothing more is recorded.
-    #[default]
-    Oneshot,
-    /// The oldest is overwritten.
-    Circular,
-    /// It is written out, while recording goes on.
-    Streaming,
-}
-
-/// What becomes of what was recorded before and not written.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BufferDisposition {
-    /// It is discarded.
-    #[default]
-    ClearEntire,
-    /// All but what others refer to is discarded.
-    ClearNondurable,
-    /// It is kept.
-    Retain,
-}
 
 /// Where a session is.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Hash, Serialize)]
@@ -106,57 +65,6 @@ impl SessionState {
             SessionState::Terminating => "terminating",
         }
     }
-}
-
-/// How to record.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct TraceConfig {
-    /// Categories of applications and of the kernel; none at all for all that is permitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub categories: Option<Vec<String>>,
-    /// The buffer of each provider, and the kernel's, in MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer_size_megabytes_hint: Option<u32>,
-    /// After this long StartTracing is answered in any case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_timeout_milliseconds: Option<u64>,
-    /// Oneshot unless told otherwise, as in Fuchsia.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffering_mode: Option<BufferingMode>,
-    /// What is different for some providers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider_specs: Option<Vec<ProviderSpec>>,
-    /// The latest version of the format that the client understands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<FxtVersion>,
-    /// Whether a streaming session sends nothing before it is stopped or terminated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub defer_transfer: Option<bool>,
-    /// Whether the session outlives the connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detached: Option<bool>,
-}
-
-/// How to start.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct StartOptions {
-    /// Everything is cleared unless told otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer_disposition: Option<BufferDisposition>,
-    /// Categories beside those of the configuration, until it is stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub additional_categories: Option<Vec<String>>,
-}
-
-/// How to stop.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct StopOptions {
-    /// Whether what was collected is written now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub write_results: Option<bool>,
 }
 
 /// A category that can be asked for.
@@ -331,62 +239,6 @@ pub struct State {
 /// The parameters, or the answer, of a method that has none.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Nothing {}
-
-/// What the service answers when it does not do what it was asked to.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(tag = "error", content = "parameters")]
-#[non_exhaustive]
-pub enum ControllerError {
-    /// There is no session.
-    #[error("there is no session; initialize one first")]
-    #[serde(rename = "fxtrec.Controller.NotInitialized")]
-    NotInitialized,
-    /// There is one.
-    #[error("there is a session already, and there can be only one; terminate that first")]
-    #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
-    AlreadyInitialized,
-    /// It records, or is about to.
-    #[error("the session is started already")]
-    #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
-    AlreadyStarted,
-    /// It does not record.
-    #[error("the session is not started")]
-    #[serde(rename = "fxtrec.Controller.NotStarted")]
-    NotStarted,
-    /// It is being stopped.
-    #[error("the session is just being stopped; wait for its end")]
-    #[serde(rename = "fxtrec.Controller.Stopping")]
-    Stopping,
-    /// It is being ended.
-    #[error("the session is just being terminated; wait for its end")]
-    #[serde(rename = "fxtrec.Controller.Terminating")]
-    Terminating,
-    /// It cannot go on.
-    #[error("the session was aborted: {reason}")]
-    #[serde(rename = "fxtrec.Controller.Aborted")]
-    Aborted {
-        /// Why.
-        reason: String,
-    },
-    /// Whoever asks may not.
-    #[error("{what} is not permitted: {why}")]
-    #[serde(rename = "fxtrec.Controller.NotPermitted")]
-    NotPermitted {
-        /// What was asked for.
-        what: String,
-        /// What would permit it.
-        why: String,
-    },
-    /// The request makes no sense.
-    #[error("bad request: {field}: {why}")]
-    #[serde(rename = "fxtrec.Controller.BadRequest")]
-    BadRequest {
-        /// Which part of it.
-        field: String,
-        /// What is wrong with it.
-        why: String,
-    },
-}
 
 #[cfg(test)]
 mod tests {

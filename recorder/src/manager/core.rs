@@ -1,14 +1,15 @@
 //! The manager's thread: everything that it knows, and one round after the other.
 
+mod session;
+
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::ProviderId;
-use fxt_writer::engine::{BufferDisposition, Mode};
-use fxt_writer::provider::wire::{self, MAX_MESSAGE_BYTES};
+use fxt_writer::provider::wire::MAX_MESSAGE_BYTES;
 
-use super::command::{Command, ManagerError, Started, Stopped, Waiting};
-use super::config::{Options, SessionConfig, StartOptions};
+use super::command::{Command, Started, Stopped, Waiting};
+use super::config::Options;
 use super::door::{DEAF, Door};
 use super::output::Output;
 use super::provider::{Provider, Said};
@@ -19,7 +20,7 @@ use crate::encode::encoder::PROVIDER;
 use crate::kernel::bell::Bell;
 use crate::kernel::clock;
 use crate::kernel::seqpacket::Listener;
-use crate::units::Nanos;
+use session::Session;
 
 /// Connections that are taken in one round.
 const CONNECTIONS: usize = 16;
@@ -33,15 +34,6 @@ const SETTLING_ROUNDS: u32 = 256;
 
 /// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
 const MAX_DEPARTED: usize = 10_000;
-
-/// The session that runs, or ran last.
-#[derive(Debug)]
-struct Session {
-    number: wire::Session,
-    config: SessionConfig,
-    options: StartOptions,
-    running: bool,
-}
 
 /// What the manager's thread works with.
 #[derive(Debug)]
@@ -308,107 +300,6 @@ impl Core {
             Command::End => {}
         }
         self.answer(Instant::now());
-    }
-
-    /// Starts a session; returns until when to wait for providers.
-    fn start(
-        &mut self,
-        config: SessionConfig,
-        options: StartOptions,
-    ) -> Result<Instant, ManagerError> {
-        match &self.waiting {
-            Some(Waiting::Stop { .. }) => return Err(ManagerError::Stopping),
-            Some(Waiting::Start { .. }) => return Err(ManagerError::AlreadyStarted),
-            None => {}
-        }
-        if self.session.as_ref().is_some_and(|session| session.running) {
-            return Err(ManagerError::AlreadyStarted);
-        }
-        self.sessions += 1;
-        let Some(number) = wire::Session::new(self.sessions) else {
-            return Err(ManagerError::Gone);
-        };
-        let holds = config.hold || config.mode != Mode::Streaming;
-        match options.disposition {
-            BufferDisposition::Retain if holds => {}
-            BufferDisposition::Retain => self.output.release(),
-            _ => self.output.discard(),
-        }
-        if holds {
-            self.output.hold();
-        }
-        let deadline = Instant::now() + options.timeout;
-        self.session = Some(Session { number, config, options, running: true });
-        for index in 0..self.providers.len() {
-            self.start_one(index);
-        }
-        Ok(deadline)
-    }
-
-    /// Lets a provider record, if a session runs.
-    fn start_one(&mut self, index: usize) {
-        let Some(session) = self.session.as_ref().filter(|session| session.running) else { return };
-        let Session { number, config, options, .. } = session;
-        let provider = &mut self.providers[index];
-        if !config.includes(provider.uid()) {
-            return;
-        }
-        let start = wire::Start {
-            mode: config.mode,
-            // The buffer is always a new one: what was in the last is with the output.
-            disposition: BufferDisposition::ClearEntire,
-            buffer_bytes: config.buffer_of(provider.name()) as u64,
-            process: provider.process(),
-            categories: config.categories_of(provider.name(), &options.additional_categories),
-        };
-        provider.start(*number, start);
-    }
-
-    fn stop(&mut self, write: bool) -> Result<(), ManagerError> {
-        if matches!(self.waiting, Some(Waiting::Stop { .. })) {
-            return Err(ManagerError::Stopping);
-        }
-        let Some(session) = self.session.as_mut().filter(|session| session.running) else {
-            return Err(ManagerError::NotStarted);
-        };
-        session.running = false;
-        // Who waits for the start waits in vain for those that have not started by now.
-        if let Some(Waiting::Start { reply, .. }) = self.waiting.take() {
-            let started = self.in_phase(Phase::Started).count();
-            let late = self.in_phase(Phase::Starting).map(|one| one.name().to_owned()).collect();
-            let _ = reply.send(Ok(Started { started, late }));
-        }
-        if !write {
-            self.output.hold();
-        }
-        self.providers.iter_mut().for_each(Provider::stop);
-        Ok(())
-    }
-
-    /// Goes on in another archive.
-    fn turn(&mut self, time: Nanos, between: impl FnOnce()) {
-        for provider in &mut self.providers {
-            provider.hand_over(&mut self.output);
-        }
-        let departed = self.departed.iter().map(|one| (one.id, one.name.as_str()));
-        let present = self.providers.iter().map(|one| (one.id(), one.name()));
-        self.output.turn(time, between, departed.chain(present));
-    }
-
-    fn terminate(&mut self) {
-        if let Some(waiting) = self.waiting.take() {
-            match waiting {
-                Waiting::Start { reply, .. } => drop(reply.send(Err(ManagerError::NotStarted))),
-                Waiting::Stop { reply, .. } => drop(reply.send(Err(ManagerError::NotStarted))),
-            }
-        }
-        self.providers.iter_mut().for_each(Provider::terminate);
-        self.session = None;
-        // What comes next is another archive, and has figures of its own.
-        self.output.discard();
-        self.output.forget_all();
-        self.departed.clear();
-        self.providers.iter_mut().for_each(Provider::reset_stats);
     }
 
     fn end(&mut self) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fxt_writer::layout::{event, header, large_header, record_type, string_ref, thread_ref};
 
-use super::known::Names;
+use super::names::Names;
 
 /// Bytes in a word.
 const WORD_BYTES: usize = 8;

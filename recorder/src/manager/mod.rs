@@ -32,6 +32,7 @@ mod door;
 mod event;
 mod fault;
 mod known;
+mod names;
 mod open;
 mod output;
 mod provider;

@@ -15,9 +15,7 @@ use fxt_writer::ProviderId;
 use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
 
-use super::event::{decode, records};
-use super::known::Names;
-use super::open::{Clock, Open};
+use super::known::Known;
 use crate::encode::encoder::PROVIDER;
 use crate::units::Nanos;
 
@@ -77,31 +75,6 @@ impl Section {
         put(archive, &ProviderSection { id: self.id });
         archive.extend_from_slice(&self.records);
         put(archive, &ProviderSection { id: PROVIDER });
-    }
-}
-
-/// What is known of a provider from what it has recorded.
-#[derive(Debug, Default)]
-struct Known {
-    names: Names,
-    open: Open,
-}
-
-impl Known {
-    fn clock(&self) -> Clock {
-        Clock { ticks_per_second: self.names.ticks_per_second() }
-    }
-
-    /// Takes note of all records of a piece. Returns what is to be begun anew before them.
-    fn follow(&mut self, piece: &Piece) -> Vec<u8> {
-        let mut begun = Vec::new();
-        for record in records(&piece.durable).chain(records(&piece.rolling)) {
-            match decode(record, &self.names) {
-                Some(seen) => self.open.follow(seen, self.clock(), &mut begun),
-                None => self.names.learn_one(record),
-            }
-        }
-        begun
     }
 }
 

@@ -1,0 +1,39 @@
+//! Why the kernel is not recorded.
+
+use std::io;
+
+/// Why the kernel is not recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(in crate::control) enum KernelError {
+    /// The recorder could not be started.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+    /// It ended before it recorded.
+    #[error("the kernel cannot be recorded: {0}")]
+    Refused(String),
+    /// It neither records nor ends.
+    #[error("the kernel's recorder does not get ready")]
+    Silent,
+    /// It was not waited for.
+    #[error("the session was ended before the kernel's recorder was ready")]
+    Cancelled,
+    /// Its session was ended meanwhile.
+    #[error("the session was ended before the kernel's recorder had made a snapshot")]
+    Ended,
+    /// No snapshot came.
+    #[error("the kernel's recorder made no snapshot: {0}")]
+    NoSnapshot(String),
+}
+
+impl KernelError {
+    /// What [`KernelError::System`] wants to know beside the error.
+    pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> KernelError {
+        move |source| KernelError::System { doing, source }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a call asks for, and why it may get no answer of its method.
+
+use std::os::fd::OwnedFd;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::super::config::bad;
+use super::super::wire::ControllerError;
+
+/// A call, before its parameters were looked at.
+#[derive(Debug, Deserialize)]
+pub(super) struct Request {
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) parameters: Option<Map<String, Value>>,
+}
+
+/// Why a call gets no answer of its method.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The method says so.
+    Controller(ControllerError),
+    /// There is no such method.
+    Service(zlink_core::varlink_service::Error<'static>),
+    /// The client is gone.
+    Gone,
+}
+
+impl From<ControllerError> for Refusal {
+    fn from(error: ControllerError) -> Refusal {
+        Refusal::Controller(error)
+    }
+}
+
+/// The parameters of a call.
+pub(super) struct Parameters(pub(super) Map<String, Value>);
+
+impl Parameters {
+    /// Takes one out; one that is left out is null.
+    pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ControllerError> {
+        let value = self.0.remove(name).unwrap_or(Value::Null);
+        serde_json::from_value(value).map_err(|error| bad(name, error.to_string()))
+    }
+
+    /// Whether all were taken out.
+    pub(super) fn end(&self) -> Result<(), ControllerError> {
+        match self.0.keys().next() {
+            Some(name) => Err(bad(name, "there is no such parameter")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// There is no such method.
+pub(super) fn no_method(method: &str) -> Refusal {
+    let method = method.to_owned().into();
+    Refusal::Service(zlink_core::varlink_service::Error::MethodNotFound { method })
+}
+
+/// The descriptor that the parameter `output` means.
+pub(super) fn output(
+    parameters: &mut Parameters,
+    mut descriptors: Vec<OwnedFd>,
+) -> Result<OwnedFd, ControllerError> {
+    let index: usize = parameters.take("output")?;
+    let count = descriptors.len();
+    if index >= count {
+        let why = format!("{count} descriptors came with the message, and it means number {index}");
+        return Err(bad("output", why));
+    }
+    Ok(descriptors.swap_remove(index))
+}

@@ -1,0 +1,148 @@
+//! StopTracing and TerminateTracing, and whatever else ends a session.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use super::super::machine::{self, Request};
+use super::super::session::{ClientId, Session};
+use super::super::wire::{self, ControllerError, SessionState};
+use super::{Caller, Inner, Service};
+use crate::manager::Stopped;
+
+/// How long providers may take to hand over what is left.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+impl Service {
+    /// StopTracing.
+    pub(in crate::control) fn stop_tracing(
+        &self,
+        caller: &Caller,
+        options: wire::StopOptions,
+    ) -> Result<wire::Stopped, ControllerError> {
+        let session = {
+            let mut inner = self.lock();
+            let session = inner.controlled_by(caller)?;
+            inner.not_aborted()?;
+            let next = machine::answer(inner.state, Request::Stop)?;
+            inner.begin_stop(next);
+            session
+        };
+        let write = options.write_results.unwrap_or(false);
+        let (stopped, written) = self.stop(&session, write);
+        let mut inner = self.lock();
+        if let Err(reason) = written
+            && inner.is(&session)
+        {
+            inner.aborted.get_or_insert(reason);
+        }
+        let answer = match inner.is(&session) {
+            true => inner.not_aborted(),
+            false => Ok(()),
+        };
+        self.end_stop(inner, &session);
+        answer.map(|()| wire::Stopped { provider_stats: session.stats(&stopped.providers) })
+    }
+
+    /// Stops applications, then the kernel's recorder, so that the last of the ones is within what the other knows.
+    fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<(), String>) {
+        // Whoever is starting it is told so by this, and is done soon.
+        let stopped = self.manager.stop(write, LAST_WORDS).unwrap_or_default();
+        drop(self.wait_until_busy_are(1));
+        session.stop_kernel();
+        (stopped, session.write(write))
+    }
+
+    fn end_stop(&self, mut inner: MutexGuard<'_, Inner>, session: &Session) {
+        inner.busy -= 1;
+        if inner.is(session) && inner.state == SessionState::Stopping {
+            inner.enter(SessionState::Stopped);
+        }
+        self.settled.notify_all();
+    }
+
+    /// Stops a session that cannot go on.
+    pub(super) fn abort(&self, number: u64, reason: String) {
+        let session = {
+            let mut inner = self.lock();
+            let Some(session) = inner.session.clone().filter(|now| now.number == number) else {
+                return;
+            };
+            inner.aborted.get_or_insert(reason);
+            let Ok(next) = machine::answer(inner.state, Request::Stop) else { return };
+            inner.begin_stop(next);
+            session
+        };
+        // What was recorded has nowhere to go.
+        let _ = self.stop(&session, false);
+        self.end_stop(self.lock(), &session);
+    }
+
+    /// TerminateTracing.
+    pub(in crate::control) fn terminate_tracing(
+        &self,
+        caller: &Caller,
+    ) -> Result<(), ControllerError> {
+        let session = {
+            let mut inner = self.lock();
+            let session = inner.controlled_by(caller)?;
+            let next = machine::answer(inner.state, Request::Terminate)?;
+            inner.interrupt(next);
+            session
+        };
+        self.end(&session);
+        Ok(())
+    }
+
+    /// Ends a session whose state is `terminating` already.
+    fn end(&self, session: &Session) {
+        // Whoever is starting or stopping it is told so by this, and is done soon.
+        let _ = self.manager.terminate();
+        drop(self.wait_until_busy_are(0));
+        session.end();
+        self.set_archive(None);
+        let mut inner = self.lock();
+        inner.session = None;
+        inner.aborted = None;
+        inner.watchers.forget_alerts();
+        inner.enter(SessionState::Ready);
+    }
+
+    /// A connection is closed: with it goes its session, unless that is detached.
+    pub(in crate::control) fn client_gone(&self, client: ClientId) {
+        let session = {
+            let mut inner = self.lock();
+            let ours =
+                |session: &&Arc<Session>| session.client == client && !session.config.detached;
+            let Some(session) = inner.session.as_ref().filter(ours).cloned() else { return };
+            let Ok(next) = machine::answer(inner.state, Request::Terminate) else { return };
+            inner.interrupt(next);
+            session
+        };
+        self.end(&session);
+    }
+
+    /// Stops the session, if there is one, with its results, and ends it.
+    pub fn shut_down(&self) {
+        if let Some(session) = self.take_over(Request::Stop) {
+            // Where that fails there is nobody left to tell.
+            let _ = self.stop(&session, true);
+            self.end_stop(self.lock(), &session);
+        }
+        drop(self.wait_until_busy_are(0));
+        if let Some(session) = self.take_over(Request::Terminate) {
+            self.end(&session);
+        }
+    }
+
+    /// Makes this request of whatever session there is; `None` when it is refused.
+    fn take_over(&self, request: Request) -> Option<Arc<Session>> {
+        let mut inner = self.lock();
+        let session = inner.session.clone()?;
+        let next = machine::answer(inner.state, request).ok()?;
+        match request {
+            Request::Stop => inner.begin_stop(next),
+            _ => inner.interrupt(next),
+        }
+        Some(session)
+    }
+}

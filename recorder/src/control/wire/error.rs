@@ -1,0 +1,59 @@
+//! Why the service does not do what it was asked to.
+
+use serde::{Deserialize, Serialize};
+
+/// What the service answers when it does not do what it was asked to.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "error", content = "parameters")]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// There is no session.
+    #[error("there is no session; initialize one first")]
+    #[serde(rename = "fxtrec.Controller.NotInitialized")]
+    NotInitialized,
+    /// There is one.
+    #[error("there is a session already, and there can be only one; terminate that first")]
+    #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
+    AlreadyInitialized,
+    /// It records, or is about to.
+    #[error("the session is started already")]
+    #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
+    AlreadyStarted,
+    /// It does not record.
+    #[error("the session is not started")]
+    #[serde(rename = "fxtrec.Controller.NotStarted")]
+    NotStarted,
+    /// It is being stopped.
+    #[error("the session is just being stopped; wait for its end")]
+    #[serde(rename = "fxtrec.Controller.Stopping")]
+    Stopping,
+    /// It is being ended.
+    #[error("the session is just being terminated; wait for its end")]
+    #[serde(rename = "fxtrec.Controller.Terminating")]
+    Terminating,
+    /// It cannot go on.
+    #[error("the session was aborted: {reason}")]
+    #[serde(rename = "fxtrec.Controller.Aborted")]
+    Aborted {
+        /// Why.
+        reason: String,
+    },
+    /// Whoever asks may not.
+    #[error("{what} is not permitted: {why}")]
+    #[serde(rename = "fxtrec.Controller.NotPermitted")]
+    NotPermitted {
+        /// What was asked for.
+        what: String,
+        /// What would permit it.
+        why: String,
+    },
+    /// The request makes no sense.
+    #[error("bad request: {field}: {why}")]
+    #[serde(rename = "fxtrec.Controller.BadRequest")]
+    BadRequest {
+        /// Which part of it.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
