@@ -54,6 +54,38 @@ impl Value<'_> {
     pub fn uint(value: u64) -> Self {
         u32::try_from(value).map_or(Self::Uint64(value), Self::Uint32)
     }
+
+    /// The type and what else of the value is in the argument's first word, and the
+    /// word of its own that it has, if any. A string's bytes come after that.
+    #[inline(always)]
+    pub(crate) fn encoded(&self) -> (u64, Option<u64>) {
+        match *self {
+            Value::Null => (argument::TYPE.put(argument::NULL), None),
+            Value::Int32(value) => {
+                let bits = u64::from(value.cast_unsigned());
+                (argument::TYPE.put(argument::INT32) | argument::int32::VALUE.put(bits), None)
+            }
+            Value::Uint32(value) => {
+                let bits = u64::from(value);
+                (argument::TYPE.put(argument::UINT32) | argument::uint32::VALUE.put(bits), None)
+            }
+            Value::Int64(value) => {
+                (argument::TYPE.put(argument::INT64), Some(value.cast_unsigned()))
+            }
+            Value::Uint64(value) => (argument::TYPE.put(argument::UINT64), Some(value)),
+            Value::Double(value) => (argument::TYPE.put(argument::DOUBLE), Some(value.to_bits())),
+            Value::Str(text) => {
+                let text_ref = argument::string::VALUE.put(text.encoded());
+                (argument::TYPE.put(argument::STRING) | text_ref, None)
+            }
+            Value::Pointer(value) => (argument::TYPE.put(argument::POINTER), Some(value)),
+            Value::Koid(Koid(value)) => (argument::TYPE.put(argument::KOID), Some(value)),
+            Value::Bool(value) => {
+                let bit = argument::boolean::VALUE.put(u64::from(value));
+                (argument::TYPE.put(argument::BOOL) | bit, None)
+            }
+        }
+    }
 }
 
 /// Conversions to the argument type that fits the Rust type; wide integers take
@@ -115,32 +147,7 @@ impl<'a> Arg<'a> {
     /// long any more.
     #[inline(always)]
     pub(crate) fn put(&self, slot: &mut impl Slot) {
-        let (data, own_word) = match self.value {
-            Value::Null => (argument::TYPE.put(argument::NULL), None),
-            Value::Int32(value) => {
-                let bits = u64::from(value.cast_unsigned());
-                (argument::TYPE.put(argument::INT32) | argument::int32::VALUE.put(bits), None)
-            }
-            Value::Uint32(value) => {
-                let bits = u64::from(value);
-                (argument::TYPE.put(argument::UINT32) | argument::uint32::VALUE.put(bits), None)
-            }
-            Value::Int64(value) => {
-                (argument::TYPE.put(argument::INT64), Some(value.cast_unsigned()))
-            }
-            Value::Uint64(value) => (argument::TYPE.put(argument::UINT64), Some(value)),
-            Value::Double(value) => (argument::TYPE.put(argument::DOUBLE), Some(value.to_bits())),
-            Value::Str(text) => {
-                let text_ref = argument::string::VALUE.put(text.encoded());
-                (argument::TYPE.put(argument::STRING) | text_ref, None)
-            }
-            Value::Pointer(value) => (argument::TYPE.put(argument::POINTER), Some(value)),
-            Value::Koid(Koid(value)) => (argument::TYPE.put(argument::KOID), Some(value)),
-            Value::Bool(value) => {
-                let bit = argument::boolean::VALUE.put(u64::from(value));
-                (argument::TYPE.put(argument::BOOL) | bit, None)
-            }
-        };
+        let (data, own_word) = self.value.encoded();
         // A counted argument fits its record, so its size fits the field.
         let words = self.words().unwrap_or(1) as u64;
         slot.put(

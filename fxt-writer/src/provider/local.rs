@@ -11,13 +11,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::session::Session;
-use super::short::Short;
-use super::site::{Armed, Generation};
+use super::short::{Plain, Short};
+use super::site::{Armed, Generation, Name};
 use super::sys;
 use crate::engine::{Full, Lease};
 use crate::error::WriteError;
 use crate::record::{Event, EventKind, Record};
-use crate::{ThreadName, Ticks};
+use crate::{ThreadName, Ticks, Value};
 
 /// What one thread knows of one session.
 struct Local {
@@ -43,6 +43,21 @@ pub(super) struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
+    /// An event that is plain.
+    #[inline(always)]
+    pub(super) fn plain<const N: usize>(
+        &self,
+        armed: &Armed,
+        (kind, time): (EventKind, Ticks),
+        names: &'static [Name; N],
+        values: &[Value<'_>; N],
+    ) -> Option<Plain<N>> {
+        let [category, name] = armed.indices();
+        let generation = armed.generation();
+        let names = std::array::from_fn(|at| names[at].index(generation));
+        Plain::new(kind, time, [self.local.index, category, name], names, values)
+    }
+
     #[inline]
     pub(super) fn session(&self) -> &Session {
         &self.local.session

@@ -9,7 +9,7 @@ use super::sys;
 use crate::error::WriteError;
 use crate::layout::limits::{MAX_ARGS, MAX_STRING_BYTES};
 use crate::record::{Blob, BlobType, Event, EventKind, Log};
-use crate::{Arg, Text, Value, text};
+use crate::{Arg, Text, Ticks, Value, text};
 
 /// To how many bytes strings are cut in a record that would be too large.
 const CUT_BYTES: usize = 1024;
@@ -28,25 +28,20 @@ impl Armed {
         values: [Value<'_>; N],
     ) -> bool {
         const { assert!(N <= MAX_ARGS, "a record can carry 15 arguments") };
-        if N == 0 {
-            return self.bare_event(kind);
-        }
         let written = with_recorder(self.generation(), |recorder| {
+            let time = sys::now();
+            if N == 0
+                && let Some(short) = recorder.short(&self, kind, time)
+            {
+                return recorder.write(&short).is_ok();
+            }
+            if let Some(plain) = recorder.plain(&self, (kind, time), names, &values) {
+                return recorder.write(&plain).is_ok();
+            }
             let session = recorder.session();
             let args: [_; N] =
                 std::array::from_fn(|at| Arg::new(names[at].text(session), values[at]));
-            write_event(recorder, self, kind, &args)
-        });
-        written == Some(true)
-    }
-
-    #[inline(always)]
-    fn bare_event(self, kind: EventKind) -> bool {
-        let written = with_recorder(self.generation(), |recorder| {
-            match recorder.short(&self, kind, sys::now()) {
-                Some(short) => recorder.write(&short).is_ok(),
-                None => write_event(recorder, self, kind, &[]),
-            }
+            write_named(recorder, self, (kind, time), self.name(), &args)
         });
         written == Some(true)
     }
@@ -56,8 +51,9 @@ impl Armed {
     #[inline(never)]
     pub fn event_with(self, kind: EventKind, args: &[Arg<'_>]) -> bool {
         let args = &args[..args.len().min(MAX_ARGS)];
-        let written =
-            with_recorder(self.generation(), |recorder| write_event(recorder, self, kind, args));
+        let written = with_recorder(self.generation(), |recorder| {
+            write_named(recorder, self, (kind, sys::now()), self.name(), args)
+        });
         written == Some(true)
     }
 
@@ -79,7 +75,7 @@ impl Armed {
                 count += 1;
             }
             let name = name.map_or(self.name(), Text::Inline);
-            write_named(recorder, self, kind, name, &texts[..count])
+            write_named(recorder, self, (kind, sys::now()), name, &texts[..count])
         });
         written == Some(true)
     }
@@ -127,21 +123,16 @@ impl Armed {
     }
 }
 
-/// Writes an event at the present time; says whether it is in the buffer.
-#[inline(always)]
-fn write_event(recorder: &Recorder<'_>, armed: Armed, kind: EventKind, args: &[Arg<'_>]) -> bool {
-    write_named(recorder, armed, kind, armed.name(), args)
-}
-
+/// Writes an event of any kind; says whether it is in the buffer.
 #[inline(always)]
 fn write_named(
     recorder: &Recorder<'_>,
     armed: Armed,
-    kind: EventKind,
+    (kind, time): (EventKind, Ticks),
     name: Text<'_>,
     args: &[Arg<'_>],
 ) -> bool {
-    let (time, thread, category) = (sys::now(), recorder.thread(), armed.category());
+    let (thread, category) = (recorder.thread(), armed.category());
     let event = Event { kind, time, thread, category, name, args };
     match recorder.write(&event) {
         Ok(()) => true,

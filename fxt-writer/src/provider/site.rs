@@ -242,6 +242,14 @@ impl Name {
         self.content
     }
 
+    /// The name's index in that session, 0 where it has none yet.
+    #[inline(always)]
+    pub(super) fn index(&self, generation: Generation) -> u64 {
+        // Acquire: the string's record comes before ours.
+        let word = SiteWord(self.word.load(Ordering::Acquire));
+        if word.is_of(generation) { NAME.get(word.0) } else { 0 }
+    }
+
     /// The name as a record of this session carries it.
     #[inline]
     pub(super) fn text(&'static self, session: &Session) -> Text<'static> {
