@@ -114,7 +114,9 @@ fn push(trace: &mut Trace, choice: u8, time: u64) {
     // All bits that mean nothing.
     let (odd_switch, odd_koid) =
         (context_switch::HEADER.reserved(), argument::koid::HEADER.reserved());
-    match choice % 20 {
+    // Words that no argument begins with.
+    let wrong = W([0, u64::MAX][usize::from(choice / 24 % 2)]);
+    match choice % 24 {
         0 => trace.switch(1, 2, Side(3, 4), Side(5, 6)),
         1 => trace.push(switch(2, 0), &[time, out, inn, first, second]),
         2 => trace.push(switch(3, 0), &[time, out, inn, first, second, state(HELLO.into())]),
@@ -133,7 +135,11 @@ fn push(trace: &mut Trace, choice: u8, time: u64) {
         15 => trace.push(wakeup(1), &[time, inn, W(long), S("weight")]),
         16 => trace.push(wakeup(0), &[time, inn]),
         17 => trace.string(WEIGHT_IN, "another"),
-        18 => trace.provider_section(u64::from(choice / 20 % 2)),
+        18 => trace.provider_section(u64::from(choice / 24 % 2)),
+        19 => trace.push(switch(2, 0), &[time, out, inn, wrong, second]),
+        20 => trace.push(switch(3, 0), &[time, out, inn, first, second, wrong]),
+        21 => trace.push(wakeup(1), &[time, inn, wrong]),
+        22 => trace.push(wakeup(2), &[time, inn, first, wrong, waker]),
         _ => trace.initialization(1 + u64::from(choice)),
     };
 }

@@ -20,10 +20,18 @@ pub(crate) enum ArgPlace {
 /// What the last sound argument at each place looked like.
 ///
 /// Good for as long as the string table it was filled from stays as it is, and no longer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PlainArgs {
-    /// Nothing at first: an argument's header is never 0, since it has a size.
     seen: [u64; 5],
+}
+
+/// No sound argument looks like this.
+const UNSEEN: u64 = u64::MAX;
+
+impl Default for PlainArgs {
+    fn default() -> Self {
+        Self { seen: [UNSEEN; 5] }
+    }
 }
 
 impl PlainArgs {
@@ -31,6 +39,7 @@ impl PlainArgs {
     #[inline(always)]
     pub(crate) fn is_int32(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
         const SHAPE: u64 = int32::TYPE.mask() | int32::SIZE.mask() | int32::NAME.mask();
+        // Without the value's bits this is never `UNSEEN`.
         let shape = header & SHAPE;
         self.seen[place as usize] == shape
             || (shape & !int32::NAME.mask() == int32::TYPE.put(INT32) | int32::SIZE.put(1)
@@ -40,7 +49,7 @@ impl PlainArgs {
     /// Whether `header` is that of an argument with a koid and a name from the table, with no reserved bit set.
     #[inline(always)]
     pub(crate) fn is_koid(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
-        self.seen[place as usize] == header
+        (self.seen[place as usize] == header && header != UNSEEN)
             || (header & !koid::NAME.mask() == koid::TYPE.put(KOID) | koid::SIZE.put(2)
                 && self.names(place, header, koid::NAME.get(header), tables))
     }
@@ -49,7 +58,7 @@ impl PlainArgs {
     #[inline(always)]
     pub(crate) fn is_string(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
         const REFERENCES: u64 = string::NAME.mask() | string::VALUE.mask();
-        self.seen[place as usize] == header
+        (self.seen[place as usize] == header && header != UNSEEN)
             || (header & !REFERENCES == string::TYPE.put(STRING) | string::SIZE.put(1)
                 && tables.has_string(string::VALUE.get(header))
                 && self.names(place, header, string::NAME.get(header), tables))
