@@ -1,60 +1,72 @@
 //! What was taken out of a provider's buffer before that was full.
 //!
 //! Where one archive ends and another begins, what a provider has recorded by then is written, though nobody has asked for
-//! it to be saved. When it is saved, it begins with the same records, which are left out:
+//! it to be saved. When it is saved, the same records are in it, in the same order, and are left out. Others may have come
+//! between them, since each thread fills room of its own:
 //!
 //! ```text
-//!  buffer     [ a b c . . . . ]     archive 1: a b c, ahead
-//!  buffer     [ a b c d e f g ]     archive 2: d e f g, saved
+//!  buffer     [ a b . . | x . . . ]     archive 1: a b x, ahead
+//!  buffer     [ a b c d | x y z . ]     archive 2: c d y z, saved
 //! ```
 //!
-//! The buffer may be changed in between by a provider that does not keep to the protocol. So what is left out are whole
-//! records, as many words as were taken, or nothing more is believed.
+//! So records are told by what is in them. A provider that changes them afterwards, against the protocol, has them in both.
 
 use fxt_writer::engine::Piece;
 
 use super::event::records;
 use super::fault::Fault;
 
-/// How much of what comes next is in an archive already, in words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is in an archive already of what comes next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ahead {
-    durable: usize,
-    rolling: usize,
+    durable: Vec<u64>,
+    rolling: Vec<u64>,
 }
 
 impl Ahead {
-    /// Counts what was written ahead.
-    pub(super) fn add(&mut self, piece: &Piece) {
-        self.durable += piece.durable.len();
-        self.rolling += piece.rolling.len();
-    }
-
-    /// Leaves out of a piece that was saved what was written ahead of it.
+    /// Remembers what was written ahead, out of a buffer of so many words.
     ///
     /// # Errors
-    /// When the piece does not have the records that were there.
-    pub(super) fn leave_out(&mut self, piece: &mut Piece) -> Result<(), Fault> {
-        self.durable -= cut(&mut piece.durable, self.durable)?;
-        self.rolling -= cut(&mut piece.rolling, self.rolling)?;
-        Ok(())
+    /// When that is more than the buffer holds.
+    pub(super) fn add(&mut self, piece: &Piece, buffer: usize) -> Result<(), Fault> {
+        self.durable.extend_from_slice(&piece.durable);
+        self.rolling.extend_from_slice(&piece.rolling);
+        match self.durable.len() + self.rolling.len() <= buffer {
+            true => Ok(()),
+            false => Err(Fault::Changed),
+        }
+    }
+
+    /// Leaves out of a piece what was written ahead of it.
+    pub(super) fn without(&self, piece: &mut Piece) {
+        leave_out(&mut piece.durable, &self.durable);
+        leave_out(&mut piece.rolling, &self.rolling);
+    }
+
+    /// The same of a piece that was saved, which is not met again.
+    pub(super) fn settle(&mut self, piece: &mut Piece) {
+        let durable = leave_out(&mut piece.durable, &self.durable);
+        let rolling = leave_out(&mut piece.rolling, &self.rolling);
+        self.durable.drain(..durable);
+        self.rolling.drain(..rolling);
     }
 }
 
-/// Takes `words`, or all if there are fewer, off the beginning of whole records; says how many that was.
-fn cut(from: &mut Vec<u64>, words: usize) -> Result<usize, Fault> {
-    let words = words.min(from.len());
-    let mut whole = 0;
-    let mut sizes = records(from).map(<[u64]>::len);
-    while whole < words {
-        whole += sizes.next().ok_or(Fault::Changed)?;
+/// Takes the records that are `ahead` out of others, as far as they come there in this order; says how many words that were.
+fn leave_out(from: &mut Vec<u64>, ahead: &[u64]) -> usize {
+    if ahead.is_empty() {
+        return 0;
     }
-    drop(sizes);
-    if whole != words {
-        return Err(Fault::Changed);
+    let mut rest = ahead;
+    let mut kept = Vec::with_capacity(from.len());
+    for record in records(from) {
+        match rest.strip_prefix(record) {
+            Some(after) => rest = after,
+            None => kept.extend_from_slice(record),
+        }
     }
-    from.drain(..words);
-    Ok(words)
+    *from = kept;
+    ahead.len() - rest.len()
 }
 
 #[cfg(test)]
@@ -63,6 +75,9 @@ mod tests {
     use fxt_writer::{Koid, ThreadRef};
 
     use super::*;
+
+    /// More than any piece in these tests has.
+    const ROOM: usize = 100;
 
     /// A record of two words.
     fn two(number: u64) -> Vec<u64> {
@@ -87,35 +102,50 @@ mod tests {
     #[test]
     fn what_was_written_ahead_is_left_out_once() {
         let mut ahead = Ahead::default();
-        ahead.add(&piece(&[three(1)], &[two(1), two(2)]));
-        let mut saved = piece(&[three(1), three(2)], &[two(1), two(2), three(3)]);
-        ahead.leave_out(&mut saved).expect("they are there");
-        assert_eq!(saved, piece(&[three(2)], &[three(3)]));
+        ahead.add(&piece(&[three(1)], &[two(1), two(2)]), ROOM).expect("room");
+        let whole = || piece(&[three(1), three(2)], &[two(1), two(2), three(3)]);
+        let mut seen = whole();
+        ahead.without(&mut seen);
+        assert_eq!(seen, piece(&[three(2)], &[three(3)]));
+        let mut saved = whole();
+        ahead.settle(&mut saved);
+        assert_eq!((saved, &ahead), (seen, &Ahead::default()));
+        let mut next = whole();
+        ahead.settle(&mut next);
+        assert_eq!(next, whole(), "nothing is to be left out any more");
+    }
+
+    /// The picture in the module's documentation.
+    #[test]
+    fn records_that_came_between_those_written_ahead_are_kept() {
+        let mut ahead = Ahead::default();
+        ahead.add(&piece(&[], &[two(1), two(2), three(7)]), ROOM).expect("room");
+        let all = [two(1), two(2), two(3), two(4), three(7), three(8), three(9)];
+        let mut saved = piece(&[], &all);
+        ahead.settle(&mut saved);
+        assert_eq!(saved, piece(&[], &[two(3), two(4), three(8), three(9)]));
         assert_eq!(ahead, Ahead::default());
-        ahead.leave_out(&mut saved).expect("nothing is to be left out");
-        assert_eq!(saved, piece(&[three(2)], &[three(3)]));
     }
 
     #[test]
     fn what_was_taken_out_of_two_buffers_is_left_out_of_both() {
         let mut ahead = Ahead::default();
-        ahead.add(&piece(&[], &[two(1), two(2), three(3)]));
+        ahead.add(&piece(&[], &[two(1), two(2), three(3)]), ROOM).expect("room");
         let mut older = piece(&[], &[two(1), two(2)]);
-        ahead.leave_out(&mut older).expect("they are there");
+        ahead.settle(&mut older);
         assert!(older.is_empty());
         let mut newer = piece(&[], &[three(3), two(4)]);
-        ahead.leave_out(&mut newer).expect("they are there");
+        ahead.settle(&mut newer);
         assert_eq!(newer, piece(&[], &[two(4)]));
     }
 
     #[test]
-    fn no_record_is_cut_in_half_whatever_became_of_the_buffer() {
-        for changed in [vec![three(1), two(2)], vec![vec![0, 0, 0]], vec![vec![0x0004_0043]]] {
-            let mut ahead = Ahead::default();
-            ahead.add(&piece(&[], &[two(1), two(2)]));
-            let mut saved = piece(&[], &changed);
-            let left_out = ahead.leave_out(&mut saved);
-            assert!(matches!(left_out, Err(Fault::Changed)), "{left_out:?}");
-        }
+    fn no_more_is_remembered_than_a_buffer_holds() {
+        let mut ahead = Ahead::default();
+        ahead.add(&piece(&[], &[two(1)]), 4).expect("room");
+        // As of one that writes its buffer anew each time it is looked at.
+        ahead.add(&piece(&[], &[two(2)]), 4).expect("room");
+        let more = ahead.add(&piece(&[two(4)], &[]), 4);
+        assert!(matches!(more, Err(Fault::Changed)), "{more:?}");
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Fault {
     #[error(transparent)]
     Memory(#[from] RemoteError),
     /// Records that it had finished are not what they were.
-    #[error("it changed records in its buffer after it had finished them")]
+    #[error("it changed records in its buffer again and again after it had finished them")]
     Changed,
     /// Another message than REGISTER came first.
     #[error("it sent messages before it registered")]

@@ -27,14 +27,6 @@ use crate::kernel::shared_memory::{ReadOnly, SharedMemory};
 /// Packets that are looked for when a provider has gone: it can have sent STARTED and one request.
 const LAST_PACKETS: usize = 4;
 
-/// How often a buffer is looked at, until no record in it is being written.
-const LOOKS: usize = 16;
-
-/// Whether what is saved later will begin with the same records.
-fn is_steady(piece: &Piece) -> bool {
-    piece.tally.unfinished == 0 && piece.tally.torn == 0
-}
-
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -67,6 +59,8 @@ pub(super) struct Recording {
     dropped: u64,
     /// What is in the archive already of what will be saved next.
     ahead: Ahead,
+    /// The size of its buffer, in words.
+    buffer_words: usize,
 }
 
 impl Recording {
@@ -98,6 +92,7 @@ impl Recording {
             phase: Phase::Starting,
             dropped: 0,
             ahead: Ahead::default(),
+            buffer_words: bytes / size_of::<u64>(),
         })
     }
 
@@ -186,7 +181,7 @@ impl Recording {
     ) -> Result<(), Fault> {
         let process = self.owner.process;
         let piece = self.remote.save(request, &mut |record| admit(record, process))?;
-        self.put(piece, output, stats)?;
+        self.put(piece, output, stats);
         let answer = request.buffer_saved().to_bytes();
         self.fifo.as_ref().map_or(Ok(()), |fifo| Fault::of_send(fifo.send(&answer, &[])))
     }
@@ -214,7 +209,7 @@ impl Recording {
         if self.has_started {
             let process = self.owner.process;
             let piece = self.remote.rest(&mut |record| admit(record, process))?;
-            self.put(piece, output, stats)?;
+            self.put(piece, output, stats);
         }
         Ok(())
     }
@@ -226,7 +221,6 @@ impl Recording {
     }
 
     /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins.
-    /// Where a record in its middle is not finished and does not come to be, it waits to be saved after all.
     pub(super) fn hand_over(
         &mut self,
         output: &mut Output,
@@ -236,15 +230,9 @@ impl Recording {
         while packets < LAST_PACKETS && self.take_packet(output, stats)? {
             packets += 1;
         }
-        if !self.has_started || self.phase == Phase::Stopped {
-            return Ok(());
-        }
-        let process = self.owner.process;
-        let look = || self.remote.view(&mut |record| admit(record, process)).ok();
-        let mut looks = std::iter::repeat_with(look).take(LOOKS).flatten();
-        let Some(mut piece) = looks.find(is_steady) else { return Ok(()) };
-        { self.ahead }.leave_out(&mut piece)?;
-        self.ahead.add(&piece);
+        // What makes no sense is found out when it is to be saved.
+        let Some(Owned { piece, .. }) = self.view() else { return Ok(()) };
+        self.ahead.add(&piece, self.buffer_words)?;
         let dropped = self.note_dropped(stats);
         let (id, name) = (self.owner.id, self.owner.name.clone());
         output.take(Owned { id, name, piece, dropped });
@@ -259,27 +247,21 @@ impl Recording {
         }
         let Owner { id, ref name, process } = self.owner;
         let mut piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
-        { self.ahead }.leave_out(&mut piece).ok()?;
+        self.ahead.without(&mut piece);
         let dropped = self.remote.header().is_some_and(|header| header.dropped > self.dropped);
         Some(Owned { id, name: name.clone(), piece, dropped })
     }
 
-    fn put(
-        &mut self,
-        mut piece: Piece,
-        output: &mut Output,
-        stats: &mut ProviderStats,
-    ) -> Result<(), Fault> {
+    fn put(&mut self, mut piece: Piece, output: &mut Output, stats: &mut ProviderStats) {
         stats.tally += piece.tally;
         stats.buffers += u64::from(!piece.is_empty());
         stats.durable_bytes += size_of_val(&*piece.durable) as u64;
         stats.rolling_bytes += size_of_val(&*piece.rolling) as u64;
         stats.durable_used = stats.durable_used.max(self.remote.durable_used());
-        self.ahead.leave_out(&mut piece)?;
+        self.ahead.settle(&mut piece);
         let dropped = self.note_dropped(stats);
         let (id, name) = (self.owner.id, self.owner.name.clone());
         output.take(Owned { id, name, piece, dropped });
-        Ok(())
     }
 
     /// Counts what the provider has dropped since this was last asked; says whether it did.
