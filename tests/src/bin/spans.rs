@@ -7,11 +7,13 @@
 //! `spans flood EVENTS`: a span around all, and in it so many events and the wait for a line of input.
 //! `spans lines`: a span around all, and in it one from each line of input to the next, which it repeats; on another
 //! thread one from the first line to the last, in which nothing happens.
+//! `spans race THREADS`: numbered events on each thread until a line of input comes; prints how many there were.
 //! `spans alert leave|exit|kill`: the alert `last words`, and then it ends, in this way.
 //! `spans fleet PROCESSES EVENTS`: so many processes at once, each a provider with so many events.
 
 use std::io::{self, BufRead, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -44,6 +46,7 @@ fn main() -> io::Result<()> {
         Some("window") => window()?,
         Some("flood") => flood(number(1))?,
         Some("lines") => lines()?,
+        Some("race") => race(number(1))?,
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "which case?")),
     }
     Ok(())
@@ -169,6 +172,32 @@ fn lines() -> io::Result<()> {
     }
     drop((open, end));
     quiet.join().map_err(|_| io::ErrorKind::Other.into())
+}
+
+fn race(threads: u64) -> io::Result<()> {
+    let over = AtomicBool::new(false);
+    let run = |thread: u64| {
+        let mut number = 0_u64;
+        while !over.load(Ordering::Relaxed) {
+            for _ in 0..16 {
+                instant!("app:race", "numbered", thread = thread, number = number);
+                number += 1;
+            }
+            // Or there would be more than a test has time to read.
+            thread::sleep(Duration::from_micros(100));
+        }
+        number
+    };
+    let events: u64 = thread::scope(|scope| {
+        let run = &run;
+        let runs: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        io::stdin().read_line(&mut String::new())?;
+        over.store(true, Ordering::Relaxed);
+        let ended = runs.into_iter().map(|run| run.join().map_err(|_| io::ErrorKind::Other.into()));
+        ended.sum::<io::Result<u64>>()
+    })?;
+    println!("{events}");
+    Ok(())
 }
 
 /// Waits for each process to have recorded before any may end, so that all are there at the same time.

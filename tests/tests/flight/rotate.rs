@@ -244,3 +244,36 @@ fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
     }
     assert!(found["life"].len() >= 8 && found["quiet"].len() >= 8, "and is in all between");
 }
+
+#[test]
+fn what_threads_record_while_files_end_is_in_one_of_them_and_in_order() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let app = env!("CARGO_BIN_EXE_spans");
+    let options = ["--rotate", "100ms", "--provider-buffer", "256k"];
+    let mut recorder = Recorder::start(&options, &output, &[app, "race", "3"]);
+    wait::until("six files", || pieces(&output).len() >= 6);
+    recorder.say("over");
+    let attempted: u64 = recorder.printed().parse().expect("a number");
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    let mut numbers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let (mut with_events, mut dropped) = (0, 0);
+    for path in pieces(&output) {
+        let provider = Archive::read(&path).only();
+        let events = provider.events.iter().filter(|event| event.name == "numbered");
+        for event in events.clone() {
+            numbers.entry(event.numbers["thread"]).or_default().push(event.numbers["number"]);
+        }
+        with_events += u64::from(events.count() > 0);
+        dropped += provider.stats.get("dropped").copied().unwrap_or(0);
+    }
+    assert!(with_events >= 4, "{with_events} files have some");
+    assert_eq!(numbers.len(), 3);
+    assert!(numbers.values().all(|numbers| numbers.is_sorted_by(|one, next| one < next)));
+    let recorded: usize = numbers.values().map(Vec::len).sum();
+    assert_eq!(recorded as u64 + dropped, attempted, "{dropped} were dropped");
+}
