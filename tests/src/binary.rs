@@ -66,7 +66,10 @@ impl PublicCopy {
     pub fn new() -> PublicCopy {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let copy = PublicCopy { folder };
-        std::fs::copy(fxtrec(), copy.path()).expect("the binary can be copied");
+        // By another process: one that a test starts meanwhile would inherit the descriptor that this process writes to,
+        // and a file that somebody can write to is too busy to be executed.
+        let copied = Command::new("cp").arg(fxtrec()).arg(copy.path()).status();
+        assert!(copied.expect("cp").success(), "the binary can be copied");
         for path in [copy.folder.path(), &copy.path()] {
             std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
         }
