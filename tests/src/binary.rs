@@ -66,10 +66,7 @@ impl PublicCopy {
     pub fn new() -> PublicCopy {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let copy = PublicCopy { folder };
-        // By another process: one that a test starts meanwhile would inherit the descriptor that this process writes to,
-        // and a file that somebody can write to is too busy to be executed.
-        let copied = Command::new("cp").arg(fxtrec()).arg(copy.path()).status();
-        assert!(copied.expect("cp").success(), "the binary can be copied");
+        copy_program(fxtrec(), &copy.path());
         for path in [copy.folder.path(), &copy.path()] {
             std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
         }
@@ -80,6 +77,18 @@ impl PublicCopy {
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("fxtrec")
     }
+}
+
+/// Copies a program that is to be executed.
+///
+/// It is another process that does this: one that a test starts meanwhile would inherit the descriptor that this process
+/// writes to, and a file that somebody can write to is too busy to be executed.
+///
+/// # Panics
+/// When it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
+    assert!(copied.success(), "{} cannot be copied to {}", from.display(), to.display());
 }
 
 impl Default for PublicCopy {

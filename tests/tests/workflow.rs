@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fxtrec_tests::binary::fxtrec;
+use fxtrec_tests::binary::{copy_program, fxtrec};
 use fxtrec_tests::folder::{Done, Folder};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::tools;
@@ -57,7 +57,7 @@ fn run_step(folder: &Folder, script: &str, tests: &str) -> Done {
     let bin = home.join(".local/bin");
     fs::create_dir_all(&bin).expect("a folder");
     if !bin.join("fxtrec").exists() {
-        fs::copy(fxtrec(), bin.join("fxtrec")).expect("the binary can be copied");
+        copy_program(fxtrec(), &bin.join("fxtrec"));
     }
     let mut bash = Command::new("bash");
     bash.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]);

@@ -1,10 +1,9 @@
 //! Somebody without privilege: what the policy gives, and nothing else.
 
 use std::io::BufRead;
-use std::path::Path;
 use std::process::Stdio;
 
-use fxtrec_tests::binary;
+use fxtrec_tests::binary::{self, copy_program};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::{root, tools};
@@ -35,7 +34,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
     // One of root's, and one of the user's: a copy, since that may not look into this repository.
     let folder = Folder::new();
     let program = folder.path("client");
-    std::fs::copy(Path::new(client()), &program).expect("a copy");
+    copy_program(client().as_ref(), &program);
     std::process::Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
     let mut roots = daemon.spans(10);
     let mut own = daemon.as_nobody(&program, "65534");

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use fxtrec_tests::binary::copy_program;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::build;
@@ -16,7 +17,7 @@ fn calls_of_a_process_below_another_root_are_recorded_by_the_path_it_knows() {
     }
     let program = build("calls.c", &["-static"]);
     let inside = Folder::new();
-    std::fs::copy(program.path(), inside.path("app")).expect("writable");
+    copy_program(program.path(), &inside.path("app"));
     let process =
         Process::start(Command::new("chroot").arg(inside.path("")).args(["/app", "1", "beat"]));
     process.wait_for_map("/app");

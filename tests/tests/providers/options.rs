@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use fxtrec_tests::archive::Archive;
-use fxtrec_tests::binary::{PublicCopy, fxtrec};
+use fxtrec_tests::binary::{PublicCopy, copy_program, fxtrec};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::root;
 
@@ -55,7 +55,7 @@ fn an_application_of_another_user_is_recorded_when_it_is_the_command() {
     }
     let public = PublicCopy::new();
     let app = public.path().with_file_name("spans");
-    std::fs::copy(APP, &app).expect("the program can be copied");
+    copy_program(APP.as_ref(), &app);
     let folder = Folder::new();
     let app = app.to_str().expect("a plain path");
     let done = folder.fxtrec(["-u", "nobody", "-o", "t.fxt", "--", app, "sleeps", "1", "3"]);
