@@ -110,7 +110,8 @@ fn disagreements(both: &Both) -> Vec<String> {
         let switches = number(&json["voluntary"]) + number(&json["involuntary"]);
         let cpu_time = number(&json["cpu_time_ns"]) / 1e6;
         let longest = number(&json["metrics"]["runqueue"]["max_ns"]) / 1e6;
-        let perf_longest = both.perf_longest.get(tid).copied().unwrap_or(0.0);
+        // `perf sched latency` leaves out some waits after a wake-up that `perf sched timehist` has, of the same file.
+        let perf_longest = both.perf_longest.get(tid).copied().unwrap_or(0.0).max(perf.max_delay);
         let mut compare = |what: &str, a: f64, b: f64, bound: f64| {
             if (a - b).abs() > bound {
                 found.push(format!("{what} of {tid}: perf {a}, fxtrec {b}"));
