@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{engine, numbered, numbers, save};
+use common::{engine, numbered, numbers, records, save, string_record};
 use fxt_writer::engine::{
     BufferDisposition, Config, Engine, Lease, Mode, OnFull, Recovered, recover,
 };
-use fxt_writer::record::{Event, EventKind};
+use fxt_writer::layout::{header, record_type};
+use fxt_writer::record::{Event, EventKind, Record};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
 /// Large enough for leases.
@@ -58,7 +59,7 @@ fn stopping_and_starting_again_goes_on_with_leases() {
 
 #[test]
 fn a_record_that_is_larger_than_the_piece_goes_on_its_own() {
-    let (engine, _inbox) = engine(config(Mode::Oneshot));
+    let (engine, _inbox) = engine(config(Mode::Circular));
     assert!(engine.lend());
     let lease = engine.lease();
     write(&lease, 0..10);
@@ -112,8 +113,25 @@ fn whoever_finds_the_memory_has_every_record_and_no_vacant_room() {
 }
 
 #[test]
-fn without_lending_records_are_reserved_on_their_own() {
+fn in_oneshot_mode_what_is_durable_precedes_what_refers_to_it() {
     let (engine, _inbox) = engine(config(Mode::Oneshot));
+    assert!(!engine.lend());
+    let lease = engine.lease();
+    let mut output = Vec::new();
+    for index in 1..100 {
+        string_record(index).write(&mut engine.durable()).expect("there is room");
+        write(&lease, index.into()..u64::from(index) + 1);
+    }
+    engine.finish().into_iter().for_each(|packet| save(&engine, packet, &mut output));
+    let is_string = |record: &&[u64]| header::TYPE.get(record[0]) == record_type::STRING;
+    let all = records(&output);
+    assert!(all.iter().step_by(2).all(is_string) && !all.iter().skip(1).step_by(2).any(is_string));
+    assert_eq!(numbers(&output), pairs(1..100));
+}
+
+#[test]
+fn without_lending_records_are_reserved_on_their_own() {
+    let (engine, _inbox) = engine(config(Mode::Circular));
     let lease = engine.lease();
     write(&lease, 0..100);
     lease.give_back();

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::barrier;
+use super::config::Mode;
 use super::guard::Guard;
 use super::reserve::Full;
 use super::slot::{Reservation, claim_word, filler_word, vacant_word};
@@ -53,8 +54,9 @@ const LARGEST: usize = if cfg!(loom) { 5 } else { 512 };
 const SHARE: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// A thread's own piece of the rolling buffer. There is none before the second
-/// record, in buffers of less than 32 KiB, and where the kernel does not offer what
-/// taking back needs ([`Engine::lend`]); then each record is reserved on its own.
+/// record, in buffers of less than 32 KiB, in oneshot mode, and where the kernel
+/// does not offer what taking back needs ([`Engine::lend`]); then each record is
+/// reserved on its own.
 ///
 /// Records are whole or counted as dropped as on the [rolling lane](super::Rolling), and
 /// handed over with their buffer, however long ago their thread has written
@@ -116,9 +118,11 @@ impl Held {
 
 impl Engine {
     /// Lets threads hold [leases](Lease); false if the kernel does not offer what
-    /// that takes. May take some milliseconds in a process of many threads.
+    /// that takes, and in oneshot mode: there what is durable is in the same buffer,
+    /// and would come after a record that refers to it and was written into room
+    /// reserved before. May take some milliseconds in a process of many threads.
     pub fn lend(&self) -> bool {
-        let ready = barrier::ready();
+        let ready = self.config.mode != Mode::Oneshot && barrier::ready();
         self.hot.lends.store(ready, Ordering::Relaxed);
         ready
     }
