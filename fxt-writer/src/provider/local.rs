@@ -10,8 +10,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use super::plain::Plain;
 use super::session::Session;
-use super::short::{Plain, Short};
 use super::site::{Armed, Generation, Name};
 use super::sys;
 use crate::engine::{Full, Lease};
@@ -43,7 +43,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// An event that is plain.
+    /// An event, if it is plain.
     #[inline(always)]
     pub(super) fn plain<const N: usize>(
         &self,
@@ -79,13 +79,6 @@ impl Recorder<'_> {
         self.local.lease.write(record)
     }
 
-    /// An event without arguments, if it is of the shortest.
-    #[inline(always)]
-    pub(super) fn short(&self, armed: &Armed, kind: EventKind, time: Ticks) -> Option<Short> {
-        let [category, name] = armed.indices();
-        Short::new(kind, time, [self.local.index, category, name])
-    }
-
     /// Writes the end of a duration that began at `armed`, now or later.
     #[inline]
     pub(super) fn end(&self, armed: Armed, time: Ticks) {
@@ -97,19 +90,18 @@ impl Recorder<'_> {
 
     #[inline(always)]
     fn write_end(&self, armed: Armed, time: Ticks) -> bool {
-        if let Some(short) = self.short(&armed, EventKind::DurationEnd, time)
-            && self.local.lease.write_uncounted(&short).is_ok()
-        {
-            return true;
-        }
-        self.write_long_end(armed, time)
+        let written = match self.plain(&armed, (EventKind::DurationEnd, time), &[], &[]) {
+            Some(plain) => self.local.lease.write_uncounted(&plain),
+            None => self.write_long_end(armed, time),
+        };
+        // A stopped engine takes nothing later either, and nobody counts any more.
+        matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
     }
 
-    /// The end of a duration of which something is not registered, or for which
-    /// there was no room.
+    /// The end of a duration of which something is not registered.
     #[cold]
     #[inline(never)]
-    fn write_long_end(&self, armed: Armed, time: Ticks) -> bool {
+    fn write_long_end(&self, armed: Armed, time: Ticks) -> Result<(), WriteError<Full>> {
         let event = Event {
             kind: EventKind::DurationEnd,
             time,
@@ -118,9 +110,7 @@ impl Recorder<'_> {
             name: armed.name(),
             args: &[],
         };
-        let written = self.local.lease.write_uncounted(&event);
-        // A stopped engine takes nothing later either, and nobody counts any more.
-        matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
+        self.local.lease.write_uncounted(&event)
     }
 
     #[cold]

@@ -36,9 +36,9 @@ mod handle;
 mod hook;
 mod local;
 mod macros;
+mod plain;
 mod record;
 mod session;
-mod short;
 mod site;
 mod sys;
 #[cfg(feature = "tracing")]

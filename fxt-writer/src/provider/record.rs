@@ -30,11 +30,6 @@ impl Armed {
         const { assert!(N <= MAX_ARGS, "a record can carry 15 arguments") };
         let written = with_recorder(self.generation(), |recorder| {
             let time = sys::now();
-            if N == 0
-                && let Some(short) = recorder.short(&self, kind, time)
-            {
-                return recorder.write(&short).is_ok();
-            }
             if let Some(plain) = recorder.plain(&self, (kind, time), names, &values) {
                 return recorder.write(&plain).is_ok();
             }

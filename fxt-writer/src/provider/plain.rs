@@ -11,57 +11,11 @@ use crate::record::{EventKind, Record};
 use crate::space::Slot;
 use crate::{Ticks, Value};
 
-/// Words in such an event.
-const WORDS: usize = 2;
+/// Words before an event's arguments.
+const FIXED_WORDS: usize = 2;
 
-/// An event of two words, of which the first says everything but the time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Short {
-    header: u64,
-    time: Ticks,
-}
-
-impl Short {
-    /// The event of that kind whose thread and strings have these indices in their
-    /// tables, where 0 is none; and if it is so short.
-    #[inline(always)]
-    pub(super) fn new(
-        kind: EventKind,
-        time: Ticks,
-        [thread, category, name]: [u64; 3],
-    ) -> Option<Self> {
-        let bare =
-            matches!(kind, EventKind::Instant | EventKind::DurationBegin | EventKind::DurationEnd);
-        let header = event::TYPE.put(record_type::EVENT)
-            | event::SIZE.put(WORDS as u64)
-            | event::EVENT_TYPE.put(kind.encoded().0)
-            | event::THREAD.put(thread)
-            | event::CATEGORY.put(category)
-            | event::NAME.put(name);
-        let registered = thread != 0 && category != 0 && name != 0;
-        (bare && registered).then_some(Self { header, time })
-    }
-}
-
-impl Record for Short {
-    #[inline(always)]
-    fn words(&self) -> Result<usize, EncodeError> {
-        Ok(WORDS)
-    }
-
-    #[inline(always)]
-    fn header(&self, _: usize) -> u64 {
-        self.header
-    }
-
-    #[inline(always)]
-    fn body(&self, slot: &mut impl Slot) {
-        slot.put(self.time.0);
-    }
-}
-
-/// An event with arguments whose values are no strings and whose names are
-/// registered, or of a kind that has an id.
+/// An event whose thread, strings and names of arguments are registered, and no
+/// argument of which has a string for its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain<const N: usize> {
     /// All but the size.
@@ -74,8 +28,8 @@ pub(super) struct Plain<const N: usize> {
 }
 
 impl<const N: usize> Plain<N> {
-    /// The event, if it is plain. The indices are as in [`Short::new`], and those of
-    /// the arguments' names.
+    /// The event of that kind whose thread, category, name and names of arguments have
+    /// these indices in their tables, where 0 is none; and if it is plain.
     #[inline(always)]
     pub(super) fn new(
         kind: EventKind,
@@ -85,7 +39,7 @@ impl<const N: usize> Plain<N> {
         values: &[Value<'_>; N],
     ) -> Option<Self> {
         let (event_type, id) = kind.encoded();
-        let mut words = WORDS + N + usize::from(id.is_some());
+        let mut words = FIXED_WORDS + N + usize::from(id.is_some());
         let mut args = [(0, None); N];
         for ((arg, name), value) in args.iter_mut().zip(names).zip(values) {
             if name == 0 || matches!(value, Value::Str(_)) {
@@ -146,34 +100,36 @@ mod tests {
         words
     }
 
-    #[test]
-    fn a_short_event_is_the_same_record_and_no_other_event_is_short() {
-        let text = |index| Text::Indexed(StringRef::indexed(index).expect("in range"));
-        let (time, indices) = (Ticks(77), [3, 1, 2]);
-        for kind in [EventKind::Instant, EventKind::DurationBegin, EventKind::DurationEnd] {
-            let event = Event {
-                kind,
-                time,
-                thread: ThreadName::Indexed(ThreadRef::indexed(3).expect("in range")),
-                category: text(1),
-                name: text(2),
-                args: &[],
-            };
-            let short = Short::new(kind, time, indices).expect("it is short");
-            assert_eq!(words(&short), words(&event));
-            for missing in 0..3 {
-                let mut indices = indices;
-                indices[missing] = 0;
-                assert!(Short::new(kind, time, indices).is_none());
-            }
-        }
-        assert!(Short::new(EventKind::Counter { id: 0 }, time, indices).is_none());
+    const TIME: Ticks = Ticks(77);
+    /// Of the thread, the category and the name.
+    const INDICES: [u64; 3] = [3, 1, 2];
+
+    fn text(index: u16) -> Text<'static> {
+        Text::Indexed(StringRef::indexed(index).expect("in range"))
+    }
+
+    /// The same event as others write it.
+    fn event<'a>(kind: EventKind, args: &'a [Arg<'a>]) -> Event<'a> {
+        let thread = ThreadName::Indexed(ThreadRef::indexed(3).expect("in range"));
+        Event { kind, time: TIME, thread, category: text(1), name: text(2), args }
     }
 
     #[test]
-    fn a_plain_event_is_the_same_record_and_one_with_a_string_is_not_plain() {
-        let text = |index| Text::Indexed(StringRef::indexed(index).expect("in range"));
-        let (time, indices) = (Ticks(77), [3, 1, 2]);
+    fn without_arguments_it_is_the_same_record_if_all_is_registered() {
+        let kinds = [EventKind::Instant, EventKind::DurationBegin, EventKind::DurationEnd];
+        for kind in kinds.into_iter().chain([EventKind::Counter { id: 0 }]) {
+            let plain = Plain::new(kind, TIME, INDICES, [], &[]).expect("it is plain");
+            assert_eq!(words(&plain), words(&event(kind, &[])));
+            for missing in 0..3 {
+                let mut indices = INDICES;
+                indices[missing] = 0;
+                assert!(Plain::new(kind, TIME, indices, [], &[]).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn with_arguments_it_is_the_same_record_if_none_is_a_string() {
         let values = [
             Value::Null,
             Value::Int32(-5),
@@ -188,21 +144,13 @@ mod tests {
         let names = std::array::from_fn(|at| 10 + at as u64);
         let args: [_; 9] = std::array::from_fn(|at| Arg::new(text(10 + at as u16), values[at]));
         for kind in [EventKind::DurationBegin, EventKind::Counter { id: 8 }] {
-            let event = Event {
-                kind,
-                time,
-                thread: ThreadName::Indexed(ThreadRef::indexed(3).expect("in range")),
-                category: text(1),
-                name: text(2),
-                args: &args,
-            };
-            let plain = Plain::new(kind, time, indices, names, &values).expect("it is plain");
-            assert_eq!(words(&plain), words(&event));
+            let plain = Plain::new(kind, TIME, INDICES, names, &values).expect("it is plain");
+            assert_eq!(words(&plain), words(&event(kind, &args)));
         }
         let kind = EventKind::Instant;
-        assert!(Plain::new(kind, time, [0, 1, 2], names, &values).is_none());
-        assert!(Plain::new(kind, time, indices, [10, 0], &[Value::Null; 2]).is_none());
+        assert!(Plain::new(kind, TIME, [0, 1, 2], names, &values).is_none());
+        assert!(Plain::new(kind, TIME, INDICES, [10, 0], &[Value::Null; 2]).is_none());
         let string = [Value::Str(text(4))];
-        assert!(Plain::new(kind, time, indices, [10], &string).is_none());
+        assert!(Plain::new(kind, TIME, INDICES, [10], &string).is_none());
     }
 }
