@@ -29,6 +29,9 @@
 //! filler of what is vacant, and committing all of the room; it happens under the
 //! lock, once.
 
+mod piece;
+
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Engine;
@@ -36,13 +39,12 @@ use super::barrier;
 use super::config::Mode;
 use super::guard::Guard;
 use super::reserve::Full;
-use super::slot::{Reservation, claim_word, filler_word, vacant_word};
+use super::slot::{Reservation, filler_word, vacant_word};
 use super::state::State;
-use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use super::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::error::WriteError;
-use crate::layout::header;
 use crate::record::Record;
-use crate::space::{Slot, Space};
+use piece::{NoPiece, Piece};
 
 /// Words in the first piece that a thread gets, if it writes more than one record.
 /// Each is twice as large as the one before.
@@ -61,12 +63,14 @@ const SHARE: usize = if cfg!(loom) { 2 } else { 64 };
 /// Records are whole or counted as dropped as on the [rolling lane](super::Rolling), and
 /// handed over with their buffer, however long ago their thread has written
 /// anything.
+///
+/// It is one thread's, hence not `Sync`.
 #[derive(Debug)]
 pub struct Lease {
     engine: Arc<Engine>,
     held: Arc<Held>,
-    /// This is one thread's: not `Sync`.
-    words: std::cell::Cell<usize>,
+    /// Words of the next piece; 0 before the first record.
+    next: Cell<usize>,
 }
 
 /// What the thread and the engine share of a lease. Only the thread that holds it
@@ -131,7 +135,7 @@ impl Engine {
     #[must_use]
     pub fn lease(self: &Arc<Self>) -> Lease {
         let held = Arc::new(Held::new());
-        Lease { engine: Arc::clone(self), held, words: std::cell::Cell::new(0) }
+        Lease { engine: Arc::clone(self), held, next: Cell::new(0) }
     }
 
     /// Takes all leases back, but for those whose threads are at a record: these
@@ -240,8 +244,8 @@ impl Lease {
         record.write(&mut if counted { rolling } else { rolling.uncounted() })
     }
 
-    /// Gives what is vacant back, for a thread that ends. Without this the engine
-    /// takes it back with the buffer.
+    /// Ends the lease, for a thread that ends: what is vacant stays empty. Without this
+    /// the engine does that when it hands the buffer over.
     pub fn give_back(&self) {
         if self.held.is_open() {
             let mut state = self.engine.lock();
@@ -310,10 +314,10 @@ impl Lease {
         if !engine.hot.lends.load(Ordering::Relaxed) || most < FIRST {
             return None;
         }
-        let size = self.words.get();
+        let size = self.next.get();
         if size == 0 {
             // The first record goes alone: it may be the thread's only one.
-            self.words.set(FIRST);
+            self.next.set(FIRST);
         }
         let is_full = engine.hot.full_at.load(Ordering::Relaxed) == engine.position().0;
         if words > size || is_full || held.busy.load(Ordering::Relaxed) {
@@ -326,7 +330,7 @@ impl Lease {
             return None;
         }
         let slot = engine.try_reserve(size).ok()?;
-        self.words.set((size * 2).min(most));
+        self.next.set((size * 2).min(most));
         let Reservation { start, words: size, counter, .. } = slot.into_reservation();
         // In place of the claim: nobody is at a record here.
         engine.memory.cell(start).store(vacant_word(size), Ordering::Release);
@@ -342,120 +346,5 @@ impl Lease {
             state.leases.push(Arc::clone(&self.held));
         }
         Some(())
-    }
-}
-
-/// What is left of a lease: no room for a record may just mean that there is none
-/// in the piece.
-struct Piece<'l>(&'l Lease);
-
-impl<'l> Space for Piece<'l> {
-    type Full = NoPiece;
-    type Slot<'a>
-        = PieceSlot<'l>
-    where
-        Self: 'a;
-
-    #[inline(always)]
-    fn reserve(&mut self, words: usize) -> Result<PieceSlot<'l>, NoPiece> {
-        let lease = self.0;
-        let (start, room) = lease.enter(words).ok_or(NoPiece)?;
-        let slot = PieceSlot { lease, held: &lease.held, start, room, words, put: 1 };
-        slot.store(0, claim_word(room));
-        // As for a lone reservation: whoever sees a word of the record sees the claim.
-        fence(Ordering::Release);
-        if words < room {
-            slot.store_in_room(words, vacant_word(room - words));
-        }
-        Ok(slot)
-    }
-}
-
-/// There is no piece, or not enough room in it.
-#[derive(Clone, Copy, Debug)]
-struct NoPiece;
-
-/// Room for one record in a piece. Dropping it unfinished leaves the lease as it
-/// was, and counts the record as dropped.
-struct PieceSlot<'l> {
-    lease: &'l Lease,
-    held: &'l Held,
-    /// First word in the engine's memory, vacant room from there on, and how much
-    /// of it the record takes.
-    start: usize,
-    room: usize,
-    words: usize,
-    /// Words put so far, the header counted.
-    put: usize,
-}
-
-impl PieceSlot<'_> {
-    /// Stores word `index` of the record, which must be less than `words`.
-    #[inline(always)]
-    fn store(&self, index: usize, word: u64) {
-        debug_assert!(index < self.words);
-        self.store_in_room(index, word);
-    }
-
-    /// Stores word `index` of the room, which must be less than `room`.
-    #[inline(always)]
-    fn store_in_room(&self, index: usize, word: u64) {
-        // Relaxed: published by the first word.
-        self.cell(index).store(word, Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn cell(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index < self.room);
-        // SAFETY: every index here is less than `room` (0, or checked against
-        // `words`, which is no more). The room is the rest of a piece that was
-        // reserved, hence within the memory.
-        unsafe { self.lease.engine.memory.cell_unchecked(self.start + index) }
-    }
-
-    /// Withdraws the record.
-    #[cold]
-    fn withdraw(&self) {
-        // What was put, and the vacant word behind it.
-        (1..self.room.min(self.words + 1)).for_each(|index| self.store_in_room(index, 0));
-        // Under the lock, so that it is counted once: here, or as a claim when its
-        // writer was given up.
-        let engine = &*self.lease.engine;
-        let state = engine.lock();
-        if !state.lost.contains(&self.held.counter.load(Ordering::Relaxed)) {
-            self.cell(0).store(vacant_word(self.room), Ordering::Release);
-            engine.count_dropped(1);
-        }
-        drop(state);
-        self.lease.leave(self.held, usize::MAX);
-    }
-}
-
-impl Slot for PieceSlot<'_> {
-    #[inline(always)]
-    fn put(&mut self, word: u64) {
-        if self.put < self.words {
-            self.store(self.put, word);
-        }
-        self.put += 1;
-    }
-
-    #[inline(always)]
-    fn finish(self, word: u64) {
-        if self.put == self.words && header::SIZE.get(word) == self.words as u64 {
-            // Release: whoever sees the header sees the record.
-            self.cell(0).store(word, Ordering::Release);
-            let (lease, held, start, words) = (self.lease, self.held, self.start, self.words);
-            std::mem::forget(self);
-            held.at.store(start + words, Ordering::Relaxed);
-            lease.leave(held, start);
-        }
-    }
-}
-
-impl Drop for PieceSlot<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.withdraw();
     }
 }

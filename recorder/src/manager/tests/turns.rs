@@ -25,6 +25,15 @@ impl Stage {
         self.manager.turn(Nanos(time), next).expect("it runs");
         ended.recv().expect("it was turned")
     }
+
+    /// A provider of that name, which has recorded the name of events and one event.
+    fn draws(&self, name: &str, kind: EventKind, time: u64) -> (ByHand, by_hand::Running) {
+        let provider = self.register(name);
+        let mut session = provider.start();
+        session.put_durable(&StringRecord { index: draw(), content: "draw" });
+        event(&mut session, kind, time);
+        (provider, session)
+    }
 }
 
 fn draw() -> StringRef {
@@ -42,10 +51,6 @@ fn event(session: &mut by_hand::Running, kind: EventKind, time: u64) {
         name: Text::Indexed(draw()),
         args: &[],
     });
-}
-
-fn register_draw(session: &mut by_hand::Running) {
-    session.put_durable(&StringRecord { index: draw(), content: "draw" });
 }
 
 /// The events of an archive in a word each: `(` for a begin, `)` for an end, the name, the time, `~` if made up.
@@ -68,10 +73,7 @@ fn shown(archive: &[u8]) -> String {
 #[test]
 fn each_archive_has_what_was_recorded_in_its_time_and_stands_alone() {
     let stage = stage();
-    let provider = stage.register("app");
-    let mut session = provider.start();
-    register_draw(&mut session);
-    event(&mut session, EventKind::DurationBegin, 10);
+    let (provider, mut session) = stage.draws("app", EventKind::DurationBegin, 10);
     assert_eq!(shown(&stage.turn(20)), "(draw@10 )draw@20~", "though nothing was to be saved");
     event(&mut session, EventKind::Instant, 30);
     assert_eq!(shown(&stage.turn(40)), "(draw@20~ draw@30 )draw@40~");
@@ -92,17 +94,11 @@ fn each_archive_has_what_was_recorded_in_its_time_and_stands_alone() {
 #[test]
 fn what_is_open_at_the_end_is_begun_in_the_last_archive_and_who_has_gone_is_named_there() {
     let stage = stage();
-    let gone = stage.register("gone");
-    let mut session = gone.start();
-    register_draw(&mut session);
-    event(&mut session, EventKind::DurationBegin, 10);
+    let (gone, session) = stage.draws("gone", EventKind::DurationBegin, 10);
     stage.wait_for("gone", ProviderState::Started);
     drop((gone, session));
     stage.wait_until_gone("gone");
-    let provider = stage.register("app");
-    let mut session = provider.start();
-    register_draw(&mut session);
-    event(&mut session, EventKind::DurationBegin, 15);
+    let (provider, mut session) = stage.draws("app", EventKind::DurationBegin, 15);
     stage.wait_for("app", ProviderState::Started);
     assert_eq!(
         shown(&stage.turn(20)),
@@ -126,10 +122,7 @@ fn what_is_open_at_the_end_is_begun_in_the_last_archive_and_who_has_gone_is_name
 #[test]
 fn a_record_that_is_being_written_comes_in_the_next_archive() {
     let stage = stage();
-    let provider = stage.register("app");
-    let mut session = provider.start();
-    register_draw(&mut session);
-    event(&mut session, EventKind::Instant, 10);
+    let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
     stage.turn(20);
     // Taken, and not filled yet: the mark of docs/providers.md.
@@ -150,10 +143,7 @@ fn a_record_that_is_being_written_comes_in_the_next_archive() {
 #[test]
 fn one_that_changes_what_was_written_already_has_both() {
     let stage = stage();
-    let provider = stage.register("app");
-    let mut session = provider.start();
-    register_draw(&mut session);
-    event(&mut session, EventKind::Instant, 10);
+    let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
     assert_eq!(shown(&stage.turn(20)), "draw@10");
     session.rolling_end = 0;
