@@ -1,6 +1,6 @@
 //! The `fxtrec` binary: what the library has to say is printed here, and the exit status chosen.
 
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, Write, sink, stderr, stdout};
 use std::process::ExitCode;
 
 use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
@@ -18,6 +18,11 @@ fn main() -> ExitCode {
         }
     };
     match command {
+        Command::Record(args) if args.quiet > 1 => match record::run(args, &mut sink()) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) if error.is_usage() => fail(&error, error.exit_code()),
+            Err(error) => ExitCode::from(error.exit_code()),
+        },
         Command::Record(args) => match record::run(args, &mut stderr()) {
             Ok(code) => ExitCode::from(code),
             Err(error) => {

@@ -114,9 +114,17 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub providers: ProviderArgs,
 
-    /// Print nothing but errors
-    #[arg(short, long, conflicts_with = "verbose", help_heading = DISPLAY)]
-    pub quiet: bool,
+    /// Print only what went wrong: errors, warnings, losses, gates that failed; -qq: not even that
+    ///
+    /// With -qq only the exit status tells, except when fxtrec cannot make sense of its arguments.
+    #[arg(
+        short,
+        long,
+        action = clap::ArgAction::Count,
+        conflicts_with = "verbose",
+        help_heading = DISPLAY
+    )]
+    pub quiet: u8,
 
     /// Say what was set up: CPUs, rings, and what the kernel does not report
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = DISPLAY)]

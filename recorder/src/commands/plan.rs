@@ -128,7 +128,7 @@ pub struct Display {
     pub progress: Progress,
     /// Whether the summary is printed at the end.
     pub summary: bool,
-    /// Print nothing but errors.
+    /// Print only what went wrong.
     pub quiet: bool,
     /// How often `-v` was given.
     pub verbose: u8,
@@ -238,9 +238,12 @@ impl Plan {
             buffer_bytes: buffer_bytes.max(MIN_BUFFER_BYTES).next_multiple_of(4096),
             flight,
             display: Display {
-                progress: args.progress,
-                summary: !args.no_summary && !args.quiet,
-                quiet: args.quiet,
+                progress: match args.progress {
+                    Progress::Auto if args.quiet > 0 => Progress::Never,
+                    progress => progress,
+                },
+                summary: !args.no_summary && args.quiet == 0,
+                quiet: args.quiet > 0,
                 verbose: args.verbose,
             },
         })

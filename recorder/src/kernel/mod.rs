@@ -25,6 +25,7 @@ pub mod namespaces;
 pub mod notify;
 pub mod peer;
 pub mod perf;
+pub mod pipe;
 pub mod prev_state;
 pub mod print_fmt;
 pub mod priority;

@@ -20,11 +20,12 @@ use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::engine::Engine;
 use fxt_writer::packet::Packet;
 
-use super::{BlackHole, Sink, SinkError, Totals};
+use super::memory::Refuse;
+use super::{Sink, SinkError, Totals};
 use crate::kernel::priority;
 
-/// How often a compressor ends a block, so that what it holds can be read.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(400);
+/// How often a compressor ends a block, so that what it holds can be read. See the sum in `commands::record::pace`.
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(150);
 
 /// What the drain thread is asked to do.
 #[derive(Debug)]
@@ -70,10 +71,15 @@ impl fmt::Debug for NextPiece {
     }
 }
 
-/// Writes what there is to save for one packet, up to the first error.
+/// Writes what there is to save for one packet. A sink that fails counts the rest of it.
 fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<(), SinkError> {
     let Ok(view) = engine.view(packet) else { return Ok(()) };
-    view.slices().filter(|slice| !slice.is_empty()).try_for_each(|slice| sink.write(slice))
+    let mut result = Ok(());
+    for slice in view.slices().filter(|slice| !slice.is_empty()) {
+        let written = sink.write(slice);
+        result = result.and(written);
+    }
+    result
 }
 
 /// Bytes that the drain has put into the output, for whoever shows progress.
@@ -190,8 +196,9 @@ impl<F: FnOnce()> Drain<F> {
         let NextPiece { tail, open, head, done } = next;
         self.write(&tail(self.sink.totals().record_bytes));
         let before = self.sink.totals();
-        let finished = std::mem::replace(&mut self.sink, Box::new(BlackHole::default())).finish();
+        let finished = self.sink.finish();
         let totals = *finished.as_ref().unwrap_or(&before);
+        let unsaved = self.sink.unsaved();
         self.earlier.record_bytes += totals.record_bytes;
         self.earlier.output_bytes += totals.output_bytes;
         let opened = finished.and_then(open);
@@ -200,7 +207,11 @@ impl<F: FnOnce()> Drain<F> {
                 self.sink = sink;
                 self.write(&head);
             }
-            Err(error) => self.note(Err(error)),
+            Err(error) => {
+                self.note(Err(error));
+                self.sink = Box::new(Refuse(unsaved));
+                self.write(&head);
+            }
         }
         (self.flushed, self.unflushed) = (Instant::now(), true);
         // Whoever asked may have gone.
@@ -239,8 +250,14 @@ mod tests {
     use fxt_writer::engine::{Config, Mode, OnFull};
     use fxt_writer::record::{Initialization, Record};
 
-    use super::super::Memory;
+    use super::super::{BlackHole, Memory, Unsaved};
     use super::*;
+
+    fn record(ticks_per_second: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Initialization { ticks_per_second }.write(&mut bytes).expect("memory");
+        bytes
+    }
 
     fn engine(sender: crossbeam_channel::Sender<Request>) -> Arc<Engine> {
         let config = Config {
@@ -304,7 +321,7 @@ mod tests {
         fn totals(&self) -> Totals {
             self.0.totals()
         }
-        fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
+        fn finish(&mut self) -> Result<Totals, SinkError> {
             Err(SinkError::AlreadyFailed)
         }
     }
@@ -372,14 +389,16 @@ mod tests {
         let piece = NextPiece {
             tail: Box::new(|_| Vec::new()),
             open: Box::new(|_| Err(SinkError::NoReader { name: "next".to_owned() })),
-            head: vec![3; 8],
+            head: record(1),
             done,
         };
         sender.send(Request::NextPiece(Box::new(piece))).expect("the drain runs");
         turned.recv().expect("it is done");
+        sender.send(Request::Write([record(2), record(3)].concat())).expect("the drain runs");
         sender.send(Request::End).expect("the drain runs");
         let drained = thread.join().expect("the drain ends");
         assert_eq!(drained.result, Err(SinkError::NoReader { name: "next".to_owned() }));
+        assert_eq!(drained.sink.unsaved(), Unsaved { records: 3, bytes: 48 });
         assert_eq!(tellings.len(), 1);
     }
 }

@@ -62,8 +62,8 @@ pub enum SinkError {
         /// Bytes of whole records in the output.
         saved: u64,
     },
-    /// Whoever read the pipe has gone: nobody wants the rest, and there is nothing to report.
-    #[error("the reader of {name} has gone")]
+    /// Whoever read the pipe has gone, and has not taken everything.
+    #[error("the reader of {name} went away before the end of the trace")]
     ReaderGone {
         /// The output.
         name: String,

@@ -8,6 +8,8 @@ use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::kernel::pipe;
+
 /// The end of the way.
 pub(super) trait Medium: Send + Debug {
     /// Writes some of the bytes, at least one, and says how many.
@@ -15,6 +17,16 @@ pub(super) trait Medium: Send + Debug {
 
     /// Cuts everything behind `length` off. `false` where nothing can be taken back.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
+
+    /// How many of the bytes written last may still wait to be read.
+    fn capacity(&self) -> u64 {
+        0
+    }
+
+    /// How many of the bytes written last nobody is going to read, since the reader has gone.
+    fn unread(&self) -> u64 {
+        0
+    }
 }
 
 /// A regular file that was just created.
@@ -56,6 +68,15 @@ impl Medium for Stream {
 
     fn cut_back(&mut self, _: u64) -> io::Result<bool> {
         Ok(false)
+    }
+
+    fn capacity(&self) -> u64 {
+        pipe::capacity(&self.0).unwrap_or(0)
+    }
+
+    fn unread(&self) -> u64 {
+        // As long as there is a reader, it may still take them.
+        if pipe::reader_has_gone(&self.0) { pipe::waiting(&self.0).unwrap_or(0) } else { 0 }
     }
 }
 

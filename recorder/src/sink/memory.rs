@@ -1,8 +1,8 @@
-//! Sinks for tests and benchmarks.
+//! Sinks without an output: for tests and benchmarks, and for what follows a failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Sink, SinkError, Totals};
+use super::{Sink, SinkError, Totals, Unsaved};
 
 /// Keeps the trace in memory. Clones share it, so that it can be looked at when the sink is gone.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ impl Sink for Memory {
         Totals { record_bytes: bytes, output_bytes: bytes }
     }
 
-    fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
+    fn finish(&mut self) -> Result<Totals, SinkError> {
         Ok(self.totals())
     }
 }
@@ -55,7 +55,34 @@ impl Sink for BlackHole {
         Totals { record_bytes: self.bytes, output_bytes: 0 }
     }
 
-    fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
+    fn finish(&mut self) -> Result<Totals, SinkError> {
         Ok(self.totals())
+    }
+}
+
+/// Takes the place of an output that failed and is closed, and counts what it does not get.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refuse(pub(super) Unsaved);
+
+impl Sink for Refuse {
+    fn write(&mut self, records: &[u8]) -> Result<(), SinkError> {
+        self.0.add(records);
+        Err(SinkError::AlreadyFailed)
+    }
+
+    fn flush_point(&mut self) -> Result<(), SinkError> {
+        Err(SinkError::AlreadyFailed)
+    }
+
+    fn totals(&self) -> Totals {
+        Totals::default()
+    }
+
+    fn unsaved(&self) -> Unsaved {
+        self.0
+    }
+
+    fn finish(&mut self) -> Result<Totals, SinkError> {
+        Err(SinkError::AlreadyFailed)
     }
 }

@@ -11,8 +11,10 @@
 //!   last flush point, and the error says how much was saved. A sink that failed
 //!   refuses everything after that without another system call, so that the
 //!   recorder need not stop.
-//! - The reader of a pipe goes away: that is an error of its own kind, and no
-//!   reason for a message.
+//! - The reader of a pipe goes away: what it did not take is missing, also what
+//!   was in the pipe already. It is no error when it has taken everything.
+//!
+//! Whatever failed, [`Sink::unsaved`] counts the records that nobody can read.
 //!
 //! ```text
 //! saved buffer --+-> Plain ----------------------+-> Medium: a file that can be cut back,
@@ -32,12 +34,16 @@ mod memory;
 mod plain;
 mod records;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::path::PathBuf;
 
 pub use create::{NewFile, Opened, new_file, open};
 pub use error::{OsError, SinkError};
 pub use memory::{BlackHole, Memory};
+
+use records::count_records;
+
+use crate::units::text;
 
 /// Takes a trace in pieces.
 pub trait Sink: Send + Debug {
@@ -59,11 +65,39 @@ pub trait Sink: Send + Debug {
     /// How much was taken and written so far.
     fn totals(&self) -> Totals;
 
-    /// Ends the trace.
+    /// What was handed over and cannot be read from the output: nothing, unless the sink failed.
+    fn unsaved(&self) -> Unsaved {
+        Unsaved::default()
+    }
+
+    /// Ends the trace. Nothing but the counts may be asked of the sink afterwards.
     ///
     /// # Errors
     /// When the end cannot be written, and the first error again if there was one before.
-    fn finish(self: Box<Self>) -> Result<Totals, SinkError>;
+    fn finish(&mut self) -> Result<Totals, SinkError>;
+}
+
+/// Records that were handed to a sink and cannot be read from its output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsaved {
+    /// How many they are.
+    pub records: u64,
+    /// How long they are.
+    pub bytes: u64,
+}
+
+impl Unsaved {
+    /// These whole records are not saved either.
+    fn add(&mut self, records: &[u8]) {
+        self.records += count_records(records);
+        self.bytes += records.len() as u64;
+    }
+}
+
+impl Display for Unsaved {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records ({}) are missing", text::count(self.records), text::bytes(self.bytes))
+    }
 }
 
 /// How much a sink has taken and written.

@@ -1,9 +1,11 @@
 //! Records as they are.
 
+use std::collections::VecDeque;
+
 use super::error::{OsError, SinkError};
 use super::medium::{Medium, write_all};
-use super::records::whole_records;
-use super::{Sink, Totals};
+use super::records::{record_ends, whole_records};
+use super::{Sink, Totals, Unsaved};
 
 /// Writes records to a medium without packing them.
 #[derive(Debug)]
@@ -11,28 +13,64 @@ pub(super) struct Plain<M> {
     name: String,
     medium: M,
     written: u64,
+    /// Where the records end that may still wait in a pipe.
+    recent: VecDeque<u64>,
+    unsaved: Unsaved,
     failed: Option<SinkError>,
 }
 
 impl<M: Medium> Plain<M> {
     /// `name` is for messages; `medium` is empty.
     pub(super) fn new(name: String, medium: M) -> Plain<M> {
-        Plain { name, medium, written: 0, failed: None }
+        let (recent, unsaved) = (VecDeque::new(), Unsaved::default());
+        Plain { name, medium, written: 0, recent, unsaved, failed: None }
+    }
+
+    /// These records are written.
+    fn note(&mut self, records: &[u8]) {
+        let begin = self.written;
+        self.written += records.len() as u64;
+        let held = self.medium.capacity();
+        if held > 0 {
+            let read = self.written.saturating_sub(held);
+            self.recent.retain(|end| *end > read);
+            let ends = record_ends(records).map(|end| begin + end as u64);
+            self.recent.extend(ends.filter(|end| *end > read));
+        }
+    }
+
+    /// Nobody is going to read the last `unread` of `all` bytes that were written.
+    fn take_back(&mut self, all: u64, unread: u64) {
+        let read = all.saturating_sub(unread);
+        let before = self.written;
+        while self.recent.back().is_some_and(|end| *end > read) {
+            self.recent.pop_back();
+            self.unsaved.records += 1;
+        }
+        if self.unsaved.records > 0 {
+            self.written = self.recent.back().copied().unwrap_or(read.min(before));
+            self.unsaved.bytes += before - self.written;
+        }
     }
 }
 
 impl<M: Medium> Sink for Plain<M> {
     fn write(&mut self, records: &[u8]) -> Result<(), SinkError> {
         if self.failed.is_some() {
+            self.unsaved.add(records);
             return Err(SinkError::AlreadyFailed);
         }
+        let begin = self.written;
         let Err((partly, error)) = write_all(&mut self.medium, records) else {
-            self.written += records.len() as u64;
+            self.note(records);
             return Ok(());
         };
         // Part of a record may be in the file. Where it cannot be taken back, readers have to
         // cope with it; the saved records are the same.
-        self.written += whole_records(records, partly) as u64;
+        let (saved, rest) = records.split_at(whole_records(records, partly));
+        self.note(saved);
+        self.take_back(begin + partly as u64, self.medium.unread());
+        self.unsaved.add(rest);
         let _ = self.medium.cut_back(self.written);
         let error = SinkError::write(&self.name, OsError::of(&error), self.written);
         self.failed = Some(error.clone());
@@ -47,8 +85,16 @@ impl<M: Medium> Sink for Plain<M> {
         Totals { record_bytes: self.written, output_bytes: self.written }
     }
 
-    fn finish(self: Box<Self>) -> Result<Totals, SinkError> {
-        let totals = self.totals();
-        self.failed.map_or(Ok(totals), Err)
+    fn unsaved(&self) -> Unsaved {
+        self.unsaved
+    }
+
+    fn finish(&mut self) -> Result<Totals, SinkError> {
+        let unread = self.medium.unread();
+        if self.failed.is_none() && unread > 0 {
+            self.take_back(self.written, unread);
+            self.failed = Some(SinkError::ReaderGone { name: self.name.clone() });
+        }
+        self.failed.clone().map_or(Ok(self.totals()), Err)
     }
 }

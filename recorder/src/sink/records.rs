@@ -6,15 +6,22 @@ const WORD_BYTES: usize = 8;
 
 /// How many of the first `limit` bytes are whole records. `bytes` begins with a record.
 pub(super) fn whole_records(bytes: &[u8], limit: usize) -> usize {
-    let limit = limit.min(bytes.len());
-    let mut end = 0;
-    while let Some(size) = record_bytes(&bytes[end..limit]) {
-        match end.checked_add(size) {
-            Some(next) if next <= limit => end = next,
-            _ => break,
-        }
-    }
-    end
+    record_ends(&bytes[..limit.min(bytes.len())]).last().unwrap_or(0)
+}
+
+/// Where the records end that `bytes` consists of.
+pub(super) fn record_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let mut end = 0_usize;
+    std::iter::from_fn(move || {
+        let next = end.checked_add(record_bytes(bytes.get(end..)?)?)?;
+        end = next;
+        (next <= bytes.len()).then_some(next)
+    })
+}
+
+/// How many records `bytes` consists of.
+pub(super) fn count_records(bytes: &[u8]) -> u64 {
+    record_ends(bytes).count() as u64
 }
 
 /// The size of the record that begins here, in bytes; `None` when that cannot be known.
@@ -58,6 +65,7 @@ mod tests {
             let expected = ends.iter().rev().find(|end| **end <= limit).unwrap();
             assert_eq!(whole_records(&bytes, limit), *expected, "limit {limit}");
         }
+        assert_eq!(count_records(&bytes), 4);
     }
 
     #[test]

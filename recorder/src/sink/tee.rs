@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
-use super::{Sink, SinkError, Totals};
+use super::{Sink, SinkError, Totals, Unsaved};
 
 /// Writes that may wait to be taken. Most are of half a trace buffer, so this is the bound of the copy's memory.
 const PIECES: usize = 16;
@@ -68,7 +68,11 @@ impl Sink for Tee {
         self.sink.totals()
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Totals, SinkError> {
+    fn unsaved(&self) -> Unsaved {
+        self.sink.unsaved()
+    }
+
+    fn finish(&mut self) -> Result<Totals, SinkError> {
         self.give(Piece::End);
         self.copy = None;
         self.sink.finish()
@@ -108,7 +112,7 @@ mod tests {
         let (mut tee, mut copy) = tee(Box::new(Memory::default()));
         tee.write(&[1; 8]).expect("memory");
         tee.write(&[2; 16]).expect("memory");
-        let totals = Box::new(tee).finish().expect("memory");
+        let totals = tee.finish().expect("memory");
         let mut read = Vec::new();
         copy.read_to_end(&mut read).expect("a channel");
         assert_eq!((read.len(), read[0], read[8]), (24, 1, 2));
@@ -122,7 +126,7 @@ mod tests {
         for _ in 0..PIECES + 5 {
             tee.write(&[7; 8]).expect("memory");
         }
-        let totals = Box::new(tee).finish().expect("memory");
+        let totals = tee.finish().expect("memory");
         assert_eq!(totals.record_bytes, 8 * (PIECES as u64 + 5));
         let mut read = Vec::new();
         copy.read_to_end(&mut read).expect("a channel");

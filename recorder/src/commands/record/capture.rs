@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
@@ -13,7 +13,7 @@ use super::alerts::Alerts;
 use super::describe::Ending;
 use super::flight::Flight;
 use super::lanes::EngineLanes;
-use super::pace::Pace;
+use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
 use super::providers::{self, Providers};
 use crate::capture::source::Source;
@@ -28,9 +28,6 @@ use crate::kernel::waker::Waker;
 use crate::manager::{Alert, Stopped};
 use crate::sink::drain::Request;
 use crate::units::Nanos;
-
-/// A partly filled buffer is handed over this often.
-const FLUSH: Duration = Duration::from_millis(200);
 
 /// What the capture thread has done so far, for whoever shows progress.
 #[derive(Debug, Default)]
@@ -142,7 +139,7 @@ impl Capture {
         let mut warnings = Vec::new();
         let mut ended = clock::now();
         let mut open = true;
-        let mut flushed = Instant::now();
+        let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some());
         while open && !self.waker.is_stopped() {
             let before = ended;
@@ -153,10 +150,7 @@ impl Capture {
             });
             self.encoder.lanes().commit();
             self.progress.update(self.encoder.stats());
-            if flushed.elapsed() >= FLUSH {
-                flushed = Instant::now();
-                self.engine.flush();
-            }
+            handover.after_round(Instant::now(), || self.engine.flush());
             open = open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);

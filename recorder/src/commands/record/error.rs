@@ -11,7 +11,7 @@ use crate::kernel::child::LaunchError;
 use crate::kernel::cpus::CpusError;
 use crate::kernel::procfs::ProcfsError;
 use crate::kernel::refusal::{self, Refusal};
-use crate::sink::SinkError;
+use crate::sink::{SinkError, Unsaved};
 
 /// Why a recording failed.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,14 @@ pub enum RecordError {
     /// The trace could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// The output failed while it was written.
+    #[error("{source}: {unsaved}")]
+    Output {
+        /// Why.
+        source: SinkError,
+        /// What is not in it.
+        unsaved: Unsaved,
+    },
     /// The buffer was asked to be of a size that cannot be.
     #[error("--buffer-size: {0}")]
     Buffer(#[from] fxt_writer::engine::ConfigError),
@@ -72,6 +80,11 @@ impl RecordError {
         let helps = refusal.remedy.contains("sudo") && !nix::unistd::geteuid().is_root();
         let binary = std::env::current_exe().ok().filter(|_| helps)?;
         Some(refusal::sudo_line(&binary, std::env::args_os().skip(1)))
+    }
+
+    /// Whether what was asked for cannot be meant, on whatever machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, RecordError::Plan(_) | RecordError::Buffer(_))
     }
 
     /// The status to exit with.

@@ -150,11 +150,19 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         say(err, format_args!("cannot say that it records: {error}"));
     }
     let session = Session::new(&plan, signals, attention, child, watched, err);
-    let Outcome { code, report } = session.run(pipeline, figures, cpus)?;
+    let Outcome { code, report, failure } = session.run(pipeline, figures, cpus)?;
+    // COMMAND's own failure is the one to look at first.
+    match failure {
+        Some(error) if code == 0 => return Err(error),
+        Some(error) => {
+            say(err, error);
+            return Ok(code);
+        }
+        None => {}
+    }
     let Some(gates) = gates else { return Ok(code) };
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: plan.display.quiet };
     let passed = gates.judge_recording(&plan.output.target, report.as_ref(), style, err)?;
-    // COMMAND's own failure is the one to look at first.
     Ok(if code == 0 && !passed { EXIT_GATE_FAILED } else { code })
 }
 

@@ -9,8 +9,15 @@
 //!   events since the last look   many   few    few    few    few    many
 //!   sleep after it, ms            100    200    400    400    400    100
 //! ```
+//!
+//! A recorder that is killed lacks what is on its way, which is to be less than a second:
+//!
+//! ```text
+//!   held back for other CPUs + asleep + in a buffer that is not full + in the compressor
+//!           WINDOW           + QUIET  +            HANDOVER          +  FLUSH_INTERVAL
+//! ```
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The sleep while there is something to record: the output is not further behind the events.
 const BUSY: Duration = Duration::from_millis(100);
@@ -20,6 +27,29 @@ const QUIET: Duration = Duration::from_millis(400);
 
 /// Fewer events than these since the last look are few: what a machine does that has nothing to do.
 const FEW: u64 = 400;
+
+/// A partly filled buffer is handed over this often.
+const HANDOVER: Duration = Duration::from_millis(200);
+
+/// When a partly filled buffer is handed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handover {
+    last: Instant,
+}
+
+impl Handover {
+    pub(super) fn new(now: Instant) -> Handover {
+        Handover { last: now }
+    }
+
+    /// Hands over when it is time to. `flush` says whether it did: it does not as long as the buffer before is being
+    /// written, and then the next round tries again.
+    pub(super) fn after_round(&mut self, now: Instant, flush: impl FnOnce() -> bool) {
+        if now.duration_since(self.last) >= HANDOVER && flush() {
+            self.last = now;
+        }
+    }
+}
 
 /// The sleep that was chosen last.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +81,33 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::order::WINDOW;
+    use crate::sink::drain::FLUSH_INTERVAL;
+
+    #[test]
+    fn what_a_killed_recorder_lacks_is_less_than_a_second_by_design() {
+        let held_back = Duration::from_nanos(WINDOW.0);
+        let sum = held_back + QUIET + HANDOVER + FLUSH_INTERVAL;
+        assert!(sum <= Duration::from_millis(850), "{sum:?} leaves too little to a busy machine");
+    }
+
+    #[test]
+    fn a_buffer_that_could_not_be_handed_over_is_tried_again_in_the_next_round() {
+        let begin = Instant::now();
+        let mut handover = Handover::new(begin);
+        let mut tried = |millis: u64, free: bool| {
+            let mut asked = false;
+            handover.after_round(begin + Duration::from_millis(millis), || {
+                asked = true;
+                free
+            });
+            asked
+        };
+        assert!(!tried(100, true));
+        assert!(tried(500, false), "the buffer before is still being written");
+        assert!(tried(510, false) && tried(520, true));
+        assert!(!tried(700, true) && tried(720, true));
+    }
 
     fn millis(pace: &mut Pace, totals: &[u64]) -> Vec<u128> {
         totals.iter().map(|events| pace.after(*events).as_millis()).collect()

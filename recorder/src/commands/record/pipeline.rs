@@ -28,7 +28,7 @@ use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
 use crate::kernel::waker::Waker;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::{Sink, SinkError, Target, Totals};
+use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
 
 /// A recording that runs.
 #[derive(Debug)]
@@ -70,6 +70,8 @@ pub(super) struct Finished {
     pub(super) captured: Captured,
     pub(super) totals: Totals,
     pub(super) result: Result<(), SinkError>,
+    /// What the output did not take.
+    pub(super) unsaved: Unsaved,
     pub(super) duration: std::time::Duration,
     /// What became of snapshots, where there could be some.
     pub(super) snapshots: Option<SnapshotCounts>,
@@ -227,21 +229,22 @@ impl Pipeline {
             self.snapshots.map(|snapshots| snapshots.thread.join()).transpose().map_err(gone)?;
         let tail = describe::tail(&captured.ending, self.recorder, sink.totals().record_bytes)
             .unwrap_or_default();
-        let before = sink.totals();
-        let ended = sink.write(&tail).and_then(|()| sink.finish());
-        let totals = match ended {
+        // What keeps it from being written, the end of the sink says as well.
+        let _ = sink.write(&tail);
+        let totals = match sink.finish() {
             Ok(totals) => totals,
             Err(error) => {
                 result = result.and(Err(error));
-                before
+                sink.totals()
             }
         };
+        let unsaved = sink.unsaved();
         let totals = Totals {
             record_bytes: earlier.record_bytes + totals.record_bytes,
             output_bytes: earlier.output_bytes + totals.output_bytes,
         };
         let series = self.series.map(|series| series.outcome());
-        Ok(Finished { captured, totals, result, duration, snapshots, series })
+        Ok(Finished { captured, totals, result, unsaved, duration, snapshots, series })
     }
 }
 

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::error::RecordError;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
-use super::summary::Summary;
+use super::summary::{Summary, losses};
 use crate::cli::Mode;
 use crate::commands::plan::Plan;
 use crate::commands::report::recorded::{Missing, Source};
@@ -20,7 +20,7 @@ use crate::kernel::terminal::Terminal;
 use crate::kernel::waker::Waker;
 use crate::report::Report;
 use crate::report::text::write_brief;
-use crate::sink::{SinkError, Target};
+use crate::sink::Target;
 
 /// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
 const AFTERMATH: Duration = Duration::from_millis(5);
@@ -41,6 +41,8 @@ pub(super) struct Outcome {
     pub(super) code: u8,
     /// What it says about latency, when somebody wanted that and it could be had.
     pub(super) report: Option<Report>,
+    /// Why the trace is not whole, when its output failed.
+    pub(super) failure: Option<RecordError>,
 }
 
 /// A recording that runs, as the main thread sees it.
@@ -121,7 +123,7 @@ impl<'a> Session<'a> {
                 );
                 // The threads wait for an output that takes nothing; they end with the process.
                 let code = self.wait_for_command()?;
-                return Ok(Outcome { code, report: None });
+                return Ok(Outcome { code, report: None, failure: None });
             }
         }
         self.clear_line();
@@ -130,10 +132,9 @@ impl<'a> Session<'a> {
         self.conclude(&finished, cpus);
         let report = self.figures(figures, &finished);
         let code = self.wait_for_command()?;
-        match finished.result {
-            Ok(()) | Err(SinkError::ReaderGone { .. }) => Ok(Outcome { code, report }),
-            Err(error) => Err(error.into()),
-        }
+        let unsaved = finished.unsaved;
+        let failure = finished.result.err().map(|source| RecordError::Output { source, unsaved });
+        Ok(Outcome { code, report, failure })
     }
 
     /// Whether the recording has nothing more to wait for.
@@ -276,8 +277,10 @@ impl<'a> Session<'a> {
                 armed: !self.plan.flight.triggers.is_empty(),
             };
             let _ = write!(self.err, "{summary}");
-        } else if finished.captured.ending.stats.lost > 0 && !self.plan.display.quiet {
-            say(self.err, format_args!("{} events were lost", finished.captured.ending.stats.lost));
+        } else {
+            for loss in losses(finished) {
+                say(self.err, loss);
+            }
         }
     }
 

@@ -58,14 +58,10 @@ impl Summary<'_> {
             return Ok(());
         };
         writeln!(f, "  providers  {}", line.text)?;
-        if line.dropped > 0 {
-            let text = format!(
-                "{} EVENTS OF THEIRS DROPPED: their buffers were full. Try a larger --provider-buffer.",
-                count(line.dropped)
-            );
-            writeln!(f, "             {}", self.loud(&text))?;
+        match dropped(self.finished) {
+            Some(text) => writeln!(f, "             {}", self.loud(&text)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// What became of triggers and snapshots, where there could be some.
@@ -147,16 +143,14 @@ impl Display for Summary<'_> {
         let (threads, processes) = (count(stats.threads), count(stats.processes));
         writeln!(f, "  threads    {threads} in {processes} processes")?;
         writeln!(f, "  trace      {}", self.bytes_line())?;
-        match stats.lost {
-            0 => writeln!(f, "  lost       nothing")?,
-            lost => {
-                let text = format!(
-                    "{} EVENTS, in {} gaps: the rings were full. Try a larger --ring-size, or a faster output.",
-                    count(lost),
-                    count(stats.losses)
-                );
-                writeln!(f, "  lost       {}", self.loud(&text))?;
-            }
+        match (lost(self.finished), self.finished.result.is_ok()) {
+            (Some(text), _) => writeln!(f, "  lost       {}", self.loud(&text))?,
+            (None, true) => writeln!(f, "  lost       nothing")?,
+            (None, false) => writeln!(f, "  lost       nothing before the output failed")?,
+        }
+        if self.finished.result.is_err() {
+            let text = format!("{}: the output failed", self.finished.unsaved);
+            writeln!(f, "  unsaved    {}", self.loud(&text))?;
         }
         if self.finished.captured.ending.source.late > 0 {
             let (late, most) = (
@@ -169,6 +163,36 @@ impl Display for Summary<'_> {
         self.flight_lines(f)?;
         self.output_line(f)
     }
+}
+
+/// What is missing although the output took everything it was given, a line for each way to lose it. Said even where
+/// no summary is wanted.
+pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
+    let lost = lost(finished).map(|text| format!("LOST {text}"));
+    lost.into_iter().chain(dropped(finished))
+}
+
+/// What the kernel dropped.
+fn lost(finished: &Finished) -> Option<String> {
+    let stats = &finished.captured.ending.stats;
+    (stats.lost > 0).then(|| {
+        format!(
+            "{} EVENTS, in {} gaps: the rings were full. Try a larger --ring-size, or a faster output.",
+            count(stats.lost),
+            count(stats.losses)
+        )
+    })
+}
+
+/// What applications dropped of their own.
+fn dropped(finished: &Finished) -> Option<String> {
+    let dropped = providers::summary(&finished.captured.providers)?.dropped;
+    (dropped > 0).then(|| {
+        format!(
+            "{} EVENTS OF PROVIDERS DROPPED: their buffers were full. Try a larger --provider-buffer.",
+            count(dropped)
+        )
+    })
 }
 
 /// How many files went again to keep within bounds.

@@ -98,7 +98,7 @@ fn what_is_open_at_the_end_is_begun_in_the_last_archive_and_who_has_gone_is_name
     stage.wait_for("gone", ProviderState::Started);
     drop((gone, session));
     stage.wait_until_gone("gone");
-    let (provider, mut session) = stage.draws("app", EventKind::DurationBegin, 15);
+    let (provider, session) = stage.draws("app", EventKind::DurationBegin, 15);
     stage.wait_for("app", ProviderState::Started);
     assert_eq!(
         shown(&stage.turn(20)),

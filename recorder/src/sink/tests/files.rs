@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::super::records::whole_records;
 use super::super::*;
 use super::{records, unpack, unpack_what_is_there};
 use crate::kernel::user::Owner;
@@ -135,7 +136,7 @@ fn a_device_is_opened_as_it_is() {
 }
 
 #[test]
-fn a_fifo_without_a_reader_is_refused_and_one_whose_reader_leaves_ends_quietly() {
+fn a_fifo_without_a_reader_is_refused_and_what_a_reader_that_leaves_did_not_take_is_counted() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("fifo");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -162,7 +163,67 @@ fn a_fifo_without_a_reader_is_refused_and_one_whose_reader_leaves_ends_quietly()
     let name = path.display().to_string();
     assert_eq!(sink.write(&trace), Err(SinkError::ReaderGone { name }));
     assert_eq!(reading.join().unwrap(), trace[..1000]);
+    // What waited in the pipe is missing as well.
+    let rest = &trace[whole_records(&trace, 1000)..];
+    let mut missing = Unsaved { records: count_records(rest), bytes: rest.len() as u64 };
+    assert_eq!(sink.unsaved(), missing);
     assert_eq!(sink.write(&trace), Err(SinkError::AlreadyFailed));
+    missing.add(&trace);
+    assert_eq!(sink.unsaved(), missing);
+}
+
+/// What a sink says that writes `trace` into a pipe, and what its reader gets that takes so many bytes, or all of them,
+/// and leaves before the end.
+fn into_a_pipe(
+    compression: Compression,
+    trace: &[u8],
+    taken: Option<usize>,
+) -> (Result<Totals, SinkError>, Unsaved, Vec<u8>) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut options = fs::OpenOptions::new();
+    let mut reader = options.read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    let mut sink = open(&output(&path, compression), None).unwrap().sink;
+    let mut got = Vec::new();
+    for piece in [&trace[..trace.len() / 2], &trace[trace.len() / 2..]] {
+        sink.write(piece).unwrap();
+        sink.flush_point().unwrap();
+    }
+    match taken {
+        Some(bytes) => {
+            got.resize(bytes, 0);
+            reader.read_exact(&mut got).unwrap();
+        }
+        // A pipe that is empty for now is an error to the reader who does not wait.
+        None => drop(reader.read_to_end(&mut got)),
+    }
+    drop(reader);
+    let finished = sink.finish();
+    (finished, sink.unsaved(), got)
+}
+
+#[test]
+fn a_reader_that_has_taken_every_record_may_leave_before_the_end() {
+    let trace = records(1000);
+    let (finished, unsaved, got) = into_a_pipe(Compression::None, &trace, None);
+    assert!(finished.is_ok(), "{finished:?}");
+    assert_eq!((unsaved, got), (Unsaved::default(), trace));
+}
+
+#[test]
+fn what_is_left_in_a_pipe_without_a_reader_is_missing() {
+    // Pieces of whole records.
+    let trace = records(1000).repeat(2);
+    for (compression, _) in ALL {
+        let (finished, unsaved, got) = into_a_pipe(compression, &trace, Some(3000));
+        assert!(matches!(finished, Err(SinkError::ReaderGone { .. })), "{finished:?}");
+        let saved = trace.len() - unsaved.bytes as usize;
+        let readable = unpack_what_is_there(compression, &got);
+        assert!(trace.starts_with(&readable[..saved]), "{compression:?}");
+        assert_eq!(unsaved.records, count_records(&trace[saved..]), "{compression:?}");
+        assert!(saved > 0 || compression != Compression::None);
+    }
 }
 
 #[test]

@@ -76,7 +76,14 @@ fn a_plain_file_on_a_full_disk_ends_with_its_last_whole_record() {
             }
         );
         assert_eq!(sink.totals().record_bytes, saved as u64);
-        assert_eq!(Box::new(sink).finish(), Err(error));
+        let rest = Unsaved {
+            records: count_records(&trace[saved..]),
+            bytes: (trace.len() - saved) as u64,
+        };
+        assert_eq!(sink.unsaved(), rest);
+        assert_eq!(sink.write(&trace), Err(SinkError::AlreadyFailed));
+        assert_eq!(sink.unsaved().bytes, rest.bytes + trace.len() as u64, "it counts on");
+        assert_eq!(sink.finish(), Err(error));
     }
 }
 
@@ -136,10 +143,18 @@ fn pieces() -> Vec<Vec<u8>> {
 fn fill<C: Codec>(disk: &SmallDisk, codec: C) -> Result<Totals, SinkError> {
     let mut sink = Compressed::new("t".into(), disk.clone(), codec);
     for piece in pieces() {
-        sink.write(&piece)?;
-        sink.flush_point()?;
+        // What fails is said at the end again, with all that follows counted.
+        let _ = sink.write(&piece);
+        let _ = sink.flush_point();
     }
-    Box::new(sink).finish()
+    let finished = sink.finish();
+    let handed_over = pieces().concat();
+    if let Err(SinkError::Write { saved, .. }) = &finished {
+        let rest = &handed_over[*saved as usize..];
+        let unsaved = Unsaved { records: count_records(rest), bytes: rest.len() as u64 };
+        assert_eq!(sink.unsaved(), unsaved);
+    }
+    finished
 }
 
 fn a_full_disk_leaves_a_valid_stream<C: Codec>(compression: Compression, new: impl Fn() -> C) {

@@ -1,0 +1,52 @@
+//! What becomes of bytes between the writer of a pipe and its reader.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// How many bytes a pipe holds at most; `None` for what is no pipe.
+pub fn capacity(pipe: &impl AsFd) -> Option<u64> {
+    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|bytes| u64::try_from(bytes).ok())
+}
+
+/// Whether nobody can read what is written, or was written and not read yet. Asked of the writing end.
+pub fn reader_has_gone(pipe: &impl AsFd) -> bool {
+    let mut wanted = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    let asked = poll(&mut wanted, PollTimeout::ZERO);
+    asked.is_ok_and(|ready| ready > 0)
+        && wanted[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
+}
+
+/// Bytes in the pipe that were not read, also of a reader that has gone; `None` for what is no pipe.
+pub fn waiting(pipe: &impl AsFd) -> Option<u64> {
+    capacity(pipe)?;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: for a pipe, FIONREAD writes an int through the pointer, which outlives the call.
+    let result = unsafe { libc::ioctl(pipe.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    u64::try_from(bytes).ok().filter(|_| result == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn what_a_reader_left_behind_is_counted_when_it_has_gone() {
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(&[1; 1000]).expect("room");
+        reader.read_exact(&mut [0; 300]).expect("it is there");
+        assert_eq!((reader_has_gone(&writer), waiting(&writer)), (false, Some(700)));
+        drop(reader);
+        assert_eq!((reader_has_gone(&writer), waiting(&writer)), (true, Some(700)));
+        assert!(capacity(&writer).is_some_and(|bytes| bytes >= 4096));
+    }
+
+    #[test]
+    fn what_is_no_pipe_holds_nothing() {
+        let file = tempfile::tempfile().expect("a place for a file");
+        assert_eq!((reader_has_gone(&file), waiting(&file), capacity(&file)), (false, None, None));
+    }
+}
