@@ -105,7 +105,8 @@ impl Queue {
 impl CpuState {
     fn new(begin: u64, counted: bool) -> CpuState {
         let mut history = History::default();
-        history.push(begin, Tenant::Unknown);
+        // There is room for the first.
+        let _ = history.push(begin, Tenant::Unknown);
         CpuState {
             occupant: None,
             since: begin,
@@ -218,6 +219,11 @@ impl Cpus {
         self.states[at] = Some(Box::new(CpuState::new(self.begin, self.active && chosen)));
     }
 
+    /// How many CPUs were seen.
+    pub(super) fn count(&self) -> usize {
+        self.states.iter().flatten().count()
+    }
+
     /// The CPUs that were seen.
     pub(super) fn iter(&mut self) -> impl Iterator<Item = (Cpu, &mut CpuState)> {
         let numbered = (0..=u16::MAX).zip(&mut self.states);
@@ -256,9 +262,16 @@ impl Cpus {
         balance.weigh(state, now);
     }
 
-    /// The CPU goes over to another occupant.
+    /// The CPU goes over to another occupant. True when it is time to tidy its history.
     #[inline(always)]
-    pub(super) fn change(&mut self, cpu: u16, now: u64, occupant: Occupant, inferred: bool) {
+    #[must_use]
+    pub(super) fn change(
+        &mut self,
+        cpu: u16,
+        now: u64,
+        occupant: Occupant,
+        inferred: bool,
+    ) -> bool {
         let (state, balance) = self.get_with_balance(cpu);
         if state.counted {
             state.switches += u64::from(!inferred);
@@ -269,8 +282,10 @@ impl Cpus {
         state.sound = !inferred;
         state.cut = None;
         let is_idle = occupant.slot == IDLE_SLOT;
-        state.history.push(now, if is_idle { Tenant::Idle } else { Tenant::Thread(occupant.koid) });
+        let tenant = if is_idle { Tenant::Idle } else { Tenant::Thread(occupant.koid) };
+        let full = state.history.push(now, tenant);
         balance.weigh(state, now);
+        full
     }
 
     /// It is no longer known who waits. On `gap`, the time since the last change is not known either.

@@ -1,9 +1,35 @@
-//! Who had a CPU lately: what the antagonists of a wait are found in.
+//! Who had a CPU since the oldest wait for it began: what the antagonists of a wait are found in.
+//!
+//! A switch appends to a log. When the log is full, it is tidied, which needs the begins of the waits that are open:
+//! what is older than all of them is dropped, and if much remains, it is folded into *segments*. A segment holds a sum
+//! for each thread instead of slices, and reaches from the begin of one open wait to that of the next, so that every
+//! open wait is made of whole segments and of what the log holds.
+//!
+//! ```text
+//!  open waits           w1                w2         w3
+//!                        |                 |          |
+//!  segments              |A 90 B 40 idle 7 |A 20 C 31 |
+//!  log                                                |A 12|B 4|idle 9|A ...
+//!
+//!  w2 ends: A 20+12.., C 31, B 4, idle 9         w2 has ended: its segment and the one before become one
+//! ```
+//!
+//! A switch costs a place in the log, and at most one addition to a sum later on. There are no more segments than open
+//! waits. They could have a sum for each thread each, so sums are bounded, too: beyond that, the smallest of a segment
+//! are given up, and are time of which it is not known who had the CPU.
 
 use std::time::Duration;
 
-/// So many switches are remembered.
-const DEPTH: usize = 4096;
+use rustc_hash::FxHashMap;
+
+/// The log is tidied at this length, or at a greater one where there are very many threads.
+const LOG: usize = 4096;
+
+/// Waits are looked for among all threads when a log is tidied, which is done once for so many of them at most.
+const THREADS_PER_SWITCH: usize = 4;
+
+/// A segment keeps at least so many sums.
+const FEWEST_SUMS: usize = 8;
 
 /// Who has a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,115 +39,253 @@ pub(super) enum Tenant {
     Thread(u64),
 }
 
-/// The last switches of a CPU: a ring that grows to its full length before it wraps.
-///
-/// ```text
-///  entries:  (100, A) (130, idle) (180, B)      a wait from 120 to 200:  A 10, idle 50, B 20
-///               |---A---|---idle---|---B--->
-/// ```
-#[derive(Debug, Default)]
+/// Who had a CPU from the begin of the oldest wait that was open when it was last tidied.
+#[derive(Debug)]
 pub(super) struct History {
-    entries: Vec<(u64, Tenant)>,
-    /// Where the next one goes when the ring has wrapped.
-    next: usize,
+    /// Without gaps between them, up to the first entry of the log.
+    segments: Vec<Segment>,
+    /// From when on who had it. The last one still has.
+    log: Vec<(u64, Tenant)>,
+    /// How long the log may get.
+    room: usize,
+    /// The least that it may be allowed to get.
+    least: usize,
 }
 
-/// Who had a CPU in some stretch of time.
+impl Default for History {
+    fn default() -> History {
+        History { segments: Vec::new(), log: Vec::new(), room: LOG, least: LOG }
+    }
+}
+
+/// The waits for a CPU that are open, and what may be spent on them.
+#[derive(Debug)]
+pub(super) struct OpenWaits {
+    /// When they began, in any order.
+    pub(super) begins: Vec<u64>,
+    /// How many threads were asked whether they wait.
+    pub(super) asked: usize,
+    /// How many sums all segments together may hold.
+    pub(super) sums: usize,
+}
+
+/// A stretch of time, and how long each had the CPU in it, in nanoseconds.
+#[derive(Debug)]
+struct Segment {
+    begin: u64,
+    end: u64,
+    threads: FxHashMap<u64, u64>,
+    idle: u64,
+    unknown: u64,
+}
+
+/// Who had a CPU in some stretch of time. All parts together are as long as that is.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shares {
-    /// Koids and nanoseconds, the most first.
-    pub(super) threads: Vec<(u64, u64)>,
+    /// Koids and nanoseconds of those who had it longest, the most first.
+    pub(super) named: Vec<(u64, u64)>,
+    /// How many more had it.
+    pub(super) more: u64,
+    /// How long these had it together.
+    pub(super) others: Duration,
     pub(super) idle: Duration,
     pub(super) unknown: Duration,
 }
 
-impl History {
-    /// From `time` on, `tenant` has the CPU.
+impl Segment {
+    fn new(begin: u64) -> Segment {
+        Segment { begin, end: begin, threads: FxHashMap::default(), idle: 0, unknown: 0 }
+    }
+
+    /// `tenant` has the CPU from the end of the segment until `end`, which is its end then.
     #[inline]
-    pub(super) fn push(&mut self, time: u64, tenant: Tenant) {
-        if self.entries.len() < DEPTH {
-            self.entries.push((time, tenant));
+    fn extend(&mut self, tenant: Tenant, end: u64) {
+        let length = end.saturating_sub(self.end);
+        if length == 0 {
             return;
         }
-        self.entries[self.next] = (time, tenant);
-        self.next = (self.next + 1) % DEPTH;
+        match tenant {
+            Tenant::Unknown => self.unknown += length,
+            Tenant::Idle => self.idle += length,
+            Tenant::Thread(koid) => *self.threads.entry(koid).or_default() += length,
+        }
+        self.end = end;
+    }
+
+    /// Takes in the segment that follows.
+    fn append(&mut self, mut next: Segment) {
+        if self.threads.len() < next.threads.len() {
+            std::mem::swap(&mut self.threads, &mut next.threads);
+        }
+        self.add(&next.threads);
+        self.idle += next.idle;
+        self.unknown += next.unknown;
+        self.end = next.end;
+    }
+
+    fn add(&mut self, threads: &FxHashMap<u64, u64>) {
+        for (&koid, &nanos) in threads {
+            *self.threads.entry(koid).or_default() += nanos;
+        }
+    }
+
+    /// Keeps the `most` greatest sums.
+    fn trim(&mut self, most: usize) {
+        if self.threads.len() <= most {
+            return;
+        }
+        let mut sums: Vec<(u64, u64)> = self.threads.drain().collect();
+        sums.select_nth_unstable_by_key(most, most_first);
+        self.unknown += sums.drain(most..).map(|(_, nanos)| nanos).sum::<u64>();
+        self.threads = sums.into_iter().collect();
+    }
+
+    /// Who had the CPU, apart from one who cannot have had it, the `named` who had it longest one by one.
+    fn shares(mut self, except: u64, named: usize) -> Shares {
+        let impossible = self.threads.remove(&except).unwrap_or(0);
+        let mut sums: Vec<(u64, u64)> = self.threads.into_iter().collect();
+        let mut rest = Vec::new();
+        if sums.len() > named {
+            sums.select_nth_unstable_by_key(named, most_first);
+            rest = sums.split_off(named);
+        }
+        sums.sort_unstable_by_key(most_first);
+        Shares {
+            named: sums,
+            more: rest.len() as u64,
+            others: Duration::from_nanos(rest.iter().map(|&(_, nanos)| nanos).sum()),
+            idle: Duration::from_nanos(self.idle),
+            unknown: Duration::from_nanos(self.unknown + impossible),
+        }
+    }
+}
+
+/// The order of sums: the greatest first, and of equals always the same.
+fn most_first(&(koid, nanos): &(u64, u64)) -> (std::cmp::Reverse<u64>, u64) {
+    (std::cmp::Reverse(nanos), koid)
+}
+
+impl History {
+    /// From `time` on, `tenant` has the CPU. True when it is time to tidy up.
+    #[inline]
+    #[must_use]
+    pub(super) fn push(&mut self, time: u64, tenant: Tenant) -> bool {
+        self.log.push((time, tenant));
+        self.log.len() >= self.room
     }
 
     /// Who has the CPU now has turned out.
     pub(super) fn correct(&mut self, tenant: Tenant) {
-        let last = (self.next + self.entries.len()).checked_sub(1);
-        let last = last.map(|last| last % self.entries.len().max(1));
-        if let Some(entry) = last.and_then(|last| self.entries.get_mut(last)) {
-            entry.1 = tenant;
+        if let Some(last) = self.log.last_mut() {
+            last.1 = tenant;
         }
     }
 
-    /// Who had the CPU between `begin` and `end`.
-    pub(super) fn shares(&self, begin: u64, end: u64) -> Shares {
-        let (newer, older) = self.entries.split_at(self.next);
-        let latest_first = newer.iter().rev().chain(older.iter().rev());
-        let mut shares = Shares::default();
-        let mut until = end;
-        for &(from, tenant) in latest_first {
-            let length = until.saturating_sub(from.max(begin));
-            match tenant {
-                _ if length == 0 => {}
-                Tenant::Unknown => shares.unknown += Duration::from_nanos(length),
-                Tenant::Idle => shares.idle += Duration::from_nanos(length),
-                Tenant::Thread(koid) => {
-                    match shares.threads.iter_mut().find(|(known, _)| *known == koid) {
-                        Some((_, sum)) => *sum += length,
-                        None => shares.threads.push((koid, length)),
-                    }
+    /// Forgets what no open wait needs, and folds the log when that is not enough.
+    #[cold]
+    pub(super) fn tidy(&mut self, mut open: OpenWaits) {
+        // At least half of it is free again afterwards.
+        self.room = self.least.max(2 * open.asked / THREADS_PER_SWITCH);
+        let Some(&(last, _)) = self.log.last() else { return };
+        // What begins later than that, or then, lies within what the last one has.
+        open.begins.retain(|&begin| begin < last);
+        open.begins.sort_unstable();
+        open.begins.dedup();
+        let oldest = open.begins.first().copied().unwrap_or(last);
+        let gone = self.segments.partition_point(|segment| segment.end <= oldest);
+        self.segments.drain(..gone);
+        if self.segments.is_empty() {
+            // The entry that was in force when the wait began stays.
+            let later = self.log.partition_point(|&(from, _)| from <= oldest);
+            self.log.drain(..later.saturating_sub(1));
+        }
+        self.merge(&open.begins);
+        if self.log.len() > self.room / 2 {
+            self.fold(&open.begins);
+        }
+        self.trim(open.sums);
+    }
+
+    /// Puts segments together that no open wait begins between.
+    fn merge(&mut self, begins: &[u64]) {
+        let mut merged: Vec<Segment> = Vec::with_capacity(begins.len() + 1);
+        for segment in self.segments.drain(..) {
+            match merged.last_mut() {
+                Some(before) if begins.binary_search(&segment.begin).is_err() => {
+                    before.append(segment);
                 }
-            }
-            until = until.min(from);
-            if until <= begin {
-                break;
+                _ => merged.push(segment),
             }
         }
-        shares.unknown += Duration::from_nanos(until.saturating_sub(begin));
-        shares.threads.sort_by_key(|&(koid, nanos)| (std::cmp::Reverse(nanos), koid));
-        shares
+        self.segments = merged;
+    }
+
+    /// Folds all of the log but its last entry into the last segment and new ones, which begin at `begins`.
+    fn fold(&mut self, begins: &[u64]) {
+        let Some(&last) = self.log.last() else { return };
+        let first = self.log.first().map_or(last.0, |&(from, _)| from);
+        let mut segment = self.segments.pop().unwrap_or_else(|| Segment::new(first));
+        let mut next = begins.partition_point(|&begin| begin <= segment.begin);
+        for pair in self.log.windows(2) {
+            let ((_, tenant), (until, _)) = (pair[0], pair[1]);
+            while let Some(&begin) = begins.get(next)
+                && begin < until
+            {
+                segment.extend(tenant, begin);
+                self.segments.push(std::mem::replace(&mut segment, Segment::new(begin)));
+                next += 1;
+            }
+            segment.extend(tenant, until);
+        }
+        self.segments.push(segment);
+        self.log.clear();
+        self.log.push(last);
+    }
+
+    /// Gives up the smallest sums when there are more than `most`, or eight for each segment if that is more.
+    fn trim(&mut self, most: usize) {
+        let sums: usize = self.segments.iter().map(|segment| segment.threads.len()).sum();
+        let segments = self.segments.len().max(1);
+        if sums <= most.max(2 * FEWEST_SUMS * segments) {
+            return;
+        }
+        // To half of it, so that this is not done again soon.
+        let each = (most / 2 / segments).max(FEWEST_SUMS);
+        for segment in &mut self.segments {
+            segment.trim(each);
+        }
+    }
+
+    /// Who had the CPU between `begin` and `end`, the `named` who had it longest one by one. `except` cannot have had it:
+    /// if it seems so, it is not known who had.
+    pub(super) fn shares(&self, begin: u64, end: u64, except: u64, named: usize) -> Shares {
+        let mut sum = Segment::new(begin);
+        let since = self.segments.partition_point(|segment| segment.end <= begin);
+        for segment in &self.segments[since..] {
+            // Of a segment that is cut, or of what was dropped, nothing can be told.
+            if segment.begin < begin {
+                sum.extend(Tenant::Unknown, segment.end);
+                continue;
+            }
+            sum.extend(Tenant::Unknown, segment.begin);
+            sum.add(&segment.threads);
+            sum.idle += segment.idle;
+            sum.unknown += segment.unknown;
+            sum.end = segment.end;
+        }
+        let since = self.log.partition_point(|&(from, _)| from <= begin).saturating_sub(1);
+        let log = &self.log[since..];
+        if let Some(&(first, _)) = log.first() {
+            sum.extend(Tenant::Unknown, first.min(end));
+        }
+        let until = log.iter().skip(1).map(|&(from, _)| from.min(end)).chain([end]);
+        for (&(_, tenant), until) in log.iter().zip(until) {
+            sum.extend(tenant, until);
+        }
+        sum.extend(Tenant::Unknown, end);
+        sum.shares(except, named)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
-        let mut history = History::default();
-        for (time, tenant) in [
-            (100, Tenant::Thread(7)),
-            (130, Tenant::Idle),
-            (180, Tenant::Thread(8)),
-            (190, Tenant::Thread(7)),
-            (250, Tenant::Idle),
-        ] {
-            history.push(time, tenant);
-        }
-        let shares = history.shares(120, 200);
-        assert_eq!(shares.threads, [(7, 20), (8, 10)]);
-        assert_eq!((shares.idle.as_nanos(), shares.unknown.as_nanos()), (50, 0));
-        let early = history.shares(90, 110);
-        assert_eq!((early.threads, early.unknown.as_nanos()), (vec![(7, 10)], 10));
-    }
-
-    #[test]
-    fn what_was_forgotten_is_unknown_and_the_rest_is_in_order() {
-        let mut history = History::default();
-        for number in 0..DEPTH as u64 + 10 {
-            history.push(number * 10, Tenant::Thread(number));
-        }
-        let end = (DEPTH as u64 + 10) * 10;
-        let shares = history.shares(0, end);
-        assert_eq!(shares.threads.len(), DEPTH);
-        assert_eq!(shares.unknown.as_nanos(), 100, "the first ten are forgotten");
-        let last = history.shares(end - 20, end);
-        assert_eq!(last.threads, [(DEPTH as u64 + 8, 10), (DEPTH as u64 + 9, 10)]);
-        history.correct(Tenant::Idle);
-        assert_eq!(history.shares(end - 20, end).idle.as_nanos(), 10);
-    }
-}
+mod tests;

@@ -57,11 +57,14 @@ impl<O: Observer> Analysis<O> {
             let on = self.cpus.get(number.0);
             // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
             on.history.correct(Tenant::Unknown);
-            on.history.push(now, Tenant::Unknown);
+            let full = on.history.push(now, Tenant::Unknown);
             on.since = now;
             on.sound = false;
             if let Some(occupant) = on.occupant.take() {
                 self.vanish(number.0, occupant);
+            }
+            if full {
+                self.tidy_history(number.0);
             }
         }
         self.cpus.forget_queues(cpu, now);

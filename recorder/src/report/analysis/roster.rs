@@ -7,7 +7,7 @@ use fxt_reader::Koid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::recent::Recent;
-use super::thread::Live;
+use super::thread::{Live, State};
 use crate::report::distribution::Distribution;
 use crate::report::metric::Metric;
 use crate::report::model::{Party, Stats, ThreadReport, Wait};
@@ -120,6 +120,19 @@ impl Roster {
         let mut taken = taken.into_iter().peekable();
         let numbered = (0_u32..).zip(&mut self.lives);
         numbered.filter_map(move |(slot, live)| taken.next_if_eq(&slot).map(|_| live))
+    }
+
+    /// How many threads there are places for: those that have not ended, and some.
+    pub(super) fn places(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// When the waits for a CPU began that can still be told the length of.
+    pub(super) fn waits_for(&self, cpu: u16, epoch: u32) -> Vec<u64> {
+        let waits = |live: &&Live| {
+            matches!(live.state, State::Waiting(_)) && live.cpu == cpu && live.epoch == epoch
+        };
+        self.lives.iter().filter(waits).map(|live| live.since).collect()
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {

@@ -51,7 +51,9 @@ impl<O: Observer> Analysis<O> {
             self.switch_out(cpu, slot, state, inferred);
         }
         let slot = if inn.idle { IDLE_SLOT } else { self.switch_in(cpu, inn.koid, inferred) };
-        self.cpus.change(cpu.0, self.now, Occupant { koid: inn.koid, slot }, inferred);
+        if self.cpus.change(cpu.0, self.now, Occupant { koid: inn.koid, slot }, inferred) {
+            self.tidy_history(cpu.0);
+        }
     }
 
     /// The slot of the thread that goes out, which is made to be the one that has the CPU.

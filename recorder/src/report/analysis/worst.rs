@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fxt_reader::Cpu;
 
+use super::history::OpenWaits;
 use super::thread::{Cause, Live};
 use super::{Analysis, Observer};
 use crate::report::model::{Antagonist, Span, Wait};
@@ -11,6 +12,12 @@ use crate::report::selection::ThreadFilter;
 
 /// So many antagonists of a wait are named.
 const NAMED: usize = 5;
+
+/// So many sums of who had a CPU are kept for open waits, shared out among all CPUs.
+const SUMS: usize = 1 << 20;
+
+/// Each CPU may have so many, however many CPUs there are.
+const FEWEST_SUMS: usize = 4096;
 
 /// The longest waits so far.
 #[derive(Debug)]
@@ -72,17 +79,12 @@ impl<O: Observer> Analysis<O> {
         let among_worst = self.worst.wants(live, nanos);
         let own_longest = nanos > live.longest;
         let history = &self.cpus.get(queued_on.0).history;
-        let shares = history.shares(span.begin.0, span.end.0);
-        let mut parties = shares.threads.iter().filter(|(other, _)| *other != koid);
-        let antagonists: Vec<Antagonist> = parties
-            .by_ref()
-            .take(NAMED)
-            .map(|&(other, ran)| Antagonist {
-                thread: self.roster.party(other),
-                ran: Duration::from_nanos(ran),
-            })
-            .collect();
-        let rest: Vec<u64> = parties.map(|&(_, ran)| ran).collect();
+        let shares = history.shares(span.begin.0, span.end.0, koid, NAMED);
+        let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
+            thread: self.roster.party(other),
+            ran: Duration::from_nanos(ran),
+        };
+        let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
         let wait = Wait {
             thread: self.roster.party(koid),
             metric: cause.metric(),
@@ -91,8 +93,8 @@ impl<O: Observer> Analysis<O> {
             ran_on,
             waker: (waker != 0).then(|| self.roster.party(waker)),
             antagonists,
-            more_antagonists: rest.len() as u64,
-            others: Duration::from_nanos(rest.iter().sum()),
+            more_antagonists: shares.more,
+            others: shares.others,
             idle: shares.idle,
             unknown: shares.unknown,
         };
@@ -104,5 +106,16 @@ impl<O: Observer> Analysis<O> {
         if among_worst {
             self.worst.take(wait);
         }
+    }
+
+    /// Lets a CPU's history forget what no open wait needs.
+    #[cold]
+    pub(super) fn tidy_history(&mut self, cpu: u16) {
+        let open = OpenWaits {
+            begins: self.roster.waits_for(cpu, self.epoch),
+            asked: self.roster.places(),
+            sums: FEWEST_SUMS.max(SUMS / self.cpus.count().max(1)),
+        };
+        self.cpus.get(cpu).history.tidy(open);
     }
 }

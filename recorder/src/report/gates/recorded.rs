@@ -10,6 +10,7 @@
 //! Within a group the condition is about threads alone, and whose figures it is true of are put together.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use fxt_reader::{Cpu, Nanos};
 
@@ -18,6 +19,9 @@ use super::evidence::{Evidence, Offender, time};
 use super::expr::{Condition, Subject};
 use super::metric::{Dimension, Quantity, Stat, Total};
 use crate::report::{Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
+
+/// So many antagonists of a wait are named.
+const NAMED: usize = 3;
 
 /// A recording, as one report and, where conditions name CPUs, one for each group of CPUs.
 #[derive(Clone, Debug)]
@@ -229,9 +233,24 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
     if wait.ran_on != wait.queued_on {
         text += &format!(", then ran on CPU {}", wait.ran_on.0);
     }
-    for (place, antagonist) in wait.antagonists.iter().take(3).enumerate() {
-        let mark = if place == 0 { "; meanwhile there:" } else { "," };
-        text += &format!("{mark} {} {}", party(&antagonist.thread), time(antagonist.ran));
+    let (named, rest) = wait.antagonists.split_at(NAMED.min(wait.antagonists.len()));
+    let mut parts: Vec<String> = named
+        .iter()
+        .map(|antagonist| format!("{} {}", party(&antagonist.thread), time(antagonist.ran)))
+        .collect();
+    let more = rest.len() as u64 + wait.more_antagonists;
+    let others = wait.others + rest.iter().map(|antagonist| antagonist.ran).sum::<Duration>();
+    for (what, length) in [
+        (format!("{more} more"), others),
+        ("idle".to_owned(), wait.idle),
+        ("not known".to_owned(), wait.unknown),
+    ] {
+        if !length.is_zero() {
+            parts.push(format!("{what} {}", time(length)));
+        }
+    }
+    if !parts.is_empty() {
+        text += &format!("; meanwhile there: {}", parts.join(", "));
     }
     if let Some(waker) = &wait.waker {
         text += &format!("; woken by {}", party(waker));

@@ -171,6 +171,7 @@ impl Contents<'_> {
                 json!([party(&antagonist.thread), nanos(antagonist.ran)])
             }).collect::<Vec<_>>(),
             "more": wait.more_antagonists,
+            "others": nanos(wait.others),
         })
     }
 

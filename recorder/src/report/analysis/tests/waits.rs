@@ -71,6 +71,41 @@ fn beyond_five_antagonists_the_rest_is_a_sum() {
     assert_eq!(named + micros(wait.others) + micros(wait.idle), micros(wait.length()));
 }
 
+/// A thread of a lower class waits while others hand the CPU to each other, `switches` times, each for 1 µs more than the
+/// one before did, from 10 µs on.
+fn starved(switches: u64, others: u64) -> (Scene, u64) {
+    let mut scene = Scene::new();
+    let other = |number: u64| 200 + number % others;
+    scene.switch(0, 0, 0, Leaves::R, other(0));
+    scene.wake_by(5, 0, 101, other(0));
+    let mut at = 5;
+    for number in 0..switches {
+        at += 10 + number % others;
+        scene.switch(at, 0, other(number), Leaves::S, other(number + 1));
+        scene.wake(at + 1, 0, other(number));
+    }
+    scene.switch(at + 20, 0, other(switches), Leaves::S, 101);
+    (scene, at + 15)
+}
+
+#[test]
+fn a_wait_through_many_thousand_switches_knows_who_had_the_cpu_all_the_time() {
+    let (switches, others) = (30_000, 20);
+    let (scene, length) = starved(switches, others);
+    let report = scene.report();
+    let wait = report.worst().iter().find(|wait| wait.thread.tid == 101).expect("it waits");
+    assert_eq!((micros(wait.length()), micros(wait.unknown), micros(wait.idle)), (length, 0, 0));
+    let rounds = switches / others;
+    let who: Vec<(u64, u64)> =
+        wait.antagonists.iter().map(|it| (it.thread.tid, micros(it.ran))).collect();
+    // Of 20 who take from 10 to 29 µs each in turn, those who take the longest.
+    let expected = [219, 218, 217, 216, 215].map(|tid| (tid, rounds * (tid - 200 + 10)));
+    assert_eq!(who, expected);
+    assert_eq!(wait.more_antagonists, others - 5);
+    let named: u64 = who.iter().map(|(_, ran)| ran).sum();
+    assert_eq!(named + micros(wait.others), length);
+}
+
 /// Threads 101 to 120 wait 1, 2, 3 and so on, each three times.
 fn ladder() -> Scene {
     let mut scene = Scene::new();

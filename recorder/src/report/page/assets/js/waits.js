@@ -11,11 +11,15 @@
     return `${comm || thread?.name || `[${koid}]`} ${thread ? thread.tid : koid}`;
   }
 
-  function antagonists(wait) {
-    const parts = wait.by.slice(0, 2).map(([who, ran]) => `${name(who)} ${units.time(ran)}`);
-    const more = wait.by.length - parts.length + wait.more;
-    if (more > 0) parts.push(`${more} more`);
-    if (parts.length === 0 && wait.idle > 0) parts.push(`nobody: idle for ${units.time(wait.idle)}`);
+  // Who had the CPU meanwhile: parts that are together as long as the wait.
+  function antagonists(wait, most) {
+    const parts = wait.by.slice(0, most).map(([who, ran]) => `${name(who)} ${units.time(ran)}`);
+    const rest = wait.by.slice(most);
+    const more = rest.length + wait.more;
+    const others = rest.reduce((sum, [, ran]) => sum + ran, wait.others);
+    if (more > 0) parts.push(`${more} more ${units.time(others)}`);
+    if (wait.idle > 0) parts.push(`idle ${units.time(wait.idle)}`);
+    if (wait.unknown > 0) parts.push(`not known ${units.time(wait.unknown)}`);
     return parts.join(", ") || "–";
   }
 
@@ -58,16 +62,18 @@
       bar.textContent = units.time(length);
       row.insertCell().append(who);
       const moved = wait.ran === wait.queued ? "" : ` → ${wait.ran}`;
-      for (const text of [
-        antagonists(wait),
+      const cells = [
+        antagonists(wait, 2),
         units.moment(wait.from, 1e3),
         `${wait.queued}${moved}`,
         wait.waker ? name(wait.waker) : "–",
         wait.metric === "wakeup" ? "woken" : "preempted",
-      ]) {
+      ].map((text) => {
         const cell = row.insertCell();
         cell.textContent = cell.title = text;
-      }
+        return cell;
+      });
+      cells[0].title = antagonists(wait, wait.by.length);
       row.addEventListener("click", () => jump(place));
     });
   }

@@ -1,0 +1,240 @@
+//! Histories beside a model that remembers everything.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn open(begins: &[u64], sums: usize) -> OpenWaits {
+    OpenWaits { begins: begins.to_vec(), asked: begins.len(), sums }
+}
+
+fn small() -> History {
+    History { room: 8, least: 8, ..History::default() }
+}
+
+/// Everybody by name.
+fn all(history: &History, begin: u64, end: u64) -> Shares {
+    history.shares(begin, end, u64::MAX, usize::MAX)
+}
+
+fn length(shares: &Shares) -> u64 {
+    let named: u64 = shares.named.iter().map(|&(_, nanos)| nanos).sum();
+    let rest = shares.others + shares.idle + shares.unknown;
+    named + rest.as_nanos() as u64
+}
+
+#[test]
+fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
+    let mut history = History::default();
+    for (time, tenant) in [
+        (100, Tenant::Thread(7)),
+        (130, Tenant::Idle),
+        (180, Tenant::Thread(8)),
+        (190, Tenant::Thread(7)),
+        (250, Tenant::Idle),
+    ] {
+        assert!(!history.push(time, tenant));
+    }
+    let shares = all(&history, 120, 200);
+    assert_eq!(shares.named, [(7, 20), (8, 10)]);
+    assert_eq!((shares.idle.as_nanos(), shares.unknown.as_nanos()), (50, 0));
+    let early = all(&history, 90, 110);
+    assert_eq!((early.named, early.unknown.as_nanos()), (vec![(7, 10)], 10));
+}
+
+#[test]
+fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
+    let mut history = History::default();
+    for koid in 1..=6 {
+        assert!(!history.push(koid * koid, Tenant::Thread(koid)));
+    }
+    // 1 has it for 3, 2 for 5 and so on, 6 for 14.
+    let shares = history.shares(1, 50, 2, 2);
+    assert_eq!(shares.named, [(6, 14), (5, 11)]);
+    assert_eq!((shares.more, shares.others.as_nanos()), (3, 3 + 7 + 9));
+    assert_eq!(shares.unknown.as_nanos(), 5);
+}
+
+#[test]
+fn the_picture_is_true() {
+    const A: Tenant = Tenant::Thread(1);
+    const B: Tenant = Tenant::Thread(2);
+    const C: Tenant = Tenant::Thread(3);
+    let mut history = small();
+    let slices = [(A, 50), (B, 40), (Tenant::Idle, 7), (A, 40), (A, 20), (C, 31), (A, 12), (B, 4)];
+    let (mut time, mut full) = (0, false);
+    for (tenant, length) in slices {
+        full = history.push(time, tenant);
+        time += length;
+    }
+    assert!(full);
+    let (w1, w2, w3) = (0, 137, 188);
+    history.tidy(open(&[w2, w1, w3], 100));
+    let begins: Vec<u64> = history.segments.iter().map(|segment| segment.begin).collect();
+    assert_eq!((begins, history.log.len()), (vec![w1, w2, w3], 1));
+    assert_eq!(all(&history, w2, time).named, [(1, 32), (3, 31), (2, 4)]);
+    assert_eq!(all(&history, w1, time).named, [(1, 122), (2, 44), (3, 31)]);
+    assert_eq!(all(&history, w1, time).idle.as_nanos(), 7);
+    // The second has ended when the log is full again, the first after that.
+    for number in 0..8 {
+        full = history.push(time + number, A);
+    }
+    assert!(full);
+    history.tidy(open(&[w1, w3], 100));
+    assert_eq!(history.segments.len(), 2);
+    history.tidy(open(&[w3], 100));
+    assert_eq!(history.segments.len(), 1);
+    history.tidy(open(&[], 100));
+    assert_eq!((history.segments.len(), history.log.len()), (0, 1));
+}
+
+/// What happens on a CPU.
+#[derive(Clone, Debug)]
+enum Step {
+    /// After so long, somebody gets it.
+    Switch(u64, Tenant),
+    /// After so long, somebody begins to wait for it.
+    Begin(u64),
+    /// After so long, one of those who wait has waited enough.
+    End(u64, usize),
+    /// Who has it turns out to be another one.
+    Correct(Tenant),
+    /// It is time to tidy up already.
+    Tidy,
+}
+
+fn step(threads: u64) -> impl Strategy<Value = Step> {
+    let tenant = prop_oneof![
+        8 => (0..threads).prop_map(Tenant::Thread),
+        1 => Just(Tenant::Idle),
+        1 => Just(Tenant::Unknown),
+    ];
+    prop_oneof![
+        12 => (0..20_u64, tenant.clone()).prop_map(|(after, tenant)| Step::Switch(after, tenant)),
+        2 => (0..20_u64).prop_map(Step::Begin),
+        2 => (0..20_u64, 0..100_usize).prop_map(|(after, which)| Step::End(after, which)),
+        1 => tenant.prop_map(Step::Correct),
+        1 => Just(Step::Tidy),
+    ]
+}
+
+/// Every slice there ever was.
+#[derive(Default)]
+struct Model(Vec<(u64, Tenant)>);
+
+impl Model {
+    /// How long each had the CPU; `None` is idle's.
+    fn shares(&self, begin: u64, end: u64) -> BTreeMap<Option<u64>, u64> {
+        let mut shares = BTreeMap::new();
+        for (at, &(from, tenant)) in self.0.iter().enumerate() {
+            let until = self.0.get(at + 1).map_or(end, |next| next.0);
+            let length = until.min(end).saturating_sub(from.max(begin));
+            let who = match tenant {
+                Tenant::Unknown => continue,
+                Tenant::Idle => None,
+                Tenant::Thread(koid) => Some(koid),
+            };
+            if length > 0 {
+                *shares.entry(who).or_default() += length;
+            }
+        }
+        shares
+    }
+}
+
+fn known(shares: &Shares) -> BTreeMap<Option<u64>, u64> {
+    let idle = shares.idle.as_nanos() as u64;
+    let threads = shares.named.iter().map(|&(koid, nanos)| (Some(koid), nanos));
+    threads.chain((idle > 0).then_some((None, idle))).collect()
+}
+
+/// Plays the steps, and shows each wait that ends: what the history says of it, and what is true.
+fn play(
+    steps: &[Step],
+    sums: usize,
+    mut ended: impl FnMut(u64, &Shares, BTreeMap<Option<u64>, u64>),
+) {
+    let (mut history, mut model) = (small(), Model::default());
+    let (mut now, mut waits) = (5, Vec::new());
+    let first = (0, Tenant::Unknown);
+    let _ = history.push(first.0, first.1);
+    model.0.push(first);
+    for step in steps {
+        let mut full = false;
+        match *step {
+            Step::Switch(after, tenant) => {
+                now += after;
+                full = history.push(now, tenant);
+                model.0.push((now, tenant));
+            }
+            Step::Begin(after) => {
+                now += after;
+                waits.push(now);
+            }
+            Step::End(after, which) => {
+                now += after;
+                if !waits.is_empty() {
+                    let begin = waits.remove(which % waits.len());
+                    ended(now - begin, &all(&history, begin, now), model.shares(begin, now));
+                }
+            }
+            Step::Correct(tenant) => {
+                history.correct(tenant);
+                model.0.last_mut().expect("the first is there").1 = tenant;
+            }
+            Step::Tidy => full = true,
+        }
+        if full {
+            history.tidy(open(&waits, sums));
+            assert!(history.segments.len() <= waits.len() + 1);
+            assert!(history.log.len() <= history.room / 2);
+            let kept: usize = history.segments.iter().map(|segment| segment.threads.len()).sum();
+            assert!(kept <= sums.max(2 * FEWEST_SUMS * history.segments.len()));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_wait_is_shared_out_as_a_model_without_any_limit_does(
+        steps in prop::collection::vec(step(12), 0..600),
+    ) {
+        play(&steps, usize::MAX, |waited, shares, exact| {
+            assert_eq!(length(shares), waited);
+            assert_eq!(known(shares), exact);
+        });
+    }
+
+    #[test]
+    fn with_too_many_sums_nobody_gets_more_than_is_theirs(
+        steps in prop::collection::vec(step(200), 0..600),
+    ) {
+        play(&steps, 64, |waited, shares, exact| {
+            assert_eq!(length(shares), waited);
+            for (who, nanos) in known(shares) {
+                assert!(nanos <= exact[&who], "{who:?} had it for {nanos} of {exact:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_given_up_is_the_least_and_is_not_known() {
+    let mut history = small();
+    let mut time = 0;
+    // 1 takes 100 in turn with a thousand who take 1 each.
+    for koid in 10..1010 {
+        for (koid, length) in [(1, 100), (koid, 1)] {
+            if history.push(time, Tenant::Thread(koid)) {
+                history.tidy(open(&[0], 64));
+            }
+            time += length;
+        }
+    }
+    let shares = all(&history, 0, time);
+    assert_eq!((shares.named[0], length(&shares)), ((1, 100_000), time));
+    let unknown = shares.unknown.as_nanos() as u64;
+    assert!((1000 - 64..1000).contains(&unknown), "{unknown}");
+}
