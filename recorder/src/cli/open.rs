@@ -10,8 +10,8 @@ const PERFETTO_PORT: u16 = 9001;
 /// The arguments of `fxtrec open`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The file is served on this machine only, to the Perfetto UI only, and once: fxtrec ends when the
-browser has it. It is not sent anywhere else.
+The file is served on this machine only, at a link that nobody can guess, to your own browser and
+the Perfetto UI only, and once: fxtrec ends when the browser has it. It is not sent anywhere else.
 
 Examples:
   fxtrec open make.fxt                   opens a browser

@@ -31,6 +31,7 @@ pub mod print_fmt;
 pub mod priority;
 pub mod process_files;
 pub mod procfs;
+pub mod random;
 pub mod refusal;
 pub mod ring;
 pub mod seqpacket;

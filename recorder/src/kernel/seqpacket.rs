@@ -16,8 +16,7 @@ use nix::sys::socket::{
     socket, socketpair,
 };
 
-/// Random bytes in an address that nobody can guess.
-const RANDOM_BYTES: usize = 16;
+use super::random;
 
 /// Descriptors that are taken with one message.
 const FEW_DESCRIPTORS: usize = 4;
@@ -37,15 +36,7 @@ impl Address {
     /// # Errors
     /// What getrandom(2) returns.
     pub fn unguessable(prefix: &str) -> io::Result<Address> {
-        let mut random = [0_u8; RANDOM_BYTES];
-        // SAFETY: the buffer is writable for the length given, and any bytes make valid integers.
-        let got = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-        // So few bytes come at once, or not at all.
-        if usize::try_from(got) != Ok(random.len()) {
-            return Err(io::Error::last_os_error());
-        }
-        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Address::Abstract(format!("{prefix}-{digits}")))
+        Ok(Address::Abstract(format!("{prefix}-{}", random::hex_token()?)))
     }
 
     /// The address that `text` stands for, as [`Address`] is displayed.

@@ -4,8 +4,8 @@
 //! on the loopback address, with the header that lets that page read it, and nothing else is:
 //!
 //! ```text
-//! fxtrec open x.fxt --> browser: https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/x.fxt
-//!        <-- GET /x.fxt, Origin: https://ui.perfetto.dev -- the page's own script
+//! fxtrec open x.fxt --> browser: https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/TOKEN/x.fxt
+//!        <-- GET /TOKEN/x.fxt, Origin: https://ui.perfetto.dev -- the page's own script
 //!        --- the file, then fxtrec ends ------------------->
 //! ```
 //!
@@ -17,12 +17,13 @@ mod serve;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 
 use crate::cli::OpenArgs;
 use crate::convert::{ConvertError, Format, Input, Options, Output, Packing, convert};
+use crate::kernel::random;
 use serve::Served;
 
 /// The page that shows traces.
@@ -49,6 +50,9 @@ pub enum OpenError {
     /// Nobody can connect any more.
     #[error("cannot accept connections any more: {0}")]
     Accept(#[source] io::Error),
+    /// There is nothing unguessable to be had.
+    #[error("getrandom: {0}")]
+    Token(#[source] io::Error),
     /// The file to be served cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -65,12 +69,12 @@ pub enum OpenError {
 ///
 /// When the file cannot be read, or the port not be used.
 pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
-    let mut served = prepare(args)?;
+    let served = prepare(args)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))
         .map_err(|source| OpenError::Listen { port: args.port, source })?;
     // Port 0 means any.
     let port = listener.local_addr().map_or(args.port, |address| address.port());
-    let link = format!("{PERFETTO}/#!/?url=http://127.0.0.1:{port}/{}", served.name);
+    let link = format!("{PERFETTO}/#!/?url=http://127.0.0.1:{port}/{}", served.path);
     // Without standard error the browser still knows the link.
     let _ = writeln!(messages, "{link}");
     if !args.no_browser
@@ -79,29 +83,29 @@ pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
         let _ = writeln!(messages, "fxtrec: open this link in a browser: {reason}");
     }
     let _ = writeln!(messages, "fxtrec: waiting for the browser; Ctrl-C ends it");
-    serve::until_fetched(&listener, port, &mut served)
+    serve::until_fetched(&listener, port, served)
 }
 
 /// The file as it is, or converted to FXT in a temporary file that nobody sees.
 fn prepare(args: &OpenArgs) -> Result<Served, OpenError> {
     let read = |source| OpenError::Read { path: args.file.clone(), source };
+    let token = random::hex_token().map_err(OpenError::Token)?;
     let mut input = Input::open(&args.file, true)?;
     let format = input.format()?;
     let stem = args.file.file_name().and_then(OsStr::to_str).unwrap_or("trace.fxt");
     if format == Format::Fxt {
         drop(input);
         let file = File::open(&args.file).map_err(read)?;
-        return Served::new(stem, file).map_err(read);
+        return Served::new(stem, &token, file).map_err(read);
     }
-    let mut file = tempfile::tempfile().map_err(read)?;
+    let file = tempfile::tempfile().map_err(read)?;
     let mut output =
         Output::of_file(file.try_clone().map_err(read)?, Packing::Plain).map_err(read)?;
     let result = convert(&mut input, format, &mut output, Format::Fxt, Options::default());
     input.finish();
     result?;
     output.finish()?;
-    file.seek(SeekFrom::Start(0)).map_err(read)?;
-    Served::new(&format!("{stem}.fxt"), file).map_err(read)
+    Served::new(&format!("{stem}.fxt"), &token, file).map_err(read)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub(super) struct Request {
     /// The path, without what may follow a question mark.
     pub(super) path: String,
     pub(super) host: Option<String>,
+    /// The page that asks, as the browser says.
+    pub(super) origin: Option<String>,
 }
 
 impl Request {
@@ -30,7 +32,7 @@ impl Request {
             return Ok(None);
         }
         let path = target.split('?').next().unwrap_or_default().to_owned();
-        let mut request = Self { method: method.to_owned(), path, host: None };
+        let mut request = Self { method: method.to_owned(), path, host: None, origin: None };
         loop {
             let mut line = String::new();
             if input.read_line(&mut line)? == 0 {
@@ -40,10 +42,12 @@ impl Request {
             if line.is_empty() {
                 return Ok(Some(request));
             }
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("host")
-            {
-                request.host = Some(value.trim().to_owned());
+            let Some((name, value)) = line.split_once(':') else { continue };
+            let value = || Some(value.trim().to_owned());
+            if name.eq_ignore_ascii_case("host") {
+                request.host = value();
+            } else if name.eq_ignore_ascii_case("origin") {
+                request.origin = value();
             }
         }
     }

@@ -1,105 +1,214 @@
 //! Serving one file to one page.
 //!
-//! Own code, since it is a hundred lines: the HTTP crates that are small enough are not kept up,
+//! ```text
+//!  accept --> whose connection? --> a thread each --> request --> host, path, origin --> the file
+//!     ^                                                                                    |
+//!     +-------------------- ends when the whole file was taken once -----------------------+
+//! ```
+//!
+//! Each connection has a thread, since browsers open some that they never use. Other users of the machine can connect to
+//! the loopback address as well: the path has a token that they cannot guess, and where the kernel tells whose the
+//! connection is, those of others are closed.
+//!
+//! Own code, since it is two hundred lines: the HTTP crates that are small enough are not kept up,
 //! and the others bring a runtime along.
 
 use std::fs::File;
-use std::io::{self, BufReader, Seek, SeekFrom, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::request::Request;
 use super::{OpenError, PERFETTO};
+use crate::kernel::user::Owner;
+use crate::kernel::waker::Waker;
 
 /// A peer that is silent for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A file and the name that it is served by.
+/// How long to wait at once for a connection.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How long to do without new connections when there is nothing left to serve them with.
+const DEAF: Duration = Duration::from_millis(200);
+
+/// Connections at the same time; browsers have some six.
+const CONNECTIONS: usize = 64;
+
+/// What is read from the file at once, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// A file and where it is found.
 #[derive(Debug)]
 pub(super) struct Served {
-    /// Letters and digits of the file's name, which need no escapes in a link.
-    pub(super) name: String,
+    /// The path in the link: the token, and letters and digits of the file's name, which need no escapes.
+    pub(super) path: String,
     file: File,
     length: u64,
 }
 
 impl Served {
-    pub(super) fn new(name: &str, file: File) -> io::Result<Self> {
+    pub(super) fn new(name: &str, token: &str, file: File) -> io::Result<Self> {
         let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let name = name.chars().map(|c| if keep(c) { c } else { '_' }).collect();
+        let name: String = name.chars().map(|c| if keep(c) { c } else { '_' }).collect();
         let length = file.metadata()?.len();
-        Ok(Self { name, file, length })
+        Ok(Self { path: format!("{token}/{name}"), file, length })
+    }
+
+    /// Sends the file; says whether that was all of it.
+    fn send(&self, mut peer: &TcpStream) -> io::Result<bool> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut at = 0;
+        while at < self.length {
+            let most = usize::try_from(self.length - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let bytes = self.file.read_at(&mut chunk[..most], at)?;
+            if bytes == 0 {
+                // It was cut meanwhile.
+                return Ok(false);
+            }
+            peer.write_all(&chunk[..bytes])?;
+            at += bytes as u64;
+        }
+        Ok(true)
     }
 }
 
-/// Answers requests until the whole file has been fetched.
+/// Answers requests until the whole file has been fetched once.
 pub(super) fn until_fetched(
     listener: &TcpListener,
     port: u16,
-    served: &mut Served,
+    served: Served,
 ) -> Result<(), OpenError> {
-    loop {
-        let (peer, _) = match listener.accept() {
+    listener.set_nonblocking(true).map_err(OpenError::Accept)?;
+    let fetched = Waker::new().map_err(OpenError::Accept)?;
+    // Each connection has a clone as well.
+    let served = Arc::new(served);
+    while !fetched.is_stopped() {
+        let (peer, address) = match listener.accept() {
             Ok(accepted) => accepted,
-            Err(error) if is_of_one_connection(&error) => continue,
-            Err(error) => return Err(OpenError::Accept(error)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    let wait = fetched.wait(std::iter::once(listener.as_fd()), LONG);
+                    wait.map_err(OpenError::Accept)?;
+                    continue;
+                }
+                io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::Interrupted
+                | io::ErrorKind::ConnectionReset => continue,
+                _ => return Err(OpenError::Accept(error)),
+            },
         };
-        // What goes wrong with one connection is no reason not to wait for the next.
-        if let Ok(true) = answer(&peer, port, served) {
-            return Ok(());
+        if is_of_somebody_else(address, port) || Arc::strong_count(&served) > CONNECTIONS {
+            continue;
+        }
+        let (served, fetched) = (served.clone(), fetched.clone());
+        let started = thread::Builder::new().name("fxtrec-open".to_owned()).spawn(move || {
+            // What goes wrong with one connection is no reason not to wait for the next.
+            if let Ok(true) = answer(&peer, port, &served) {
+                fetched.stop();
+            }
+        });
+        if started.is_err() {
+            thread::sleep(DEAF);
         }
     }
+    Ok(())
 }
 
-/// Whether accept(2) failed because of the peer, and not for good.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind as Kind;
-    matches!(error.kind(), Kind::ConnectionAborted | Kind::Interrupted | Kind::ConnectionReset)
+/// Whether the kernel knows that another user's process has connected. Root may, and whoever has called sudo.
+fn is_of_somebody_else(peer: SocketAddr, port: u16) -> bool {
+    let connections = [procfs::net::tcp(), procfs::net::tcp6()].into_iter().flatten().flatten();
+    let is_it = |it: &procfs::net::TcpNetEntry| {
+        // A socket of IPv6 can connect to an address of IPv4.
+        let local = (it.local_address.ip().to_canonical(), it.local_address.port());
+        local == (peer.ip(), peer.port()) && it.remote_address.port() == port
+    };
+    // One that was closed already has no owner any more, and gets no answer either.
+    let uid = connections.filter(is_it).map(|it| it.uid).next();
+    let own = nix::unistd::geteuid().as_raw();
+    let caller = Owner::sudo_caller().map(|caller| caller.uid);
+    uid.is_some_and(|uid| uid != 0 && uid != own && Some(uid) != caller)
 }
 
-/// Answers one request; true when the whole file went out.
-fn answer(mut peer: &TcpStream, port: u16, served: &mut Served) -> io::Result<bool> {
+/// Answers one request; true when the whole file went out, and the peer has taken it.
+fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
+    peer.set_nonblocking(false)?;
     peer.set_read_timeout(Some(PATIENCE))?;
     peer.set_write_timeout(Some(PATIENCE))?;
     let Some(request) = Request::read(&mut BufReader::new(peer))? else {
-        respond(peer, "400 Bad Request", 0)?;
+        respond(peer, "400 Bad Request", None)?;
         return Ok(false);
     };
     // A page elsewhere may point a name of its own at this machine.
     let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     if !request.host.is_some_and(|host| hosts.contains(&host)) {
-        respond(peer, "421 Misdirected Request", 0)?;
+        respond(peer, "421 Misdirected Request", None)?;
         return Ok(false);
     }
-    let found = request.path.strip_prefix('/') == Some(&served.name);
+    if request.path.strip_prefix('/') != Some(&served.path) {
+        respond(peer, "404 Not Found", None)?;
+        return Ok(false);
+    }
+    if request.origin.is_some_and(|origin| origin != PERFETTO) {
+        respond(peer, "403 Forbidden", None)?;
+        return Ok(false);
+    }
     match request.method.as_str() {
         // Browsers ask first whether a page of the web may load from this machine.
-        "OPTIONS" => respond(peer, "204 No Content", 0)?,
-        "GET" | "HEAD" if !found => respond(peer, "404 Not Found", 0)?,
-        "HEAD" => respond(peer, "200 OK", served.length)?,
+        "OPTIONS" => respond(peer, "204 No Content", Some(0))?,
+        "HEAD" => respond(peer, "200 OK", Some(served.length))?,
         "GET" => {
-            respond(peer, "200 OK", served.length)?;
-            served.file.seek(SeekFrom::Start(0))?;
-            let sent = io::copy(&mut served.file, &mut peer)?;
-            peer.flush()?;
-            return Ok(sent >= served.length);
+            respond(peer, "200 OK", Some(served.length))?;
+            return Ok(served.send(peer)? && is_taken(peer));
         }
-        _ => respond(peer, "405 Method Not Allowed", 0)?,
+        _ => respond(peer, "405 Method Not Allowed", None)?,
     }
+    // Requests that are behind this one would have the connection reset, and the answer with it.
+    peer.shutdown(Shutdown::Write)?;
+    io::copy(&mut peer.take(u64::from(u16::MAX)), &mut io::sink())?;
     Ok(false)
 }
 
-fn respond(mut peer: &TcpStream, status: &str, length: u64) -> io::Result<()> {
+/// Waits until the peer has closed its end, which it does when it has everything. What is still on its way when this
+/// process ends might be lost.
+fn is_taken(mut peer: &TcpStream) -> bool {
+    peer.shutdown(Shutdown::Write).is_ok() && {
+        let mut rest = [0; 1024];
+        loop {
+            match peer.read(&mut rest) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                // Silent since it has taken all that was sent, or reset.
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+}
+
+/// The head of an answer. Without a length there is nothing that a page may see.
+fn respond(mut peer: &TcpStream, status: &str, length: Option<u64>) -> io::Result<()> {
+    let allow = match length {
+        None => String::new(),
+        Some(_) => format!(
+            "Access-Control-Allow-Origin: {PERFETTO}\r\n\
+             Access-Control-Allow-Methods: GET, HEAD\r\n\
+             Access-Control-Allow-Private-Network: true\r\n\
+             Vary: Origin\r\n"
+        ),
+    };
     let head = format!(
         "HTTP/1.1 {status}\r\n\
-         Content-Length: {length}\r\n\
+         Content-Length: {}\r\n\
          Content-Type: application/octet-stream\r\n\
-         Access-Control-Allow-Origin: {PERFETTO}\r\n\
-         Access-Control-Allow-Methods: GET, HEAD\r\n\
-         Access-Control-Allow-Private-Network: true\r\n\
-         Vary: Origin\r\n\
+         {allow}\
+         X-Content-Type-Options: nosniff\r\n\
          Cache-Control: no-store\r\n\
-         Connection: close\r\n\r\n"
+         Connection: close\r\n\r\n",
+        length.unwrap_or(0)
     );
     peer.write_all(head.as_bytes())
 }
