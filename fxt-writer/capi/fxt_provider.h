@@ -119,9 +119,11 @@ extern "C" {
 #endif // __cplusplus
 
 // Makes this process a trace provider of that name, 1 to 255 bytes of UTF-8;
-// does nothing when it is one already. Returns at once: a thread of the library
-// looks for a manager for as long as the process runs. False when the name is
-// none, or there is no thread to be had.
+// does nothing when it is one already. Under `fxtrec -- COMMAND` it returns when
+// trace points record, usually within some milliseconds and after half a second at
+// most; without a manager it returns at once. A thread of the library looks for a
+// manager for as long as the process runs. False when the name is none, or there
+// is no thread to be had.
 //
 // # Safety
 //
@@ -129,8 +131,8 @@ extern "C" {
 bool fxt_init(const char *name);
 
 // Waits until a session runs, at most so many milliseconds; whether one does.
-// For programs that are started by the manager and want their first events in
-// the trace too.
+// For programs that are to be recorded by a session which is started later: one
+// that runs already `fxt_init` has waited for.
 bool fxt_wait_for_session(uint32_t milliseconds);
 
 // Has everything that was recorded so far saved, and waits for that, at most so

@@ -14,11 +14,8 @@ use std::time::Duration;
 use fxt_writer::provider::{self, counter, duration, flow_begin, flow_end, instant, log};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let app = provider::Builder::new("example").category("app").category("app:work").init()?;
-    // Under fxtrec the first spans are wanted too; alone, nobody has to wait.
-    if std::env::var_os("FXTREC_PROVIDER_SOCKET").is_some() {
-        app.wait_for_session(Duration::from_secs(1));
-    }
+    let _provider =
+        provider::Builder::new("example").category("app").category("app:work").init()?;
 
     let _everything = duration!("app", "everything", threads = 2);
     let (jobs, inbox) = mpsc::channel();

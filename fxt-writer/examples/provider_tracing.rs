@@ -13,10 +13,7 @@ use std::time::Duration;
 use tracing::{info, info_span, warn};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let app = fxt_writer::provider::tracing::init("tracing example")?;
-    if std::env::var_os("FXTREC_PROVIDER_SOCKET").is_some() {
-        app.wait_for_session(Duration::from_secs(1));
-    }
+    let _provider = fxt_writer::provider::tracing::init("tracing example")?;
 
     let _everything = info_span!("everything").entered();
     for number in 0..10 {

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-REGISTER, STOPPED, START, STOP = 1, 3, 16, 17
+REGISTER, STOPPED, START, STOP, TERMINATE = 1, 3, 16, 17, 18
 ONESHOT, CIRCULAR, STREAMING = 0, 1, 2
 STARTED, SAVE_BUFFER, BUFFER_SAVED = 1, 2, 3
 MAGIC = int.from_bytes(b"FxTrBuf1", sys.byteorder)
@@ -96,8 +96,10 @@ class Provider:
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.connect("\0" + address[1:] if address[0] == "@" else address)
         self.control.send(message(REGISTER, 0, name + b"\npython\n"))
-        data, fds, _, _ = socket.recv_fds(self.control, 65536, 2)
-        kind, version, _, self.session = struct.unpack_from("=HHIQ", data)
+        kind = TERMINATE
+        while kind == TERMINATE:  # No session runs yet.
+            data, fds, _, _ = socket.recv_fds(self.control, 65536, 2)
+            kind, version, _, self.session = struct.unpack_from("=HHIQ", data)
         assert (kind, version) == (START, 1), (kind, version)
         mode, _, size, self.process, _ = struct.unpack_from("=IIQQQ", data, 16)
         self.mode = mode

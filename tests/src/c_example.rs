@@ -1,4 +1,4 @@
-//! The example of the C header, built by gcc.
+//! Programs that use the C header, built by gcc.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,19 +12,28 @@ pub fn libraries() -> PathBuf {
     test.parent().expect("a folder").to_path_buf()
 }
 
+/// Where the header is.
+fn header() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi")
+}
+
 /// Builds the example in a folder, with flags that say which library to use.
 ///
 /// # Panics
 /// When it does not compile.
 pub fn build(folder: &Path, library: &[&str]) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi");
-    let program = folder.join("provider");
+    compile(&header().join("examples/provider.c"), folder, library)
+}
+
+/// Builds a source in a folder, with flags that say which library to use.
+fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
+    let program = folder.join(source.file_stem().expect("a name"));
     let output = Command::new("gcc")
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&program)
-        .arg(sources.join("examples/provider.c"))
+        .arg(source)
         .arg("-I")
-        .arg(&sources)
+        .arg(header())
         .args(library)
         .args(["-lpthread", "-ldl", "-lm"])
         .output()
@@ -38,6 +47,14 @@ pub fn build(folder: &Path, library: &[&str]) -> PathBuf {
 /// # Panics
 /// When it does not compile.
 pub fn build_statically(folder: &Path) -> PathBuf {
+    compile_statically(&header().join("examples/provider.c"), folder)
+}
+
+/// Builds a source in a folder, with the static library.
+///
+/// # Panics
+/// When it does not compile.
+pub fn compile_statically(source: &Path, folder: &Path) -> PathBuf {
     let library = libraries().join("libfxt_provider.a");
-    build(folder, &[library.to_str().expect("a plain path")])
+    compile(source, folder, &[library.to_str().expect("a plain path")])
 }

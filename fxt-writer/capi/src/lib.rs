@@ -37,9 +37,11 @@ pub static fxt_session: &AtomicU32 = provider::SESSION_WORD;
 static PROVIDER: OnceLock<Provider> = OnceLock::new();
 
 /// Makes this process a trace provider of that name, 1 to 255 bytes of UTF-8;
-/// does nothing when it is one already. Returns at once: a thread of the library
-/// looks for a manager for as long as the process runs. False when the name is
-/// none, or there is no thread to be had.
+/// does nothing when it is one already. Under `fxtrec -- COMMAND` it returns when
+/// trace points record, usually within some milliseconds and after half a second at
+/// most; without a manager it returns at once. A thread of the library looks for a
+/// manager for as long as the process runs. False when the name is none, or there
+/// is no thread to be had.
 ///
 /// # Safety
 ///
@@ -59,8 +61,8 @@ pub unsafe extern "C" fn fxt_init(name: *const c_char) -> bool {
 }
 
 /// Waits until a session runs, at most so many milliseconds; whether one does.
-/// For programs that are started by the manager and want their first events in
-/// the trace too.
+/// For programs that are to be recorded by a session which is started later: one
+/// that runs already `fxt_init` has waited for.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_wait_for_session(milliseconds: u32) -> bool {
     PROVIDER.get().is_some_and(|provider| provider.wait_for_session(time(milliseconds)))

@@ -101,7 +101,7 @@ pub unsafe extern "C" fn fxt_duration_end(duration: Duration) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_is_enabled(site: *const CSite) -> bool {
     // SAFETY: by the caller's word.
-    unsafe { (*site).known(&[]) }.site.armed().is_some()
+    unsafe { (*site).known(&[]) }.site.is_wanted()
 }
 
 /// Records `length` bytes under the trace point's name.

@@ -277,3 +277,12 @@ impl Engine {
 }
 
 const _: () = assert!(HEADER_WORDS * WORD_BYTES == 128);
+
+/// Prepares this process for engines that [lend](Engine::lend) room. That takes
+/// milliseconds in a process of several threads, where the kernel waits for all CPUs, and
+/// next to nothing in one of a single thread.
+#[cfg(all(feature = "provider", target_os = "linux", not(loom)))]
+pub(crate) fn prepare_process() {
+    // Where the kernel cannot do it, engines do without.
+    let _ = barrier::ready();
+}

@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 use super::client::{self, Client};
 use super::sys;
 use super::wire::{MAX_ALERT_BYTES, MAX_ITEM_BYTES};
+use crate::engine;
 use crate::layout::Field;
 
 /// How long the end of a [`Provider`] waits for what was recorded to be saved.
 const FLUSH_AT_END: Duration = Duration::from_millis(500);
+
+/// How long [`Builder::init`] waits for a manager that there should be to say whether a
+/// session runs. Usually that takes some milliseconds.
+const ANSWER: Duration = Duration::from_millis(500);
 
 /// Why a process cannot become a provider.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +40,12 @@ pub enum InitError {
 
 /// Makes this process a trace provider; see [`Builder`] for more than a name.
 ///
-/// Returns at once. A thread looks for a manager, now and as long as the process
-/// runs, and recording begins when one says so.
+/// Under `fxtrec -- COMMAND` it returns when trace points record, so that the first
+/// events of a short program are in the trace as well. It waits for that, usually for
+/// some milliseconds and never longer than half a second, where
+/// `FXTREC_PROVIDER_SOCKET` is set or the daemon's socket exists; otherwise it returns
+/// at once. A manager without a session says so, and ends the wait. A thread looks for
+/// managers for as long as the process runs.
 ///
 /// # Errors
 ///
@@ -91,6 +100,8 @@ impl Builder {
         }
         if let Some(client) = sys::client() {
             self.categories.iter().for_each(|category| client.learn(category));
+            // Another thread may just be doing what follows.
+            client.await_answer(ANSWER);
             return Ok(Provider { client });
         }
         sys::claim_process().map_err(InitError::Fork)?;
@@ -98,11 +109,21 @@ impl Builder {
         match sys::publish_client(client.map_err(InitError::Thread)?) {
             Ok(client) => {
                 sys::at_exit(last_words);
+                if client::expects_manager(client) {
+                    // While there is no other thread: afterwards it takes some 15 ms.
+                    engine::prepare_process();
+                } else {
+                    client.expect_nobody();
+                }
                 client::spawn(client).map_err(InitError::Thread)?;
+                client.await_answer(ANSWER);
                 Ok(Provider { client })
             }
             // Another thread was faster.
-            Err(client) => Ok(Provider { client }),
+            Err(client) => {
+                client.await_answer(ANSWER);
+                Ok(Provider { client })
+            }
         }
     }
 }
@@ -125,8 +146,8 @@ pub struct Provider {
 
 impl Provider {
     /// Waits until a session runs, at most for `timeout`; whether one does. For
-    /// programs that are started by the manager and want their first events in
-    /// the trace too.
+    /// programs that are to be recorded by a session which is started later: one
+    /// that runs already [`init`] has waited for.
     pub fn wait_for_session(&self, timeout: Duration) -> bool {
         self.client.wait_for_session(timeout)
     }
@@ -134,7 +155,7 @@ impl Provider {
     /// Whether a session runs at present.
     #[must_use]
     pub fn is_recording(&self) -> bool {
-        sys::generation() != 0
+        !matches!(sys::generation(), 0 | sys::OVERDUE)
     }
 
     /// Has everything that was recorded so far saved, and waits for that, at most

@@ -19,7 +19,7 @@
 #[doc(hidden)]
 macro_rules! __provider_enabled {
     ($category:expr $(,)?) => {
-        $crate::__provider_armed!($category, "enabled").is_some()
+        $crate::__provider_site!($category, "enabled").is_wanted()
     };
 }
 
@@ -27,9 +27,18 @@ macro_rules! __provider_enabled {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_armed {
+    ($category:expr, $name:expr) => {
+        $crate::__provider_site!($category, $name).armed()
+    };
+}
+
+/// The trace point that the use of a macro is.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __provider_site {
     ($category:expr, $name:expr) => {{
         static SITE: $crate::provider::Site = $crate::provider::Site::new($category, $name);
-        SITE.armed()
+        &SITE
     }};
 }
 
@@ -276,7 +285,7 @@ macro_rules! __provider_log {
 #[doc(hidden)]
 macro_rules! __provider_alert {
     ($category:expr, $name:expr $(,)?) => {
-        if $crate::__provider_armed!($category, $name).is_some() {
+        if $crate::__provider_site!($category, $name).is_wanted() {
             $crate::provider::alert($name);
         }
     };

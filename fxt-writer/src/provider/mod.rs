@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! Under `fxtrec -- ./app` that is all there is to do. Without a manager trace
-//! points record nothing: each is a relaxed load and a branch. A manager may
+//! Under `fxtrec -- ./app` that is all there is to do: `init` returns when the
+//! session runs. Without a manager it returns at once, and trace points record nothing: each is a relaxed load and a branch. A manager may
 //! come, go and come back at any time.
 //!
 //! In a session the first pass of a trace point registers its strings; from then

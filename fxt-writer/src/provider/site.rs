@@ -119,11 +119,24 @@ impl Site {
         word.is_enabled().then_some(Armed { site: self, word })
     }
 
+    /// As [`armed`](Self::armed), for whoever only asks and records nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_wanted(&'static self) -> bool {
+        let running = sys::generation();
+        running != sys::OVERDUE
+            && NonZeroU32::new(running).is_some_and(|running| self.armed_in(running).is_some())
+    }
+
     /// The first pass in a session: asks it whether it wants the category, and
     /// registers the strings.
     #[cold]
     #[inline(never)]
     fn look_up(&'static self, generation: Generation) -> Option<SiteWord> {
+        if generation.get() == sys::OVERDUE {
+            sys::client()?.miss(self.category);
+            return None;
+        }
         let session = sys::client()?.session().filter(|s| s.generation() == generation)?;
         let enabled = session.wants(self.category);
         let index = |text| if enabled { session.string(text) } else { StringRef::EMPTY };

@@ -159,7 +159,7 @@ impl Core {
             match provider.read_connection(&mut self.buffer, &mut self.output) {
                 Said::Nothing => return,
                 Said::Other => {}
-                Said::Registered => self.start_one(index),
+                Said::Registered => self.welcome_one(index),
                 Said::Alert(name) => {
                     let alert = Alert {
                         name,

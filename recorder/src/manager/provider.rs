@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fxt_writer::provider::wire::{self, FromProvider};
+use fxt_writer::provider::wire::{self, FromManager, FromProvider};
 use fxt_writer::{Koid, ProviderId};
 
 use super::fault::Fault;
@@ -133,6 +133,17 @@ impl Provider {
         match Recording::start(&self.connection, session, start, owner) {
             Ok(recording) => self.recording = Some(recording),
             Err(fault) => self.blame(&fault),
+        }
+    }
+
+    /// Tells it that no session runs: a program that has just begun waits for START otherwise.
+    pub(super) fn tell_idle(&mut self, number: wire::Session) {
+        let told = FromManager::Terminate(number)
+            .encode()
+            .map_err(Fault::from)
+            .and_then(|message| Fault::of_send(self.connection.send(&message, &[])));
+        if let Err(fault) = told {
+            self.blame(&fault);
         }
     }
 
@@ -276,6 +287,8 @@ impl Provider {
             categories: self.categories.iter().cloned().collect(),
             state,
             stats: self.stats,
+            missed_start: !self.is_open
+                && self.recording.as_ref().is_some_and(|recording| !recording.has_started()),
             fault: self.fault.clone(),
         }
     }

@@ -96,6 +96,11 @@ impl Recording {
         })
     }
 
+    /// Whether the provider has said that it records.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
+    }
+
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }

@@ -59,6 +59,8 @@ pub struct ProviderStatus {
     pub state: ProviderState,
     /// What was recorded.
     pub stats: ProviderStats,
+    /// Whether it ended after it was told to record, and before it did: what it would have recorded by then is missing.
+    pub missed_start: bool,
     /// What it did against the protocol, when it did something.
     pub fault: Option<String>,
 }

@@ -26,6 +26,9 @@ fn main() -> io::Result<()> {
     let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
     let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
 
+    if case == "hasty" {
+        return hasty();
+    }
     let app =
         provider::Builder::new("client").category("told:early").init().map_err(io::Error::other)?;
     if case == "idle" {
@@ -54,6 +57,24 @@ fn main() -> io::Result<()> {
         "flush" => flush(&app)?,
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no case '{case}'"))),
     }
+    Ok(())
+}
+
+/// Records at once, whether or not a session runs: two events that tests want, one that they do not want, and questions
+/// that are no events. Says how many milliseconds it took to become a provider, and waits.
+fn hasty() -> io::Result<()> {
+    let begin = std::time::Instant::now();
+    let app = provider::init("hasty").map_err(io::Error::other)?;
+    let took = begin.elapsed();
+    drop(duration!("app", "early span"));
+    instant!("app", "early");
+    instant!("other", "unwanted");
+    let asked = enabled!("app");
+    say(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    wait_for_input();
+    app.wait_for_session(PATIENCE);
+    instant!("app", "late", asked = asked);
+    wait_for_input();
     Ok(())
 }
 

@@ -24,6 +24,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         provider::tracing::init("traced")?
     };
+    if case == "brief" {
+        for number in 0..3_u64 {
+            drop(info_span!(target: "app", "brief", number).entered());
+        }
+        return Ok(());
+    }
     // Off, though a subscriber is there.
     say(u64::from(span_enabled!(Level::ERROR) || event_enabled!(Level::ERROR)));
     if !app.wait_for_session(PATIENCE) {

@@ -9,6 +9,7 @@
 //! thread one from the first line to the last, in which nothing happens.
 //! `spans race THREADS`: numbered events on each thread until a line of input comes; prints how many there were.
 //! `spans alert leave|exit|kill`: the alert `last words`, and then it ends, in this way.
+//! `spans brief leave|exit|kill`: three spans right after it became a provider, and then it ends, in this way.
 //! `spans fleet PROCESSES EVENTS`: so many processes at once, each a provider with so many events.
 
 use std::io::{self, BufRead, Write};
@@ -33,6 +34,9 @@ fn main() -> io::Result<()> {
     }
     if words.first().is_some_and(|case| case == "alert") {
         return alert(words.get(1).map_or("", String::as_str));
+    }
+    if words.first().is_some_and(|case| case == "brief") {
+        return brief(words.get(1).map_or("", String::as_str));
     }
     let name = words.get(3).map_or("spans", String::as_str);
     let app = provider::init(name).map_err(io::Error::other)?;
@@ -117,11 +121,24 @@ fn alert(how: &str) -> io::Result<()> {
         app.wait_for_session(PATIENCE);
     }
     provider::alert("last words");
+    end(how)
+}
+
+/// Ends the process without any of the usual farewells, or lets it end as usual.
+fn end(how: &str) -> io::Result<()> {
     match how {
         "exit" => std::process::exit(0),
         "kill" => Ok(nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL)?),
         _ => Ok(()),
     }
+}
+
+fn brief(how: &str) -> io::Result<()> {
+    let _app = provider::init("brief").map_err(io::Error::other)?;
+    for number in 0..3 {
+        drop(duration!("app", "brief", number = number));
+    }
+    end(how)
 }
 
 /// Longer than the window that tests ask for.

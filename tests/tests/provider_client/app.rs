@@ -29,10 +29,15 @@ impl App {
         case: &str,
         numbers: &[u64],
     ) -> Self {
+        Self::start_at(program, manager.address(), case, numbers)
+    }
+
+    /// Starts a case of another program, which looks for its manager at this address.
+    pub(crate) fn start_at(program: &str, address: &str, case: &str, numbers: &[u64]) -> Self {
         let mut child = Command::new(program)
             .arg(case)
             .args(numbers.iter().map(u64::to_string))
-            .env("FXTREC_PROVIDER_SOCKET", manager.address())
+            .env("FXTREC_PROVIDER_SOCKET", address)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -4,6 +4,7 @@
 
 mod app;
 mod archive;
+mod beginnings;
 mod c;
 mod counting;
 mod hostile;

@@ -144,6 +144,11 @@ impl Peer {
         assert_eq!(sent, Ok(bytes.len()));
     }
 
+    /// Ends the provider's wait for a session.
+    pub(crate) fn say_that_no_session_runs(&self) {
+        self.terminate(Session::new(1).expect("not zero"));
+    }
+
     /// Starts a session with a buffer of its own.
     pub(crate) fn start(&self, ask: Ask) -> Recording {
         self.start_in(buffer(ask.bytes), ask, BufferDisposition::ClearEntire)

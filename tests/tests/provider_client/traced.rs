@@ -10,8 +10,9 @@ fn traced(case: &str, categories: &[&str]) -> Archive {
     let manager = Manager::new();
     let program = env!("CARGO_BIN_EXE_provider-traced");
     let mut app = App::start_program(program, &manager, case, &[]);
-    assert_eq!(app.number(), Some(0), "off before a session");
     let mut peer = manager.accept();
+    peer.say_that_no_session_runs();
+    assert_eq!(app.number(), Some(0), "off before a session");
     assert_eq!(peer.name, "traced");
     let categories = categories.iter().copied().map(String::from).collect();
     let recording = peer.start(Ask { categories, ..Ask::default() });

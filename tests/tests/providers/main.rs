@@ -5,6 +5,7 @@ mod kills;
 mod managers;
 mod numbers;
 mod options;
+mod short;
 mod together;
 
 use std::io::{BufRead, BufReader, Lines};

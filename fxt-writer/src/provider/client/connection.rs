@@ -212,6 +212,8 @@ impl Connection {
                 }
             }
             FromManager::Terminate(session) => {
+                // Before any START it says that no session runs.
+                self.client.no_session();
                 if self.recording_of(session).is_some()
                     && let Some(recording) = self.recording.take()
                 {

@@ -15,7 +15,7 @@ mod connection;
 mod recording;
 mod run;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +28,7 @@ use super::session::{BufferNumber, Session};
 use super::sys::{self, OwnSocket};
 use super::wire::FromProvider;
 use crate::packet::Packet;
-pub(super) use run::spawn;
+pub(super) use run::{expects_manager, spawn};
 
 /// Alerts that wait to be told, at most; further ones are left out.
 const MAX_ALERTS: usize = 256;
@@ -43,6 +43,9 @@ pub(super) struct Client {
     current: Mutex<Option<Arc<Session>>>,
     /// The connection, once it is registered and nothing waits to be sent.
     direct: Mutex<Option<Arc<OwnSocket>>>,
+    /// Records that trace points could not make while the manager's answer was overdue,
+    /// by category.
+    missed: Mutex<HashMap<&'static str, u64>>,
     progress: Mutex<Progress>,
     progressed: Condvar,
 }
@@ -80,6 +83,9 @@ struct Progress {
     told: u64,
     /// Whether there was no manager to be reached when one was looked for last.
     alone: bool,
+    /// Whether it is known if a session runs: the manager has said so, or there is none,
+    /// or the wait for it is over.
+    answered: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -98,8 +104,8 @@ impl Client {
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let inbox = Mutex::new(Inbox { categories, ..Inbox::default() });
         let (current, direct) = (Mutex::default(), Mutex::default());
-        let (progress, progressed) = (Mutex::default(), Condvar::new());
-        Ok(Self { name, address, wake, inbox, current, direct, progress, progressed })
+        let (missed, progress, progressed) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Ok(Self { name, address, wake, inbox, current, direct, missed, progress, progressed })
     }
 
     /// The running session, if there is one.
@@ -181,9 +187,67 @@ impl Client {
         *lock(&self.current) = Some(session);
         // Release: who sees the generation finds the session behind the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
+        self.count_missed();
         // Before anybody who waits goes on.
         super::hook::changed();
-        self.progress(|progress| (progress.recording, progress.unsaved) = (true, true));
+        self.progress(|progress| {
+            (progress.recording, progress.unsaved, progress.answered) = (true, true, true);
+        });
+    }
+
+    /// There is no session that what is recorded now could belong to.
+    fn no_session(&self) {
+        self.progress(|progress| progress.answered = true);
+        if sys::end_overdue() {
+            lock(&self.missed).clear();
+            super::hook::changed();
+        }
+    }
+
+    /// There is no manager.
+    fn no_manager(&self) {
+        self.progress(|progress| progress.alone = true);
+        self.no_session();
+    }
+
+    /// Nobody is to wait for an answer.
+    pub(super) fn expect_nobody(&self) {
+        self.progress(|progress| progress.answered = true);
+    }
+
+    /// Waits until it is known whether a session runs, at most for `timeout`. After
+    /// that, records that a late session wants are counted as dropped.
+    pub(super) fn await_answer(&self, timeout: Duration) {
+        if self.wait(timeout, |progress| progress.answered) {
+            return;
+        }
+        let current = lock(&self.current);
+        let mut progress = lock(&self.progress);
+        // The answer may have come this moment.
+        if !std::mem::replace(&mut progress.answered, true) && current.is_none() {
+            sys::begin_overdue();
+            drop((current, progress));
+            super::hook::changed();
+        }
+    }
+
+    /// A trace point was passed while the manager's answer was overdue.
+    pub(super) fn miss(&self, category: &'static str) {
+        let mut missed = lock(&self.missed);
+        match self.session() {
+            // It has just begun.
+            Some(session) if session.wants(category) => session.engine().count_dropped(1),
+            Some(_) => {}
+            None => *missed.entry(category).or_default() += 1,
+        }
+    }
+
+    /// Has the session that was just published count what was missed before it.
+    fn count_missed(&self) {
+        let missed = std::mem::take(&mut *lock(&self.missed));
+        let Some(session) = self.session().filter(|_| !missed.is_empty()) else { return };
+        let wanted = missed.into_iter().filter(|(category, _)| session.wants(category));
+        session.engine().count_dropped(wanted.map(|(_, count)| count).sum());
     }
 
     /// Has trace points record no more.

@@ -57,8 +57,10 @@ pub(super) struct Recording {
 fn next_generation() -> Generation {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     loop {
-        // Relaxed: a count, which orders nothing. 0 comes after 2^32 sessions.
-        if let Some(generation) = NonZeroU32::new(NEXT.fetch_add(1, Ordering::Relaxed)) {
+        // Relaxed: a count, which orders nothing. 0 comes after 2^32 sessions, and the
+        // word for none that is overdue right before it.
+        let next = NonZeroU32::new(NEXT.fetch_add(1, Ordering::Relaxed));
+        if let Some(generation) = next.filter(|next| next.get() != sys::OVERDUE) {
             return generation;
         }
     }

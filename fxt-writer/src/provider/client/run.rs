@@ -1,6 +1,7 @@
 //! The client's thread: connecting, and connecting again.
 
 use std::env;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -29,27 +30,39 @@ pub(in crate::provider) fn spawn(client: &'static Client) -> std::io::Result<()>
     sys::spawn_without_signals("fxt-provider", move || run(client))
 }
 
+/// The address of the manager, when somebody has said it.
+fn named_address(client: &Client) -> Option<String> {
+    client.address.clone().or_else(|| env::var(ADDRESS_VARIABLE).ok())
+}
+
+/// Whether there should be a manager: somebody has named one, or a daemon's socket is
+/// where it belongs.
+pub(in crate::provider) fn expects_manager(client: &Client) -> bool {
+    match named_address(client) {
+        Some(address) => !address.is_empty(),
+        None => Path::new(DEFAULT_ADDRESS).exists(),
+    }
+}
+
 fn run(client: &'static Client) {
-    let named = client.address.clone().or_else(|| env::var(ADDRESS_VARIABLE).ok());
+    let named = named_address(client);
     let address = named.as_deref().unwrap_or(DEFAULT_ADDRESS);
     if address.is_empty() {
         // Nobody is to be looked for.
-        return client.progress(|progress| progress.alone = true);
+        return client.no_manager();
     }
     let mut failures = 0;
     loop {
         if let Ok(socket) = sys::connect(address) {
             client.progress(|progress| progress.alone = false);
             match Connection::new(client, socket).run() {
-                End::Incompatible => {
-                    return client.progress(|progress| progress.alone = true);
-                }
+                End::Incompatible => return client.no_manager(),
                 // A manager that was of use may be back soon.
                 End::Gone { of_use: true } => failures = 0,
                 End::Gone { of_use: false } => {}
             }
         }
-        client.progress(|progress| progress.alone = true);
+        client.no_manager();
         pause(client, BACKOFF[failures.min(BACKOFF.len() - 1)]);
         failures += 1;
     }

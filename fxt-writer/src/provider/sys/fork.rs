@@ -45,6 +45,21 @@ pub(in crate::provider) fn generation() -> u32 {
     PAGE.generation.load(Ordering::Relaxed)
 }
 
+/// In the place of a generation: the manager was to say whether a session runs, and has
+/// not done so in time. Trace points count what they would have recorded.
+pub(in crate::provider) const OVERDUE: u32 = u32::MAX;
+
+/// From now on trace points count. Only where no session can be published meanwhile.
+pub(in crate::provider) fn begin_overdue() {
+    // Release, here and below: as for a session's generation.
+    let _ = PAGE.generation.compare_exchange(0, OVERDUE, Ordering::Release, Ordering::Relaxed);
+}
+
+/// Trace points no longer count; whether they did.
+pub(in crate::provider) fn end_overdue() -> bool {
+    PAGE.generation.compare_exchange(OVERDUE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
 /// This process's client, if it has one.
 pub(in crate::provider) fn client() -> Option<&'static Client> {
     let client = PAGE.client.load(Ordering::Acquire);

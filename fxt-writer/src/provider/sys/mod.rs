@@ -10,7 +10,8 @@ mod thread;
 pub(in crate::provider) use clock::now;
 pub use fork::GENERATION;
 pub(in crate::provider) use fork::{
-    OwnSocket, at_exit, claim_process, client, generation, publish_client,
+    OVERDUE, OwnSocket, at_exit, begin_overdue, claim_process, client, end_overdue, generation,
+    publish_client,
 };
 pub(in crate::provider) use mapping::{BufferError, Mapping};
 pub(in crate::provider) use socket::{Received, connect, receive, receive_packet, send};

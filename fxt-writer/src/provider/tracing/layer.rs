@@ -58,13 +58,19 @@ impl ProviderLayer {
     }
 }
 
+/// Whether spans and events come to the layer: to be recorded, or, while the manager's
+/// answer is overdue, to be counted.
+fn is_on(metadata: &Metadata<'_>) -> bool {
+    sys::generation() == sys::OVERDUE || point(metadata).site.is_wanted()
+}
+
 impl<S> Filter<S> for WantedTargets {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        point(metadata).site.armed().is_some()
+        is_on(metadata)
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if point(metadata).site.armed().is_some() { Interest::always() } else { Interest::never() }
+        if is_on(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -18,9 +18,9 @@ pub enum FromManager {
         /// The session to stop.
         Session,
     ),
-    /// TERMINATE: let go of the buffer.
+    /// TERMINATE: let go of the buffer. Before any START: no session runs at present.
     Terminate(
-        /// The session that is over.
+        /// The session that is over, or, before any START, any number.
         Session,
     ),
 }

@@ -127,6 +127,8 @@ impl Providers {
     /// Stops the session. When this returns, all pieces are with the drain thread.
     pub(super) fn finish(self) -> Stopped {
         let circular = self.mode == Mode::Circular;
+        // Of one that came and went this moment it is known that it was there.
+        self.settle();
         // Nobody else stops it, so the only error is that its thread is gone; then there is nothing to tell.
         let stopped = self.manager.stop(!circular, LAST_WORDS).unwrap_or_default();
         // The beginnings of what they were in the middle of may be overwritten.
@@ -232,7 +234,12 @@ pub(super) struct Line {
 /// What there is to say of providers that did not go well, a line for each.
 pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     let mut warnings = Vec::new();
-    for ProviderStatus { name, pid, fault, .. } in &stopped.providers {
+    for ProviderStatus { name, pid, fault, missed_start, .. } in &stopped.providers {
+        if *missed_start {
+            warnings.push(format!(
+                "provider {name} (process {pid}) ended before it began to record: its events are missing"
+            ));
+        }
         let blamed = fault.as_ref().map(|fault| {
             format!("provider {name} (process {pid}) is recorded up to a fault of its own: {fault}")
         });

@@ -57,13 +57,24 @@ impl Core {
         Ok(deadline)
     }
 
-    /// Lets a provider record, if a session runs.
-    pub(super) fn start_one(&mut self, index: usize) {
-        let Some(session) = self.session.as_ref().filter(|session| session.running) else { return };
+    /// Lets a provider record that has just registered, or tells it that it has nothing to wait for.
+    pub(super) fn welcome_one(&mut self, index: usize) {
+        if !self.start_one(index)
+            && let Some(number) = wire::Session::new(self.sessions.max(1))
+        {
+            self.providers[index].tell_idle(number);
+        }
+    }
+
+    /// Lets a provider record, if a session runs that is to record it; whether that is so.
+    fn start_one(&mut self, index: usize) -> bool {
+        let Some(session) = self.session.as_ref().filter(|session| session.running) else {
+            return false;
+        };
         let Session { number, config, options, .. } = session;
         let provider = &mut self.providers[index];
         if !config.includes(provider.uid()) {
-            return;
+            return false;
         }
         let start = wire::Start {
             mode: config.mode,
@@ -74,6 +85,7 @@ impl Core {
             categories: config.categories_of(provider.name(), &options.additional_categories),
         };
         provider.start(*number, start);
+        true
     }
 
     /// Stops the session.

@@ -129,7 +129,11 @@ impl ByHand {
 
     /// Waits for START, and says nothing.
     pub(super) fn await_start(&self) -> Running {
-        let (message, mut descriptors) = self.hear().expect("START");
+        let (mut message, mut descriptors) = self.hear().expect("START");
+        if matches!(message, FromManager::Terminate(_)) {
+            // No session ran when it registered.
+            (message, descriptors) = self.hear().expect("START");
+        }
         let FromManager::Start { session, start } = message else { panic!("{message:?}") };
         let fifo = Seqpacket::from(descriptors.pop().expect("two descriptors"));
         let buffer = descriptors.pop().expect("two descriptors");

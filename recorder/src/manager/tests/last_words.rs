@@ -1,7 +1,7 @@
 //! What a provider says right before it ends.
 
 use fxt_writer::packet::Packet;
-use fxt_writer::provider::wire::FromProvider;
+use fxt_writer::provider::wire::{FromManager, FromProvider};
 
 use super::*;
 
@@ -83,4 +83,38 @@ fn somebody_who_talks_all_the_time_is_not_waited_for() {
         (0..3).for_each(|_| stage.manager.settle().expect("it runs"));
         over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+#[test]
+fn one_that_ends_before_it_recorded_is_told_of() {
+    let stage = Stage::new();
+    stage.streaming();
+    let hasty = stage.register("hasty");
+    stage.wait_for("hasty", ProviderState::Starting);
+    drop(hasty);
+    stage.wait_until_gone("hasty");
+    let started = stage.register("started");
+    started.start();
+    stage.wait_for("started", ProviderState::Started);
+    drop(started);
+    stage.wait_until_gone("started");
+    let stopped = stage.stop();
+    let missed =
+        |name| stopped.providers.iter().find(|one| one.name == name).map(|it| it.missed_start);
+    assert_eq!([missed("hasty"), missed("started")], [Some(true), Some(false)]);
+}
+
+#[test]
+fn one_that_registers_while_no_session_runs_is_told_so_and_hears_of_the_next() {
+    let stage = Stage::new();
+    for name in ["first", "second"] {
+        let early = stage.register(name);
+        early.await_terminate();
+        stage.streaming();
+        early.start();
+        // Whoever finds one has START as its first message.
+        let (first, _) = stage.register("late").hear().expect("START");
+        assert!(matches!(first, FromManager::Start { .. }), "{first:?}");
+        stage.manager.terminate().expect("it runs");
+    }
 }

@@ -16,6 +16,7 @@ fn provider(name: &str, records: u64, dropped: u64) -> ProviderStatus {
         categories: Vec::new(),
         state: ProviderState::Gone,
         stats: ProviderStats { tally, dropped, ..ProviderStats::default() },
+        missed_start: false,
         fault: None,
     }
 }
@@ -100,4 +101,13 @@ fn the_manager_waits_while_too_much_is_on_its_way_and_goes_on_when_it_is_written
     // Without anybody to write, nobody waits.
     drop((first, second, requests));
     archive(vec![0; half]);
+}
+
+#[test]
+fn a_provider_that_ended_before_it_recorded_is_named() {
+    let mut hasty = provider("hasty", 0, 0);
+    hasty.missed_start = true;
+    let expected =
+        "provider hasty (process 7) ended before it began to record: its events are missing";
+    assert_eq!(warnings(&stopped(vec![hasty, provider("app", 1, 0)])), [expected]);
 }
