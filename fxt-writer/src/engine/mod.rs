@@ -70,6 +70,7 @@ use std::fmt;
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use batch::{Batch, BatchSlot};
 pub use config::{Config, ConfigError, MAX_BYTES, MIN_BYTES, Mode, OnFull};
@@ -125,6 +126,8 @@ pub struct Engine {
     hot: Hot,
     commits: Box<[Commits]>,
     state: Mutex<State>,
+    /// Nanoseconds that writers have waited for room, all of them together.
+    waited: AtomicU64,
     /// Woken when a buffer becomes free or complete, durable room comes back, a
     /// packet has been sent, or the engine stops.
     changed: Condvar,
@@ -216,6 +219,7 @@ impl Engine {
             },
             commits: (0..COUNTERS).map(|_| Commits::new()).collect(),
             state: Mutex::new(state),
+            waited: AtomicU64::new(0),
             changed: Condvar::new(),
             notify,
         })
@@ -245,6 +249,13 @@ impl Engine {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.header_words().dropped()
+    }
+
+    /// How long writers have waited for room so far, all of them together. One that waits is counted when it goes on.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        // Relaxed: a figure, which orders nothing.
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
     /// Counts records as dropped that their writers gave up without asking for

@@ -179,7 +179,12 @@ impl Engine {
             return Err(self.drop_one(wait.counted));
         };
         let until_expiry = self.until_expiry(&state);
-        Ok(state.wait([patience, until_expiry].into_iter().flatten().min()))
+        let since = Instant::now();
+        let state = state.wait([patience, until_expiry].into_iter().flatten().min());
+        let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Relaxed: a figure, which orders nothing.
+        self.waited.fetch_add(nanos, Ordering::Relaxed);
+        Ok(state)
     }
 
     /// Has writers that find no room at `position` drop their records without

@@ -11,6 +11,7 @@ pub mod event;
 pub mod ftrace_rings;
 pub mod ftrace_source;
 pub mod life;
+pub mod losses;
 pub mod order;
 pub mod payload;
 pub mod perf_rings;

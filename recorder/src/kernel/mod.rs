@@ -41,6 +41,7 @@ pub mod stream;
 pub mod sys;
 pub mod syscalls;
 pub mod terminal;
+pub mod thread_times;
 pub mod tracefs;
 pub mod uprobe;
 pub mod user;

@@ -55,6 +55,7 @@ struct Losses {
     gaps: u64,
     damaged: u64,
     truncated: bool,
+    causes: Vec<String>,
     list: Vec<Gap>,
 }
 
@@ -308,6 +309,7 @@ fn losses(report: &Report) -> Losses {
         gaps: losses.gaps,
         damaged: losses.damaged,
         truncated: losses.truncated,
+        causes: losses.causes.clone(),
         list: losses
             .list
             .iter()

@@ -81,6 +81,8 @@ pub struct Losses {
     pub gaps: u64,
     /// The first of them.
     pub list: Vec<Gap>,
+    /// Why the recorder lost events, in its own words.
+    pub causes: Vec<String>,
     /// Damaged places of the file.
     pub damaged: u64,
     /// Whether the file was cut off in the middle of a record.

@@ -180,6 +180,13 @@ impl Scene {
         self
     }
 
+    /// Why events were lost.
+    pub(crate) fn blame(&mut self, micros: u64, cause: &str) -> &mut Scene {
+        let args = [Arg::new(name("text"), Value::Str(Text::Inline(cause)))];
+        self.own_event(micros, "loss_cause", &args);
+        self
+    }
+
     /// Something that is no record.
     pub(crate) fn damage(&mut self) -> &mut Scene {
         self.bytes.extend([0; 16]);

@@ -11,8 +11,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use fxt_writer::packet::Packet;
 use super::memory::Refuse;
 use super::{Sink, SinkError, Totals};
 use crate::kernel::priority;
+use crate::kernel::thread_times::{ThreadClock, ThreadTimes};
 
 /// How often a compressor ends a block, so that what it holds can be read. See the sum in `commands::record::pace`.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(150);
@@ -82,11 +83,28 @@ fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<()
     result
 }
 
-/// Bytes that the drain has put into the output, for whoever shows progress.
+/// Lets the engine have the buffer again.
+fn give_back(engine: &Engine, packet: Packet) {
+    // A request that the engine did not make is none of ours to answer; it made this one.
+    let answered = engine.saved(packet.buffer_saved());
+    debug_assert!(answered.is_ok(), "{answered:?}");
+}
+
+/// Bytes that the drain has put into the output, for whoever shows progress, and what its time went into.
 #[derive(Debug, Default)]
 pub struct Written {
     earlier: AtomicU64,
     piece: AtomicU64,
+    effort: Mutex<Effort>,
+}
+
+/// What the drain thread's time went into, up to the last buffer that it gave back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// The kernel's count.
+    pub times: ThreadTimes,
+    /// How long it was at the output, on a CPU or not.
+    pub saving: Duration,
 }
 
 impl Written {
@@ -98,6 +116,17 @@ impl Written {
     /// Bytes so far in the present output.
     pub fn piece_bytes(&self) -> u64 {
         self.piece.load(Ordering::Relaxed)
+    }
+
+    /// What the drain thread's time went into.
+    pub fn effort(&self) -> Effort {
+        *self.effort.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_effort(&self, times: ThreadTimes, saving: Duration) {
+        let mut effort = self.effort.lock().unwrap_or_else(PoisonError::into_inner);
+        effort.times = times;
+        effort.saving += saving;
     }
 
     fn update(&self, earlier: Totals, piece: Totals) {
@@ -131,6 +160,7 @@ pub fn spawn(
     std::thread::Builder::new().name("fxtrec-drain".to_owned()).spawn(move || {
         // Were it late, the capture thread would wait for it, and the rings would fill.
         priority::raise();
+        let clock = ThreadClock::of_this_thread();
         let mut drain = Drain {
             sink,
             earlier: Totals::default(),
@@ -145,7 +175,13 @@ pub fn spawn(
                 None => requests.recv().map_err(Into::into),
             };
             match request {
-                Ok(Request::Save(packet)) => drain.save(&engine, packet),
+                Ok(Request::Save(packet)) => {
+                    let begun = Instant::now();
+                    drain.save(&engine, packet);
+                    // Before whoever waits for the buffer is let go on, and asks.
+                    written.add_effort(clock.read(), begun.elapsed());
+                    give_back(&engine, packet);
+                }
                 Ok(Request::Write(records)) => drain.write(&records),
                 Ok(Request::Piece { records, written }) => {
                     drain.write(&records);
@@ -180,9 +216,6 @@ impl<F: FnOnce()> Drain<F> {
         let written = write_view(engine, packet, &mut *self.sink);
         self.note(written);
         self.unflushed = true;
-        // A request that the engine did not make is none of ours to answer; it made this one.
-        let answered = engine.saved(packet.buffer_saved());
-        debug_assert!(answered.is_ok(), "{answered:?}");
     }
 
     fn write(&mut self, records: &[u8]) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
@@ -16,6 +16,8 @@ use super::lanes::EngineLanes;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
 use super::providers::{self, Providers};
+use crate::capture::event::{Event, Kind};
+use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
 use crate::encode::lanes::Closed;
@@ -23,11 +25,12 @@ use crate::encode::stats::Stats;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority;
+use crate::kernel::thread_times::ThreadClock;
 use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
 use crate::manager::{Alert, Stopped};
-use crate::sink::drain::Request;
-use crate::units::Nanos;
+use crate::sink::drain::{Request, Written};
+use crate::units::{Cpu, Nanos};
 
 /// What the capture thread has done so far, for whoever shows progress.
 #[derive(Debug, Default)]
@@ -91,6 +94,10 @@ pub(super) struct Capture {
     pub(super) drain: Sender<Request>,
     pub(super) waker: Waker,
     pub(super) progress: Arc<Progress>,
+    /// Since when the events run.
+    pub(super) enabled: Nanos,
+    /// What the drain thread has done so far.
+    pub(super) written: Arc<Written>,
     /// In circular mode.
     pub(super) flight: Option<Flight>,
     /// When the output is divided.
@@ -105,7 +112,7 @@ pub(super) struct Capture {
 
 /// The recording, if it ended now.
 pub(super) fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
-    Ending { stats: *encoder.stats(), source: source.stats(), ended }
+    Ending { stats: *encoder.stats(), source: source.stats(), ended, causes: Vec::new() }
 }
 
 /// The recording up to a file that is not its last.
@@ -116,7 +123,30 @@ pub(super) fn interim(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended
     ending
 }
 
+/// Has an event and a loss noted, to find the cause of the latter.
+#[inline]
+fn see(losses: &mut LossWatch, time: Nanos, cpu: Cpu, event: &Event) {
+    match event.kind {
+        Kind::Lost { count } => losses.lost(cpu, time, count),
+        _ => losses.event(cpu, time),
+    }
+}
+
 impl Capture {
+    /// Everything that tells what the time of this thread and the drain's goes into.
+    fn sample(&self, thread: &ThreadClock) -> Sample {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let effort = self.written.effort();
+        Sample {
+            now: clock::now(),
+            capture: thread.read(),
+            drain: effort.times,
+            saving: nanos(effort.saving),
+            no_room: nanos(self.engine.waited()),
+            events: self.progress.events(),
+        }
+    }
+
     /// Starts the thread; `ended` is called when it has nothing more to do, for whatever reason.
     pub(super) fn spawn(
         mut self,
@@ -141,15 +171,20 @@ impl Capture {
         let mut open = true;
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some());
+        let thread = ThreadClock::of_this_thread();
+        let mut losses = LossWatch::new(self.enabled, self.sample(&thread));
+        let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         while open && !self.waker.is_stopped() {
             let before = ended;
             self.source.round(&mut |time, cpu, event, bytes| {
                 ended = time;
+                see(&mut losses, time, cpu, event);
                 open = self.encoder.event(time, cpu, event, bytes).is_ok();
                 open
             });
             self.encoder.lanes().commit();
             self.progress.update(self.encoder.stats());
+            losses.look(self.sample(&thread), waited, sleep);
             handover.after_round(Instant::now(), || self.engine.flush());
             open = open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
@@ -164,20 +199,25 @@ impl Capture {
                 open = open && pieces.after_round(round, &self.drain).is_ok();
             }
             self.adapt(&mut warnings);
-            let mut sleep = pace.after(self.progress.events());
+            sleep = pace.after(self.progress.events());
             if let Some(left) = self.pieces.as_ref().and_then(Pieces::until_due) {
                 sleep = sleep.min(left);
             }
-            if let Err(error) = self.source.wait(&self.waker, sleep) {
+            let before_wait = Instant::now();
+            let result = self.source.wait(&self.waker, sleep);
+            waited = before_wait.elapsed();
+            if let Err(error) = result {
                 warnings.push(format!("waiting for events failed: {error}; the recording ended"));
                 break;
             }
         }
         self.source.finish(&mut |time, cpu, event, bytes| {
             ended = time;
+            see(&mut losses, time, cpu, event);
             open = open && self.encoder.event(time, cpu, event, bytes).is_ok();
             open
         });
+        losses.look(self.sample(&thread), waited, sleep);
         // COMMAND may have raised one right before its end.
         if let Some(providers) = self.providers.as_ref().filter(|_| self.flight.is_some()) {
             providers.settle();
@@ -208,7 +248,8 @@ impl Capture {
         let statistics = providers::statistics(&providers, self.encoder.recorder(), ended);
         let _ = self.drain.send(Request::Write(statistics));
         let _ = self.drain.send(Request::End);
-        let ending = ending(&self.encoder, &*self.source, ended);
+        let mut ending = ending(&self.encoder, &*self.source, ended);
+        ending.causes = losses.causes();
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
         Captured { ending, cut_short: !open, triggers, warnings, providers }
     }

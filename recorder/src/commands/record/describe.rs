@@ -1,9 +1,12 @@
 //! What a trace says about itself: its head, and the counts at its end.
 
+use std::time::Duration;
+
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use crate::capture::event::LocalId;
+use crate::capture::losses::LossCause;
 use crate::capture::source::{SourceKind, SourceStats};
 use crate::encode::encoder::{PROVIDER, own_event};
 use crate::encode::lanes::{Closed, Lanes};
@@ -133,6 +136,8 @@ pub(super) struct Ending {
     pub(super) source: SourceStats,
     /// When the last event happened.
     pub(super) ended: Nanos,
+    /// Why events were lost; empty in a file that is not the last of its recording.
+    pub(super) causes: Vec<LossCause>,
 }
 
 /// The counts of what was recorded beside the scheduler.
@@ -150,9 +155,22 @@ fn probe_stats(stats: &Stats) -> [Arg<'static>; 8] {
     ]
 }
 
+/// One cause of losses, with its words for people.
+fn loss_cause<'a>(cause: &LossCause, text: &'a str) -> [Arg<'a>; 6] {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    [
+        string("cause", cause.cause.name()),
+        number("lost", cause.events),
+        number("gaps", cause.gaps),
+        number("held_up_ns", nanos(cause.held_up)),
+        number("longest_ns", nanos(cause.longest)),
+        string("text", text),
+    ]
+}
+
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
 pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<Vec<u8>, Closed> {
-    let Ending { stats, source, ended } = ending;
+    let Ending { stats, source, ended, causes } = ending;
     let fired = source.kernel_counts.first().map(|count| count.fired);
     let mut args = vec![
         number("switches", stats.switches_written),
@@ -174,6 +192,11 @@ pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<
     let mut tail = Vec::new();
     if stats.probes.total() > 0 {
         tail.rolling(&own_event(*ended, recorder, strings::PROBE_STATS, &probe_stats(stats)))?;
+    }
+    for cause in causes {
+        let text = cause.to_string();
+        let args = loss_cause(cause, &text);
+        tail.rolling(&own_event(*ended, recorder, Text::Inline("loss_cause"), &args))?;
     }
     tail.rolling(&own_event(*ended, recorder, strings::TRACE_STATS, &args))?;
     Ok(tail)

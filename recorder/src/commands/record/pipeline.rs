@@ -160,13 +160,16 @@ impl Pipeline {
             .transpose()
             .map_err(RecordError::while_doing("start the manager of providers"))?;
         let recorder = beginning.recorder;
+        let enabled = beginning.time;
         let capture = Capture {
+            enabled,
             source,
             encoder,
             engine,
             drain: to_drain,
             waker: stop.clone(),
             progress: progress.clone(),
+            written: written.clone(),
             flight,
             pieces,
             definitions: extras.definitions,

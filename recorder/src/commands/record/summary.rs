@@ -144,7 +144,12 @@ impl Display for Summary<'_> {
         writeln!(f, "  threads    {threads} in {processes} processes")?;
         writeln!(f, "  trace      {}", self.bytes_line())?;
         match (lost(self.finished), self.finished.result.is_ok()) {
-            (Some(text), _) => writeln!(f, "  lost       {}", self.loud(&text))?,
+            (Some(text), _) => {
+                writeln!(f, "  lost       {}", self.loud(&text))?;
+                for text in causes(self.finished) {
+                    writeln!(f, "             {text}")?;
+                }
+            }
             (None, true) => writeln!(f, "  lost       nothing")?,
             (None, false) => writeln!(f, "  lost       nothing before the output failed")?,
         }
@@ -169,19 +174,14 @@ impl Display for Summary<'_> {
 /// no summary is wanted.
 pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     let lost = lost(finished).map(|text| format!("LOST {text}"));
-    lost.into_iter().chain(dropped(finished))
+    lost.into_iter().chain(causes(finished)).chain(dropped(finished))
 }
 
 /// What the kernel dropped.
 fn lost(finished: &Finished) -> Option<String> {
     let stats = &finished.captured.ending.stats;
-    (stats.lost > 0).then(|| {
-        format!(
-            "{} EVENTS, in {} gaps: the rings were full. Try a larger --ring-size, or a faster output.",
-            count(stats.lost),
-            count(stats.losses)
-        )
-    })
+    (stats.lost > 0)
+        .then(|| format!("{} EVENTS, in {} gaps", count(stats.lost), count(stats.losses)))
 }
 
 /// What applications dropped of their own.
@@ -193,6 +193,12 @@ fn dropped(finished: &Finished) -> Option<String> {
             count(dropped)
         )
     })
+}
+
+/// Why events were lost, a line for each cause.
+fn causes(finished: &Finished) -> impl Iterator<Item = String> {
+    let causes = finished.captured.ending.causes.iter();
+    causes.map(|found| format!("{found}; {}", found.cause.remedy()))
 }
 
 /// How many files went again to keep within bounds.

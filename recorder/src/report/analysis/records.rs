@@ -133,6 +133,12 @@ impl<O: Observer> Analysis<O> {
                 self.now = self.now.max(event.time.0);
             }
             "lost" => return self.lost_event(event),
+            "loss_cause" => {
+                let text = event.args.str("text").unwrap_or_default().to_owned();
+                if self.losses.causes.len() < MOST_CAUSES {
+                    self.losses.causes.push(text);
+                }
+            }
             _ => {}
         }
         true
@@ -145,6 +151,9 @@ impl<O: Observer> Analysis<O> {
         }
     }
 }
+
+/// Nobody has more causes than these; a file may say anything.
+const MOST_CAUSES: usize = 16;
 
 impl<O: Observer> Visitor for Analysis<O> {
     #[inline(always)]

@@ -36,6 +36,9 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if losses.gaps > 0 {
         let (events, gaps) = (count(losses.events), count(losses.gaps));
         writeln!(out, "LOST {events} events in {gaps} gaps; what spans one is censored")?;
+        for cause in &losses.causes {
+            writeln!(out, "  {}", printable(cause, 250))?;
+        }
     }
     if losses.damaged > 0 {
         writeln!(out, "DAMAGED in {} places; what spans one is censored", count(losses.damaged))?;

@@ -103,8 +103,10 @@ fn losses_and_a_narrow_scope_are_said_at_the_head() {
     scene.switch(10, 0, 0, Leaves::R, 101);
     scene.lose(20, 0, 1234);
     scene.switch(30, 0, 101, Leaves::S, 0);
+    scene.blame(40, "1 234 on CPU 0: the output blocked");
     let head = text(|out| write_head(&scene.report(), out));
     assert!(head.contains("LOST 1 234 events in 1 gaps"), "{head}");
+    assert!(head.contains("\n  1 234 on CPU 0: the output blocked\n"), "{head}");
     assert!(head.contains("(scope app)"), "{head}");
 }
 

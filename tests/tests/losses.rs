@@ -1,0 +1,181 @@
+//! Events are lost since something keeps fxtrec from reading, and it says what that was.
+//!
+//! Rings are small here, so that a little of everything is enough.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::process::Process;
+use fxtrec_tests::recording::Ongoing;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::trace::Trace;
+use fxtrec_tests::wait;
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+const SMALL: [&str; 2] = ["--ring-size", "64K"];
+
+/// Many more switches than small rings hold.
+fn much_happens() {
+    let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("20000").output();
+    assert!(load.expect("it runs").status.success());
+}
+
+/// The events that were lost for this reason, when all were told.
+#[track_caller]
+fn lost_by(trace: &Trace, cause: &str, said: &str) -> u64 {
+    let causes: Vec<_> = trace.own.iter().filter(|event| event.name == "loss_cause").collect();
+    let told: u64 = causes.iter().map(|event| event.number("lost")).sum();
+    assert_eq!(told, trace.stats().number("lost"), "each loss has one cause: {said}");
+    let of = causes.iter().filter(|event| event.args["cause"] == cause);
+    of.map(|event| event.number("lost")).sum()
+}
+
+#[test]
+fn a_recorder_that_was_stopped_says_so() {
+    if !may_record() {
+        return;
+    }
+    let _alone = machine::alone();
+    for source in ["bpf", "perf", "ftrace"] {
+        let folder = Folder::new();
+        let options = [&SMALL[..], &["--source", source]].concat();
+        let path = folder.path("t.fxt");
+        let recorder = Ongoing::start(&path, &options).expect("it records");
+        // What is there first is the head of the trace, which does not say that somebody reads.
+        much_happens();
+        let has_events = || path.metadata().is_ok_and(|file| file.len() > 64 * 1024);
+        wait::until("events in the trace", has_events);
+        recorder.signal(Signal::SIGSTOP);
+        much_happens();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        recorder.signal(Signal::SIGCONT);
+        much_happens();
+        let (_, said) = recorder.stop();
+        let lost = lost_by(&Trace::read(&path), "stopped", &said);
+        assert!(lost > 20_000, "{source}: {said}");
+        assert!(said.contains("the capture thread was stopped (SIGSTOP"), "{said}");
+        let report = folder.fxtrec(["report", "t.fxt"]).stdout;
+        assert!(report.contains("the capture thread was stopped (SIGSTOP"), "{report}");
+    }
+}
+
+#[test]
+fn an_output_that_takes_nothing_is_named() {
+    if !may_record() {
+        return;
+    }
+    let _alone = machine::alone();
+    let folder = Folder::new();
+    let fifo = folder.path("fifo");
+    mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).expect("a fifo");
+    let mut command = binary::command();
+    command.args(["-a", "--buffer-size", "64K"]).args(SMALL).arg("-o").arg(&fifo);
+    let mut recorder = Process::start(command.stderr(Stdio::piped()));
+    let mut output = fs::File::open(&fifo).expect("fxtrec opens it, too");
+    let mut bytes = vec![0; 8];
+    output.read_exact(&mut bytes).expect("it records");
+    // Nobody reads meanwhile.
+    much_happens();
+    much_happens();
+    let reader = std::thread::spawn(move || {
+        output.read_to_end(&mut bytes).expect("a pipe");
+        bytes
+    });
+    much_happens();
+    recorder.signal(Signal::SIGINT);
+    let said = std::io::read_to_string(recorder.stderr()).expect("text");
+    let trace = folder.path("t.fxt");
+    fs::write(&trace, reader.join().expect("it read")).expect("room");
+    assert!(recorder.finish().success(), "{said}");
+    let lost = lost_by(&Trace::read(&trace), "output_blocked", &said);
+    assert!(lost > 20_000, "{said}");
+    assert!(said.contains("the output blocked the drain thread"), "{said}");
+}
+
+/// A cgroup of the test's own. Empty at its end, and gone.
+struct Cgroup {
+    path: PathBuf,
+    root: PathBuf,
+    is_v2: bool,
+}
+
+impl Cgroup {
+    fn new() -> Cgroup {
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let is_v2 = !v1.join("cpu.cfs_quota_us").exists() && !v1.join("cgroup.procs").exists();
+        let root = if is_v2 { Path::new("/sys/fs/cgroup") } else { v1 };
+        let path = root.join(format!("fxtrec-test-{}", std::process::id()));
+        if is_v2 {
+            // It is so already, or making the file fails below.
+            let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
+        }
+        fs::create_dir(&path).expect("a cgroup");
+        Cgroup { path, root: root.to_owned(), is_v2 }
+    }
+
+    fn hold(&self, process: u32) {
+        fs::write(self.path.join("cgroup.procs"), process.to_string()).expect("it can be moved");
+    }
+
+    /// A hundredth of a CPU, in pieces of ten milliseconds.
+    fn starve(&self) {
+        let write = |file, text| fs::write(self.path.join(file), text).expect("a quota");
+        if self.is_v2 {
+            return write("cpu.max", "10000 1000000");
+        }
+        write("cpu.cfs_period_us", "1000000");
+        write("cpu.cfs_quota_us", "10000");
+    }
+
+    fn feed(&self) {
+        let (file, text) = if self.is_v2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+        fs::write(self.path.join(file), text).expect("no quota");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let held = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        for process in held.lines() {
+            let _ = fs::write(self.root.join("cgroup.procs"), process);
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+#[test]
+fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
+    if !may_record() {
+        return;
+    }
+    let _alone = machine::alone();
+    let folder = Folder::new();
+    let path = folder.path("t.fxt");
+    let cgroup = Cgroup::new();
+    let mut command = binary::command();
+    command.args(["-a", "--source", "bpf"]).args(SMALL).arg("-o").arg(&path);
+    let mut recorder = Process::start(command.stderr(Stdio::piped()));
+    // Before it has a thread that is to be in the root's group, for being a real-time one.
+    cgroup.hold(recorder.id());
+    wait::until("the first records", || path.metadata().is_ok_and(|file| file.len() > 0));
+    cgroup.starve();
+    for _ in 0..4 {
+        much_happens();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    cgroup.feed();
+    much_happens();
+    recorder.signal(Signal::SIGINT);
+    let said = std::io::read_to_string(recorder.stderr()).expect("text");
+    assert!(recorder.finish().success(), "{said}");
+    let lost = lost_by(&Trace::read(&path), "capture_waited", &said);
+    assert!(lost > 20_000, "{said}");
+    assert!(said.contains("the capture thread waited for a CPU"), "{said}");
+}
