@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use fxt_writer::engine::SharedWords;
 use nix::errno::Errno;
@@ -78,7 +78,10 @@ impl SharedWords for ReadOnly {
         // self. The file behind it cannot shrink, being sealed. Nothing in this process writes to the mapping, which is
         // read-only; whatever other processes do to the memory, an atomic load yields some value.
         let word = unsafe { AtomicU64::from_ptr(self.0.base().cast::<u64>().add(index)) };
-        word.load(Ordering::Acquire)
+        // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
+        let value = word.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        value
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::sys::{BpfSys, MapKind, MapSpec};
 use crate::kernel::perf::page_size;
@@ -53,6 +53,9 @@ impl Doorbell {
         let producer = unsafe { AtomicU64::from_ptr(self.producer.base().cast()) };
         // SAFETY: its first page begins with the consumer's position, which only this reader writes.
         let consumer = unsafe { AtomicU64::from_ptr(self.consumer.base().cast()) };
-        consumer.store(producer.load(Ordering::Acquire), Ordering::Release);
+        // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
+        let rung = producer.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        consumer.store(rung, Ordering::Release);
     }
 }
