@@ -4,8 +4,8 @@
 //! out words in the file's byte order and streams in byte order. Running out of
 //! bytes is an error of the record, never a panic.
 
-use fxt_writer::layout::Word;
-use fxt_writer::layout::limits::WORD_BYTES;
+use fxt_format::Word;
+use fxt_format::limits::WORD_BYTES;
 
 use crate::error::Reason;
 use crate::oddities::Oddities;

@@ -36,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! Where every bit is, is taken from [`fxt_writer::layout`]; nothing else of that
+//! Where every bit is, is taken from [`fxt_format`]; nothing else of that
 //! crate is used, so that the two can test each other.
 
 pub mod check;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use fxt_writer::layout::header;
-use fxt_writer::layout::limits::WORD_BYTES;
+use fxt_format::header;
+use fxt_format::limits::WORD_BYTES;
 
 use crate::cursor::ByteOrder;
 use crate::record::header_table;
@@ -50,7 +50,7 @@ impl<'a> RawRecord<'a> {
     }
 
     /// The header's fields, lowest bits first, with the names they have in
-    /// [`fxt_writer::layout`].
+    /// [`fxt_format`].
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let header = self.header();
         header_table(header).fields().iter().map(move |(name, field)| (*name, field.get(header)))
@@ -64,5 +64,5 @@ impl fmt::Debug for RawRecord<'_> {
 }
 
 pub(crate) fn record_type(header_word: u64) -> RecordType {
-    RecordType(u8::try_from(header::TYPE.get(header_word)).unwrap_or(u8::MAX))
+    RecordType::from_field(header::TYPE.get(header_word))
 }

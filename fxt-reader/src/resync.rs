@@ -16,8 +16,9 @@
 
 use std::ops::Range;
 
-use fxt_writer::layout::limits::{MAX_RECORD_WORDS, WORD_BYTES};
-use fxt_writer::layout::{header, large_header, record_type};
+use fxt_format::limits::{MAX_RECORD_WORDS, WORD_BYTES};
+use fxt_format::walk::record_bytes;
+use fxt_format::{header, record_type};
 
 use crate::cursor::{ByteOrder, Cursor};
 use crate::record::Record;
@@ -29,17 +30,6 @@ pub(crate) const CHAIN: usize = 4;
 
 /// Bytes that hold a chain of ordinary records of any size.
 pub(crate) const LOOKAHEAD: usize = CHAIN * MAX_RECORD_WORDS * WORD_BYTES;
-
-/// The size in bytes that a header word gives its record.
-#[inline]
-pub(crate) fn record_bytes(header_word: u64) -> u64 {
-    let words = if header::TYPE.get(header_word) == record_type::LARGE {
-        large_header::SIZE.get(header_word)
-    } else {
-        header::SIZE.get(header_word)
-    };
-    words * WORD_BYTES as u64
-}
 
 /// What some bytes are, taken as a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,7 +62,7 @@ impl Probe<'_> {
             let enough = self.enough_at_end.is_some_and(|enough| found >= enough);
             let Some(&word) = rest.first_chunk() else { return enough };
             let word = self.order.word(word);
-            let size = usize::try_from(record_bytes(word)).unwrap_or(usize::MAX);
+            let Some(size) = record_bytes(word) else { return false };
             let Some((record, behind)) = rest.split_at_checked(size) else {
                 // A large record may reach beyond what is looked at.
                 return enough || (found > 0 && header::TYPE.get(word) == record_type::LARGE);
@@ -92,7 +82,7 @@ impl Probe<'_> {
         let mut rest = bytes;
         while let Some(&word) = rest.first_chunk() {
             let word = self.order.word(word);
-            let size = usize::try_from(record_bytes(word)).unwrap_or(usize::MAX);
+            let Some(size) = record_bytes(word) else { return false };
             let Some((record, behind)) = rest.split_at_checked(size) else {
                 // The end, or as far as was looked. Any four bits can make a
                 // large record that reaches beyond, so those prove nothing.

@@ -3,8 +3,8 @@
 
 use std::str;
 
-use fxt_writer::layout::initialization::DEFAULT_TICKS_PER_SECOND;
-use fxt_writer::layout::{string_ref, thread_ref};
+use fxt_format::initialization::DEFAULT_TICKS_PER_SECOND;
+use fxt_format::{string_ref, thread_ref};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::Cursor;

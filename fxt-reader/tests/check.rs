@@ -3,9 +3,9 @@
 mod common;
 
 use common::{HELLO, S, Side, Trace, W, inline};
+use fxt_format::{blob, event, header, metadata, record_type, scheduling};
 use fxt_reader::Reader;
 use fxt_reader::check::{Promises, Report, Rule, check};
-use fxt_writer::layout::{blob, event, header, metadata, record_type, scheduling};
 
 const IDLE: Side = Side(0, i32::MIN);
 const WORK: Side = Side(41, 1024);
@@ -56,7 +56,7 @@ fn a_name_must_not_be_empty_and_a_thread_must_tell_its_process() {
     });
     assert_eq!(rules, [Rule::Named]);
     let rules = broken(Promises::Fxtrec, |trace| {
-        use fxt_writer::layout::kernel_object as table;
+        use fxt_format::kernel_object as table;
         let header = table::TYPE.put(record_type::KERNEL_OBJECT)
             | table::OBJECT_TYPE.put(table::ZX_OBJ_TYPE_THREAD)
             | table::NAME.put(HELLO.into());

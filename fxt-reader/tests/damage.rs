@@ -3,8 +3,8 @@
 mod common;
 
 use common::{S, Side, Trace, W, inline, transcript};
+use fxt_format::{argument, event, header, record_type, string};
 use fxt_reader::{Damage, Error, Reader, Reason, RecordType};
-use fxt_writer::layout::{argument, event, header, record_type, string};
 
 /// All damages of a trace, the number of its sound records, and the summary's
 /// count of skipped bytes.
@@ -45,7 +45,7 @@ fn reason(record: impl FnOnce(&mut Trace)) -> (Reason, RecordType) {
 }
 
 const fn typed(record_type: u64) -> RecordType {
-    RecordType(record_type as u8)
+    RecordType::from_field(record_type)
 }
 
 #[test]

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{HELLO, S, Side, Trace, W, WEIGHT_IN, WEIGHT_OUT, inline};
+use fxt_format::scheduling::{self, context_switch, thread_wakeup};
+use fxt_format::{argument, record_type};
 use fxt_reader::{Error, Item, Reader, Visitor};
-use fxt_writer::layout::scheduling::{self, context_switch, thread_wakeup};
-use fxt_writer::layout::{argument, record_type};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

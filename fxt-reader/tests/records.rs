@@ -3,15 +3,15 @@
 mod common;
 
 use common::{HELLO, S, Side, Trace, W, inline};
+use fxt_format::{
+    argument, blob, event, header, kernel_object, large_blob, large_header, log, metadata,
+    record_type, scheduling, userspace_object,
+};
 use fxt_reader::record::{
     Arg, Blob, BlobType, EventKind, ProviderEventKind, ThreadRecord, Unknown, Value,
 };
 use fxt_reader::{
     Cpu, Koid, Nanos, ObjectType, ProviderId, Reader, Record, RecordType, Thread, ThreadState,
-};
-use fxt_writer::layout::{
-    argument, blob, event, header, kernel_object, large_blob, large_header, log, metadata,
-    record_type, scheduling, userspace_object,
 };
 
 const THREAD: Thread = Thread { process: Koid(70), thread: Koid(71) };
@@ -531,7 +531,7 @@ fn unknown_types_are_handed_out_as_such_and_skipped_by_their_size() {
         }
     }
     let expected = [
-        Unknown::RecordType(RecordType(12)),
+        Unknown::RecordType(RecordType::Undefined(12)),
         Unknown::MetadataType(9),
         Unknown::TraceInfoType(3),
         Unknown::EventType(13),

@@ -3,22 +3,15 @@
 
 use std::num::{NonZeroU8, NonZeroU16};
 
+pub use fxt_format::{Koid, ProviderId};
+
 use crate::error::EncodeError;
 use crate::layout::{limits, string_ref, thread_ref};
-
-/// A kernel object id: names a process, a thread or another kernel object for
-/// the length of a trace ("Kernel object information").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Koid(pub u64);
 
 /// A point in time, in ticks of the trace's clock; how long a tick is, the
 /// initialization record says ("Timestamps").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(pub u64);
-
-/// The id of a trace provider in an archive ("Provider info metadata").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProviderId(pub u32);
 
 /// The empty string, or an index in the string table ("String references").
 ///

@@ -31,7 +31,8 @@
 //! ```
 
 pub mod engine;
-pub mod layout;
+/// The format itself: tables of fields, limits, and where records begin and end.
+pub use fxt_format as layout;
 pub mod packet;
 #[cfg(all(feature = "provider", target_os = "linux", not(loom)))]
 pub mod provider;

@@ -1,6 +1,6 @@
 //! What the format specification asks of a trace beyond being readable.
 
-use fxt_writer::layout::limits::MAX_STRING_BYTES;
+use fxt_format::limits::MAX_STRING_BYTES;
 use rustc_hash::FxHashSet;
 
 use super::Findings;

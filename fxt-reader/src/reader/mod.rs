@@ -11,9 +11,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use fxt_writer::layout::limits::WORD_BYTES;
-use fxt_writer::layout::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
-use fxt_writer::layout::{header, record_type};
+use fxt_format::limits::WORD_BYTES;
+use fxt_format::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
+use fxt_format::walk::{record_bytes, record_words};
+use fxt_format::{header, record_type};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::{ByteOrder, Cursor};
@@ -22,7 +23,6 @@ use crate::input::Input;
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
 use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
-use crate::resync::record_bytes;
 use crate::summary::{Container, Summary};
 use crate::tables::Tables;
 use crate::types::ProviderId;
@@ -210,9 +210,8 @@ impl<'i> Reader<'i> {
         {
             return None;
         }
-        let length = usize::try_from(record_bytes(header_word)).ok()?;
-        let fits = length <= window.len().min(self.max_record_bytes);
-        (length > 0 && fits).then_some(length)
+        record_bytes(header_word)
+            .filter(|&length| length <= window.len().min(self.max_record_bytes))
     }
 
     /// The size of the next record, of which note is taken; `None` at the end.
@@ -248,9 +247,11 @@ impl<'i> Reader<'i> {
         if !self.input.ensure(WORD_BYTES) {
             return Ok(None);
         }
-        let bytes = record_bytes(self.header());
+        let Some(words) = record_words(self.header()) else {
+            return Err(self.damage(Reason::ZeroSize, None));
+        };
+        let bytes = words as u64 * WORD_BYTES as u64;
         match usize::try_from(bytes) {
-            Ok(0) => Err(self.damage(Reason::ZeroSize, None)),
             Ok(length) if length <= self.max_record_bytes => {
                 if self.input.ensure(length) {
                     if Unknown::of(self.header()).is_some() && !self.is_likely(length) {

@@ -1,6 +1,6 @@
 //! Damage: telling it from what is merely unusual or cut short, and getting past it.
 
-use fxt_writer::layout::{header, large_blob, record_type};
+use fxt_format::{header, large_blob, record_type};
 
 use super::{CONFIRMING, Reader, SEARCH_STEP, State};
 use crate::cursor::ByteOrder;

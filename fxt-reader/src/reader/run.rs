@@ -10,11 +10,9 @@
 //! While they come one after the other, the position stays in a register, and a record costs two comparisons of its
 //! header and the words that somebody looks at. Everything else, damage too, is left to [`Reader::next`].
 
-use fxt_writer::layout::limits::WORD_BYTES;
-use fxt_writer::layout::record_type::SCHEDULING;
-use fxt_writer::layout::scheduling::{
-    CONTEXT_SWITCH, THREAD_WAKEUP, context_switch, thread_wakeup,
-};
+use fxt_format::limits::WORD_BYTES;
+use fxt_format::record_type::SCHEDULING;
+use fxt_format::scheduling::{CONTEXT_SWITCH, THREAD_WAKEUP, context_switch, thread_wakeup};
 
 use super::{Item, Reader, State};
 use crate::cursor::ByteOrder;

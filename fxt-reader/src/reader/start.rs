@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use fxt_writer::layout::limits::WORD_BYTES;
-use fxt_writer::layout::metadata::MAGIC_WORD;
+use fxt_format::limits::WORD_BYTES;
+use fxt_format::metadata::MAGIC_WORD;
 
 use super::{CONFIRMING, Reader, SEARCH_STEP, State};
 use crate::cursor::ByteOrder;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fxt_writer::layout::{Word, argument};
+use fxt_format::{Word, argument};
 
 use crate::cursor::{ByteOrder, Cursor};
 use crate::error::Reason;

@@ -1,6 +1,6 @@
 //! BLOB records, ordinary and large: bulk data that this format does not interpret.
 
-use fxt_writer::layout::{blob, large_blob};
+use fxt_format::{BlobType, blob, large_blob};
 
 use super::argument::Args;
 use crate::cursor::Cursor;
@@ -19,20 +19,6 @@ pub struct Blob<'a> {
     pub payload: &'a [u8],
 }
 
-/// How the data of a blob is to be understood ("Blob types").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BlobType {
-    /// Raw untyped data.
-    Data,
-    /// Last branch records of an Intel performance monitor.
-    LastBranch,
-    /// A piece of a Perfetto protobuf trace.
-    Perfetto,
-    /// A type that the format does not define.
-    Undefined(u8),
-}
-
 impl<'a> Blob<'a> {
     pub(crate) fn parse(
         header: u64,
@@ -42,12 +28,7 @@ impl<'a> Blob<'a> {
         cursor.inspect(header, blob::HEADER);
         Ok(Self {
             name: tables.string(blob::NAME.get(header), cursor)?,
-            blob_type: match blob::BLOB_TYPE.get(header) {
-                blob::DATA => BlobType::Data,
-                blob::LAST_BRANCH => BlobType::LastBranch,
-                blob::PERFETTO => BlobType::Perfetto,
-                other => BlobType::Undefined(u8::try_from(other).unwrap_or(u8::MAX)),
-            },
+            blob_type: BlobType::from_field(blob::BLOB_TYPE.get(header)),
             payload: cursor.stream(blob::PAYLOAD_SIZE.get(header))?,
         })
     }

@@ -3,7 +3,7 @@
 
 use std::str;
 
-use fxt_writer::layout::{initialization, string, thread};
+use fxt_format::{initialization, string, thread};
 
 use crate::cursor::Cursor;
 use crate::error::Reason;

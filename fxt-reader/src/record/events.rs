@@ -1,6 +1,6 @@
 //! Event records: something that happened on a thread at a time.
 
-use fxt_writer::layout::event;
+use fxt_format::event;
 
 use super::Kind;
 use super::argument::Args;
@@ -26,89 +26,25 @@ pub struct Event<'a> {
     pub args: Args<'a>,
 }
 
-/// The type of an event and the word that belongs to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// A moment.
-    Instant,
-    /// A sample of a counter: each numeric argument is a series.
-    Counter {
-        /// Tells counters of the same name apart.
-        id: u64,
-    },
-    /// The begin of an operation on this thread.
-    DurationBegin,
-    /// The end of the operation begun last on this thread.
-    DurationEnd,
-    /// An operation on this thread, begin and end in one.
-    DurationComplete {
-        /// When it ended.
-        end: Nanos,
-    },
-    /// The begin of an operation that may span threads.
-    AsyncBegin {
-        /// Correlates the events of one operation.
-        id: u64,
-    },
-    /// A moment of an operation that may span threads.
-    AsyncInstant {
-        /// Correlates the events of one operation.
-        id: u64,
-    },
-    /// The end of an operation that may span threads.
-    AsyncEnd {
-        /// Correlates the events of one operation.
-        id: u64,
-    },
-    /// The begin of a flow, an arrow between durations.
-    FlowBegin {
-        /// Correlates the events of one flow.
-        id: u64,
-    },
-    /// A point a flow passes.
-    FlowStep {
-        /// Correlates the events of one flow.
-        id: u64,
-    },
-    /// The end of a flow.
-    FlowEnd {
-        /// Correlates the events of one flow.
-        id: u64,
-    },
-}
+/// The type of an event and what belongs to it.
+pub type EventKind = fxt_format::EventKind<Nanos>;
 
-impl EventKind {
-    /// The kind of the whole record.
+impl Kind {
+    /// The kind of the record that such an event is.
     #[must_use]
-    pub const fn kind(self) -> Kind {
-        match self {
-            Self::Instant => Kind::Instant,
-            Self::Counter { .. } => Kind::Counter,
-            Self::DurationBegin => Kind::DurationBegin,
-            Self::DurationEnd => Kind::DurationEnd,
-            Self::DurationComplete { .. } => Kind::DurationComplete,
-            Self::AsyncBegin { .. } => Kind::AsyncBegin,
-            Self::AsyncInstant { .. } => Kind::AsyncInstant,
-            Self::AsyncEnd { .. } => Kind::AsyncEnd,
-            Self::FlowBegin { .. } => Kind::FlowBegin,
-            Self::FlowStep { .. } => Kind::FlowStep,
-            Self::FlowEnd { .. } => Kind::FlowEnd,
-        }
-    }
-
-    /// The id of a counter, or the correlation id of an async event or a flow.
-    #[must_use]
-    pub const fn id(self) -> Option<u64> {
-        match self {
-            Self::Counter { id }
-            | Self::AsyncBegin { id }
-            | Self::AsyncInstant { id }
-            | Self::AsyncEnd { id }
-            | Self::FlowBegin { id }
-            | Self::FlowStep { id }
-            | Self::FlowEnd { id } => Some(id),
-            _ => None,
+    pub const fn of_event(kind: &EventKind) -> Self {
+        match kind {
+            EventKind::Instant => Self::Instant,
+            EventKind::Counter { .. } => Self::Counter,
+            EventKind::DurationBegin => Self::DurationBegin,
+            EventKind::DurationEnd => Self::DurationEnd,
+            EventKind::DurationComplete { .. } => Self::DurationComplete,
+            EventKind::AsyncBegin { .. } => Self::AsyncBegin,
+            EventKind::AsyncInstant { .. } => Self::AsyncInstant,
+            EventKind::AsyncEnd { .. } => Self::AsyncEnd,
+            EventKind::FlowBegin { .. } => Self::FlowBegin,
+            EventKind::FlowStep { .. } => Self::FlowStep,
+            EventKind::FlowEnd { .. } => Self::FlowEnd,
         }
     }
 }

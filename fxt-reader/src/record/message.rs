@@ -2,7 +2,7 @@
 
 use std::str;
 
-use fxt_writer::layout::log;
+use fxt_format::log;
 
 use crate::cursor::Cursor;
 use crate::error::Reason;

@@ -14,16 +14,17 @@ mod plain;
 mod provider;
 mod schedule;
 
-use fxt_writer::layout::metadata::trace_info;
-use fxt_writer::layout::{
+use fxt_format::metadata::trace_info;
+use fxt_format::{
     Word, blob, event, header, initialization, kernel_object, large_blob, large_header, log,
     metadata, record_type, scheduling, string, thread, userspace_object,
 };
 
 pub use argument::{Arg, Args, ArgsIter, Value};
-pub use bulk::{Blob, BlobType, LargeBlob, LargeBlobMetadata};
+pub use bulk::{Blob, LargeBlob, LargeBlobMetadata};
 pub use definition::{Initialization, StringRecord, ThreadRecord};
 pub use events::{Event, EventKind};
+pub use fxt_format::BlobType;
 pub use kind::{Kind, UnknownKind};
 pub use message::Log;
 pub use object::{KernelObject, UserspaceObject};
@@ -110,7 +111,7 @@ impl<'a> Record<'a> {
             Self::Initialization(_) => Kind::Initialization,
             Self::String(_) => Kind::String,
             Self::Thread(_) => Kind::Thread,
-            Self::Event(event) => event.kind.kind(),
+            Self::Event(event) => Kind::of_event(&event.kind),
             Self::Blob(_) => Kind::Blob,
             Self::UserspaceObject(_) => Kind::UserspaceObject,
             Self::KernelObject(_) => Kind::KernelObject,
@@ -240,7 +241,7 @@ impl Unknown {
             | record_type::USERSPACE_OBJECT
             | record_type::KERNEL_OBJECT
             | record_type::LOG => None,
-            other => Some(Self::RecordType(RecordType(nibble(other)))),
+            other => Some(Self::RecordType(RecordType::from_field(other))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Records that describe objects: what a koid or a pointer stands for.
 
-use fxt_writer::layout::{kernel_object, userspace_object};
+use fxt_format::{kernel_object, userspace_object};
 
 use super::argument::Args;
 use crate::cursor::Cursor;

@@ -3,7 +3,7 @@
 //! A trace has millions of weights and few names for them. Whether a name is in the string table is therefore looked up
 //! only when the argument at some place of a record is not like the last one there.
 
-use fxt_writer::layout::argument::{INT32, KOID, STRING, int32, koid, string};
+use fxt_format::argument::{INT32, KOID, STRING, int32, koid, string};
 
 use crate::tables::Tables;
 

@@ -2,7 +2,7 @@
 
 use std::str;
 
-use fxt_writer::layout::metadata::{provider_event, provider_info, provider_section};
+use fxt_format::metadata::{provider_event, provider_info, provider_section};
 
 use crate::cursor::Cursor;
 use crate::error::Reason;

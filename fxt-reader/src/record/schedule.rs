@@ -1,6 +1,6 @@
 //! Scheduling records: threads woken, and switched in and out of a CPU.
 
-use fxt_writer::layout::scheduling::{context_switch, legacy_context_switch, thread_wakeup};
+use fxt_format::scheduling::{context_switch, legacy_context_switch, thread_wakeup};
 
 use super::argument::Args;
 use crate::cursor::Cursor;

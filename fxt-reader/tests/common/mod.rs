@@ -2,12 +2,12 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
-use fxt_reader::{Error, Kind, Reader};
-use fxt_writer::layout::scheduling::context_switch;
-use fxt_writer::layout::{
+use fxt_format::scheduling::context_switch;
+use fxt_format::{
     argument, header, initialization, kernel_object, large_header, log, metadata, record_type,
     string, string_ref, thread,
 };
+use fxt_reader::{Error, Kind, Reader};
 
 pub const HELLO: u16 = 3;
 pub const WEIGHT_IN: u16 = 4;
@@ -171,7 +171,7 @@ impl Trace {
         };
         self.push(
             table::TYPE.put(record_type::SCHEDULING)
-                | table::SCHEDULING_TYPE.put(fxt_writer::layout::scheduling::CONTEXT_SWITCH)
+                | table::SCHEDULING_TYPE.put(fxt_format::scheduling::CONTEXT_SWITCH)
                 | table::ARG_COUNT.put(2)
                 | table::CPU.put(cpu)
                 | table::OUTGOING_STATE.put(3),

@@ -90,7 +90,6 @@ pub fn describe(record: &Record<'_>) -> String {
                 ObjectType::Process => 1,
                 ObjectType::Thread => 2,
                 ObjectType::Other(number) => number,
-                other => panic!("{other}"),
             };
             format!("{kind} {object_type} {} {}{args}", object.koid, object.name)
         }

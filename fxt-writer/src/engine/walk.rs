@@ -8,7 +8,7 @@
 //! behind it can be told from anything else.
 
 use super::slot::{is_claim, is_filler, is_vacant};
-use crate::layout::{header, large_header, record_type};
+use crate::layout::walk::record_words;
 
 /// What was come across beside finished records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub(super) fn finished_records<'a>(
             continue;
         }
         unfinished += u64::from(std::mem::take(&mut in_gap));
-        let size = record_words(word);
-        let Some((record, after)) = rest.split_at_checked(size).filter(|_| size > 0) else {
+        let Some((record, after)) = record_words(word).and_then(|size| rest.split_at_checked(size))
+        else {
             return Walked { unfinished, cut: rest.len() };
         };
         if is_claim(word) {
@@ -49,20 +49,11 @@ pub(super) fn finished_records<'a>(
     Walked { unfinished, cut: 0 }
 }
 
-/// The words of the record that begins with `word`, as a reader counts them.
-fn record_words(word: u64) -> usize {
-    let words = match header::TYPE.get(word) {
-        record_type::LARGE => large_header::SIZE.get(word),
-        _ => header::SIZE.get(word),
-    };
-    // More than the address space holds is more than any filling has.
-    usize::try_from(words).unwrap_or(usize::MAX)
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::slot::{claim_word, filler_word, vacant_word};
     use super::*;
+    use crate::layout::{header, large_header, record_type};
 
     fn record(words: u64) -> u64 {
         header::TYPE.put(record_type::EVENT) | header::SIZE.put(words)

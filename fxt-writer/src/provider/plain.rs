@@ -7,7 +7,7 @@
 
 use crate::error::EncodeError;
 use crate::layout::{argument, event, record_type};
-use crate::record::{EventKind, Record};
+use crate::record::{EventKind, Record, extra_word};
 use crate::space::Slot;
 use crate::{Ticks, Value};
 
@@ -38,7 +38,7 @@ impl<const N: usize> Plain<N> {
         names: [u64; N],
         values: &[Value<'_>; N],
     ) -> Option<Self> {
-        let (event_type, id) = kind.encoded();
+        let (event_type, id) = (kind.event_type(), extra_word(kind));
         let mut words = FIXED_WORDS + N + usize::from(id.is_some());
         let mut args = [(0, None); N];
         for ((arg, name), value) in args.iter_mut().zip(names).zip(values) {

@@ -2,31 +2,9 @@
 
 use super::{Record, checked_size};
 use crate::error::EncodeError;
-use crate::layout::{blob, record_type};
+use crate::layout::{BlobType, blob, record_type};
 use crate::space::{Slot, stream_words};
 use crate::text::Text;
-
-/// What a blob's payload is ("Blob types").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BlobType {
-    /// Raw untyped data.
-    Data,
-    /// Last branch records of an Intel performance monitor.
-    LastBranch,
-    /// A piece of a Perfetto protobuf trace.
-    Perfetto,
-}
-
-impl BlobType {
-    const fn encoded(self) -> u64 {
-        match self {
-            Self::Data => blob::DATA,
-            Self::LastBranch => blob::LAST_BRANCH,
-            Self::Perfetto => blob::PERFETTO,
-        }
-    }
-}
 
 /// A piece of bulk data; pieces of the same name are appended to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +28,7 @@ impl Record for Blob<'_> {
             | blob::SIZE.put(words as u64)
             | blob::NAME.put(self.name.encoded())
             | blob::PAYLOAD_SIZE.put(self.payload.len() as u64)
-            | blob::BLOB_TYPE.put(self.blob_type.encoded())
+            | blob::BLOB_TYPE.put(self.blob_type.to_field())
     }
 
     fn body(&self, slot: &mut impl Slot) {

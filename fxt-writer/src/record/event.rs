@@ -9,74 +9,14 @@ use crate::space::Slot;
 use crate::text::Text;
 
 /// What kind of event it is, with what that kind adds to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// A moment in time.
-    Instant,
-    /// Samples of a time series: each argument is one value.
-    Counter {
-        /// Tells counters of the same name apart.
-        id: u64,
-    },
-    /// An operation begins on this thread.
-    DurationBegin,
-    /// The innermost operation of this thread ends.
-    DurationEnd,
-    /// An operation that began at the event's time and is over.
-    DurationComplete {
-        /// When it ended.
-        end: Ticks,
-    },
-    /// An operation that may span threads begins.
-    AsyncBegin {
-        /// Correlates the events of one operation.
-        id: u64,
-    },
-    /// A moment within an operation that may span threads.
-    AsyncInstant {
-        /// Correlates the events of one operation.
-        id: u64,
-    },
-    /// An operation that may span threads ends.
-    AsyncEnd {
-        /// Correlates the events of one operation.
-        id: u64,
-    },
-    /// A sequence of actions begins, in the duration around this event.
-    FlowBegin {
-        /// Correlates the events of one flow.
-        id: u64,
-    },
-    /// A point within a flow.
-    FlowStep {
-        /// Correlates the events of one flow.
-        id: u64,
-    },
-    /// A flow ends.
-    FlowEnd {
-        /// Correlates the events of one flow.
-        id: u64,
-    },
-}
+pub type EventKind = fxt_format::EventKind<Ticks>;
 
-impl EventKind {
-    /// The event type, and the word after the arguments where there is one.
-    #[inline]
-    pub(crate) const fn encoded(self) -> (u64, Option<u64>) {
-        match self {
-            Self::Instant => (event::INSTANT, None),
-            Self::Counter { id } => (event::COUNTER, Some(id)),
-            Self::DurationBegin => (event::DURATION_BEGIN, None),
-            Self::DurationEnd => (event::DURATION_END, None),
-            Self::DurationComplete { end } => (event::DURATION_COMPLETE, Some(end.0)),
-            Self::AsyncBegin { id } => (event::ASYNC_BEGIN, Some(id)),
-            Self::AsyncInstant { id } => (event::ASYNC_INSTANT, Some(id)),
-            Self::AsyncEnd { id } => (event::ASYNC_END, Some(id)),
-            Self::FlowBegin { id } => (event::FLOW_BEGIN, Some(id)),
-            Self::FlowStep { id } => (event::FLOW_STEP, Some(id)),
-            Self::FlowEnd { id } => (event::FLOW_END, Some(id)),
-        }
+/// The word after the arguments, where the kind has one.
+#[inline]
+pub(crate) const fn extra_word(kind: EventKind) -> Option<u64> {
+    match kind {
+        EventKind::DurationComplete { end } => Some(end.0),
+        _ => kind.id(),
     }
 }
 
@@ -100,7 +40,7 @@ pub struct Event<'a> {
 impl Record for Event<'_> {
     #[inline]
     fn words(&self) -> Result<usize, EncodeError> {
-        let extra = usize::from(self.kind.encoded().1.is_some());
+        let extra = usize::from(extra_word(self.kind).is_some());
         checked_size(
             2 + self.thread.inline_words()
                 + self.category.inline_words()?
@@ -114,7 +54,7 @@ impl Record for Event<'_> {
     fn header(&self, words: usize) -> u64 {
         event::TYPE.put(record_type::EVENT)
             | event::SIZE.put(words as u64)
-            | event::EVENT_TYPE.put(self.kind.encoded().0)
+            | event::EVENT_TYPE.put(self.kind.event_type())
             | event::ARG_COUNT.put(self.args.len() as u64)
             | event::THREAD.put(self.thread.encoded())
             | event::CATEGORY.put(self.category.encoded())
@@ -131,7 +71,7 @@ impl Record for Event<'_> {
         self.category.put(slot);
         self.name.put(slot);
         arg::put(self.args, slot);
-        if let Some(word) = self.kind.encoded().1 {
+        if let Some(word) = extra_word(self.kind) {
             slot.put(word);
         }
     }

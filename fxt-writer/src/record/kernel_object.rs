@@ -4,31 +4,9 @@ use super::{Record, checked_size};
 use crate::arg::{self, Arg};
 use crate::error::EncodeError;
 use crate::ids::Koid;
-use crate::layout::{kernel_object, record_type};
+use crate::layout::{ObjectType, kernel_object, record_type};
 use crate::space::Slot;
 use crate::text::Text;
-
-/// What kind of kernel object a koid names, one of the `ZX_OBJ_TYPE` values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ObjectType {
-    /// A process.
-    Process,
-    /// A thread; give its record a `process` koid argument.
-    Thread,
-    /// Another kind, by its `ZX_OBJ_TYPE` number.
-    Other(u8),
-}
-
-impl ObjectType {
-    const fn encoded(self) -> u64 {
-        match self {
-            Self::Process => kernel_object::ZX_OBJ_TYPE_PROCESS,
-            Self::Thread => kernel_object::ZX_OBJ_TYPE_THREAD,
-            Self::Other(number) => number as u64,
-        }
-    }
-}
 
 /// Names a kernel object.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +30,7 @@ impl Record for KernelObject<'_> {
     fn header(&self, words: usize) -> u64 {
         kernel_object::TYPE.put(record_type::KERNEL_OBJECT)
             | kernel_object::SIZE.put(words as u64)
-            | kernel_object::OBJECT_TYPE.put(self.kind.encoded())
+            | kernel_object::OBJECT_TYPE.put(self.kind.to_field())
             | kernel_object::NAME.put(self.name.encoded())
             | kernel_object::ARG_COUNT.put(self.args.len() as u64)
     }

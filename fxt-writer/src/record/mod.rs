@@ -35,17 +35,21 @@ mod string;
 mod thread;
 mod userspace_object;
 
-pub use blob::{Blob, BlobType};
+pub use blob::Blob;
+#[cfg(all(feature = "provider", target_os = "linux", not(loom)))]
+pub(crate) use event::extra_word;
 pub use event::{Event, EventKind};
 pub use initialization::Initialization;
-pub use kernel_object::{KernelObject, ObjectType};
+pub use kernel_object::KernelObject;
 pub use large_blob::{BlobMetadata, LargeBlob};
 pub use log::Log;
 pub use metadata::{Magic, ProviderEvent, ProviderInfo, ProviderSection};
-pub use scheduling::{ContextSwitch, LegacyContextSwitch, LegacySide, ThreadState, Wakeup};
+pub use scheduling::{ContextSwitch, LegacyContextSwitch, LegacySide, Wakeup};
 pub use string::StringRecord;
 pub use thread::ThreadRecord;
 pub use userspace_object::UserspaceObject;
+
+pub use fxt_format::{BlobType, ObjectType, ThreadState};
 
 use crate::error::{EncodeError, WriteError};
 use crate::layout::limits;

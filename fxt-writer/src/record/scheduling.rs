@@ -5,42 +5,9 @@ use super::{Record, checked_size};
 use crate::arg::{self, Arg};
 use crate::error::EncodeError;
 use crate::ids::{Koid, ThreadName, Ticks};
-use crate::layout::record_type;
-use crate::layout::scheduling::{
-    self, context_switch, legacy_context_switch, thread_state, thread_wakeup,
-};
+use crate::layout::scheduling::{self, context_switch, legacy_context_switch, thread_wakeup};
+use crate::layout::{ThreadState, record_type};
 use crate::space::Slot;
-
-/// What a thread that leaves a CPU does next ("Thread States").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ThreadState {
-    /// Created, never ran.
-    New,
-    /// Runnable: it was preempted.
-    Running,
-    /// Suspended.
-    Suspended,
-    /// Waiting for something.
-    Blocked,
-    /// On its way out.
-    Dying,
-    /// Gone.
-    Dead,
-}
-
-impl ThreadState {
-    #[inline]
-    const fn encoded(self) -> u64 {
-        match self {
-            Self::New => thread_state::NEW,
-            Self::Running => thread_state::RUNNING,
-            Self::Suspended => thread_state::SUSPENDED,
-            Self::Blocked => thread_state::BLOCKED,
-            Self::Dying => thread_state::DYING,
-            Self::Dead => thread_state::DEAD,
-        }
-    }
-}
 
 /// A CPU went from one thread to another ("Context Switch Record").
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +39,7 @@ impl Record for ContextSwitch<'_> {
             | context_switch::SIZE.put(words as u64)
             | context_switch::ARG_COUNT.put(self.args.len() as u64)
             | context_switch::CPU.put(u64::from(self.cpu))
-            | context_switch::OUTGOING_STATE.put(self.outgoing_state.encoded())
+            | context_switch::OUTGOING_STATE.put(self.outgoing_state.to_field())
             | context_switch::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH)
     }
 
@@ -168,7 +135,7 @@ impl Record for LegacyContextSwitch {
         layout::TYPE.put(record_type::SCHEDULING)
             | layout::SIZE.put(words as u64)
             | layout::CPU.put(u64::from(self.cpu))
-            | layout::OUTGOING_STATE.put(self.outgoing_state.encoded())
+            | layout::OUTGOING_STATE.put(self.outgoing_state.to_field())
             | layout::OUTGOING_THREAD.put(self.outgoing.thread.encoded())
             | layout::INCOMING_THREAD.put(self.incoming.thread.encoded())
             | layout::OUTGOING_PRIORITY.put(u64::from(self.outgoing.priority))

@@ -49,7 +49,7 @@ pub(super) fn copy<L: Lanes>(
     target: &mut Writer<L>,
     translate: &impl Translate,
 ) -> Result<bool, WriteError<L::Full>> {
-    let koid = |koid| retype::koid(translate.koid(koid));
+    let koid = |koid| translate.koid(koid);
     let time = |time| Ticks(translate.time(time).0);
     match record {
         Record::Event(event) => return copy_event(event, target, translate),
@@ -61,7 +61,7 @@ pub(super) fn copy<L: Lanes>(
             let args = arguments(object.args, None, target, translate)?;
             let name = target.text(object.name)?;
             target.write(&write::KernelObject {
-                kind: retype::object_type(object.object_type),
+                kind: object.object_type,
                 koid: koid(object.koid),
                 name,
                 args: args.as_slice(),
@@ -79,24 +79,18 @@ pub(super) fn copy<L: Lanes>(
             })?;
         }
         Record::ContextSwitch(switch) => {
-            let Some(outgoing_state) = retype::state(switch.outgoing_state) else {
-                return Ok(false);
-            };
             let args = arguments(switch.args, None, target, translate)?;
             target.write(&write::ContextSwitch {
                 cpu: translate.cpu(switch.cpu.0),
                 time: time(switch.time),
                 outgoing: koid(switch.outgoing),
                 incoming: koid(switch.incoming),
-                outgoing_state,
+                outgoing_state: switch.outgoing_state,
                 args: args.as_slice(),
             })?;
         }
         Record::LegacyContextSwitch(switch) => {
-            let state = retype::state(switch.outgoing_state);
-            let (Some(outgoing_state), Ok(cpu)) =
-                (state, u8::try_from(translate.cpu(switch.cpu.0)))
-            else {
+            let Ok(cpu) = u8::try_from(translate.cpu(switch.cpu.0)) else {
                 return Ok(false);
             };
             let outgoing = thread_of(switch.outgoing, target, translate)?;
@@ -107,7 +101,7 @@ pub(super) fn copy<L: Lanes>(
                 time: time(switch.time),
                 outgoing: side(outgoing, switch.outgoing_priority),
                 incoming: side(incoming, switch.incoming_priority),
-                outgoing_state,
+                outgoing_state: switch.outgoing_state,
             })?;
         }
         Record::Wakeup(wakeup) => {
@@ -152,14 +146,7 @@ fn copy_event<L: Lanes>(
     target: &mut Writer<L>,
     translate: &impl Translate,
 ) -> Result<bool, WriteError<L::Full>> {
-    let kind = match retype::event_kind(event.kind) {
-        Some(write::EventKind::DurationComplete { end }) => {
-            let end = Ticks(translate.time(Nanos(end.0)).0);
-            write::EventKind::DurationComplete { end }
-        }
-        Some(kind) => kind,
-        None => return Ok(false),
-    };
+    let kind = event.kind.map(|end| Ticks(translate.time(end).0));
     let args = arguments(event.args, Some(event), target, translate)?;
     let thread = thread_of(event.thread, target, translate)?;
     let (category, name) = (target.text(event.category)?, target.text(event.name)?);
@@ -174,7 +161,7 @@ fn thread_of<L: Lanes>(
     translate: &impl Translate,
 ) -> Result<ThreadName, WriteError<L::Full>> {
     let (process, own) = (translate.koid(thread.process), translate.koid(thread.thread));
-    target.thread((retype::koid(process), retype::koid(own)))
+    target.thread((process, own))
 }
 
 /// Arguments for a record of the new trace.
@@ -216,7 +203,7 @@ pub(super) fn arguments<'a, L: Lanes>(
             (Some(value), _) => Some(value),
             (None, fxt_reader::record::Value::Str(text)) => Some(Value::Str(target.text(text)?)),
             (None, fxt_reader::record::Value::Koid(koid)) => {
-                Some(Value::Koid(retype::koid(translate.koid(koid))))
+                Some(Value::Koid(translate.koid(koid)))
             }
             (None, value) => retype::value(value),
         };

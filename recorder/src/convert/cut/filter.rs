@@ -10,7 +10,6 @@ use rustc_hash::FxHashSet;
 use super::Target;
 use crate::convert::copy::{AsItIs, arguments};
 use crate::convert::error::ConvertError;
-use crate::convert::retype;
 
 /// The idle tasks of all CPUs.
 const IDLE: Koid = Koid(0);
@@ -107,8 +106,7 @@ impl Names {
         }
         let args = arguments(object.args, None, target, &AsItIs)?;
         let name = target.text(object.name)?;
-        let kind = retype::object_type(object.object_type);
-        let koid = retype::koid(koid);
+        let kind = object.object_type;
         Ok(target.write(&write::KernelObject { kind, koid, name, args: args.as_slice() })?)
     }
 
@@ -119,7 +117,7 @@ impl Names {
         }
         if let Some(name) = self.processes.get(&koid) {
             let name = target.text(name)?;
-            let (kind, koid) = (write::ObjectType::Process, retype::koid(koid));
+            let (kind, koid) = (write::ObjectType::Process, koid);
             target.write(&write::KernelObject { kind, koid, name, args: &[] })?;
         }
         let Some(ThreadName { name, process }) = self.threads.get(&koid).cloned() else {
@@ -130,11 +128,11 @@ impl Names {
         }
         let of_process = target.text("process")?;
         let args: Vec<_> = process
-            .map(|process| fxt_writer::Arg::new(of_process, retype::koid(process).into()))
+            .map(|process| fxt_writer::Arg::new(of_process, process.into()))
             .into_iter()
             .collect();
         let name = target.text(&name)?;
-        let (kind, koid) = (write::ObjectType::Thread, retype::koid(koid));
+        let (kind, koid) = (write::ObjectType::Thread, koid);
         Ok(target.write(&write::KernelObject { kind, koid, name, args: &args })?)
     }
 

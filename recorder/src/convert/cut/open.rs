@@ -173,7 +173,7 @@ impl Open {
                     Arg::new(target.text("inferred")?, Value::Bool(true)),
                 ];
                 let (cpu, time) = (waiting.cpu.0, Ticks(from.0));
-                let thread = retype::koid(*thread);
+                let thread = *thread;
                 target.write(&write::Wakeup { cpu, time, thread, args: &args })?;
             }
         }
@@ -287,8 +287,8 @@ fn write_switch(
     Ok(target.write(&write::ContextSwitch {
         cpu: cpu.0,
         time: Ticks(time.0),
-        outgoing: retype::koid(outgoing),
-        incoming: retype::koid(incoming),
+        outgoing,
+        incoming,
         outgoing_state: write::ThreadState::Running,
         args: &args,
     })?)

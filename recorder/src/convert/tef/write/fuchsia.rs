@@ -79,7 +79,7 @@ fn write_switch(object: &mut Object<'_>, switch: &ContextSwitch<'_>) {
     begin_record(object, "k", switch.time, switch.cpu.0);
     let mut out = Object::begin(object.key("out"));
     json::id(out.key("tid"), switch.outgoing.0);
-    out.number("state", state_number(switch.outgoing_state));
+    out.number("state", switch.outgoing_state.to_field());
     write_priority(&mut out, switch.args, "outgoing_weight");
     out.end();
     let mut into = Object::begin(object.key("in"));
@@ -100,7 +100,7 @@ fn write_legacy(object: &mut Object<'_>, switch: &LegacyContextSwitch) {
         json::id(side.key("pid"), thread.process.0);
         json::id(side.key("tid"), thread.thread.0);
         if let Some(state) = state {
-            side.number("state", state_number(state));
+            side.number("state", state.to_field());
         }
         side.number("prio", priority.into());
         side.end();
@@ -128,19 +128,5 @@ fn write_rest(object: &mut Object<'_>, args: Args<'_>) {
     let has_place = |name: &str| matches!(name, "outgoing_weight" | "incoming_weight" | "weight");
     if args.iter().any(|arg| !has_place(arg.name)) {
         Split::of(args).write_args(object, false);
-    }
-}
-
-/// The number of a state in FXT ("Thread States").
-fn state_number(state: ThreadState) -> u64 {
-    match state {
-        ThreadState::New => 0,
-        ThreadState::Running => 1,
-        ThreadState::Suspended => 2,
-        ThreadState::Blocked => 3,
-        ThreadState::Dying => 4,
-        ThreadState::Dead => 5,
-        ThreadState::Undefined(number) => number.into(),
-        _ => u64::MAX,
     }
 }

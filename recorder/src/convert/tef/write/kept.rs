@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fxt_reader::record::{Blob, BlobType, LargeBlob, Value};
+use fxt_reader::record::{Blob, LargeBlob, Value};
 use rustc_hash::FxHashMap;
 
 use super::Exporter;
@@ -82,13 +82,7 @@ impl Exporter<'_> {
         let mut text = Vec::new();
         let mut object = Object::begin(&mut text);
         object.string("name", blob.name);
-        match blob.blob_type {
-            BlobType::Data => object.number("type", 1),
-            BlobType::LastBranch => object.number("type", 2),
-            BlobType::Perfetto => object.number("type", 3),
-            BlobType::Undefined(number) => object.number("type", number.into()),
-            _ => {}
-        }
+        object.number("type", blob.blob_type.to_field());
         write_payload(&mut object, blob.payload);
         object.end();
         self.kept.append_blob(&text)

@@ -1,13 +1,17 @@
-//! Where every bit of the format is: one table of named fields per word.
+//! The Fuchsia trace format (FXT), as both its writer and its reader see it.
 //!
-//! The tables below are the format specification's own, `[first .. last]` with
-//! inclusive bit positions, one submodule per record family. The encoder puts
-//! values together from them, a reader takes words apart with them, and tests
-//! build words by hand with every field named. Nothing else in the workspace
-//! shifts or masks trace words.
+//! - **Where every bit is**: one table of named fields per word. The tables are the format specification's own,
+//!   `[first .. last]` with inclusive bit positions, one module per record family. The encoder puts values together from
+//!   them, a reader takes words apart with them, and tests build words by hand with every field named.
+//! - **What the values mean**: one enumeration for each that the specification has ([`ThreadState`], [`ObjectType`],
+//!   [`EventKind`], [`BlobType`], [`RecordType`]), and identities in types of their own ([`Koid`], [`ProviderId`]).
+//! - **Where a record ends and the next begins**: [`walk`] is the only place that knows.
+//! - **What the format allows at most**: [`limits`].
+//!
+//! Nothing else in the workspace shifts or masks trace words, and this crate depends on nothing.
 //!
 //! ```
-//! use fxt_writer::layout::{record_type, string};
+//! use fxt_format::{record_type, string};
 //!
 //! // A string record of two words that registers a 5-byte string as index 7.
 //! let word = string::TYPE.put(record_type::STRING)
@@ -17,33 +21,38 @@
 //! assert_eq!(word, 0x0000_0005_0007_0022);
 //! assert_eq!(string::INDEX.get(word), 7);
 //! assert_eq!(string::HEADER.reserved() & word, 0);
+//! assert_eq!(fxt_format::walk::record_words(word), Some(2));
 //! ```
 //!
-//! Values are `u64` throughout, since that is what a field of a word yields;
-//! the constants can be used as `match` patterns on what [`Field::get`] returns.
-//! This module depends on nothing else in the crate.
+//! Fields are `u64` throughout, since that is what a field of a word yields; the constants can be used as `match`
+//! patterns on what [`Field::get`] returns.
 
-mod field;
+#![forbid(unsafe_code)]
+
 #[macro_use]
-mod word_macro;
+mod field;
+
+mod bulk;
+mod definitions;
+mod enumerations;
+mod ids;
+mod objects;
+mod refs;
 
 pub mod argument;
-pub mod blob;
 pub mod event;
-pub mod initialization;
-pub mod kernel_object;
-pub mod large_blob;
 pub mod limits;
-pub mod log;
 pub mod metadata;
 pub mod scheduling;
-pub mod string;
-pub mod string_ref;
-pub mod thread;
-pub mod thread_ref;
-pub mod userspace_object;
+pub mod walk;
 
+pub use bulk::{blob, large_blob, log};
+pub use definitions::{initialization, string, thread};
+pub use enumerations::{BlobType, EventKind, ObjectType, RecordType, ThreadState};
 pub use field::{Field, Word};
+pub use ids::{Koid, ProviderId};
+pub use objects::{kernel_object, userspace_object};
+pub use refs::{string_ref, thread_ref};
 
 /// Values of the record type field that every record header begins with
 /// ("Record Types").

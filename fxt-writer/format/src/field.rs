@@ -1,5 +1,28 @@
 //! A named span of bits in a 64-bit word, and a word as a table of such spans.
 
+/// Declares one word: a constant [`Field`] per named field, and a
+/// [`Word`] that lists them. Bit positions are inclusive, as in the
+/// format specification.
+macro_rules! word {
+    (
+        $(#[$word_doc:meta])*
+        $word:ident {
+            $( $(#[$field_doc:meta])* $field:ident [$first:literal .. $last:literal] )+
+        }
+    ) => {
+        $(
+            $(#[$field_doc])*
+            #[doc = concat!("\n\nBits `[", $first, " .. ", $last, "]`.")]
+            pub const $field: $crate::Field = $crate::Field::new($first, $last);
+        )+
+
+        $(#[$word_doc])*
+        pub const $word: $crate::Word = $crate::Word::new(&[
+            $( (stringify!($field), $field) ),+
+        ]);
+    };
+}
+
 /// A span of bits `[first .. last]` of a 64-bit word, both ends inclusive, as
 /// the format specification writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

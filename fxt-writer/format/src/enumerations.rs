@@ -1,0 +1,302 @@
+//! The enumerations of the format, shared by writer and reader.
+
+use std::fmt;
+
+use crate::scheduling::{context_switch, thread_state};
+use crate::{blob, event, header, kernel_object, record_type};
+
+/// Declares an enumeration that is a field of a word: its values with the names that people read, and one variant for
+/// the values that the format does not define.
+macro_rules! enumeration {
+    (
+        $(#[$doc:meta])*
+        $name:ident in $field:expr, others $(#[$other_doc:meta])* $other:ident as $prefix:literal {
+            $( $(#[$value_doc:meta])* $variant:ident = $value:path, $text:literal; )+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $( $(#[$value_doc])* $variant, )+
+            $(#[$other_doc])*
+            $other(u8),
+        }
+
+        impl $name {
+            /// What a value of the field means.
+            #[must_use]
+            #[inline]
+            pub const fn from_field(value: u64) -> Self {
+                match value {
+                    $( $value => Self::$variant, )+
+                    other if other <= u8::MAX as u64 => Self::$other(other as u8),
+                    _ => Self::$other(u8::MAX),
+                }
+            }
+
+            /// The value of the field. Of an undefined one, the bits that fit.
+            #[must_use]
+            #[inline]
+            pub const fn to_field(self) -> u64 {
+                match self {
+                    $( Self::$variant => $value, )+
+                    Self::$other(other) => other as u64 & $field.max(),
+                }
+            }
+
+            /// The name, where the format defines the value.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self {
+                    $( Self::$variant => Some($text), )+
+                    Self::$other(_) => None,
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    Self::$other(other) => write!(f, concat!($prefix, "{}"), other),
+                    named => f.write_str(named.name().unwrap_or_default()),
+                }
+            }
+        }
+    };
+}
+
+enumeration! {
+    /// The four bits that every record header begins with ("Record Types").
+    RecordType in header::TYPE, others
+    /// A type that the format does not define.
+    Undefined as "record of unknown type " {
+        /// Written by whoever assembles an archive.
+        Metadata = record_type::METADATA, "metadata record";
+        /// The clock.
+        Initialization = record_type::INITIALIZATION, "initialization record";
+        /// An entry of the string table.
+        String = record_type::STRING, "string record";
+        /// An entry of the thread table.
+        Thread = record_type::THREAD, "thread record";
+        /// Something that happened on a thread.
+        Event = record_type::EVENT, "event record";
+        /// Bulk data.
+        Blob = record_type::BLOB, "blob record";
+        /// What a pointer refers to.
+        UserspaceObject = record_type::USERSPACE_OBJECT, "userspace object record";
+        /// What a koid refers to.
+        KernelObject = record_type::KERNEL_OBJECT, "kernel object record";
+        /// Threads woken, and switched in and out of a CPU.
+        Scheduling = record_type::SCHEDULING, "scheduling record";
+        /// A message written to the log.
+        Log = record_type::LOG, "log record";
+        /// A record whose size field has 32 bits.
+        Large = record_type::LARGE, "large record";
+    }
+}
+
+enumeration! {
+    /// What a thread that leaves a CPU does next ("Thread States").
+    ThreadState in context_switch::OUTGOING_STATE, others
+    /// A state that the format does not define, 6 to 15.
+    Undefined as "state-" {
+        /// Created, never ran.
+        New = thread_state::NEW, "new";
+        /// Runnable: it was preempted.
+        Running = thread_state::RUNNING, "running";
+        /// Suspended, for example stopped by a signal.
+        Suspended = thread_state::SUSPENDED, "suspended";
+        /// Waiting for something.
+        Blocked = thread_state::BLOCKED, "blocked";
+        /// On its way out.
+        Dying = thread_state::DYING, "dying";
+        /// Gone.
+        Dead = thread_state::DEAD, "dead";
+    }
+}
+
+enumeration! {
+    /// What kind of kernel object a koid is, one of Zircon's `ZX_OBJ_TYPE` values.
+    ObjectType in kernel_object::OBJECT_TYPE, others
+    /// Another kind, by its `ZX_OBJ_TYPE` number.
+    Other as "object-type-" {
+        /// A process.
+        Process = kernel_object::ZX_OBJ_TYPE_PROCESS, "process";
+        /// A thread; its record has a [`PROCESS_ARG`](kernel_object::PROCESS_ARG) koid argument.
+        Thread = kernel_object::ZX_OBJ_TYPE_THREAD, "thread";
+    }
+}
+
+enumeration! {
+    /// What the payload of a BLOB record is ("BLOB record").
+    BlobType in blob::BLOB_TYPE, others
+    /// A type that the format does not define.
+    Undefined as "type-" {
+        /// Raw untyped data.
+        Data = blob::DATA, "data";
+        /// Last branch records of an Intel performance monitor.
+        LastBranch = blob::LAST_BRANCH, "last_branch";
+        /// A piece of a Perfetto protobuf trace.
+        Perfetto = blob::PERFETTO, "perfetto";
+    }
+}
+
+/// What kind of event it is, with what that kind adds to it ("Event record"). `T` is a point in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind<T> {
+    /// A moment.
+    Instant,
+    /// A sample of a counter: each numeric argument is a series.
+    Counter {
+        /// Tells counters of the same name apart.
+        id: u64,
+    },
+    /// An operation begins on this thread.
+    DurationBegin,
+    /// The operation begun last on this thread ends.
+    DurationEnd,
+    /// An operation on this thread that began at the event's time and is over.
+    DurationComplete {
+        /// When it ended.
+        end: T,
+    },
+    /// An operation that may span threads begins.
+    AsyncBegin {
+        /// Correlates the events of one operation.
+        id: u64,
+    },
+    /// A moment within an operation that may span threads.
+    AsyncInstant {
+        /// Correlates the events of one operation.
+        id: u64,
+    },
+    /// An operation that may span threads ends.
+    AsyncEnd {
+        /// Correlates the events of one operation.
+        id: u64,
+    },
+    /// A flow begins, an arrow between durations.
+    FlowBegin {
+        /// Correlates the events of one flow.
+        id: u64,
+    },
+    /// A point that a flow passes.
+    FlowStep {
+        /// Correlates the events of one flow.
+        id: u64,
+    },
+    /// A flow ends.
+    FlowEnd {
+        /// Correlates the events of one flow.
+        id: u64,
+    },
+}
+
+impl<T> EventKind<T> {
+    /// The value of the [`EVENT_TYPE`](event::EVENT_TYPE) field.
+    #[must_use]
+    #[inline]
+    pub const fn event_type(&self) -> u64 {
+        match self {
+            Self::Instant => event::INSTANT,
+            Self::Counter { .. } => event::COUNTER,
+            Self::DurationBegin => event::DURATION_BEGIN,
+            Self::DurationEnd => event::DURATION_END,
+            Self::DurationComplete { .. } => event::DURATION_COMPLETE,
+            Self::AsyncBegin { .. } => event::ASYNC_BEGIN,
+            Self::AsyncInstant { .. } => event::ASYNC_INSTANT,
+            Self::AsyncEnd { .. } => event::ASYNC_END,
+            Self::FlowBegin { .. } => event::FLOW_BEGIN,
+            Self::FlowStep { .. } => event::FLOW_STEP,
+            Self::FlowEnd { .. } => event::FLOW_END,
+        }
+    }
+
+    /// The id of a counter, or the correlation id of an async event or a flow.
+    #[must_use]
+    #[inline]
+    pub const fn id(&self) -> Option<u64> {
+        match self {
+            Self::Counter { id }
+            | Self::AsyncBegin { id }
+            | Self::AsyncInstant { id }
+            | Self::AsyncEnd { id }
+            | Self::FlowBegin { id }
+            | Self::FlowStep { id }
+            | Self::FlowEnd { id } => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The same kind, with its time put in another way.
+    #[must_use]
+    pub fn map<U>(self, time: impl FnOnce(T) -> U) -> EventKind<U> {
+        match self {
+            Self::Instant => EventKind::Instant,
+            Self::Counter { id } => EventKind::Counter { id },
+            Self::DurationBegin => EventKind::DurationBegin,
+            Self::DurationEnd => EventKind::DurationEnd,
+            Self::DurationComplete { end } => EventKind::DurationComplete { end: time(end) },
+            Self::AsyncBegin { id } => EventKind::AsyncBegin { id },
+            Self::AsyncInstant { id } => EventKind::AsyncInstant { id },
+            Self::AsyncEnd { id } => EventKind::AsyncEnd { id },
+            Self::FlowBegin { id } => EventKind::FlowBegin { id },
+            Self::FlowStep { id } => EventKind::FlowStep { id },
+            Self::FlowEnd { id } => EventKind::FlowEnd { id },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_of_a_field_survives_the_way_there_and_back() {
+        for value in 0..16 {
+            assert_eq!(RecordType::from_field(value).to_field(), value);
+            assert_eq!(ThreadState::from_field(value).to_field(), value);
+        }
+        for value in 0..256 {
+            assert_eq!(ObjectType::from_field(value).to_field(), value);
+            assert_eq!(BlobType::from_field(value).to_field(), value);
+        }
+    }
+
+    #[test]
+    fn an_undefined_value_never_reaches_the_neighbouring_field() {
+        assert_eq!(ThreadState::Undefined(0xff).to_field(), 0xf);
+        assert!(context_switch::OUTGOING_STATE.fits(ThreadState::Undefined(0xff).to_field()));
+    }
+
+    #[test]
+    fn values_are_called_as_the_format_calls_them() {
+        assert_eq!(ThreadState::Dying.to_string(), "dying");
+        assert_eq!(ThreadState::Undefined(9).to_string(), "state-9");
+        assert_eq!(ObjectType::Other(17).to_string(), "object-type-17");
+        assert_eq!(RecordType::Large.to_string(), "large record");
+        assert_eq!(RecordType::Undefined(12).to_string(), "record of unknown type 12");
+    }
+
+    #[test]
+    fn kinds_with_one_more_word_are_those_with_an_id_or_an_end() {
+        let kinds = [
+            EventKind::Instant,
+            EventKind::Counter { id: 1 },
+            EventKind::DurationBegin,
+            EventKind::DurationEnd,
+            EventKind::DurationComplete { end: 1 },
+            EventKind::AsyncBegin { id: 1 },
+            EventKind::AsyncInstant { id: 1 },
+            EventKind::AsyncEnd { id: 1 },
+            EventKind::FlowBegin { id: 1 },
+            EventKind::FlowStep { id: 1 },
+            EventKind::FlowEnd { id: 1 },
+        ];
+        for (event_type, kind) in kinds.into_iter().enumerate() {
+            assert_eq!(kind.event_type(), event_type as u64);
+            let carries = kind.id().is_some() || matches!(kind, EventKind::DurationComplete { .. });
+            assert_eq!(event::has_extra_word(event_type as u64), carries, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Where a record ends and the next begins, and the parts that all records share.
+//!
+//! Everything here trusts nothing: sizes are checked against what is there, and a first word that leads nowhere ends
+//! the walk.
+
+use crate::limits::WORD_BYTES;
+use crate::{header, large_header, record_type, string_ref};
+
+/// How many words the record has that begins with this header word; `None` when no record can begin so, because its
+/// size is zero.
+#[must_use]
+#[inline]
+pub const fn record_words(first: u64) -> Option<usize> {
+    let words = match header::TYPE.get(first) {
+        record_type::LARGE => large_header::SIZE.get(first),
+        _ => header::SIZE.get(first),
+    };
+    // At most 32 bits.
+    if words == 0 { None } else { Some(words as usize) }
+}
+
+/// How many bytes the record has that begins with this header word; `None` as for [`record_words`], or when that is
+/// more than the address space holds.
+#[must_use]
+#[inline]
+pub const fn record_bytes(first: u64) -> Option<usize> {
+    match record_words(first) {
+        Some(words) => words.checked_mul(WORD_BYTES),
+        None => None,
+    }
+}
+
+/// The records at the start of `words`, each whole, up to the first that is cut short or cannot be one.
+#[must_use]
+pub fn records(words: &[u64]) -> Records<'_> {
+    Records { rest: words }
+}
+
+/// The iterator that [`records`] returns.
+#[derive(Clone, Debug)]
+pub struct Records<'w> {
+    rest: &'w [u64],
+}
+
+impl<'w> Records<'w> {
+    /// What has not been walked over.
+    #[must_use]
+    pub fn rest(&self) -> &'w [u64] {
+        self.rest
+    }
+}
+
+impl<'w> Iterator for Records<'w> {
+    type Item = &'w [u64];
+
+    fn next(&mut self) -> Option<&'w [u64]> {
+        let (record, rest) = self.rest.split_at_checked(record_words(*self.rest.first()?)?)?;
+        self.rest = rest;
+        Some(record)
+    }
+}
+
+/// How many of the first `limit` bytes are whole records of little-endian words. `bytes` begins with a record.
+#[must_use]
+pub fn whole_records(bytes: &[u8], limit: usize) -> usize {
+    let bytes = &bytes[..limit.min(bytes.len())];
+    let mut end = 0;
+    while let Some(word) = bytes[end..].first_chunk() {
+        match record_bytes(u64::from_le_bytes(*word)) {
+            Some(size) if size <= bytes.len() - end => end += size,
+            _ => break,
+        }
+    }
+    end
+}
+
+/// How many words the text of a string ref takes in its record: none unless it is inline.
+#[must_use]
+#[inline]
+pub const fn inline_words(reference: u64) -> usize {
+    if string_ref::INLINE.get(reference) == 0 {
+        return 0;
+    }
+    // At most 15 bits.
+    (string_ref::VALUE.get(reference) as usize).div_ceil(WORD_BYTES)
+}
+
+/// The words of a record that have not been looked at yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'r>(&'r [u64]);
+
+impl<'r> Body<'r> {
+    /// The header word of a record, and what comes after it; `None` for no words at all.
+    #[must_use]
+    #[inline]
+    pub fn of(record: &'r [u64]) -> Option<(u64, Self)> {
+        record.split_first().map(|(&first, rest)| (first, Self(rest)))
+    }
+
+    /// What has not been taken.
+    #[must_use]
+    #[inline]
+    pub fn rest(&self) -> &'r [u64] {
+        self.0
+    }
+
+    /// Takes the next word; `None` when the record is cut short.
+    #[inline]
+    pub fn word(&mut self) -> Option<u64> {
+        let (&word, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(word)
+    }
+
+    /// Takes the next `words`; `None` when the record is cut short.
+    #[inline]
+    pub fn words(&mut self, words: usize) -> Option<&'r [u64]> {
+        let (taken, rest) = self.0.split_at_checked(words)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Takes the next argument whole, its header word first; `None` when the record is cut short or the argument cannot
+    /// be one.
+    pub fn argument(&mut self) -> Option<&'r [u64]> {
+        match crate::argument::SIZE.get(*self.0.first()?) {
+            0 => None,
+            words => self.words(words as usize),
+        }
+    }
+}
+
+/// The first `length` bytes of a stream of words ("Atoms"), fewer when there are not as many.
+#[must_use]
+pub fn stream(words: &[u64], length: usize) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).take(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::argument;
+
+    fn first_word(record_type: u64, words: u64) -> u64 {
+        match record_type {
+            record_type::LARGE => {
+                large_header::TYPE.put(record_type) | large_header::SIZE.put(words)
+            }
+            _ => header::TYPE.put(record_type) | header::SIZE.put(words),
+        }
+    }
+
+    fn record(record_type: u64, words: u64) -> Vec<u8> {
+        let mut bytes = first_word(record_type, words).to_le_bytes().to_vec();
+        bytes.resize(words as usize * WORD_BYTES, 0xaa);
+        bytes
+    }
+
+    #[test]
+    fn the_end_is_that_of_the_last_record_that_fits() {
+        let bytes = [
+            record(record_type::STRING, 3),
+            record(record_type::SCHEDULING, 1),
+            record(record_type::LARGE, 5000),
+            record(record_type::EVENT, 4095),
+        ]
+        .concat();
+        let ends = [0, 24, 32, 32 + 40_000, 32 + 40_000 + 32_760];
+        for limit in 0..=bytes.len() + 1 {
+            let expected = ends.iter().rev().find(|end| **end <= limit).unwrap();
+            assert_eq!(whole_records(&bytes, limit), *expected, "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn a_record_without_a_size_ends_the_walk() {
+        let mut bytes = record(record_type::STRING, 2);
+        bytes.extend([0; 64]);
+        assert_eq!(whole_records(&bytes, bytes.len()), 16);
+        let words = [first_word(record_type::EVENT, 2), 7, 0, first_word(record_type::EVENT, 1)];
+        let mut records = records(&words);
+        assert_eq!(records.next(), Some(&words[..2]));
+        assert_eq!(records.next(), None);
+        assert_eq!(records.rest(), &words[2..]);
+    }
+
+    #[test]
+    fn a_record_that_is_cut_short_is_not_walked_over() {
+        let words = [first_word(record_type::EVENT, 3), 1];
+        assert_eq!(records(&words).next(), None);
+    }
+
+    #[test]
+    fn a_large_record_is_as_long_as_its_wider_field_says() {
+        assert_eq!(record_words(first_word(record_type::LARGE, 0x1_0002)), Some(0x1_0002));
+        assert_eq!(record_words(first_word(record_type::LARGE, 0)), None);
+        assert_eq!(record_bytes(u64::MAX), Some(u32::MAX as usize * WORD_BYTES));
+    }
+
+    #[test]
+    fn arguments_are_taken_whole_or_not_at_all() {
+        let argument = |words| argument::TYPE.put(argument::KOID) | argument::SIZE.put(words);
+        let record = [first_word(record_type::KERNEL_OBJECT, 6), 5, argument(2), 9, argument(3), 1];
+        let (first, mut body) = Body::of(&record).expect("a header word");
+        assert_eq!(first, record[0]);
+        assert_eq!(body.word(), Some(5));
+        assert_eq!(body.argument(), Some(&record[2..4]));
+        assert_eq!(body.argument(), None, "one that is cut short");
+        assert_eq!(body.rest(), &record[4..]);
+        let sizeless = [0, argument(0), 0];
+        let (_, mut body) = Body::of(&sizeless).expect("a header word");
+        assert_eq!(body.argument(), None, "one without a size");
+    }
+
+    #[test]
+    fn only_inline_strings_take_words() {
+        let inline = |bytes| string_ref::INLINE.put(1) | string_ref::VALUE.put(bytes);
+        assert_eq!(inline_words(string_ref::VALUE.put(9)), 0);
+        assert_eq!(
+            [0, 1, 8, 9, 0x7fff].map(|bytes| inline_words(inline(bytes))),
+            [0, 1, 1, 2, 4096]
+        );
+    }
+
+    #[test]
+    fn a_stream_ends_with_its_words_however_long_it_claims_to_be() {
+        let words = [u64::from_le_bytes(*b"abcdefgh")];
+        assert_eq!(stream(&words, 3), b"abc");
+        assert_eq!(stream(&words, usize::MAX), b"abcdefgh");
+    }
+}
