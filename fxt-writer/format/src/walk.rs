@@ -60,18 +60,35 @@ impl<'w> Iterator for Records<'w> {
     }
 }
 
-/// How many of the first `limit` bytes are whole records of little-endian words. `bytes` begins with a record.
+/// The records at the start of `bytes`, which are little-endian words, each whole; the walk ends as that of [`records`].
+pub fn records_in_bytes(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let size = record_bytes(u64::from_le_bytes(*rest.first_chunk()?))?;
+        let (record, behind) = rest.split_at_checked(size)?;
+        rest = behind;
+        Some(record)
+    })
+}
+
+/// Where each of the whole records at the start of `bytes` ends.
+pub fn record_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    records_in_bytes(bytes).scan(0, |end, record| {
+        *end += record.len();
+        Some(*end)
+    })
+}
+
+/// How many of the first `limit` bytes are whole records.
 #[must_use]
 pub fn whole_records(bytes: &[u8], limit: usize) -> usize {
-    let bytes = &bytes[..limit.min(bytes.len())];
-    let mut end = 0;
-    while let Some(word) = bytes[end..].first_chunk() {
-        match record_bytes(u64::from_le_bytes(*word)) {
-            Some(size) if size <= bytes.len() - end => end += size,
-            _ => break,
-        }
-    }
-    end
+    record_ends(&bytes[..limit.min(bytes.len())]).last().unwrap_or(0)
+}
+
+/// How many whole records are at the start of `bytes`.
+#[must_use]
+pub fn count_records(bytes: &[u8]) -> u64 {
+    records_in_bytes(bytes).count() as u64
 }
 
 /// How many words the text of a string ref takes in its record: none unless it is inline.

@@ -3,14 +3,13 @@
 //! What the kernel's recorder writes is an archive of its own. In that of a session it is a part of provider 1, whom
 //! the head of the session's archive has introduced already: its magic number and its introduction are left out.
 
-use fxt_writer::layout::metadata::{self, MAGIC_WORD, provider_info};
-use fxt_writer::layout::{header, large_header, record_type};
+use fxt_format::limits::WORD_BYTES;
+use fxt_format::metadata::{self, MAGIC_WORD, provider_info};
+use fxt_format::walk::record_words;
+use fxt_format::{header, record_type};
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
 
 use crate::encode::encoder::PROVIDER;
-
-/// Bytes in a word.
-const WORD_BYTES: usize = 8;
 
 /// No record of the kernel's recorder is larger, in words; what claims to be is none.
 const MOST_WORDS: usize = 1 << 20;
@@ -88,14 +87,7 @@ fn word(bytes: &[u8]) -> Option<u64> {
 
 /// The size of the record that begins so, in words.
 fn size(first: u64) -> Result<usize, NoRecord> {
-    let words = match header::TYPE.get(first) {
-        record_type::LARGE => large_header::SIZE.get(first),
-        _ => header::SIZE.get(first),
-    };
-    match usize::try_from(words) {
-        Ok(words @ 1..=MOST_WORDS) => Ok(words),
-        _ => Err(NoRecord(first)),
-    }
+    record_words(first).filter(|words| *words <= MOST_WORDS).ok_or(NoRecord(first))
 }
 
 #[cfg(test)]

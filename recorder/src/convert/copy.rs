@@ -1,9 +1,9 @@
 //! Records from one trace into another: strings and threads registered anew, koids, times and
 //! CPUs translated on the way.
 
+use fxt_format::limits::MAX_ARGS;
 use fxt_reader::record::{Arg as ReadArg, Args, Event};
 use fxt_reader::{Koid, Nanos, Record, Thread};
-use fxt_writer::layout::limits::MAX_ARGS;
 use fxt_writer::writer::Lanes;
 use fxt_writer::{Arg, Text, ThreadName, Ticks, Value, WriteError, Writer, record as write};
 

@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use fxt_format::limits::WORD_BYTES;
 use fxt_reader::record::{Arg, Event, Value};
 use fxt_reader::{Error, Koid, Nanos, ProviderId, Reader, Record};
-use fxt_writer::layout::limits::WORD_BYTES;
 use fxt_writer::record::{
     Initialization, Magic, ProviderEvent, ProviderInfo, ProviderSection, Record as _,
 };

@@ -4,7 +4,7 @@ use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use fxt_writer::layout::limits::WORD_BYTES;
+use fxt_format::limits::WORD_BYTES;
 use fxt_writer::space::{Slot, Space};
 
 /// Bytes of records that wait to be written out.

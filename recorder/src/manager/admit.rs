@@ -7,11 +7,8 @@
 //! lies spoils what is known of itself and of nobody else. (Metadata never comes
 //! this far.)
 
-use fxt_writer::Koid;
-use fxt_writer::layout::{argument, header, kernel_object, record_type, string_ref};
-
-/// Bytes in a word.
-const WORD_BYTES: u64 = 8;
+use fxt_format::walk::{Body, inline_words};
+use fxt_format::{Koid, argument, header, kernel_object, record_type};
 
 /// Whether a record of the provider whose process is `process` is one that it may write.
 pub(super) fn admit(record: &[u64], process: Koid) -> bool {
@@ -24,38 +21,26 @@ pub(super) fn admit(record: &[u64], process: Koid) -> bool {
 
 /// Whether a kernel object record is about this process; `None` where it is cut short.
 fn names_its_own(record: &[u64], process: Koid) -> Option<bool> {
-    let (&word, rest) = record.split_first()?;
-    let (&koid, rest) = rest.split_first()?;
+    let (word, mut body) = Body::of(record)?;
+    let koid = body.word()?;
     match kernel_object::OBJECT_TYPE.get(word) {
         kernel_object::ZX_OBJ_TYPE_PROCESS => return Some(koid == process.0),
         kernel_object::ZX_OBJ_TYPE_THREAD => {}
         _ => return Some(true),
     }
-    let mut rest = rest.get(inline_words(kernel_object::NAME.get(word))..)?;
+    body.words(inline_words(kernel_object::NAME.get(word)))?;
     let mut processes = 0;
     for _ in 0..kernel_object::ARG_COUNT.get(word) {
-        let &first = rest.first()?;
-        let size = usize::try_from(argument::SIZE.get(first)).ok().filter(|size| *size > 0)?;
-        let (arg, after) = rest.split_at_checked(size)?;
-        if argument::TYPE.get(first) == argument::KOID {
+        let arg = body.argument()?;
+        if argument::TYPE.get(*arg.first()?) == argument::KOID {
             // The value comes last, after a name that may be inline.
             if arg.last() != Some(&process.0) {
                 return Some(false);
             }
             processes += 1;
         }
-        rest = after;
     }
     Some(processes > 0)
-}
-
-/// Words that the text of a string reference takes in its record.
-fn inline_words(reference: u64) -> usize {
-    if string_ref::INLINE.get(reference) == 0 {
-        return 0;
-    }
-    let words = string_ref::VALUE.get(reference).div_ceil(WORD_BYTES);
-    usize::try_from(words).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@
 //!
 //! So records are told by what is in them. A provider that changes them afterwards, against the protocol, has them in both.
 
+use fxt_format::walk::records;
 use fxt_writer::engine::Piece;
 
-use super::event::records;
 use super::fault::Fault;
 
 /// What is in an archive already of what comes next.

@@ -5,12 +5,10 @@
 
 use std::sync::Arc;
 
-use fxt_writer::layout::{event, header, large_header, record_type, string_ref, thread_ref};
+use fxt_format::walk::{Body, inline_words, stream};
+use fxt_format::{event, header, record_type, string_ref, thread_ref};
 
 use super::names::Names;
-
-/// Bytes in a word.
-const WORD_BYTES: usize = 8;
 
 /// What spans are told apart by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,37 +50,15 @@ pub(super) struct Seen {
     pub(super) act: Act,
 }
 
-/// The records of a piece, each whole.
-pub(super) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
-    let mut rest = words;
-    std::iter::from_fn(move || {
-        let (record, after) = rest.split_at_checked(record_words(*rest.first()?)?)?;
-        rest = after;
-        Some(record)
-    })
-}
-
-/// How many words the record has that begins with this one; `None` when it cannot be one.
-fn record_words(first: u64) -> Option<usize> {
-    let words = match header::TYPE.get(first) {
-        record_type::LARGE => large_header::SIZE.get(first),
-        _ => header::SIZE.get(first),
-    };
-    usize::try_from(words).ok().filter(|words| *words > 0)
-}
-
 /// The event that a record is, with names as they are at this point.
 pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
-    let (&first, mut rest) = record.split_first()?;
+    let (first, mut body) = Body::of(record)?;
     if header::TYPE.get(first) != record_type::EVENT {
         return None;
     }
-    let time = take(&mut rest, 1)?[0];
+    let time = body.word()?;
     let (process, thread) = match event::THREAD.get(first) {
-        thread_ref::INLINE => {
-            let koids = take(&mut rest, 2)?;
-            (koids[0], koids[1])
-        }
+        thread_ref::INLINE => (body.word()?, body.word()?),
         index => names.thread(index)?,
     };
     let kind = event::EVENT_TYPE.get(first);
@@ -93,11 +69,11 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
         let act = if ends { Act::End(Arc::default()) } else { Act::None };
         return Some(Seen { track: Track::Thread(process, thread), time, act });
     }
-    let category = text(event::CATEGORY.get(first), &mut rest, names)?;
-    let name = text(event::NAME.get(first), &mut rest, names)?;
+    let category = text(event::CATEGORY.get(first), &mut body, names)?;
+    let name = text(event::NAME.get(first), &mut body, names)?;
     let track = match is_async {
         // The id comes last.
-        true => Track::Async(category.clone(), *rest.last()?),
+        true => Track::Async(category.clone(), *body.rest().last()?),
         false => Track::Thread(process, thread),
     };
     let act = match kind {
@@ -108,31 +84,22 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     Some(Seen { track, time, act })
 }
 
-/// The next `words` of a record.
-fn take<'r>(rest: &mut &'r [u64], words: usize) -> Option<&'r [u64]> {
-    let (taken, after) = rest.split_at_checked(words)?;
-    *rest = after;
-    Some(taken)
-}
-
 /// The text that a reference stands for; an inline one is taken out of the record.
-fn text(reference: u64, rest: &mut &[u64], names: &Names) -> Option<Arc<str>> {
-    let value = string_ref::VALUE.get(reference);
+fn text(reference: u64, body: &mut Body<'_>, names: &Names) -> Option<Arc<str>> {
     if reference == string_ref::EMPTY {
         return Some(Arc::default());
     }
+    let value = string_ref::VALUE.get(reference);
     if string_ref::INLINE.get(reference) == 0 {
         return names.string(value);
     }
-    let bytes = usize::try_from(value).ok()?;
-    let words = take(rest, bytes.div_ceil(WORD_BYTES))?;
-    Some(text_of(words, bytes))
+    let words = body.words(inline_words(reference))?;
+    Some(text_of(words, usize::try_from(value).ok()?))
 }
 
 /// The first `bytes` of words, as text.
 pub(super) fn text_of(words: &[u64], bytes: usize) -> Arc<str> {
-    let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(bytes).collect();
-    fxt_writer::text::clean(&all).into()
+    fxt_writer::text::clean(&stream(words, bytes)).into()
 }
 
 #[cfg(test)]
@@ -199,16 +166,5 @@ mod tests {
         for length in 0..whole.len() - 4 {
             assert_eq!(decode(&whole[..length], &names()), None, "{length} words");
         }
-    }
-
-    #[test]
-    fn a_piece_is_walked_up_to_what_is_no_record() {
-        let thread = ThreadName::Inline { process: Koid(7), thread: Koid(8) };
-        let one = event(EventKind::Instant, thread, Text::Inline("draw"));
-        let mut piece = [one.clone(), one.clone()].concat();
-        assert_eq!(records(&piece).collect::<Vec<_>>(), [&one[..], &one[..]]);
-        piece.push(0);
-        assert_eq!(records(&piece).count(), 2);
-        assert_eq!(records(&one[..2]).count(), 0);
     }
 }

@@ -1,8 +1,9 @@
 //! What is known of a provider from what it has recorded.
 
+use fxt_format::walk::records;
 use fxt_writer::engine::Piece;
 
-use super::event::{decode, records};
+use super::event::decode;
 use super::names::Names;
 use super::open::{Clock, Open};
 

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fxt_writer::layout::initialization::DEFAULT_TICKS_PER_SECOND;
-use fxt_writer::layout::{header, record_type, string, thread};
+use fxt_format::initialization::DEFAULT_TICKS_PER_SECOND;
+use fxt_format::walk::records;
+use fxt_format::{header, record_type, string, thread};
 
-use super::event::{records, text_of};
+use super::event::text_of;
 
 /// No more objects than these are kept; those with the lowest koids go first.
 const MOST_OBJECTS: usize = 65_536;

@@ -6,8 +6,8 @@ use std::io;
 use super::codec::Codec;
 use super::error::{OsError, SinkError};
 use super::medium::{Medium, write_all};
-use super::records::count_records;
 use super::{Sink, Totals, Unsaved};
+use fxt_format::walk::count_records;
 
 /// Compresses records and writes the result to a medium.
 #[derive(Debug)]

@@ -32,7 +32,6 @@ mod error;
 mod medium;
 mod memory;
 mod plain;
-mod records;
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::path::PathBuf;
@@ -41,7 +40,7 @@ pub use create::{NewFile, Opened, new_file, open};
 pub use error::{OsError, SinkError};
 pub use memory::{BlackHole, Memory};
 
-use records::count_records;
+use fxt_format::walk::count_records;
 
 use crate::units::text;
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::error::{OsError, SinkError};
 use super::medium::{Medium, write_all};
-use super::records::{record_ends, whole_records};
 use super::{Sink, Totals, Unsaved};
+use fxt_format::walk::{record_ends, whole_records};
 
 /// Writes records to a medium without packing them.
 #[derive(Debug)]

@@ -8,17 +8,15 @@
 
 use std::io::Write;
 
+use fxt_format::limits::WORD_BYTES;
+use fxt_format::walk::records_in_bytes;
 use fxt_reader::{Nanos, Reader};
-use fxt_writer::layout::{header, large_header, record_type};
 use fxt_writer::record::{Initialization, ProviderInfo, ProviderSection, Record};
 use fxt_writer::space::{Output, Slot};
 use fxt_writer::{EncodeError, ProviderId, Writer};
 
 use super::{Cutter, Maker, Target, Window};
 use crate::convert::error::ConvertError;
-
-/// Bytes in a word.
-const WORD_BYTES: usize = 8;
 
 /// A provider whose records are cut.
 #[derive(Clone, Copy, Debug)]
@@ -86,19 +84,9 @@ impl Record for Written<'_> {
 }
 
 /// Writes whole records as they are.
-pub(super) fn put(mut records: &[u8], target: &mut Target<'_>) -> Result<(), ConvertError> {
-    while let Some(first) = records.first_chunk() {
-        let word = u64::from_le_bytes(*first);
-        let words = match header::TYPE.get(word) {
-            record_type::LARGE => large_header::SIZE.get(word),
-            _ => header::SIZE.get(word),
-        };
-        let bytes = usize::try_from(words).unwrap_or(usize::MAX).saturating_mul(WORD_BYTES);
-        let Some((record, rest)) = records.split_at_checked(bytes).filter(|_| bytes > 0) else {
-            break;
-        };
+pub(super) fn put(records: &[u8], target: &mut Target<'_>) -> Result<(), ConvertError> {
+    for record in records_in_bytes(records) {
         target.write(&Written(record))?;
-        records = rest;
     }
     Ok(())
 }

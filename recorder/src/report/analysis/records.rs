@@ -1,9 +1,9 @@
 //! Records: what an analysis takes from each kind of them.
 
+use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
 use fxt_reader::record::{Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent};
 use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
-use fxt_writer::layout::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 
 use super::losses::Pending;
 use super::{Analysis, Observer};

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::super::records::whole_records;
 use super::super::*;
 use super::{records, unpack, unpack_what_is_there};
 use crate::kernel::user::Owner;
+use fxt_format::walk::whole_records;
 
 fn output(path: &Path, compression: Compression) -> Output {
     Output { target: Target::Path(path.to_owned()), compression }

@@ -7,9 +7,9 @@ use super::super::codec::{Codec, Gzip, Zstd};
 use super::super::compressed::Compressed;
 use super::super::medium::Medium;
 use super::super::plain::Plain;
-use super::super::records::whole_records;
 use super::super::*;
 use super::{records, unpack, unpack_what_is_there};
+use fxt_format::walk::whole_records;
 
 /// A disk of a given size that shares its content with the test.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 use std::io::{self, Read};
 
-use fxt_writer::layout::{header, record_type};
+use fxt_format::{header, record_type};
 
 use super::Compression;
 

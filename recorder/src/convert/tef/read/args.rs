@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use fxt_writer::layout::limits::MAX_ARGS;
+use fxt_format::limits::MAX_ARGS;
 use fxt_writer::{Koid, Text, Value};
 use serde_json::value::RawValue;
 

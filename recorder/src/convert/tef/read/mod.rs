@@ -99,7 +99,7 @@ impl<'o> Importer<'o> {
         }
         if self.providers.insert(id) {
             let name = text::clean(name.as_bytes());
-            let mut end = name.len().min(fxt_writer::layout::limits::MAX_PROVIDER_NAME_BYTES);
+            let mut end = name.len().min(fxt_format::limits::MAX_PROVIDER_NAME_BYTES);
             while !name.is_char_boundary(end) {
                 end -= 1;
             }

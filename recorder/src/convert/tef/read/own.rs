@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fxt_writer::layout::limits::MAX_ARGS;
+use fxt_format::limits::MAX_ARGS;
 use fxt_writer::record::{
     BlobMetadata, ContextSwitch, KernelObject, LargeBlob, LegacyContextSwitch, LegacySide, Log,
     ObjectType, ProviderEvent, ThreadState, UserspaceObject, Wakeup,

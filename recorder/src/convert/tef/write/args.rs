@@ -8,7 +8,7 @@ use super::json::{self, Object};
 use crate::convert::tef::{MAX_EXACT, marks, notes, types};
 
 /// The most arguments that a record can have ("Arguments").
-const MAX_ARGS: usize = fxt_writer::layout::limits::MAX_ARGS;
+const MAX_ARGS: usize = fxt_format::limits::MAX_ARGS;
 
 /// Arguments by name, and the types that JSON does not show.
 type Types<'a> = Vec<(Cow<'a, str>, &'static str)>;
