@@ -49,6 +49,17 @@ impl Input {
         Ok(Self { path: path.to_owned(), content, plain, progress })
     }
 
+    /// Takes bytes as the content of a file without a name. Fuzz targets and tests use it.
+    ///
+    /// # Errors
+    ///
+    /// When a packing of theirs cannot be taken off.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
+        let (content, _) = unpack(io::Cursor::new(bytes)).map_err(ConvertError::Read)?;
+        let progress = progress_bar(None, false);
+        Ok(Self { path: PathBuf::from("-"), content, plain: None, progress })
+    }
+
     /// The format that the content shows, or the file's name says.
     ///
     /// # Errors

@@ -30,10 +30,12 @@ pub mod tef;
 
 pub use error::{ConvertError, Position};
 pub use format::{Format, Packed, Packing, UnknownFormat};
-pub use import::ImportError;
+pub use import::{ImportError, PerfDataError};
 pub use input::Input;
 pub use output::Output;
 pub use report::Report;
+
+use std::io::Write;
 
 use fxt_reader::Reader;
 
@@ -57,7 +59,7 @@ pub struct Options {
 pub fn convert(
     input: &mut Input,
     from: Format,
-    output: &mut Output,
+    output: &mut dyn Write,
     to: Format,
     options: Options,
 ) -> Result<Report, ConvertError> {

@@ -1,6 +1,10 @@
 //! Taking a file's bytes from front to back.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use super::error::ImportError;
+use crate::convert::ConvertError;
 
 /// What is left of some part of a file. Numbers are in the machine's own order.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +74,25 @@ impl<'a> Bytes<'a> {
     pub(super) fn sized_text(&mut self) -> Result<String, ImportError> {
         let len = self.u64()?;
         self.take(len).map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+/// A piece of a file in memory.
+#[derive(Debug)]
+pub(super) struct Window(pub(super) Vec<u8>);
+
+impl Window {
+    /// Up to `bytes` from `offset` on, or what there is.
+    pub(super) fn of(file: &File, offset: u64, bytes: u64) -> Result<Window, ConvertError> {
+        let len = file.metadata().map_err(ConvertError::Read)?.len();
+        let bytes = len.saturating_sub(offset).min(bytes);
+        let mut window = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut window, offset).map_err(ConvertError::Read)?;
+        Ok(Window(window))
+    }
+
+    pub(super) fn bytes(&self, part: &'static str) -> Bytes<'_> {
+        Bytes::new(part, &self.0)
     }
 }
 

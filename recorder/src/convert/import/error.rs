@@ -1,5 +1,6 @@
 //! Why the trace of another recorder cannot be taken over.
 
+use super::perf_data::PerfDataError;
 use crate::capture::tracepoint::LayoutError;
 use crate::kernel::ftrace::layout::PageLayoutError;
 
@@ -70,12 +71,9 @@ pub enum ImportError {
     /// The samples do not hold the tracepoint's own bytes.
     #[error("the samples do not hold what the tracepoints say: record with `perf record -R`")]
     NoRaw,
-    /// The parser of perf.data gave up.
+    /// A perf.data contradicts itself.
     #[error("this perf.data cannot be read: {0}")]
-    PerfData(#[from] linux_perf_data::Error),
-    /// A record of perf.data is not what its type asks.
-    #[error("a record of this perf.data cannot be read: {0}")]
-    PerfRecord(#[source] std::io::Error),
+    PerfData(#[from] PerfDataError),
     /// The scheduler's tracepoints are of no known shape.
     #[error(transparent)]
     Layout(#[from] LayoutError),

@@ -26,6 +26,9 @@ use crate::units::{Cpu, Nanos, Tid};
 const CONVERTER: ThreadName =
     ThreadName::Inline { process: Koid(0xffff_ffff), thread: Koid(0xffff_ffff) };
 
+/// The largest number of a CPU that is believed; Linux has up to 8192 of them. The encoder keeps room for all below.
+const MOST_CPU: u32 = u16::MAX as u32;
+
 /// Where a trace comes from, as far as it says so itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
@@ -189,6 +192,10 @@ impl<W: Write> Importer<W> {
     }
 
     fn put(&mut self, time: Nanos, cpu: Cpu, kind: Kind, raw: &[u8]) -> Result<(), ConvertError> {
+        if cpu.0 > MOST_CPU {
+            self.report.count("events on CPUs of impossible numbers, left out");
+            return Ok(());
+        }
         if self.last.is_none() {
             self.begin(time)?;
         }

@@ -14,12 +14,12 @@ mod error;
 pub(super) mod ftrace_text;
 mod importer;
 pub(super) mod perf_data;
-mod perf_pipe;
 pub(super) mod trace_dat;
 mod tracepoints;
 mod tracing_data;
 
 pub use error::ImportError;
+pub use perf_data::PerfDataError;
 
 use std::io::{BufReader, Write};
 

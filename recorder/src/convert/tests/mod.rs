@@ -1,6 +1,7 @@
 //! Both directions, and back again.
 
 mod cutting;
+mod damaged;
 mod examples;
 mod generated;
 mod malformed;

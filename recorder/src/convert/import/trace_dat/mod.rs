@@ -16,9 +16,8 @@ mod v7;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 
-use super::bytes::Bytes;
+use super::bytes::{Bytes, Window};
 use super::error::ImportError;
 use super::importer::{Importer, Origin};
 use super::tracepoints::Tracepoints;
@@ -88,7 +87,7 @@ struct Contents {
 
 /// Reads a whole file into a trace.
 pub(in crate::convert) fn read(file: &File, output: impl Write) -> Result<Report, ConvertError> {
-    let head = Window::new(file, 0)?;
+    let head = Window::of(file, 0, PIECE_BYTES)?;
     let mut bytes = head.bytes("the head");
     let version = tracing_data::opening(&mut bytes, "a trace.dat")?;
     let contents = match version.as_str() {
@@ -159,30 +158,6 @@ fn events(file: &File, contents: Contents, output: impl Write) -> Result<Report,
         }
     }
     importer.finish()
-}
-
-/// A piece of the file in memory.
-#[derive(Debug)]
-struct Window(Vec<u8>);
-
-impl Window {
-    /// At most as much as heads and descriptions need.
-    fn new(file: &File, offset: u64) -> Result<Window, ConvertError> {
-        Window::of(file, offset, PIECE_BYTES)
-    }
-
-    /// Up to `bytes` from `offset` on, or what there is.
-    fn of(file: &File, offset: u64, bytes: u64) -> Result<Window, ConvertError> {
-        let len = file.metadata().map_err(ConvertError::Read)?.len();
-        let bytes = len.saturating_sub(offset).min(bytes);
-        let mut window = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        file.read_exact_at(&mut window, offset).map_err(ConvertError::Read)?;
-        Ok(Window(window))
-    }
-
-    fn bytes(&self, part: &'static str) -> Bytes<'_> {
-        Bytes::new(part, &self.0)
-    }
 }
 
 #[cfg(test)]
