@@ -40,6 +40,9 @@ pub struct ConvertArgs {
     /// Go on behind what cannot be understood, and count it
     #[arg(long)]
     pub lenient: bool,
+    /// Refuse JSON that its format forbids, although viewers accept it
+    #[arg(long, conflicts_with = "lenient")]
+    pub strict: bool,
     /// Say nothing unless it fails
     #[arg(short, long)]
     pub quiet: bool,

@@ -48,6 +48,29 @@ pub struct Options {
     pub sched: Sched,
     /// Whether to go on behind what cannot be understood.
     pub lenient: bool,
+    /// Whether to refuse what the format forbids, although its viewers accept it.
+    pub strict: bool,
+}
+
+impl Options {
+    fn rigor(self) -> Rigor {
+        match (self.strict, self.lenient) {
+            (true, _) => Rigor::Strict,
+            (false, true) => Rigor::Lenient,
+            (false, false) => Rigor::Usual,
+        }
+    }
+}
+
+/// What becomes of JSON that is not as its format asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rigor {
+    /// It is refused.
+    Strict,
+    /// What every viewer accepts is counted, the rest refused.
+    Usual,
+    /// It is left out, and counted.
+    Lenient,
 }
 
 /// Converts all of `input`, which is in the format `from`, into `output`.
@@ -67,7 +90,7 @@ pub fn convert(
         (Format::Fxt, Format::Json) => {
             tef::write::write(&mut Reader::new(input), output, options.sched)
         }
-        (Format::Json, Format::Fxt) => tef::read::read(input, output, options.lenient),
+        (Format::Json, Format::Fxt) => tef::read::read(input, output, options.rigor()),
         (Format::PerfData | Format::TraceDat | Format::FtraceText, Format::Fxt) => {
             import::import(input, from, output, options.lenient)
         }

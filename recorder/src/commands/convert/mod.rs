@@ -35,7 +35,7 @@ fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
         refuse_terminal(&args.output)?;
     }
     let mut output = Output::create(&args.output, packing, &[&args.input])?;
-    let options = Options { sched: sched(args.sched), lenient: args.lenient };
+    let options = Options { sched: sched(args.sched), lenient: args.lenient, strict: args.strict };
     let result = convert(&mut input, from, &mut output, to, options);
     input.finish();
     let report = result?;

@@ -26,6 +26,10 @@ pub(super) mod notes {
     pub(crate) const EVENT: &str = "event";
     /// The event was a member of `samples`.
     pub(crate) const SAMPLE: &str = "sample";
+    /// The name of an `M` event that says something about a process or thread beside its name.
+    pub(crate) const METADATA: &str = "metadata";
+    /// A complete event that is on a track of its own, since it overlaps with another of its thread.
+    pub(crate) const OVERLAP: &str = "overlap";
     /// What a process or thread is called in JSON, where its koid had to be another.
     pub(crate) const ID: &str = "id";
     /// Blobs that hold an event: the name goes on with its number.

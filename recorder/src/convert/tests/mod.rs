@@ -7,6 +7,7 @@ mod generated;
 mod malformed;
 mod merging;
 mod scheduling;
+mod wild;
 
 use std::path::Path;
 
@@ -46,6 +47,14 @@ fn to_fxt(json: &str) -> (Vec<u8>, Report) {
 
 fn refused(json: &str) -> String {
     converted(json.as_bytes(), Format::Json, Format::Fxt, Options::default())
+        .expect_err("should be refused")
+        .to_string()
+}
+
+/// What is wrong with it by the letter of the format.
+fn strictly(json: &str) -> String {
+    let options = Options { strict: true, ..Options::default() };
+    converted(json.as_bytes(), Format::Json, Format::Fxt, options)
         .expect_err("should be refused")
         .to_string()
 }

@@ -53,6 +53,11 @@ impl<'a> ArgSet<'a> {
         self.items.push((note_name(field), Item::Plain(value)));
     }
 
+    /// Whether there is a note about that field.
+    pub(super) fn has_note(&self, field: &str) -> bool {
+        self.items.iter().any(|(name, _)| name.strip_prefix(notes::PREFIX) == Some(field))
+    }
+
     /// Adds the members of `args`, as many as fit. `types` is what `arg_types` says.
     pub(super) fn add(&mut self, args: &Members<'a>, types: Option<&Members<'a>>) {
         let args = &args.0;

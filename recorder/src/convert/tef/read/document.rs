@@ -19,6 +19,12 @@ use crate::convert::tef::{marks, notes};
 impl Importer<'_> {
     /// Reads a whole file, in the array form or the object form.
     pub(super) fn document(&mut self, source: &mut Source<impl Read>) -> Result<(), ConvertError> {
+        let read = self.outermost(source);
+        self.report.add("commas before a closing bracket, passed over", source.commas);
+        read
+    }
+
+    fn outermost(&mut self, source: &mut Source<impl Read>) -> Result<(), ConvertError> {
         source.skip_byte_order_mark()?;
         match source.peek()? {
             Some(b'[') => {
@@ -96,6 +102,8 @@ impl Importer<'_> {
                 if source.peek()? != Some(b'{') && !source.skip_to_next_object()? {
                     return Ok(false);
                 }
+            } else if source.closes_behind_comma(b']')? {
+                return Ok(true);
             }
         }
     }
@@ -130,7 +138,9 @@ impl Importer<'_> {
                 self.report.count("files that end too early");
                 return Ok(false);
             }
-            source.expect(b',', "follows a member")?;
+            if !source.another(b'}', "follows a member")? {
+                return Ok(true);
+            }
         }
     }
 
@@ -190,10 +200,9 @@ impl Importer<'_> {
                     pieces.append(b":", self.target()?)?;
                     self.copy_value(source, pieces)?;
                 }
-                if source.take(close)? {
+                if !source.another(close, "follows a value")? {
                     break;
                 }
-                source.expect(b',', "follows a value")?;
                 pieces.append(b",", self.target()?)?;
             }
         }
@@ -226,10 +235,7 @@ impl Importer<'_> {
                 lead = ",";
                 self.copy_value(source, &mut pieces)?;
             }
-            ended = source.take(b'}')?;
-            if !ended {
-                source.expect(b',', "follows a member")?;
-            }
+            ended = !source.another(b'}', "follows a member")?;
         }
         if lead == "," {
             self.report.count("members beside the events, kept in blobs");

@@ -57,6 +57,11 @@ impl Ids {
         self.threads_are_unique = true;
     }
 
+    /// Whether the file was written from FXT.
+    pub(super) fn trusts_threads(&self) -> bool {
+        self.threads_are_unique
+    }
+
     /// The koid of a process; 0 where the event names none.
     pub(super) fn process(&mut self, id: Option<&RawValue>) -> Koid {
         let Some(id) = id else { return Koid::known(0) };
@@ -71,9 +76,9 @@ impl Ids {
         Koid { koid, new: true }
     }
 
-    /// The koid of a thread of that process; 0 where the event names none.
+    /// The koid of a thread of that process: its main thread where the event names none.
     pub(super) fn thread(&mut self, process: u64, id: Option<&RawValue>) -> Koid {
-        let Some(id) = id else { return Koid::known(0) };
+        let Some(id) = id else { return self.main_thread(process) };
         if let Some(number) = integer(id) {
             // Nobody is thread 0: it stands for "no thread in particular", or the idle task.
             let unique = self.threads_are_unique || number == 0;
@@ -87,6 +92,23 @@ impl Ids {
         let koid = self.make_up();
         self.owners.insert(koid, process);
         self.others.insert((process, id.get().to_owned()), koid);
+        Koid { koid, new: true }
+    }
+
+    /// The main thread has the number of its process, as on Linux.
+    fn main_thread(&mut self, process: u64) -> Koid {
+        if self.threads_are_unique
+            || process == 0
+            || *self.owners.entry(process).or_insert(process) == process
+        {
+            return Koid::known(process);
+        }
+        if let Some(koid) = self.others.get(&(process, String::new())) {
+            return Koid::known(*koid);
+        }
+        let koid = self.make_up();
+        self.owners.insert(koid, process);
+        self.others.insert((process, String::new()), koid);
         Koid { koid, new: true }
     }
 
@@ -114,8 +136,9 @@ pub(super) fn correlation(
     scope: Option<&RawValue>,
     process: u64,
 ) -> Option<Correlation> {
-    if let Some(members) = id2.and_then(Members::of) {
-        let (local, global) = (members.get("local"), members.get("global"));
+    let members = id2.and_then(Members::of).unwrap_or_default();
+    let (local, global) = (members.get("local"), members.get("global"));
+    if local.is_some() || global.is_some() {
         let mut hash = Hash::new();
         if let Some(local) = local {
             hash.add(&process.to_le_bytes());
@@ -130,7 +153,8 @@ pub(super) fn correlation(
         hash.add(scope.map_or("", RawValue::get).as_bytes());
         return Some(Correlation { number: hash.0, plain: false });
     }
-    let id = id?;
+    // An `id2` that is no object stands for an id, as does one beside it that says nothing.
+    let id = id.or(id2.filter(|id2| !id2.get().starts_with('{')))?;
     let plain = is_plain(id);
     let number = number(id)?;
     let Some(scope) = scope else { return Some(Correlation { number, plain }) };
@@ -212,6 +236,18 @@ mod tests {
         let taken = raw(&FIRST_MADE_UP.to_string());
         assert_eq!(ids.thread(1, Some(&taken)).koid, FIRST_MADE_UP);
         assert_eq!(ids.thread(1, Some(&raw("\"x\""))).koid, FIRST_MADE_UP + 1);
+    }
+
+    #[test]
+    fn without_an_id_it_is_the_main_thread() {
+        let mut ids = Ids::default();
+        assert_eq!(ids.thread(7, None), Koid::known(7));
+        assert_eq!(ids.thread(7, Some(&raw("7"))), Koid::known(7));
+        assert_eq!(ids.thread(0, None), Koid::known(0));
+        assert_eq!(ids.thread(7, Some(&raw("8"))), Koid::known(8));
+        let other = ids.thread(8, None);
+        assert_eq!(other, Koid { koid: FIRST_MADE_UP, new: true }, "8 is a thread of 7");
+        assert_eq!(ids.thread(8, None), Koid::known(FIRST_MADE_UP));
     }
 
     #[test]

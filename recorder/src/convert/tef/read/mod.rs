@@ -13,6 +13,7 @@ mod ids;
 mod keep;
 mod members;
 mod naming;
+mod overlap;
 mod own;
 mod source;
 mod time;
@@ -23,11 +24,13 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::space::Output;
 use fxt_writer::writer::Single;
 use fxt_writer::{ProviderId, Writer, text};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::convert::Rigor;
 use crate::convert::error::ConvertError;
 use crate::convert::report::Report;
 use ids::Ids;
+use overlap::Overlaps;
 use source::Source;
 
 /// Where records go.
@@ -40,11 +43,11 @@ const PROVIDER: (ProviderId, &str) = (ProviderId(1), "trace events");
 ///
 /// # Errors
 ///
-/// When the input cannot be read or is malformed, or the output not be written. With `lenient`,
-/// what is malformed is skipped and counted instead.
-pub fn read(input: impl Read, out: &mut dyn Write, lenient: bool) -> Result<Report, ConvertError> {
-    let mut importer = Importer::new(out, lenient);
-    let mut source = Source::new(input);
+/// When the input cannot be read or is malformed, or the output not be written. How much is taken
+/// for malformed, `rigor` says.
+pub fn read(input: impl Read, out: &mut dyn Write, rigor: Rigor) -> Result<Report, ConvertError> {
+    let mut importer = Importer::new(out, rigor);
+    let mut source = Source::new(input, rigor == Rigor::Strict);
     importer.document(&mut source)?;
     importer.end()
 }
@@ -61,12 +64,18 @@ struct Importer<'o> {
     waiting: Vec<String>,
     /// Events that were kept in blobs.
     kept: u32,
+    /// Names of objects, for the records that say more about them.
+    names: FxHashMap<(bool, u64), String>,
+    overlaps: Overlaps,
+    /// Complete events that went onto tracks of their own.
+    overlapping: u64,
+    strict: bool,
     lenient: bool,
     report: Report,
 }
 
 impl<'o> Importer<'o> {
-    fn new(out: &'o mut dyn Write, lenient: bool) -> Self {
+    fn new(out: &'o mut dyn Write, rigor: Rigor) -> Self {
         Self {
             target: Some(Writer::new(Output::new(out))),
             providers: FxHashSet::default(),
@@ -74,7 +83,11 @@ impl<'o> Importer<'o> {
             now: None,
             waiting: Vec::new(),
             kept: 0,
-            lenient,
+            names: FxHashMap::default(),
+            overlaps: Overlaps::default(),
+            overlapping: 0,
+            strict: rigor == Rigor::Strict,
+            lenient: rigor == Rigor::Lenient,
             report: Report::default(),
         }
     }

@@ -19,13 +19,22 @@ impl Importer<'_> {
         at: Position,
     ) -> Result<bool, ConvertError> {
         let what = string(fields.name, "name", at)?;
-        let kind = match &*what {
-            "process_name" => ObjectType::Process,
-            "thread_name" => ObjectType::Thread,
+        let (kind, is_name) = match &*what {
+            "process_name" => (ObjectType::Process, true),
+            "thread_name" => (ObjectType::Thread, true),
+            // These say where viewers put a process or thread, and what they put beside its name.
+            "process_sort_index" | "process_labels" => (ObjectType::Process, false),
+            "thread_sort_index" => (ObjectType::Thread, false),
             _ => return Ok(false),
         };
         let Some(mut members) = fields.args.and_then(Members::of) else { return Ok(false) };
-        let Some(name) = members.take("name").and_then(text_of) else { return Ok(false) };
+        let name = match is_name {
+            true => members.take("name").and_then(text_of),
+            false => None,
+        };
+        if is_name && name.is_none() {
+            return Ok(false);
+        }
         let orphan =
             fields.mark.is_some_and(|mark| mark.get() == format!("\"{}\"", marks::NO_PROCESS));
         let mut args = ArgSet::default();
@@ -48,6 +57,26 @@ impl Importer<'_> {
         for (name, value) in &fields.others {
             args.note(name, value);
         }
+        let key = (kind == ObjectType::Thread, koid);
+        let name = match name {
+            Some(name) => {
+                self.names.insert(key, name.as_ref().to_owned());
+                name
+            }
+            None => {
+                args.note_value(notes::METADATA, Value::Bool(true));
+                if let Some(what) = fields.name {
+                    args.note("name", what);
+                }
+                // Of several records of an object the last name counts, so it must be the same, or say nothing new.
+                let known = self.names.get(&key).cloned();
+                known
+                    .unwrap_or_else(|| {
+                        format!("{} {koid}", if key.0 { "thread" } else { "process" })
+                    })
+                    .into()
+            }
+        };
         args.add(&members, fields.types.as_ref());
         self.kernel_object(kind, koid, &name, process, args)
     }

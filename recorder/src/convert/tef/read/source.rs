@@ -68,13 +68,17 @@ pub(super) struct Source<R> {
     filled: usize,
     ended: bool,
     here: Position,
+    /// Whether a comma before a closing bracket is an error.
+    strict: bool,
+    /// Commas before closing brackets that were passed over.
+    pub(super) commas: u64,
 }
 
 impl<R: Read> Source<R> {
-    pub(super) fn new(input: R) -> Self {
+    pub(super) fn new(input: R, strict: bool) -> Self {
         let window = vec![0; WINDOW_BYTES];
         let here = Position { line: 1, column: 1 };
-        Self { input, window, at: 0, filled: 0, ended: false, here }
+        Self { input, window, at: 0, filled: 0, ended: false, here, strict, commas: 0 }
     }
 
     /// Where the next byte stands.
@@ -125,6 +129,23 @@ impl<R: Read> Source<R> {
         Err(self.malformed(format!("{found} {before}, where {expected} was expected")))
     }
 
+    /// Goes on behind an element of an array or object: true when another one follows, false behind the closing
+    /// bracket.
+    pub(super) fn another(&mut self, close: u8, before: &str) -> Result<bool, ConvertError> {
+        if self.take(close)? {
+            return Ok(false);
+        }
+        self.expect(b',', before)?;
+        Ok(!self.closes_behind_comma(close)?)
+    }
+
+    /// Takes a closing bracket behind a comma, which writers that end each element with one leave there.
+    pub(super) fn closes_behind_comma(&mut self, close: u8) -> Result<bool, ConvertError> {
+        let closes = !self.strict && self.take(close)?;
+        self.commas += u64::from(closes);
+        Ok(closes)
+    }
+
     /// Takes the next value and hands it to `use_value`, with its text.
     pub(super) fn value<S: Shape, T>(
         &mut self,
@@ -138,6 +159,7 @@ impl<R: Read> Source<R> {
                     self.advance(length);
                     return result;
                 }
+                Step::Malformed(_) if !self.strict && self.blank_commas() => continue,
                 Step::Malformed(error) => return Err(self.syntax_error(&error)),
                 Step::Incomplete if self.ended => {
                     return Err(self.malformed("the file ends where a value was expected".into()));
@@ -171,6 +193,45 @@ impl<R: Read> Source<R> {
             }
             _ => Step::Incomplete,
         }
+    }
+
+    /// Blanks commas before closing brackets in the next value, as far as it is in memory; false if there is none.
+    fn blank_commas(&mut self) -> bool {
+        let value = &mut self.window[self.at..self.filled];
+        let (mut depth, mut in_string, mut blanked) = (0_usize, false, 0);
+        // The comma that was met last, if a value was before it and nothing is behind it.
+        let (mut comma, mut behind_value) = (None, false);
+        let mut at = 0;
+        while at < value.len() {
+            match value[at] {
+                // What is escaped does not end the string.
+                b'\\' if in_string => at += 1,
+                b'"' => (in_string, comma, behind_value) = (!in_string, None, true),
+                _ if in_string => {}
+                b' ' | b'\t' | b'\n' | b'\r' => {}
+                b',' if depth == 0 => break,
+                b',' => (comma, behind_value) = (behind_value.then_some(at), false),
+                b'}' | b']' => {
+                    if let Some(comma) = comma.take() {
+                        value[comma] = b' ';
+                        blanked += 1;
+                    }
+                    behind_value = true;
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                byte => {
+                    let opens = matches!(byte, b'{' | b'[');
+                    depth += usize::from(opens);
+                    (comma, behind_value) = (None, !opens && byte != b':');
+                }
+            }
+            at += 1;
+        }
+        self.commas += blanked;
+        blanked > 0
     }
 
     /// Skips what cannot be understood, up to the next object of an array; false at the end.
@@ -289,27 +350,48 @@ mod tests {
         let text = br#" {"a": [1, {"b": "}"}]} , {"n": -1.25e-3}, 123,"x\"y",null"#;
         let expected =
             [r#"{"a": [1, {"b": "}"}]}"#, r#"{"n": -1.25e-3}"#, "123", r#""x\"y""#, "null"];
-        assert_eq!(texts(&mut Source::new(Drops(text))).expect("values"), expected);
-        assert_eq!(texts(&mut Source::new(&text[..])).expect("values"), expected);
+        assert_eq!(texts(&mut Source::new(Drops(text), true)).expect("values"), expected);
+        assert_eq!(texts(&mut Source::new(&text[..], true)).expect("values"), expected);
     }
 
     #[test]
     fn a_value_larger_than_the_window_passes() {
         let long = format!("[\"{}\"], 2", "x".repeat(3 * WINDOW_BYTES));
-        let found = texts(&mut Source::new(long.as_bytes())).expect("values");
+        let found = texts(&mut Source::new(long.as_bytes(), true)).expect("values");
         assert_eq!((found[0].len(), found[1].as_str()), (3 * WINDOW_BYTES + 4, "2"));
     }
 
     #[test]
+    fn commas_before_closing_brackets_are_passed_wherever_they_are() {
+        let text = br#"{"a": [1, {"b": ",}" , } ,],  "c\",]": {"d": [2,
+            ] , },}"#;
+        let expected = serde_json::json!({"a": [1, {"b": ",}"}], "c\",]": {"d": [2]}});
+        for (mut source, name) in [
+            (Source::new(Box::new(&text[..]) as Box<dyn Read>, false), "at once"),
+            (Source::new(Box::new(Drops(text)) as Box<dyn Read>, false), "byte by byte"),
+        ] {
+            let found = texts(&mut source).expect("a value");
+            let found: serde_json::Value = serde_json::from_str(&found[0]).expect("repaired");
+            assert_eq!((found, source.commas), (expected.clone(), 5), "{name}");
+        }
+        let error = texts(&mut Source::new(&text[..], true)).expect_err("strictly, it is wrong");
+        assert!(error.to_string().starts_with("line 1, column 2"), "{error}");
+        // Only that is passed.
+        for text in ["[,]", "[1,,]", "{\"a\":,}", "[1 2,]", "[tru,]"] {
+            texts(&mut Source::new(text.as_bytes(), false)).expect_err(text);
+        }
+    }
+
+    #[test]
     fn errors_have_the_place_in_the_file() {
-        let mut source = Source::new(&b"1,\n 2,\n  {\"a\":\n    tru}"[..]);
+        let mut source = Source::new(&b"1,\n 2,\n  {\"a\":\n    tru}"[..], true);
         let error = texts(&mut source).expect_err("not a value");
         assert_eq!(error.to_string(), "line 4, column 8: expected ident");
     }
 
     #[test]
     fn after_damage_the_next_object_is_found() {
-        let mut source = Source::new(&b"{\"a\": oops \"}\", x } ,\n {\"b\": 1}"[..]);
+        let mut source = Source::new(&b"{\"a\": oops \"}\", x } ,\n {\"b\": 1}"[..], true);
         assert!(source.skip_to_next_object().expect("readable"));
         assert_eq!(source.position(), Position { line: 2, column: 2 });
     }

@@ -87,7 +87,8 @@ impl<'a> Split<'a> {
     /// Writes all notes as the fields that they were. Null stands for a field that was not there.
     pub(super) fn write_notes(&self, object: &mut Object<'_>) {
         for arg in self.notes.as_slice() {
-            let own_use = matches!(arg.name, notes::EVENT | notes::SAMPLE);
+            let own_use =
+                matches!(arg.name, notes::EVENT | notes::SAMPLE | notes::METADATA | notes::OVERLAP);
             if !own_use && arg.value != Value::Null {
                 let text = self.is_nested(notes::PREFIX, arg.name);
                 write_value(object.key(arg.name), arg.value, text, true);

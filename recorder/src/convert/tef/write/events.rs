@@ -30,6 +30,10 @@ fn phase(kind: EventKind) -> &'static str {
 impl Exporter<'_> {
     pub(super) fn event(&mut self, event: &Event<'_>) -> Result<(), ConvertError> {
         let split = Split::of(event.args);
+        if split.note(notes::OVERLAP).is_some() {
+            // The end of an operation whose begin says how long it is.
+            return Ok(());
+        }
         if let Some(Value::Int32(_) | Value::UInt32(_)) = split.note(notes::EVENT)
             && let Some(text) = split.note(notes::EVENT).and_then(|number| self.kept.event(number))
         {

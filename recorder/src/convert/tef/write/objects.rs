@@ -26,15 +26,23 @@ impl Exporter<'_> {
             self.names.set_original(object.koid, json);
             return;
         }
+        let process = object.process();
         match object.object_type {
+            // Says more about an object that has its name from another record, or has none.
+            ObjectType::Process if split.note(notes::METADATA).is_some() => {
+                self.name_event(None, object, &split, None);
+            }
+            ObjectType::Thread if split.note(notes::METADATA).is_some() => {
+                self.name_event(None, object, &split.without_process(), process);
+            }
             ObjectType::Process => {
                 self.names.set_process(object.koid, object.name);
-                self.name_event("process_name", object, &split, None);
+                self.name_event(Some("process_name"), object, &split, None);
             }
             ObjectType::Thread => {
-                self.names.set_thread(object.koid, object.name, object.process());
+                self.names.set_thread(object.koid, object.name, process);
                 split = split.without_process();
-                self.name_event("thread_name", object, &split, object.process());
+                self.name_event(Some("thread_name"), object, &split, process);
             }
             _ => self.other_kernel_object(object, &split),
         }
@@ -42,7 +50,7 @@ impl Exporter<'_> {
 
     fn name_event(
         &mut self,
-        what: &str,
+        what: Option<&str>,
         object: &KernelObject<'_>,
         split: &Split<'_>,
         process: Option<Koid>,
@@ -50,7 +58,9 @@ impl Exporter<'_> {
         let is_thread = object.object_type == ObjectType::Thread;
         let mut event = self.document.event();
         event.string("ph", "M");
-        event.string("name", what);
+        if let Some(what) = what {
+            event.string("name", what);
+        }
         if is_thread {
             self.names.write_id(event.key("pid"), process.unwrap_or_default());
             split.field(&mut event, "tid", |out| self.names.write_id(out, object.koid));
@@ -58,7 +68,11 @@ impl Exporter<'_> {
             self.names.write_id(event.key("pid"), object.koid);
         }
         split.write_notes(&mut event);
-        split.write_args_behind(&mut event, false, |args| args.string("name", object.name));
+        split.write_args_behind(&mut event, false, |args| {
+            if what.is_some() {
+                args.string("name", object.name);
+            }
+        });
         if is_thread && process.is_none() {
             event.string(marks::FIELD, marks::NO_PROCESS);
         }

@@ -1,0 +1,89 @@
+//! Complete events of one thread that overlap, none of them inside of the other.
+//!
+//! The document lets a thread have them, and its viewers draw them somehow. A thread of FXT has a stack: readers drop
+//! what does not nest. So the one that comes second goes onto a track of its own, as an asynchronous operation:
+//!
+//! ```text
+//!   JSON     |--- a -----|            FXT   thread  |--- a -----|
+//!                |--- b -----|              async       |--- b -----|
+//! ```
+//!
+//! Files may be in the order of begins or of ends, or of neither. Of each thread the operations that end last are
+//! remembered, as many as a deep stack has, so memory does not grow with the file.
+
+use rustc_hash::FxHashMap;
+
+/// Operations that are remembered of each thread.
+const REMEMBERED: usize = 64;
+
+/// The operations of all threads, as far as others may overlap with them.
+#[derive(Debug, Default)]
+pub(super) struct Overlaps(FxHashMap<u64, Vec<(u64, u64)>>);
+
+impl Overlaps {
+    /// Whether the operation can be on the thread's own track beside those that are there already. If so, it is there
+    /// from now on.
+    pub(super) fn nests(&mut self, thread: u64, begin: u64, end: u64) -> bool {
+        let others = self.0.entry(thread).or_default();
+        let crosses = |other: &(u64, u64)| {
+            let earlier = *other;
+            // Of two that begin together the first is the outer one for whoever reads in order.
+            let second = earlier.0 <= begin && begin < earlier.1 && earlier.1 < end;
+            let first = begin < earlier.0 && earlier.0 < end && end < earlier.1;
+            second || first
+        };
+        if others.iter().any(crosses) {
+            return false;
+        }
+        if others.len() == REMEMBERED
+            && let Some(least) = (0..others.len()).min_by_key(|at| others[*at].1)
+        {
+            others.swap_remove(least);
+        }
+        others.push((begin, end));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nest(operations: &[(u64, u64)]) -> Vec<bool> {
+        let mut overlaps = Overlaps::default();
+        operations.iter().map(|(begin, end)| overlaps.nests(1, *begin, *end)).collect()
+    }
+
+    #[test]
+    fn what_nests_or_follows_stays_in_any_order() {
+        let mut operations = [(0, 100), (10, 20), (20, 30), (12, 15), (100, 110), (30, 30)];
+        assert_eq!(nest(&operations), [true; 6]);
+        operations.reverse();
+        assert_eq!(nest(&operations), [true; 6]);
+    }
+
+    #[test]
+    fn the_second_of_two_that_cross_goes() {
+        assert_eq!(nest(&[(0, 10), (5, 15)]), [true, false]);
+        assert_eq!(nest(&[(5, 15), (0, 10)]), [true, false]);
+        assert_eq!(nest(&[(5, 15), (0, 10), (15, 20)]), [true, false, true]);
+        assert_eq!(nest(&[(0, 5), (0, 10)]), [true, false], "a reader in order takes it for inner");
+        assert_eq!(nest(&[(0, 10), (0, 5)]), [true, true]);
+        let mut overlaps = Overlaps::default();
+        assert!(
+            overlaps.nests(1, 0, 10) && overlaps.nests(2, 5, 15),
+            "other threads do not matter"
+        );
+    }
+
+    #[test]
+    fn a_long_operation_is_remembered_behind_many_short_ones() {
+        let mut overlaps = Overlaps::default();
+        assert!(overlaps.nests(1, 0, 10_000));
+        for at in 1..500 {
+            assert!(overlaps.nests(1, at * 10, at * 10 + 5));
+        }
+        assert!(!overlaps.nests(1, 9_000, 20_000));
+        assert!(overlaps.0[&1].len() <= REMEMBERED);
+    }
+}
