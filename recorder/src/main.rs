@@ -1,5 +1,6 @@
 //! The `fxtrec` binary: what the library has to say is printed here, and the exit status chosen.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write, sink, stderr, stdout};
 use std::process::ExitCode;
 
@@ -7,14 +8,17 @@ use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use fxtrec::commands::{
     compare, convert, ctl, cut, daemon, doctor, dump, merge, open, probes, record, report,
 };
+use fxtrec::units::escape::Escaping;
 
 fn main() -> ExitCode {
-    let command = match Cli::parse_line(std::env::args_os()) {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let command = match Cli::parse_line(&line) {
         Ok(command) => command,
         Err(error) => {
-            // When even the help cannot be printed, the status still says what it was.
-            let _ = error.print();
-            return ExitCode::from(cli::exit_code(&error));
+            return match error.print() {
+                Err(unprinted) if !error.use_stderr() => fail(&unprinted, EXIT_FAILURE),
+                _ => ExitCode::from(cli::exit_code(&error, &line)),
+            };
         }
     };
     match command {
@@ -23,41 +27,46 @@ fn main() -> ExitCode {
             Err(error) if error.is_usage() => fail(&error, error.exit_code()),
             Err(error) => ExitCode::from(error.exit_code()),
         },
-        Command::Record(args) => match record::run(args, &mut stderr()) {
+        Command::Record(args) => match record::run(args, &mut messages()) {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
                 let code = fail(&error, error.exit_code());
                 if let Some(line) = error.with_sudo() {
-                    let _ = writeln!(stderr(), "To try it with sudo: {line}");
+                    let _ = writeln!(messages(), "To try it with sudo: {line}");
                 }
                 code
             }
         },
-        Command::Doctor(args) => match doctor::run(args, &mut stdout().lock()) {
+        Command::Doctor(args) => match doctor::run(args, &mut text()) {
             Ok(usable) => ExitCode::from(u8::from(!usable)),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => fail(&error, EXIT_FAILURE),
         },
-        Command::Dump(args) => match dump::dump(&args, &mut stdout().lock()) {
+        Command::Dump(args) => match dump::dump(&args, &mut *output(args.json)) {
             Ok(sound) => ExitCode::from(u8::from(!sound)),
             Err(error) => fail(&error, EXIT_FAILURE),
         },
-        Command::Report(args) => match report::run(&args, &mut stdout().lock(), &mut stderr()) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
-            Err(error) => fail(&error, EXIT_FAILURE),
-        },
-        Command::Probes(args) => done(probes::run(&args, &mut stdout().lock())),
-        Command::Convert(args) => done(convert::run(&args, &mut stderr())),
-        Command::Merge(args) => done(merge::run(&args, &mut stderr())),
-        Command::Cut(args) => done(cut::run(&args, &mut stderr())),
-        Command::Open(args) => done(open::run(&args, &mut stderr())),
-        Command::Daemon(args) => done(daemon::run(&args, &mut stderr())),
-        Command::Ctl(args) => match ctl::run(args, &mut stdout(), &mut stderr()) {
-            Ok(code) => ExitCode::from(code),
-            Err(error) => fail(&error, error.exit_code()),
-        },
-        Command::Compare(args) => match compare::compare(&args, &mut stdout().lock()) {
+        Command::Report(args) => {
+            match report::run(&args, &mut *output(args.writes_for_programs()), &mut messages()) {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
+                Err(error) => fail(&error, EXIT_FAILURE),
+            }
+        }
+        Command::Probes(args) => done(probes::run(&args, &mut *output(args.json))),
+        Command::Convert(args) => done(convert::run(&args, &mut messages())),
+        Command::Merge(args) => done(merge::run(&args, &mut messages())),
+        Command::Cut(args) => done(cut::run(&args, &mut messages())),
+        Command::Open(args) => done(open::run(&args, &mut messages())),
+        Command::Daemon(args) => done(daemon::run(&args, &mut messages())),
+        Command::Ctl(args) => {
+            let json = args.common.json;
+            match ctl::run(args, &mut *output(json), &mut messages()) {
+                Ok(code) => ExitCode::from(code),
+                Err(error) => fail(&error, error.exit_code()),
+            }
+        }
+        Command::Compare(args) => match compare::compare(&args, &mut *output(args.json)) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
             Err(error) => fail(&error, EXIT_FAILURE),
@@ -72,8 +81,22 @@ fn done<E: std::error::Error>(result: Result<(), E>) -> ExitCode {
     }
 }
 
+/// Standard output as it is, for programs, or with everything escaped that a terminal would obey.
+fn output(for_programs: bool) -> Box<dyn Write> {
+    if for_programs { Box::new(stdout().lock()) } else { Box::new(text()) }
+}
+
+fn text() -> Escaping<impl Write> {
+    Escaping::new(stdout().lock())
+}
+
+/// Standard error. What it gets may hold names that others have chosen.
+fn messages() -> Escaping<impl Write> {
+    Escaping::new(stderr())
+}
+
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
     // Without standard error there is nobody to tell; the status remains.
-    let _ = writeln!(stderr(), "fxtrec: {error}");
+    let _ = writeln!(messages(), "fxtrec: {error}");
     ExitCode::from(code)
 }

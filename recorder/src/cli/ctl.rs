@@ -4,11 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::record::{Mode, PID_MAX};
-use super::values::{ByteSize, TimeSpan};
+use super::record::Mode;
+use super::values::{ByteSize, TimeSpan, pid};
 use crate::control::categories::Category;
 
 /// The arguments of `fxtrec ctl`.
@@ -142,7 +141,7 @@ pub struct CtlSnapshotArgs {
         long,
         value_name = "PID",
         conflicts_with = "output",
-        value_parser = RangedU64ValueParser::<u32>::new().range(1..=PID_MAX)
+        value_parser = pid
     )]
     pub pid: Option<u32>,
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use fxt_reader::Kind;
 
-use super::values::TimeSpan;
+use super::values::TimePoint;
 
 /// The arguments of `fxtrec dump`.
 #[derive(Args, Clone, Debug)]
@@ -27,12 +27,12 @@ pub struct DumpArgs {
     /// Only records that name one of these threads, processes or objects
     #[arg(long = "koid", value_name = "KOID", value_delimiter = ',', help_heading = "Filters")]
     pub koids: Vec<u64>,
-    /// Only records from this time on, in seconds as printed (or with a unit)
+    /// Only records from this time on: in seconds as printed, or after the first scheduling record as +1.5s
     #[arg(long, value_name = "TIME", help_heading = "Filters")]
-    pub from: Option<TimeSpan>,
+    pub from: Option<TimePoint>,
     /// Only records up to this time
     #[arg(long, value_name = "TIME", help_heading = "Filters")]
-    pub to: Option<TimeSpan>,
+    pub to: Option<TimePoint>,
     /// Print each record's words as well, and the fields of its header
     #[arg(long, conflicts_with_all = ["stats", "check"])]
     pub raw: bool,

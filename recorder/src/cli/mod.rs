@@ -59,19 +59,19 @@ pub use page::PageArgs;
 pub use probes::ProbesArgs;
 pub use providers::ProviderArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
-pub use report::{By, Part, ReportArgs, TimePoint};
+pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
-pub use values::{ByteSize, TimeSpan, UserSpec, ValueError};
+pub use values::{ByteSize, TimePoint, TimeSpan, UserSpec, ValueError};
 
 /// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.
 pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 12] = [
+const RESERVED: [&str; 13] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl",
+    "daemon", "ctl", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -88,7 +88,7 @@ Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
 Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a
 gate failed; 125 when fxtrec itself fails, 126 when COMMAND cannot be run, 127 when it cannot
-be found.";
+be found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
 /// Everything a command line of fxtrec can say.
 #[derive(Debug, Parser)]
@@ -105,7 +105,6 @@ be found.";
                       fxtrec SUBCOMMAND ...",
     args_conflicts_with_subcommands = true,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     subcommand_value_name = "SUBCOMMAND",
     subcommand_help_heading = "Subcommands"
 )]
@@ -173,20 +172,43 @@ impl Cli {
     {
         let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
         refuse_reserved_word(line.get(1))?;
-        let cli = Cli::try_parse_from(line)?;
-        Ok(cli.command.unwrap_or(Command::Record(cli.record)))
+        let cli = Cli::try_parse_from(&line)?;
+        let mut command = cli.command.unwrap_or(Command::Record(cli.record));
+        if let Command::Record(args) = &mut command {
+            let before = line.len().checked_sub(args.command.len() + 1).map(|at| &line[at]);
+            args.before_command = before.filter(|word| *word != "--").cloned();
+        }
+        Ok(command)
     }
 }
 
-/// The exit status for a command line that did not parse: 0 when help or the
-/// version was asked for, else [`EXIT_FAILURE`].
-pub fn exit_code(error: &clap::Error) -> u8 {
-    if error.use_stderr() { EXIT_FAILURE } else { 0 }
+/// The names of all subcommands.
+pub fn subcommands() -> &'static [&'static str] {
+    &RESERVED
+}
+
+/// The status fxtrec exits with when a subcommand that runs no COMMAND cannot make sense of its arguments, as most
+/// programs do.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Subcommands that run a COMMAND, whose own statuses begin at 0: as with env(1), fxtrec's own failures are 125.
+const RUNNERS: [&str; 2] = ["record", "ctl"];
+
+/// The exit status for a command line that did not parse: 0 when help or the version was asked for, else [`EXIT_USAGE`]
+/// or, where a COMMAND could be run, [`EXIT_FAILURE`]. `line` is what [`Cli::parse_line`] got.
+pub fn exit_code(error: &clap::Error, line: &[OsString]) -> u8 {
+    let first = line.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    match error.use_stderr() {
+        false => 0,
+        true if RESERVED.contains(&first) && !RUNNERS.contains(&first) => EXIT_USAGE,
+        true => EXIT_FAILURE,
+    }
 }
 
 fn refuse_reserved_word(first: Option<&OsString>) -> Result<(), clap::Error> {
     let Some(word) = first.and_then(|word| word.to_str()) else { return Ok(()) };
     let mut command = Cli::command();
+    command.build();
     if !RESERVED.contains(&word) || command.find_subcommand(word).is_some() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The option that turns a trace into a page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -8,6 +8,15 @@ use clap::Args;
 #[derive(Args, Clone, Debug, Default)]
 pub struct PageArgs {
     /// Also write a page to look at: one HTML file with lanes, latencies and the longest waits
+    ///
+    /// With `-` the page goes to standard output, and nothing else does.
     #[arg(long, value_name = "FILE", conflicts_with = "timehist", help_heading = "Format")]
     pub html: Option<PathBuf>,
+}
+
+impl PageArgs {
+    /// Whether the page is what goes to standard output.
+    pub fn to_stdout(&self) -> bool {
+        self.html.as_deref() == Some(Path::new("-"))
+    }
 }

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::values::pid;
+
 /// The arguments of `fxtrec probes`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
@@ -22,7 +24,7 @@ pub struct ProbesArgs {
     /// for USDT probes
     pub glob: Option<String>,
     /// Look for BINARY as this process sees the files, which may be in a container
-    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long = "pid", value_name = "PID", value_parser = pid)]
     pub pid: Option<u32>,
     /// Print the list as JSON
     #[arg(long)]

@@ -3,21 +3,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 
 use super::providers::ProviderArgs;
 use super::source::SourceArgs;
 use super::trace_points::TracePointArgs;
-use super::values::{ByteSize, TimeSpan, UserSpec};
+use super::values::{ByteSize, TimeSpan, UserSpec, pid};
 
 const WHAT: &str = "What to record";
 const OUTPUT: &str = "Output";
 pub(super) const BUFFERS: &str = "Memory";
 const DISPLAY: &str = "Display";
-
-/// Process ids stay below the kernel's PID_MAX_LIMIT, 2^22.
-pub(super) const PID_MAX: u64 = 4_194_304;
 
 /// The arguments of `fxtrec` and of `fxtrec record`.
 #[derive(Args, Clone, Debug, Default)]
@@ -25,6 +21,10 @@ pub struct RecordArgs {
     /// The program to run and record, with its arguments; options of fxtrec go before it
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<OsString>,
+
+    /// The word before COMMAND, unless it is `--`, behind which any word is meant as a program.
+    #[arg(skip)]
+    pub before_command: Option<OsString>,
 
     /// Record the whole machine until -d has passed or Ctrl-C
     #[arg(short, long, help_heading = WHAT)]
@@ -39,7 +39,7 @@ pub struct RecordArgs {
         long = "pid",
         value_name = "PID,..",
         value_delimiter = ',',
-        value_parser = RangedU64ValueParser::<u32>::new().range(1..=PID_MAX),
+        value_parser = pid,
         help_heading = WHAT
     )]
     pub pids: Vec<u32>,

@@ -1,18 +1,19 @@
 //! The arguments of `fxtrec report`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use fxt_reader::Nanos;
 
 use super::page::PageArgs;
-use super::values::{TimeSpan, ValueError};
+use super::values::{TimePoint, number};
 use crate::report::text::SortKey;
-use crate::report::{Metric, Moment, Pattern};
+use crate::report::{Metric, Pattern};
 
 const FILTERS: &str = "Filters";
 const FORMAT: &str = "Format";
+
+/// Formats that hold everything, each in its own way: what shapes the tables has no meaning there.
+const FOR_PROGRAMS: [&str; 3] = ["timehist", "json", "csv"];
 
 /// The arguments of `fxtrec report`.
 #[derive(Args, Clone, Debug)]
@@ -33,26 +34,27 @@ pub struct ReportArgs {
     pub file: PathBuf,
 
     /// What the table of threads and the histogram are about
-    #[arg(long, value_name = "METRIC", default_value = "runqueue")]
+    #[arg(long, value_name = "METRIC", default_value = "runqueue", conflicts_with_all = FOR_PROGRAMS)]
     pub metric: Metric,
     /// Sort the table by max, mean, p50, p90, p99, p99.9, sum, count, runtime, switches, migrations or name
-    #[arg(long, value_name = "KEY", default_value = "max")]
+    #[arg(long, value_name = "KEY", default_value = "max", conflicts_with_all = FOR_PROGRAMS)]
     pub sort: SortKey,
     /// A row for each thread, or for each process
-    #[arg(long, value_name = "WHAT", default_value = "thread")]
+    #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with_all = FOR_PROGRAMS)]
     pub by: By,
     /// How many rows the table has at most; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = number::<usize>, conflicts_with_all = FOR_PROGRAMS)]
     pub rows: usize,
     /// How many of the longest waits to show
-    #[arg(long, value_name = "N", default_value_t = crate::report::analysis::DEFAULT_WORST)]
+    #[arg(long, value_name = "N", default_value_t = crate::report::analysis::DEFAULT_WORST, value_parser = number::<usize>)]
     pub worst: usize,
     /// Only these parts
     #[arg(
         long,
         value_name = "PART,..",
         value_delimiter = ',',
-        default_value = "head,metrics,threads,cpus,histogram,worst"
+        default_value = "head,metrics,threads,cpus,histogram,worst",
+        conflicts_with_all = FOR_PROGRAMS
     )]
     pub show: Vec<Part>,
 
@@ -60,18 +62,18 @@ pub struct ReportArgs {
     #[arg(long = "comm", value_name = "GLOB", help_heading = FILTERS)]
     pub comms: Vec<Pattern>,
     /// Only threads of these processes
-    #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', help_heading = FILTERS)]
+    #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', value_parser = number::<u64>, help_heading = FILTERS)]
     pub pids: Vec<u64>,
     /// Only these threads
-    #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', help_heading = FILTERS)]
+    #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', value_parser = number::<u64>, help_heading = FILTERS)]
     pub tids: Vec<u64>,
     /// Only samples of these CPUs
-    #[arg(long = "cpu", value_name = "CPU,..", value_delimiter = ',', help_heading = FILTERS)]
+    #[arg(long = "cpu", value_name = "CPU,..", value_delimiter = ',', value_parser = number::<u16>, help_heading = FILTERS)]
     pub cpus: Vec<u16>,
-    /// Only from this time on: in seconds as printed, or after the beginning as +1.5s
+    /// Only from this time on: in seconds as printed, or with a plus after the first scheduling record: +1.5s, +50ms
     #[arg(long, value_name = "TIME", help_heading = FILTERS)]
     pub from: Option<TimePoint>,
-    /// Only up to this time
+    /// Only up to this time, given in the same way
     #[arg(long, value_name = "TIME", help_heading = FILTERS)]
     pub to: Option<TimePoint>,
 
@@ -91,6 +93,13 @@ pub struct ReportArgs {
     /// Gates, and where their verdicts go.
     #[command(flatten)]
     pub gates: super::gates::GateArgs,
+}
+
+impl ReportArgs {
+    /// Whether what is printed is for programs, which want it as it is.
+    pub fn writes_for_programs(&self) -> bool {
+        self.json || self.page.to_stdout()
+    }
 }
 
 /// What rows of the table are about.
@@ -117,44 +126,4 @@ pub enum Part {
     Histogram,
     /// The longest waits
     Worst,
-}
-
-/// A time, as printed or after the beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimePoint(Moment);
-
-impl TimePoint {
-    /// The time.
-    pub fn moment(self) -> Moment {
-        self.0
-    }
-}
-
-impl FromStr for TimePoint {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<TimePoint, ValueError> {
-        let nanos = |text: &str| {
-            let span: TimeSpan = text.parse()?;
-            u64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge)
-        };
-        match text.strip_prefix('+') {
-            Some(after) => nanos(after).map(Moment::After),
-            None => nanos(text).map(|nanos| Moment::At(Nanos(nanos))),
-        }
-        .map(TimePoint)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_plus_counts_from_the_beginning() {
-        let parse = |text: &str| text.parse::<TimePoint>().map(TimePoint::moment);
-        assert_eq!(parse("+1.5s"), Ok(Moment::After(1_500_000_000)));
-        assert_eq!(parse("1234.000000001"), Ok(Moment::At(Nanos(1_234_000_000_001))));
-        assert!(parse("+").is_err() && parse("soon").is_err());
-    }
 }

@@ -13,8 +13,15 @@ fn parse(line: &[&str]) -> Result<Command, clap::Error> {
 
 fn refused(line: &[&str]) -> String {
     let error = parse(line).expect_err("should be refused");
-    assert_eq!(exit_code(&error), EXIT_FAILURE, "{line:?}");
+    let subcommand = RESERVED.iter().find(|word| line.first() == Some(word));
+    let runs_none = subcommand.is_some_and(|word| !["record", "ctl"].contains(word));
+    let expected = if runs_none { 2 } else { 125 };
+    assert_eq!(exit_code(&error, &words(line)), expected, "{line:?}");
     error.to_string()
+}
+
+fn words(line: &[&str]) -> Vec<OsString> {
+    std::iter::once(&"fxtrec").chain(line).map(OsString::from).collect()
 }
 
 #[test]
@@ -48,13 +55,13 @@ fn behind_two_dashes_any_word_is_a_program() {
         assert_eq!(record(&["-q", word]).command, [word]);
     }
     assert_eq!(record(&["./doctor"]).command, ["./doctor"]);
-    assert_eq!(record(&["help"]).command, ["help"]);
     assert_eq!(record(&["--", "-strange"]).command, ["-strange"]);
 }
 
 #[test]
 fn a_reserved_word_never_becomes_a_program_by_itself() {
-    let known = Cli::command();
+    let mut known = Cli::command();
+    known.build();
     for word in RESERVED.iter().filter(|word| known.find_subcommand(word).is_none()) {
         let text = refused(&[word]);
         assert!(text.contains(&format!("fxtrec -- {word}")), "{text}");
@@ -100,7 +107,7 @@ fn no_arguments_print_help_to_stderr_as_a_failure() {
     for line in [&[][..], &["record"]] {
         let error = parse(line).expect_err("help is an error for clap");
         assert!(error.use_stderr());
-        assert_eq!(exit_code(&error), EXIT_FAILURE);
+        assert_eq!(exit_code(&error, &words(line)), EXIT_FAILURE);
         assert!(error.to_string().contains("COMMAND"));
     }
 }
@@ -109,13 +116,83 @@ fn no_arguments_print_help_to_stderr_as_a_failure() {
 fn help_that_was_asked_for_is_a_success_with_groups_and_examples() {
     for option in ["-h", "--help"] {
         let error = parse(&[option]).expect_err("help is an error for clap");
-        assert_eq!(exit_code(&error), 0);
+        assert_eq!(exit_code(&error, &words(&[option])), 0);
         let text = error.to_string();
         for part in ["What to record:", "Output:", "Memory:", "Gates:", "Display:", "Examples:"] {
             assert!(text.contains(part), "{option} lacks {part}:\n{text}");
         }
     }
-    assert_eq!(exit_code(&parse(&["--version"]).expect_err("so is the version")), 0);
+    let version = parse(&["--version"]).expect_err("so is the version");
+    assert_eq!(exit_code(&version, &words(&["--version"])), 0);
+}
+
+#[test]
+fn help_is_a_subcommand_and_knows_the_others() {
+    for (line, part) in [
+        (&["help"][..], "Subcommands:"),
+        (&["help", "report"], "--timehist"),
+        (&["help", "ctl", "start"], "--start-timeout"),
+    ] {
+        let error = parse(line).expect_err("help is an error for clap");
+        assert_eq!(exit_code(&error, &words(line)), 0, "{line:?}");
+        assert!(error.to_string().contains(part), "{line:?}: {error}");
+    }
+    assert!(refused(&["help", "nothing"]).contains("nothing"));
+}
+
+#[test]
+fn wrong_arguments_of_subcommands_that_run_nothing_are_2() {
+    refused(&["report", "--sort", "size", "x.fxt"]);
+    refused(&["dump"]);
+    refused(&["convert", "a.fxt"]);
+    refused(&["cut", "a.fxt", "b.fxt", "--from", "soon"]);
+    refused(&["ctl", "start", "--mode", "fast", "--", "app"]);
+}
+
+#[test]
+fn what_shapes_tables_is_refused_where_there_are_none() {
+    for format in ["--json", "--csv", "--timehist"] {
+        for shape in [["--show", "worst"], ["--sort", "p99"], ["--rows", "3"], ["--by", "process"]]
+        {
+            let text = refused(&["report", "x.fxt", format, shape[0], shape[1]]);
+            assert!(text.contains("cannot be used with") && text.contains(shape[0]), "{text}");
+        }
+    }
+}
+
+#[test]
+fn times_in_a_trace_are_written_in_one_way() {
+    for command in [&["report", "x.fxt"][..], &["dump", "x.fxt"], &["cut", "x.fxt", "y.fxt"]] {
+        for time in ["+50ms", "+2s", "3600", "12.5s", "+0"] {
+            let line = [command, &["--from", time, "--to", time]].concat();
+            assert!(parse(&line).is_ok(), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_none_say_what_is_expected() {
+    for line in [
+        &["-p", "abc"][..],
+        &["report", "x.fxt", "--pid", "abc"],
+        &["report", "x.fxt", "--cpu", "all"],
+        &["cut", "a", "b", "--pid", "abc"],
+        &["probes", "ls", "--pid", "abc"],
+        &["ctl", "snapshot", "--pid", "abc"],
+    ] {
+        let text = refused(line);
+        assert!(!text.contains("invalid digit"), "{line:?}: {text}");
+        assert!(text.contains("a number"), "{line:?}: {text}");
+    }
+}
+
+#[test]
+fn the_word_before_command_is_known_unless_it_is_two_dashes() {
+    let before = |line: &[&str]| record(line).before_command;
+    assert_eq!(before(&["ls", "-l"]), Some("fxtrec".into()));
+    assert_eq!(before(&["--syscalls", "nanosleep"]), Some("--syscalls".into()));
+    assert_eq!(before(&["-q", "--", "ls", "--", "-l"]), None);
+    assert_eq!(before(&["record", "ls"]), Some("record".into()));
 }
 
 #[test]

@@ -8,6 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use fxt_reader::Nanos;
+
+use crate::report::Moment;
+
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),
@@ -97,6 +101,58 @@ impl FromStr for TimeSpan {
     fn from_str(text: &str) -> Result<TimeSpan, ValueError> {
         scale(text, TIME_UNITS, "10s or 250ms", "ns, us, ms, s, min and h")
             .map(|nanos| TimeSpan(Duration::from_nanos(nanos)))
+    }
+}
+
+/// Process ids stay below the kernel's PID_MAX_LIMIT, 2^22.
+const PID_MAX: u32 = 4_194_304;
+
+/// A process id.
+pub(super) fn pid(text: &str) -> Result<u32, String> {
+    let why = || {
+        format!(
+            "a process id is a number from 1 to {PID_MAX}; `pgrep NAME` prints those of a program"
+        )
+    };
+    text.parse().ok().filter(|pid| (1..=PID_MAX).contains(pid)).ok_or_else(why)
+}
+
+/// A number without a unit, such as a CPU or a thread id.
+pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { "is too large" } else { "expected a number" }.to_owned()
+    })
+}
+
+/// A time in a trace: as printed, or after its beginning.
+///
+/// The same words mean the same wherever a time in a trace is given: `--from` and `--to` of report, cut and dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimePoint(Moment);
+
+impl TimePoint {
+    /// The time.
+    pub fn moment(self) -> Moment {
+        self.0
+    }
+}
+
+impl FromStr for TimePoint {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<TimePoint, ValueError> {
+        let nanos = |text: &str| match text.parse::<TimeSpan>() {
+            Ok(span) => u64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge),
+            // A trace may begin there.
+            Err(ValueError::Zero) => Ok(0),
+            Err(error) => Err(error),
+        };
+        match text.strip_prefix('+') {
+            Some(after) => nanos(after).map(Moment::After),
+            None => nanos(text).map(|nanos| Moment::At(Nanos(nanos))),
+        }
+        .map(TimePoint)
     }
 }
 
@@ -255,6 +311,27 @@ mod tests {
         assert_eq!(size("17179869184G"), Err(ValueError::TooLarge));
         assert_eq!(nanos("99999999999h"), Err(ValueError::TooLarge));
         assert_eq!(size("9999999999999999999999999999"), Err(ValueError::TooLarge));
+    }
+
+    #[test]
+    fn a_plus_counts_from_the_beginning() {
+        let parse = |text: &str| text.parse::<TimePoint>().map(TimePoint::moment);
+        assert_eq!(parse("+1.5s"), Ok(Moment::After(1_500_000_000)));
+        assert_eq!(parse("1234.000000001"), Ok(Moment::At(Nanos(1_234_000_000_001))));
+        assert_eq!((parse("+0"), parse("0")), (Ok(Moment::After(0)), Ok(Moment::At(Nanos(0)))));
+        assert!(parse("+").is_err() && parse("soon").is_err());
+    }
+
+    #[test]
+    fn what_is_no_number_says_what_is_expected() {
+        assert!(pid("abc").unwrap_err().contains("a process id is a number from 1 to 4194304"));
+        for text in ["", "0", "-5", "4194305"] {
+            assert!(pid(text).is_err(), "{text}");
+        }
+        assert_eq!((pid("1"), pid("4194304")), (Ok(1), Ok(4_194_304)));
+        assert_eq!(number::<u16>("cpu0"), Err("expected a number".to_owned()));
+        assert_eq!(number::<u16>("65536"), Err("is too large".to_owned()));
+        assert_eq!(number::<u16>("65535"), Ok(65_535));
     }
 
     #[test]

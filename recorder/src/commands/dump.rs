@@ -8,12 +8,14 @@ mod line;
 mod stats;
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use fxt_reader::check::{MAX_FINDINGS, Promises, check};
 use fxt_reader::{Error, Summary};
 
 use crate::cli::DumpArgs;
 use crate::commands::trace_file::{ReadError, open};
+use crate::units::escape;
 use filter::Filter;
 use line::Lines;
 use stats::Stats;
@@ -57,7 +59,7 @@ fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
         let report = check(&mut reader, promises).map_err(failed)?;
         return Ok(write_report(&report, out)?);
     }
-    let filter = Filter::new(args);
+    let filter = Filter::new(args)?;
     if args.stats {
         let stats = Stats::gather(&mut reader, &filter).map_err(failed)?;
         let summary = reader.summary();
@@ -70,6 +72,10 @@ fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
         return Ok(true);
     }
     let mut lines = Lines::new(args.raw);
+    if args.file != Path::new("-") && args.file.is_file() {
+        // Names come behind what they name, or once for a koid that is mentioned from the beginning.
+        lines.learn_ahead(&mut open(&args.file)?);
+    }
     loop {
         match reader.next() {
             Ok(Some(item)) => {
@@ -109,7 +115,7 @@ fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_report(report: &fxt_reader::check::Report, out: &mut dyn Write) -> io::Result<bool> {
     for finding in &report.findings {
-        writeln!(out, "{finding}")?;
+        writeln!(out, "{}", escape::line(&finding.to_string()))?;
     }
     let found: u64 = report.counts.values().sum();
     if found > MAX_FINDINGS as u64 {

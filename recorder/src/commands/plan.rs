@@ -14,11 +14,15 @@ use std::time::Duration;
 
 use flight::{FlightError, FlightPlan};
 
-use crate::cli::{ByteSize, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
+use crate::cli::{
+    self, ByteSize, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec,
+};
 use crate::kernel::child::Launch;
+use crate::kernel::syscalls;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
 use crate::probe::Spec;
+use crate::probe::nearest::nearest;
 use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
 
@@ -138,6 +142,21 @@ pub struct Display {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
+    /// A COMMAND that is not there, and is nearly a subcommand.
+    #[error(
+        "{word}: command not found; did you mean `{near}`? To run a program of that name: fxtrec -- {word}"
+    )]
+    Mistyped {
+        /// What was given.
+        word: String,
+        /// What may have been meant.
+        near: String,
+    },
+    /// A value that `--syscalls` does not take as a word of its own.
+    #[error(
+        "--syscalls takes its value with an equals sign: --syscalls={0}; to run a program of that name: -- {0}"
+    )]
+    SyscallsWithoutEquals(String),
     /// Neither COMMAND nor `-a` nor `-p`.
     #[error("nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process")]
     NothingToRecord,
@@ -206,6 +225,7 @@ impl Plan {
     }
 
     fn with_stdout(mut args: RecordArgs, stdout_is_terminal: bool) -> Result<Plan, PlanError> {
+        refuse_mistyped(&args)?;
         let categories = categories::switch_on(&mut args)?;
         let scope = scope(&args)?;
         let output = output(&args)?;
@@ -240,6 +260,7 @@ impl Plan {
             display: Display {
                 progress: match args.progress {
                     Progress::Auto if args.quiet > 0 => Progress::Never,
+                    _ if args.quiet > 1 => Progress::Never,
                     progress => progress,
                 },
                 summary: !args.no_summary && args.quiet == 0,
@@ -248,6 +269,34 @@ impl Plan {
             },
         })
     }
+}
+
+/// Refuses a COMMAND that was more likely meant for fxtrec itself. Behind `--` every word is a program.
+fn refuse_mistyped(args: &RecordArgs) -> Result<(), PlanError> {
+    let word = args.command.first().and_then(|word| word.to_str());
+    let (Some(before), Some(word)) = (&args.before_command, word) else { return Ok(()) };
+    if before == "--syscalls" && names_syscalls(word) {
+        return Err(PlanError::SyscallsWithoutEquals(word.to_owned()));
+    }
+    if word.contains('/') || is_in_path(word) {
+        return Ok(());
+    }
+    match nearest(word, cli::subcommands().iter().copied(), 1).pop() {
+        Some(near) => Err(PlanError::Mistyped { word: word.to_owned(), near }),
+        None => Ok(()),
+    }
+}
+
+/// Whether `word` would do as a value of `--syscalls`.
+fn names_syscalls(word: &str) -> bool {
+    let is_one =
+        |name: &str| name.contains('*') || syscalls::native().any(|call| call.name == name);
+    word.split(',').all(is_one)
+}
+
+fn is_in_path(word: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(word).is_file())
 }
 
 fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {

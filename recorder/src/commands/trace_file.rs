@@ -3,7 +3,10 @@
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
-use fxt_reader::{Error, Reader};
+use fxt_reader::{Error, Nanos, Reader, Record};
+
+use crate::cli::TimePoint;
+use crate::report::Moment;
 
 /// A trace cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +15,12 @@ pub enum ReadError {
     /// It cannot be opened.
     #[error(transparent)]
     Open(Error),
+    /// Its beginning cannot be looked for before it is read.
+    #[error(
+        "{}: a time with a plus needs a file that can be read twice; give times as they are printed",
+        .0.display()
+    )]
+    Once(PathBuf),
     /// What it holds is no trace, or damaged beyond what reading steps over.
     #[error("{}: {source}", path.display())]
     Content {
@@ -29,6 +38,45 @@ impl ReadError {
             // This one names the file itself.
             Error::Open { .. } => ReadError::Open(source),
             source => ReadError::Content { path: path.to_owned(), source },
+        }
+    }
+}
+
+/// The times that `from` and `to` are in the trace at `path`. Those after the beginning count from its first scheduling
+/// record, or in a trace without any from its first record with a time; the trace is read up to there.
+///
+/// # Errors
+/// When it cannot be read, or cannot be read twice.
+pub fn resolve(
+    path: &Path,
+    from: Option<TimePoint>,
+    to: Option<TimePoint>,
+) -> Result<(Option<Nanos>, Option<Nanos>), ReadError> {
+    let moments = [from, to].map(|point| point.map(TimePoint::moment));
+    let begin = match moments.iter().flatten().any(|moment| matches!(moment, Moment::After(_))) {
+        true if !path.is_file() => return Err(ReadError::Once(path.to_owned())),
+        true => beginning(&mut open(path)?),
+        false => Nanos(0),
+    };
+    let [from, to] = moments.map(|moment| moment.map(|moment| moment.resolve(begin)));
+    Ok((from, to))
+}
+
+/// What cannot be read is told when it is read for its content.
+fn beginning(reader: &mut Reader<'_>) -> Nanos {
+    let mut first = None;
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => match (&item.record, item.record.time()) {
+                (
+                    Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_),
+                    Some(time),
+                ) => return time,
+                (_, Some(time)) => first = first.or(Some(time)),
+                (_, None) => {}
+            },
+            Err(Error::Damaged(_)) => {}
+            Ok(None) | Err(_) => return first.unwrap_or(Nanos(0)),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::manager::{DEFAULT_BUFFER_BYTES, MAX_PROVIDERS, ProviderOverride};
 /// The version of the format that is written.
 const VERSION: FxtVersion = FxtVersion { major: 0, minor: 1 };
 
-/// The longest that StartTracing waits, whatever is asked for.
+/// The longest that StartTracing may be asked to wait.
 const MAX_START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long it waits when nothing is asked for.
@@ -82,13 +82,17 @@ impl Config {
         let special = overrides.iter().filter_map(|special| special.buffer_bytes);
         let largest = special.map(|bytes| bytes as u64).fold(buffer_bytes, u64::max);
         let timeout = config.start_timeout_milliseconds.map(Duration::from_millis);
+        if timeout.is_some_and(|timeout| timeout > MAX_START_TIMEOUT) {
+            let why = format!("at most {} ms", MAX_START_TIMEOUT.as_millis());
+            return Err(bad("start_timeout_milliseconds", why));
+        }
         let mode = config.buffering_mode.unwrap_or_default();
         Ok(Config {
             categories,
             selection,
             buffer_bytes,
             largest_buffer_bytes: largest,
-            start_timeout: timeout.unwrap_or(START_TIMEOUT).min(MAX_START_TIMEOUT),
+            start_timeout: timeout.unwrap_or(START_TIMEOUT),
             mode,
             overrides,
             // In the other modes nothing is sent before a stop in any case.
@@ -188,9 +192,15 @@ mod tests {
         let specs = vec![ProviderSpec { name: "a".into(), ..ProviderSpec::default() }; 101];
         let config = TraceConfig { provider_specs: Some(specs), ..TraceConfig::default() };
         assert!(refused(config).contains("provider_specs"));
-        let forever =
-            TraceConfig { start_timeout_milliseconds: Some(u64::MAX), ..TraceConfig::default() };
-        assert_eq!(Config::new(forever).expect("fine").start_timeout, MAX_START_TIMEOUT);
+        let waiting = |milliseconds| TraceConfig {
+            start_timeout_milliseconds: Some(milliseconds),
+            ..TraceConfig::default()
+        };
+        for forever in [600_001, 1 << 40, u64::MAX] {
+            assert!(refused(waiting(forever)).contains("at most 600000 ms"));
+        }
+        let longest = Config::new(waiting(600_000)).expect("fine");
+        assert_eq!(longest.start_timeout, MAX_START_TIMEOUT);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod process_files;
 pub mod procfs;
 pub mod random;
 pub mod refusal;
+pub mod regular;
 pub mod ring;
 pub mod seqpacket;
 pub mod shared_memory;

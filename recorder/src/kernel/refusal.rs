@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! perf_event_open   seccomp filter       EPERM or ENOSYS, whatever the rights
+//!                   Debian, Ubuntu       EACCES unless CAP_SYS_ADMIN or paranoid <= 2
 //!                   kernel events        EACCES unless CAP_PERFMON or paranoid < 2
 //!                   tracepoint contents  EPERM  unless CAP_PERFMON or paranoid < 0
 //!                   whole CPU            EACCES unless CAP_PERFMON or paranoid < 1
@@ -20,6 +21,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use super::caps::Capability;
 use super::extra::ExtraCall;
 use super::facts::{Facts, Limit};
 use super::perf::{Call, OpenError};
@@ -145,11 +147,24 @@ const DOCTOR: &str = "`fxtrec doctor` shows what else this machine allows.";
 
 /// What an ordinary user's copy of fxtrec needs, to be pasted into a shell.
 pub fn setcap_line(facts: &Facts) -> String {
-    let perfmon = if facts.knows_perfmon { "cap_perfmon" } else { "cap_sys_admin" };
-    format!(
-        "sudo setcap {perfmon},cap_dac_read_search,cap_ipc_lock+ep {}",
-        shell_word(&facts.binary)
-    )
+    // BPF programs are the best source, and want a capability of their own.
+    setcap_with(if facts.knows_perfmon { "cap_perfmon,cap_bpf" } else { "cap_sys_admin" }, facts)
+}
+
+fn setcap_with(events: &str, facts: &Facts) -> String {
+    let binary = shell_word(&facts.binary);
+    format!("sudo setcap {events},cap_dac_read_search,cap_ipc_lock+ep {binary}")
+}
+
+/// Levels of `kernel.perf_event_paranoid` that only Debian's and Ubuntu's kernels know. They close perf_event_open to
+/// whoever has no CAP_SYS_ADMIN, and ask for that before they look at CAP_PERFMON.
+fn is_beyond_linux(facts: &Facts) -> bool {
+    facts.paranoid.is_some_and(|level| level > 2)
+}
+
+/// Whether that is why this user was refused, who has CAP_PERFMON.
+pub fn wants_administrator(facts: &Facts) -> bool {
+    is_beyond_linux(facts) && facts.may_trace() && !facts.capabilities.has(Capability::SysAdmin)
 }
 
 /// The smallest thing that gives the recorder the right to trace the machine.
@@ -164,9 +179,19 @@ pub fn remedy(facts: &Facts) -> String {
             perfmon_name(facts).trim_start_matches("CAP_")
         )
     } else {
-        format!("Run it with sudo, or once: {}", setcap_line(facts))
+        let line = format!("Run it with sudo, or once: {}", setcap_line(facts));
+        match is_beyond_linux(facts) && facts.knows_perfmon {
+            true => format!(
+                "{line}\nIf that is refused as well, as by kernels of Debian and Ubuntu with this \
+                 kernel.perf_event_paranoid, also: {LOWER_PARANOID}"
+            ),
+            false => line,
+        }
     }
 }
+
+/// What a level that only some distributions know can be set to, and still be closed to ordinary users.
+const LOWER_PARANOID: &str = "sudo sysctl kernel.perf_event_paranoid=2";
 
 /// This very command line under sudo, to be pasted into a shell.
 pub fn sudo_line(binary: &Path, args: impl Iterator<Item = OsString>) -> String {
@@ -200,6 +225,17 @@ fn not_allowed(err: &io::Error, facts: &Facts) -> (String, String) {
             "Allow perf_event_open: with docker or podman, run with --cap-add=PERFMON, or \
              --security-opt seccomp=unconfined."
                 .to_owned(),
+        );
+    }
+    if err.raw_os_error() == Some(libc::EACCES) && wants_administrator(facts) {
+        let level = facts.paranoid.unwrap_or_default();
+        let line = setcap_with("cap_sys_admin", facts);
+        return (
+            format!(
+                "kernel.perf_event_paranoid is {level}: a level that Debian and Ubuntu have added, and \
+                 that closes perf events even to CAP_PERFMON."
+            ),
+            format!("Run it with sudo, or once: {LOWER_PARANOID} (or: {line})"),
         );
     }
     if facts.may_trace() {
@@ -353,8 +389,34 @@ mod tests {
             "perf_event_open (forks and names) on CPU 1 failed: Permission denied (EACCES).\n\
              kernel.perf_event_paranoid is 2, and user 1000 lacks CAP_PERFMON.\n\
              Run it with sudo, or once: sudo setcap \
-             cap_perfmon,cap_dac_read_search,cap_ipc_lock+ep /opt/fxtrec"
+             cap_perfmon,cap_bpf,cap_dac_read_search,cap_ipc_lock+ep /opt/fxtrec"
         );
+    }
+
+    #[test]
+    fn levels_of_debian_and_ubuntu_are_told_from_a_missing_capability() {
+        let capabilities = Capabilities::of(&[Capability::Perfmon, Capability::Bpf]);
+        for level in [3, 4] {
+            let paranoid = Some(level);
+            let without = refused(libc::EACCES, &Facts { paranoid, ..ordinary_user() });
+            assert!(without.cause.contains("user 1000 lacks CAP_PERFMON"), "{without}");
+            assert!(without.remedy.contains("cap_perfmon,cap_bpf,"), "{without}");
+            assert!(without.remedy.contains("sysctl kernel.perf_event_paranoid=2"), "{without}");
+            let with = Facts { paranoid, capabilities, ..ordinary_user() };
+            let refusal = refused(libc::EACCES, &with);
+            let cause = format!("kernel.perf_event_paranoid is {level}: a level that Debian");
+            assert!(refusal.cause.starts_with(&cause), "{refusal}");
+            assert!(
+                refusal.remedy.contains("sysctl kernel.perf_event_paranoid=2 (or: "),
+                "{refusal}"
+            );
+            assert!(refusal.remedy.contains("setcap cap_sys_admin,"), "{refusal}");
+        }
+        // At Linux's own levels a security module it is.
+        let with = Facts { capabilities, ..ordinary_user() };
+        assert!(refused(libc::EACCES, &with).cause.contains("security module"));
+        let root = Facts { paranoid: Some(4), ..root() };
+        assert!(refused(libc::EACCES, &root).cause.contains("security module"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::distribution::Distribution;
 use super::metric::Metric;
 use super::model::Report;
+use crate::units::escape;
 
 /// What is written of each metric, behind its name and an underscore.
 type Column = (&'static str, fn(&Distribution) -> Option<u64>);
@@ -29,12 +30,13 @@ fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A field, in quotes where it needs them.
+/// A field in one line, in quotes where it needs them.
 fn field(text: &str) -> Cow<'_, str> {
-    if text.contains(['"', ',', '\n', '\r']) {
+    let text = escape::line(text);
+    if text.contains(['"', ',']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()
     } else {
-        text.into()
+        text
     }
 }
 
@@ -93,14 +95,14 @@ mod tests {
     #[test]
     fn a_row_has_a_cell_for_each_heading_whatever_the_thread_is_called() {
         let mut scene = Scene::new();
-        scene.name(101, "a \"b\", c");
+        scene.name(101, "a \"b\",\n\x1bc");
         scene.wake(10, 0, 101);
         scene.switch(15, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::S, 0);
         let mut out = Vec::new();
         write_csv(&scene.report(), &mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");
         let [headings, row] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
-        let quoted = "\"a \"\"b\"\", c\"";
+        let quoted = "\"a \"\"b\"\",\\x0a\\x1bc\"";
         assert!(row.starts_with(&format!("101,101,100,{quoted},p100,1,5000,1,0,0,0,")), "{row}");
         let row = row.replace(quoted, "name");
         let cells: Vec<&str> = row.split(',').collect();

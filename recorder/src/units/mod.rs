@@ -1,5 +1,6 @@
 //! Units and identities that must not be mistaken for each other, and how people read them.
 
+pub mod escape;
 pub mod text;
 
 /// A CPU's number as the kernel counts them.

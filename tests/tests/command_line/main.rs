@@ -4,6 +4,7 @@
 //! No test takes a pause for proof: each waits for what it wants to see.
 
 mod files;
+mod mistakes;
 mod pipes;
 mod run;
 mod scope;

@@ -62,7 +62,6 @@ fn mistakes_in_the_command_line_are_125_and_nothing_is_run() {
         &["-a", "-p", "1"],
         &["-u", "no-such-user", "touch", "ran"],
         &["-o", "no/such/directory/t.fxt", "touch", "ran"],
-        &["report"],
     ] {
         let done = Fxtrec::new(line).run().expect(125);
         assert!(!done.stderr.is_empty() && done.stdout.is_empty(), "{line:?}");

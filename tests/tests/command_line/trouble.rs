@@ -65,16 +65,22 @@ fn a_killed_recorder_lacks_no_more_than_the_last_second() {
     if !may_record() {
         return;
     }
-    // A load that leaves the machine time, so that nothing but fxtrec's own habits counts.
-    let script = ["sh", "-c", "echo ready; while :; do sleep 0.01; done"];
+    // Loads that leave the machine time, so that nothing but fxtrec's own habits counts: hardly an event, some, many.
+    let scripts = [
+        "echo ready; exec sleep 1000",
+        "echo ready; while :; do sleep 0.01; done",
+        "echo ready; while :; do sleep 0.001; done & while :; do sleep 0; done",
+    ];
     let turn = machine::alone();
-    let running = FORMATS.map(|name| (start(name, &script, &turn), name));
-    let begin = now();
-    wait::until("more than two seconds of records", || now() - begin > 2 * SECOND);
-    for (running, name) in running {
-        let (trace, killed) = kill(running, name);
-        let missing = killed.saturating_sub(trace.last_time);
-        assert!(missing <= SECOND, "{name} lacks the last {missing} ns");
+    for script in scripts {
+        let running = FORMATS.map(|name| (start(name, &["sh", "-c", script], &turn), name));
+        let begin = now();
+        wait::until("more than two seconds of records", || now() - begin > 2 * SECOND);
+        for (running, name) in running {
+            let (trace, killed) = kill(running, name);
+            let missing = killed.saturating_sub(trace.last_time);
+            assert!(missing <= SECOND, "{script}: {name} lacks the last {missing} ns");
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::control::wire::ProviderStats;
+use crate::units::escape;
 use crate::units::text::{bytes, count};
 
 /// Prints `answer` as JSON, or what `text` writes of it.
@@ -66,7 +67,7 @@ pub(super) fn table<const N: usize>(
 
 /// What another process calls something, without what a terminal would take for a command.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    escape::line(text).into_owned()
 }
 
 /// A list in one cell.
@@ -123,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_name_cannot_command_the_terminal() {
-        assert_eq!(plain("a\u{1b}[31mb\n"), "a?[31mb?");
-        assert_eq!(list(&["a", "b\u{7}"], "none"), "a,b?");
+        assert_eq!(plain("a\u{1b}[31mb\n"), r"a\x1b[31mb\x0a");
+        assert_eq!(list(&["a", "b\u{7}"], "none"), r"a,b\x07");
         assert_eq!(list::<String>(&[], "none"), "none");
     }
 

@@ -4,27 +4,44 @@ use std::io::Write;
 
 use fxt_reader::{Nanos, Reader};
 
-use crate::cli::{CutArgs, TimeSpan};
+use crate::cli::CutArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
+use crate::commands::trace_file::{ReadError, resolve};
 use crate::convert::cut::{Filter, Window, cut};
 use crate::convert::{ConvertError, Format, Input, Output, Report};
+
+/// Why nothing was cut out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CutError {
+    /// It is not known where the trace begins.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The trace cannot be read or written.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
+}
 
 /// Cuts as `args` ask, and reports to `messages`.
 ///
 /// # Errors
 ///
 /// As for [`cut`], and when a file cannot be opened.
-pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
+pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), CutError> {
+    let (from, to) = resolve(&args.input, args.from, args.to)?;
     let messages = (!args.quiet).then_some(messages);
-    tell(cut_file(args), "", &args.output, messages)
+    Ok(tell(cut_file(args, from, to), "", &args.output, messages)?)
 }
 
-fn cut_file(args: &CutArgs) -> Result<Report, ConvertError> {
+fn cut_file(
+    args: &CutArgs,
+    from: Option<Nanos>,
+    to: Option<Nanos>,
+) -> Result<Report, ConvertError> {
     refuse_terminal(&args.output)?;
-    let nanos = |span: TimeSpan| u64::try_from(span.duration().as_nanos()).unwrap_or(u64::MAX);
     let window = Window {
-        from: Nanos(args.from.map_or(0, nanos)),
-        to: Nanos(args.to.map_or(u64::MAX, nanos)),
+        from: from.unwrap_or(Nanos(0)),
+        to: to.unwrap_or(Nanos(u64::MAX)),
         filter: Filter {
             cpus: args.cpus.clone(),
             comms: args.comms.clone(),

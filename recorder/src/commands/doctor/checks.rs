@@ -3,7 +3,7 @@
 use crate::kernel::caps::Capability;
 use crate::kernel::facts::{Facts, Lockdown};
 use crate::kernel::namespaces::ProcView;
-use crate::kernel::refusal::Refusal;
+use crate::kernel::refusal::{Refusal, wants_administrator};
 use crate::units::Cpu;
 
 use super::examine::Examination;
@@ -20,7 +20,7 @@ pub(super) fn checks(examination: &Examination) -> Vec<Check> {
         bpf(examination),
         idle_task(examination),
         capabilities(facts),
-        paranoid(facts),
+        paranoid(examination),
         ring_memory(examination),
         lockdown(facts),
         seccomp(facts),
@@ -135,7 +135,8 @@ fn capabilities(facts: &Facts) -> Check {
     Check::new(status, "capabilities", text)
 }
 
-fn paranoid(facts: &Facts) -> Check {
+fn paranoid(examination: &Examination) -> Check {
+    let facts = &examination.facts;
     let name = "paranoid level";
     let Some(level) = facts.paranoid else {
         let text = "no kernel.perf_event_paranoid: is the kernel built without perf events?";
@@ -144,6 +145,10 @@ fn paranoid(facts: &Facts) -> Check {
     let setting = format!("kernel.perf_event_paranoid is {level}");
     if level < 0 {
         Check::new(Status::Ok, name, format!("{setting}: everybody may open tracepoints"))
+    } else if examination.events.is_err() && wants_administrator(facts) {
+        // It was tried with CAP_PERFMON, and there are kernels that let that pass.
+        let text = format!("{setting}, which CAP_PERFMON does not override on this kernel");
+        Check::new(Status::Warn, name, text)
     } else if facts.may_trace() {
         Check::new(Status::Ok, name, format!("{setting}, which the capabilities override"))
     } else {

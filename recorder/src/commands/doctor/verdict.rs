@@ -196,6 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn the_paranoid_level_is_judged_by_what_was_tried() {
+        let mut facts = healthy().facts;
+        facts.capabilities = Capabilities::of(&[Capability::Perfmon, Capability::Bpf]);
+        facts.paranoid = Some(4);
+        let open = Examination { facts: facts.clone(), ..healthy() };
+        let level = named(&open, "paranoid level");
+        assert_eq!(level.status, Status::Ok);
+        assert!(level.text.contains("4, which the capabilities override"), "{}", level.text);
+        let closed = Examination { facts, events: Err(refusal("x")), ..healthy() };
+        let level = named(&closed, "paranoid level");
+        assert_eq!(level.status, Status::Warn);
+        assert!(level.text.contains("CAP_PERFMON does not override"), "{}", level.text);
+    }
+
+    #[test]
     fn in_a_user_namespace_capabilities_are_shown_for_what_they_are() {
         let mut inside = healthy();
         inside.facts.namespaces.initial_user = false;

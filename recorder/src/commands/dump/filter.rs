@@ -1,29 +1,24 @@
 //! Which records are asked for.
 
-use std::time::Duration;
-
 use fxt_reader::record::Value;
-use fxt_reader::{Koid, Record};
+use fxt_reader::{Koid, Nanos, Record};
 
 use crate::cli::{DumpArgs, Kinds};
+use crate::commands::trace_file::{ReadError, resolve};
 
 /// What a record must be, or name, to be shown.
 #[derive(Debug)]
 pub(super) struct Filter {
     kinds: Vec<Kinds>,
     koids: Vec<u64>,
-    from: Option<Duration>,
-    to: Option<Duration>,
+    from: Option<Nanos>,
+    to: Option<Nanos>,
 }
 
 impl Filter {
-    pub(super) fn new(args: &DumpArgs) -> Self {
-        Self {
-            kinds: args.types.clone(),
-            koids: args.koids.clone(),
-            from: args.from.map(|time| time.duration()),
-            to: args.to.map(|time| time.duration()),
-        }
+    pub(super) fn new(args: &DumpArgs) -> Result<Self, ReadError> {
+        let (from, to) = resolve(&args.file, args.from, args.to)?;
+        Ok(Self { kinds: args.types.clone(), koids: args.koids.clone(), from, to })
     }
 
     /// Whether `record` meets every condition. Conditions of one kind are
@@ -38,7 +33,7 @@ impl Filter {
         if self.from.is_none() && self.to.is_none() {
             return true;
         }
-        record.time().map(|time| Duration::from_nanos(time.0)).is_some_and(|time| {
+        record.time().is_some_and(|time| {
             self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time <= to)
         })
     }

@@ -5,15 +5,16 @@
 //!       1480         8.123456789  context_switch  cpu=1 out=42:work blocked in=0:idle ...
 //! ```
 //!
-//! Fields are `key=value`, koids carry the name they have been given so far, and
+//! Fields are `key=value`, koids carry the name they have been given so far or, before that,
+//! their first one where the file can be read twice, and
 //! strings are quoted, so that lines can be searched and cut with usual tools.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
-use fxt_reader::record::{Args, EventKind, LargeBlobMetadata};
-use fxt_reader::{Item, Koid, Nanos, Record, Thread};
+use fxt_reader::record::{Args, EventKind, LargeBlobMetadata, Value};
+use fxt_reader::{Error, Item, Koid, Nanos, Reader, Record, Thread};
 
 /// Writes records, remembering the names of koids.
 #[derive(Debug)]
@@ -35,12 +36,17 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-struct WithArgs<'a>(Args<'a>);
+/// Arguments, with the names of the koids among them.
+struct WithArgs<'a>(Args<'a>, &'a Lines);
 
 impl fmt::Display for WithArgs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for arg in &self.0 {
-            write!(f, " {}={}", arg.name.escape_debug(), arg.value)?;
+            write!(f, " {}=", arg.name.escape_debug())?;
+            match arg.value {
+                Value::Koid(koid) => write!(f, "koid:{}", self.1.named(koid))?,
+                value => write!(f, "{value}")?,
+            }
         }
         Ok(())
     }
@@ -49,6 +55,21 @@ impl fmt::Display for WithArgs<'_> {
 impl Lines {
     pub(super) fn new(raw: bool) -> Self {
         Self { raw, names: HashMap::new() }
+    }
+
+    /// Takes note of the first name of every koid. What cannot be read is told when it is shown.
+    pub(super) fn learn_ahead(&mut self, reader: &mut Reader<'_>) {
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => {
+                    if let Record::KernelObject(object) = item.record {
+                        self.names.entry(object.koid).or_insert_with(|| object.name.to_owned());
+                    }
+                }
+                Err(Error::Damaged(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
     }
 
     /// Takes note of what later lines refer to.
@@ -97,7 +118,7 @@ impl Lines {
             Record::Event(event) => {
                 write!(out, " {:?} {:?}", event.category, event.name)?;
                 self.write_thread(event.thread, out)?;
-                write!(out, "{}", WithArgs(event.args))?;
+                write!(out, "{}", WithArgs(event.args, self))?;
                 write_event_kind(event.kind, event.time, out)
             }
             Record::Blob(blob) => {
@@ -107,22 +128,22 @@ impl Lines {
             Record::UserspaceObject(object) => {
                 let process = self.named(object.process);
                 write!(out, " {:?} pointer={:#x} process={process}", object.name, object.pointer)?;
-                write!(out, "{}", WithArgs(object.args))
+                write!(out, "{}", WithArgs(object.args, self))
             }
             Record::KernelObject(object) => {
                 let (kind, koid, name) = (object.object_type, object.koid, object.name);
-                write!(out, " {kind} koid={koid} {name:?}{}", WithArgs(object.args))
+                write!(out, " {kind} koid={koid} {name:?}{}", WithArgs(object.args, self))
             }
             Record::ContextSwitch(switch) => {
                 let (outgoing, incoming) =
                     (self.named(switch.outgoing), self.named(switch.incoming));
                 let (cpu, state) = (switch.cpu, switch.outgoing_state);
                 write!(out, " cpu={cpu} out={outgoing} {state} in={incoming}")?;
-                write!(out, "{}", WithArgs(switch.args))
+                write!(out, "{}", WithArgs(switch.args, self))
             }
             Record::Wakeup(wakeup) => {
                 let (cpu, thread) = (wakeup.cpu, self.named(wakeup.koid));
-                write!(out, " cpu={cpu} thread={thread}{}", WithArgs(wakeup.args))
+                write!(out, " cpu={cpu} thread={thread}{}", WithArgs(wakeup.args, self))
             }
             Record::LegacyContextSwitch(switch) => {
                 let outgoing = self.named(switch.outgoing.thread);
@@ -140,7 +161,7 @@ impl Lines {
                 write!(out, " {:?} {:?}", blob.category, blob.name)?;
                 if let Some(LargeBlobMetadata { thread, args, .. }) = blob.metadata {
                     self.write_thread(thread, out)?;
-                    write!(out, "{}", WithArgs(args))?;
+                    write!(out, "{}", WithArgs(args, self))?;
                 }
                 write!(out, " bytes={}", blob.payload.len())
             }

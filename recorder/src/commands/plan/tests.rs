@@ -143,6 +143,44 @@ fn the_command_is_taken_over_word_by_word() {
     assert!(plan("-a").launch.is_none());
 }
 
+/// Why these words make no plan.
+fn mistaken(words: &[&str]) -> Option<String> {
+    let line = std::iter::once("fxtrec").chain(words.iter().copied());
+    let Ok(crate::cli::Command::Record(args)) = crate::cli::Cli::parse_line(line) else {
+        panic!("{words:?}");
+    };
+    Plan::with_stdout(args, false).err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_command_that_is_not_there_and_is_nearly_a_subcommand_is_asked_about() {
+    for (word, meant) in [("reprot", "report"), ("dmup", "dump"), ("helpp", "help")] {
+        let text = mistaken(&[word, "x.fxt"]).expect(word);
+        assert!(text.contains(&format!("did you mean `{meant}`?")), "{text}");
+        assert_eq!(mistaken(&["--", word, "x.fxt"]), None);
+        assert_eq!(mistaken(&["-q", "--", word]), None);
+    }
+    // They are there, or like nothing, or said to be in a folder.
+    for line in [&["ls"][..], &["cat", "report"], &["completions"], &["./reprot"]] {
+        assert_eq!(mistaken(line), None, "{line:?}");
+    }
+}
+
+#[test]
+fn a_value_of_syscalls_is_not_run() {
+    for value in ["nanosleep", "futex,epoll_*", "sync"] {
+        let text = mistaken(&["--syscalls", value]).expect(value);
+        assert!(text.contains(&format!("--syscalls={value};")), "{text}");
+    }
+    for line in [
+        &["--syscalls", "sleep", "1"][..],
+        &["--syscalls", "--", "sync"],
+        &["--syscalls=futex", "ls"],
+    ] {
+        assert_eq!(mistaken(line), None, "{line:?}");
+    }
+}
+
 #[test]
 fn quiet_implies_no_summary() {
     assert!(plan("ls").display.summary);

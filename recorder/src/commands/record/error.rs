@@ -91,6 +91,8 @@ impl RecordError {
     pub fn exit_code(&self) -> u8 {
         match self {
             RecordError::Launch(error) => error.exit_code(),
+            // As for any other COMMAND that is not there.
+            RecordError::Plan(PlanError::Mistyped { .. }) => 127,
             _ => EXIT_FAILURE,
         }
     }

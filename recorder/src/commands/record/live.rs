@@ -1,6 +1,6 @@
 //! The live line: one line on the terminal that says how the recording goes.
 
-use std::io::{self, Write};
+use std::io::{self, Write, stderr};
 use std::time::{Duration, Instant};
 
 use super::capture::Progress;
@@ -12,7 +12,8 @@ use crate::units::text::{bytes, count};
 /// How often the line is drawn anew.
 pub(super) const REDRAW: Duration = Duration::from_millis(250);
 
-/// The line and what it remembers from drawing to drawing.
+/// The line and what it remembers from drawing to drawing. It is written to standard error as it is, since it commands
+/// the terminal, and has nothing in it but figures.
 #[derive(Debug)]
 pub(super) struct Live {
     begun: Instant,
@@ -39,13 +40,8 @@ impl Live {
     }
 
     /// Draws the line, if it is time to.
-    pub(super) fn draw(
-        &mut self,
-        out: &mut dyn Write,
-        progress: &Progress,
-        written: &Written,
-    ) -> io::Result<()> {
-        let now = Instant::now();
+    pub(super) fn draw(&mut self, progress: &Progress, written: &Written) -> io::Result<()> {
+        let (now, mut out) = (Instant::now(), stderr());
         if self.shown && now.duration_since(self.drawn) < REDRAW {
             return Ok(());
         }
@@ -71,10 +67,10 @@ impl Live {
     }
 
     /// Takes the line away.
-    pub(super) fn clear(&mut self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn clear(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.shown) && self.terminal.can_redraw {
-            write!(out, "\r\x1b[K")?;
-            out.flush()?;
+            write!(stderr(), "\r\x1b[K")?;
+            stderr().flush()?;
         }
         Ok(())
     }

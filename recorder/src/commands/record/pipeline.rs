@@ -237,7 +237,10 @@ impl Pipeline {
         let totals = match sink.finish() {
             Ok(totals) => totals,
             Err(error) => {
-                result = result.and(Err(error));
+                // The drain may only have been told that it failed before, by what came first of all.
+                if matches!(result, Ok(()) | Err(SinkError::AlreadyFailed)) {
+                    result = Err(error);
+                }
                 sink.totals()
             }
         };

@@ -21,6 +21,7 @@ use crate::kernel::waker::Waker;
 use crate::report::Report;
 use crate::report::text::write_brief;
 use crate::sink::Target;
+use crate::units::escape;
 
 /// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
 const AFTERMATH: Duration = Duration::from_millis(5);
@@ -187,7 +188,7 @@ impl<'a> Session<'a> {
         }
         if let (Some(live), Some(pipeline)) = (&mut self.live, pipeline) {
             // A terminal that is gone takes the line with it.
-            let _ = live.draw(self.err, &pipeline.progress, &pipeline.written);
+            let _ = live.draw(&pipeline.progress, &pipeline.written);
         }
         Ok(())
     }
@@ -245,7 +246,7 @@ impl<'a> Session<'a> {
     fn clear_drawing(&mut self) {
         if let Some(live) = &mut self.live {
             // A terminal that is gone has nothing to be cleared.
-            let _ = live.clear(self.err);
+            let _ = live.clear();
         }
     }
 
@@ -258,7 +259,7 @@ impl<'a> Session<'a> {
         let series = finished.series.as_ref();
         let warnings = series.into_iter().flat_map(|series| &series.warnings);
         for warning in finished.captured.warnings.iter().chain(warnings) {
-            say(self.err, warning);
+            say(self.err, escape::line(warning));
         }
         if finished.captured.cut_short && finished.result.is_ok() {
             say(

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::pipeline::Finished;
 use super::providers;
 use crate::sink::Target;
+use crate::units::escape;
 use crate::units::text::{bytes, count};
 
 /// What is known when a recording has ended.
@@ -57,7 +58,7 @@ impl Summary<'_> {
         let Some(line) = providers::summary(&self.finished.captured.providers) else {
             return Ok(());
         };
-        writeln!(f, "  providers  {}", line.text)?;
+        writeln!(f, "  providers  {}", escape::line(&line.text))?;
         match dropped(self.finished) {
             Some(text) => writeln!(f, "             {}", self.loud(&text)),
             None => Ok(()),
@@ -91,14 +92,16 @@ impl Summary<'_> {
 
     fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(series) = &self.finished.series {
-            let (last, removed) = (series.last.display(), removed(series.removed));
+            let last = series.last.display().to_string();
+            let (last, removed) = (escape::line(&last), removed(series.removed));
             return match series.files {
                 1 => writeln!(f, "  output     {last}: open it at https://ui.perfetto.dev"),
                 files => writeln!(f, "  output     {files} files{removed}, the last is {last}"),
             };
         }
         if let Target::Path(path) = self.target {
-            let path = path.display();
+            let path = path.display().to_string();
+            let path = escape::line(&path);
             writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
         }
         Ok(())

@@ -11,7 +11,8 @@ use fxt_reader::{Cpu, Reader};
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Style, refuse_to_read_again};
 use crate::commands::trace_file::{ReadError, open};
-use crate::kernel::terminal::Terminal;
+use crate::kernel::terminal::{Terminal, stdout_is_terminal};
+use crate::probe::nearest::nearest;
 use crate::report::csv::write_csv;
 use crate::report::json::write_json;
 use crate::report::page::PageError;
@@ -32,6 +33,22 @@ pub enum ReportError {
         .0.display()
     )]
     Empty(PathBuf),
+    /// There are threads, and none was asked for.
+    #[error("no thread matches {chosen}: {near}")]
+    NoThread {
+        /// What was asked for.
+        chosen: String,
+        /// What there is.
+        near: String,
+    },
+    /// A page and something else in one place.
+    #[error("--html - and {0} both want standard output: name a file for the page")]
+    Both(&'static str),
+    /// A page on a terminal.
+    #[error(
+        "--html - writes the page to standard output, and that is a terminal: pipe it, or name a file"
+    )]
+    PageToTerminal,
     /// The page cannot be made.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -53,6 +70,12 @@ pub fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<bool, ReportError> {
+    match (args.page.to_stdout(), args.json, args.csv) {
+        (true, true, _) => return Err(ReportError::Both("--json")),
+        (true, _, true) => return Err(ReportError::Both("--csv")),
+        (true, ..) if stdout_is_terminal() => return Err(ReportError::PageToTerminal),
+        _ => {}
+    }
     let gates = Gates::prepare(&args.gates)?;
     if args.file == Path::new("-") {
         refuse_to_read_again(&args.gates)?;
@@ -87,6 +110,9 @@ fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(Report, io::Result<
         check(args, &report)?;
         return Ok((report, written));
     }
+    if args.page.to_stdout() {
+        return page::to_stdout(open(&args.file)?, options(args), args, out);
+    }
     let report = analyse(args)?;
     check(args, &report)?;
     let written = if args.json {
@@ -116,7 +142,38 @@ pub fn analyse(args: &ReportArgs) -> Result<Report, ReportError> {
 }
 
 fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {
-    if report.cpus.is_empty() { Err(ReportError::Empty(args.file.clone())) } else { Ok(()) }
+    if report.cpus.is_empty() {
+        return Err(ReportError::Empty(args.file.clone()));
+    }
+    let chosen = chosen(args);
+    if chosen.is_empty() || !report.threads().is_empty() {
+        return Ok(());
+    }
+    Err(ReportError::NoThread { chosen: chosen.join(" "), near: near(args) })
+}
+
+/// The options that choose threads, as they were given.
+fn chosen(args: &ReportArgs) -> Vec<String> {
+    let comms = args.comms.iter().map(|comm| format!("--comm '{comm}'"));
+    let pids = args.pids.iter().map(|pid| format!("--pid {pid}"));
+    let tids = args.tids.iter().map(|tid| format!("--tid {tid}"));
+    comms.chain(pids).chain(tids).collect()
+}
+
+/// What is to be said about names that are like those that no thread has.
+fn near(args: &ReportArgs) -> String {
+    let all = match args.file.is_file() && !args.comms.is_empty() {
+        true => open(&args.file).ok().and_then(|it| report::analyse(it, Options::default()).ok()),
+        false => None,
+    };
+    let Some(all) = all else { return "`fxtrec report` without it shows who there is".to_owned() };
+    let names: Vec<&str> = all.threads().iter().map(|thread| &*thread.comm).collect();
+    let near = args.comms.iter().flat_map(|comm| nearest(comm.as_str(), names.iter().copied(), 3));
+    let near: Vec<String> = near.map(|name| format!("'{name}'")).collect();
+    match near.is_empty() {
+        true => format!("the trace has {} threads, none of a name like it", names.len()),
+        false => format!("there is {}", near.join(", ")),
+    }
 }
 
 fn options(args: &ReportArgs) -> Options {

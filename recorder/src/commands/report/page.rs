@@ -1,7 +1,7 @@
 //! The page, written in the same pass as the report.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use fxt_reader::Reader;
@@ -11,6 +11,26 @@ use crate::cli::ReportArgs;
 use crate::commands::trace_file::ReadError;
 use crate::report::page::{Page, PageError};
 use crate::report::{Options, Report, analysis};
+
+/// Analyses the trace and writes the page to `out`; says whether it could be written.
+///
+/// # Errors
+/// When the trace cannot be read or is empty, or the page not be made.
+pub(super) fn to_stdout(
+    reader: Reader<'_>,
+    options: Options,
+    args: &ReportArgs,
+    out: &mut dyn Write,
+) -> Result<(Report, io::Result<()>), ReportError> {
+    let (report, page) = analysis::observe(reader, options, Page::new())
+        .map_err(|source| ReadError::new(&args.file, source))?;
+    check(args, &report)?;
+    match page.write(&report, out) {
+        Ok(()) => Ok((report, Ok(()))),
+        Err(PageError::Write(error)) => Ok((report, Err(error))),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// Analyses the trace and writes it to `html`, if there is anything in it.
 ///

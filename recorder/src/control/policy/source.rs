@@ -1,11 +1,11 @@
 //! Reading the policy, if nobody but root can have written it.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::PolicyError;
+use crate::kernel::regular;
 
 /// No policy is longer, in bytes.
 const MOST_BYTES: u64 = 1024 * 1024;
@@ -18,11 +18,11 @@ const PERMISSIONS: u32 = 0o7777;
 pub(super) fn read(path: &Path) -> Result<String, PolicyError> {
     let failed = |source| PolicyError::Read { path: path.to_owned(), source };
     // What is read is what was looked at: both go by the same descriptor.
-    let file = File::open(path).map_err(failed)?;
+    let file = regular::open(path).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => PolicyError::NoFile(path.to_owned()),
+        _ => failed(error),
+    })?;
     let facts = file.metadata().map_err(failed)?;
-    if !facts.is_file() {
-        return Err(PolicyError::NoFile(path.to_owned()));
-    }
     if facts.uid() != 0 {
         return Err(PolicyError::Owner { path: path.to_owned(), uid: facts.uid() });
     }

@@ -21,6 +21,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
+use crate::kernel::regular;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache, ReadRef};
@@ -100,12 +101,7 @@ impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
 /// # Errors
 /// When it cannot be opened, or is no plain file.
 pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        let kind = std::io::ErrorKind::InvalidInput;
-        return Err(std::io::Error::new(kind, "it is not a plain file"));
-    }
-    Ok(ReadCache::new(file))
+    regular::open(path).map(ReadCache::new)
 }
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {

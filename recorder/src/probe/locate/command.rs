@@ -10,7 +10,10 @@ pub(super) fn executable(program: &Program) -> Result<PathBuf, LocateError> {
     let found = program.candidates.iter().find(|path| is_runnable(path));
     // A bare name is looked for in the current directory when PATH says so.
     found
-        .map(|path| if path.is_absolute() { path.clone() } else { Path::new(".").join(path) })
+        .map(|path| match path.components().count() {
+            1 if path.is_relative() => Path::new(".").join(path),
+            _ => path.clone(),
+        })
         .ok_or_else(|| LocateError::CommandNotFound(program.given.to_string_lossy().into_owned()))
 }
 

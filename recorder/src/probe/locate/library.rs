@@ -7,6 +7,7 @@ use super::cache::{self, Entry};
 use super::error::LocateError;
 use super::{hwcaps, root};
 use crate::kernel::process_files;
+use crate::kernel::regular;
 use crate::probe::elf::{self, Arch, Dynamic, Elf};
 
 /// No program needs more libraries than this.
@@ -99,7 +100,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(root: &'a Path) -> Search<'a> {
-        let file = std::fs::read(root.join("etc/ld.so.cache")).unwrap_or_default();
+        let file = regular::read(&root.join("etc/ld.so.cache")).unwrap_or_default();
         // COMMAND inherits it; a process in a container has its own.
         let own = root == Path::new("/");
         let from_environment = std::env::var_os("LD_LIBRARY_PATH").filter(|_| own);

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::units::escape;
+
 /// How a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -57,10 +59,10 @@ impl Grid {
     }
 }
 
-/// A name without control characters, which a terminal would obey, and not longer than `most`.
+/// A name in which nothing is left that a terminal would obey, and not longer than `most`.
 pub(in crate::report) fn printable(name: &str, most: usize) -> String {
-    let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut text: String = name.chars().map(clean).take(most).collect();
+    let name = escape::line(name);
+    let mut text: String = name.chars().take(most).collect();
     if name.chars().nth(most).is_some() {
         text.pop();
         text.push('…');
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn names_do_not_command_the_terminal_nor_run_away() {
-        assert_eq!(printable("\x1b[2Jx", 10), "\u{fffd}[2Jx");
+        assert_eq!(printable("\x1b[2Jx", 10), r"\x1b[2Jx");
         assert_eq!(printable("0123456789abcdef", 8), "0123456…");
     }
 }

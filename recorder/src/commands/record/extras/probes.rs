@@ -6,7 +6,6 @@
 //! paired.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::{ExtraError, Extras};
@@ -15,6 +14,7 @@ use crate::encode::probes::fields::{FieldArg, MAX_ARGS, Show};
 use crate::encode::probes::spans::SpanId;
 use crate::kernel::extra::{Extra, What};
 use crate::kernel::format::Format;
+use crate::kernel::regular;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Definitions, Fetch};
@@ -102,7 +102,7 @@ impl Places<'_> {
         if let Some(binary) = self.binaries.get(path) {
             return Ok(binary.clone());
         }
-        let opened = File::open(path);
+        let opened = regular::open(path);
         let file = opened.map_err(|source| ExtraError::Binary { path: path.to_owned(), source })?;
         let binary = Binary::new(file);
         self.binaries.insert(path.to_owned(), binary.clone());

@@ -9,6 +9,7 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 
 use super::super::evaluate::{Finding, Verdict};
 use super::{censored, finding};
+use crate::units::escape;
 
 /// Writes a whole document. `about` says of which recording.
 ///
@@ -83,6 +84,5 @@ fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Re
 
 /// Threads choose their names, and XML has no way to write most control characters.
 fn clean(text: &str) -> String {
-    let allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars().map(|c| if allowed(c) { c } else { '\u{fffd}' }).collect()
+    escape::line(text).into_owned()
 }

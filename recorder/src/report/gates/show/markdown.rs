@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::super::evaluate::Verdict;
 use super::{censored, finding, headline};
+use crate::units::escape;
 
 /// A heading, a table of all verdicts, and the worst offenders of those that failed. `about` says of which recording.
 pub fn markdown(verdicts: &[Verdict<'_>], about: &str) -> String {
@@ -36,7 +37,7 @@ fn write_markdown(verdicts: &[Verdict<'_>], about: &str, page: &mut String) -> s
 
 /// Text that may hold anything (threads choose their names) as code, also inside of a table.
 fn code(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let plain = escape::line(text);
     // The fence must be longer than any run of back quotes inside.
     let longest = plain.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);

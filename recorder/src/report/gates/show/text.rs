@@ -12,6 +12,7 @@ use std::fmt;
 
 use super::super::evaluate::{Finding, Verdict};
 use super::{censored, finding};
+use crate::units::escape;
 
 /// Shows verdicts, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +58,7 @@ impl Text<'_> {
             writeln!(f, "{INDENT}{choice}")?;
         }
         for offender in &verdict.offenders {
-            writeln!(f, "{INDENT}{offender}")?;
+            writeln!(f, "{INDENT}{}", escape::line(&offender.to_string()))?;
         }
         Ok(())
     }

@@ -1,0 +1,187 @@
+//! Text of others as it may be shown.
+//!
+//! Threads choose their names, applications what they log, and files what they are called. A terminal obeys some of
+//! that, and a line break in a name makes a line of its own. [`line()`] makes such a text fit into a line; [`Escaping`]
+//! stands before the terminal, so that nothing gets there that was forgotten elsewhere.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// What fxtrec itself says to a terminal: red and bold, and back. A name that holds it changes its own colour.
+const OWN: [&[u8]; 2] = [b"\x1b[1;31m", b"\x1b[0m"];
+
+/// Whether showing the character does more than that: control characters (C0, DEL, C1), separators of lines, marks that
+/// turn the direction of what follows, and what is no character at all.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+fn push(c: char, out: &mut String) {
+    let code = u32::from(c);
+    // Writing to a String does not fail.
+    let _ = match code {
+        0..0x100 => write!(out, "\\x{code:02x}"),
+        _ => write!(out, "\\u{{{code:x}}}"),
+    };
+}
+
+/// The text with `\x1b` for an escape character and so on, also for line breaks and tabulators.
+pub fn line(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if acts(c) { push(c, &mut out) } else { out.push(c) }
+    }
+    out.into()
+}
+
+/// Passes text on with everything escaped that a terminal would obey, except line breaks, tabulators and fxtrec's own
+/// colours. Bytes that are no UTF-8 are escaped too.
+#[derive(Debug)]
+pub struct Escaping<W: Write> {
+    out: W,
+    /// The beginning of a character or of a colour whose rest is still to come.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> Escaping<W> {
+    /// Stands before `out`.
+    pub fn new(out: W) -> Escaping<W> {
+        Escaping { out, begun: Vec::new() }
+    }
+
+    /// Writes what can be told, and keeps what cannot unless it is the end.
+    fn pass(&mut self, bytes: &[u8], is_end: bool) -> io::Result<()> {
+        let mut text = String::with_capacity(bytes.len());
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            if first == 0x1b {
+                if let Some(own) = OWN.iter().find(|own| rest.starts_with(own)) {
+                    // They are ASCII.
+                    text.extend(own.iter().copied().map(char::from));
+                    rest = &rest[own.len()..];
+                    continue;
+                }
+                if !is_end && OWN.iter().any(|own| own.starts_with(rest)) {
+                    break;
+                }
+                push('\x1b', &mut text);
+                rest = &rest[1..];
+                continue;
+            }
+            // Up to the next escape character, as far as it is text.
+            let end = rest.iter().position(|byte| *byte == 0x1b).unwrap_or(rest.len());
+            let (valid, broken) = match std::str::from_utf8(&rest[..end]) {
+                Ok(valid) => (valid, None),
+                Err(error) => {
+                    let valid = std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or("");
+                    (valid, Some(error.error_len()))
+                }
+            };
+            for c in valid.chars() {
+                if acts(c) && !matches!(c, '\n' | '\t') { push(c, &mut text) } else { text.push(c) }
+            }
+            rest = &rest[valid.len()..];
+            match broken {
+                None => {}
+                Some(None) if !is_end && end == valid.len() + rest.len() => break,
+                Some(length) => {
+                    let length = length.unwrap_or(1).min(rest.len());
+                    for byte in &rest[..length] {
+                        push(char::from(*byte), &mut text);
+                    }
+                    rest = &rest[length..];
+                }
+            }
+        }
+        self.begun = rest.to_vec();
+        self.out.write_all(text.as_bytes())
+    }
+}
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.begun.is_empty() {
+            self.pass(bytes, false)?;
+        } else {
+            let mut all = std::mem::take(&mut self.begun);
+            all.extend_from_slice(bytes);
+            self.pass(&all, false)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let begun = std::mem::take(&mut self.begun);
+        self.pass(&begun, true)?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Drop for Escaping<W> {
+    fn drop(&mut self) {
+        // Whoever wants to know about errors flushes.
+        let _ = self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_what_a_terminal_would_obey() {
+        assert_eq!(line("audio-io"), "audio-io");
+        assert_eq!(line("\x1b[2J\r\n\t\u{7f}\u{9b}31m"), r"\x1b[2J\x0d\x0a\x09\x7f\x9b31m");
+        assert_eq!(line("a\u{202e}b\u{2028}c\u{feff}"), r"a\u{202e}b\u{2028}c\u{feff}");
+        assert_eq!(line("längere 線程 🦀"), "längere 線程 🦀");
+    }
+
+    /// What comes out, however the bytes are divided into two writes.
+    fn passed(bytes: &[u8]) -> String {
+        let passed = |at: usize| {
+            let mut out = Vec::new();
+            let mut escaping = Escaping::new(&mut out);
+            escaping.write_all(&bytes[..at]).expect("memory");
+            escaping.write_all(&bytes[at..]).expect("memory");
+            drop(escaping);
+            String::from_utf8(out).expect("text")
+        };
+        let whole = passed(0);
+        for at in 1..=bytes.len() {
+            assert_eq!(passed(at), whole, "divided at {at}");
+        }
+        whole
+    }
+
+    #[test]
+    fn text_passes_wherever_it_is_divided() {
+        let text = "gate\tpassed\n längere 線程 🦀\n";
+        assert_eq!(passed(text.as_bytes()), text);
+        let own = "\x1b[1;31mFAILED\x1b[0m\n";
+        assert_eq!(passed(own.as_bytes()), own);
+    }
+
+    #[test]
+    fn nothing_passes_that_a_terminal_would_obey() {
+        assert_eq!(passed(b"\x1b]0;title\x07\x1b[1;32m\x1b"), r"\x1b]0;title\x07\x1b[1;32m\x1b");
+        assert_eq!(passed(b"\r\x1b[K\x08\x9b2J\xff\xe2\x80"), r"\x0d\x1b[K\x08\x9b2J\xff\xe2\x80");
+        assert_eq!(passed("\u{9b}2J\u{202e}\u{85}".as_bytes()), r"\x9b2J\u{202e}\x85");
+        assert_eq!(passed(b"\xe2\x1b[0m\xf0\x9f\n"), "\\xe2\x1b[0m\\xf0\\x9f\n");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_passes_holds_no_control_character(bytes: Vec<u8>) {
+            let text = passed(&bytes);
+            let own = text.replace("\x1b[1;31m", "").replace("\x1b[0m", "");
+            proptest::prop_assert!(own.replace(['\n', '\t'], "").find(acts).is_none(), "{own:?}");
+        }
+    }
+}
