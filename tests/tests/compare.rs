@@ -55,6 +55,15 @@ fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
     let done = folder.fxtrec(compare(&["--fail-if-worse", "10%"], &base[..1], &new[..1]));
     assert_eq!(done.code, 3, "one run a side shows nothing: {}", done.stdout);
     assert!(done.stdout.contains("it takes 4 runs a side\n"), "{}", done.stdout);
+
+    // There are a few wake-ups in a run: too few for a percentile of that sort.
+    let mut line = compare(&["--fail-if-worse", "10%"], &base, &new);
+    line.splice(1..1, ["--metric", "wakeup.p99.9 if comm = 'latecomer'"]);
+    let done = folder.fxtrec(line);
+    assert_eq!(done.code, 3, "{}", done.stdout);
+    assert!(done.stdout.contains("of 1000 needed"), "{}", done.stdout);
+    assert!(done.stdout.contains("FAILED: wakeup.p50 if comm = 'latecomer'"), "{}", done.stdout);
+    assert!(done.stdout.contains("\nnot judged: wakeup.p99.9"), "{}", done.stdout);
 }
 
 #[test]

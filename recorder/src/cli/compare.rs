@@ -22,7 +22,9 @@ Examples:
 Noise is told from change by a rank test over whole runs, so it takes several runs a side: five
 with the metrics of the default, four with a single --metric.
 
-Exit status: 0; 3 when --fail-if-worse finds something worse, or has too few runs to find it;
+A metric that too few runs have enough values for is not judged, and fails no other.
+
+Exit status: 0; 3 when --fail-if-worse finds something worse, or could judge no metric at all;
 125 when a file cannot be read."
 )]
 pub struct CompareArgs {
@@ -42,7 +44,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PERCENT")]
     pub fail_if_worse: Option<Percent>,
 
-    /// What becomes of --fail-if-worse with too few runs for any difference to show
+    /// What becomes of --fail-if-worse when no metric can be judged: too few runs, or too few values
     #[arg(long, value_name = "VERDICT", default_value = "fail", requires = "fail_if_worse")]
     pub on_too_few: OnTooFew,
 

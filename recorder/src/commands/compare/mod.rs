@@ -8,8 +8,8 @@ use fxt_reader::Reader;
 use crate::cli::CompareArgs;
 use crate::commands::trace_file::ReadError;
 use crate::report::compare::ranks::MAX_RUNS;
-use crate::report::compare::show::{Text, json};
-use crate::report::compare::{Comparison, Run, runs_needed};
+use crate::report::compare::show::{Text, change, json, why_blind};
+use crate::report::compare::{Comparison, Number, Run, runs_needed};
 use crate::report::gates::evaluate::OnTooFew;
 use crate::report::gates::evidence::Evidence;
 use crate::report::gates::expr::Measure;
@@ -82,15 +82,21 @@ fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
     Ok(Run { name: path.display().to_string(), numbers, lost: recorded.lost() })
 }
 
-/// What a measure comes to; `None` when there are too few values.
-fn number(measure: &Measure, recorded: &Recorded<'_>) -> Option<f64> {
+/// What a measure comes to.
+fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
     let condition = measure.condition.as_ref();
-    match measure.quantity {
-        Quantity::Total(total) => recorded.total(total, condition),
-        Quantity::Statistic(metric, stat) => {
-            let values = recorded.values(metric, condition)?;
-            if values.count() < stat.samples_needed() { None } else { stat.of(&values) }
-        }
+    let (values, number) = match measure.quantity {
+        Quantity::Total(total) => (0, recorded.total(total, condition)),
+        Quantity::Statistic(metric, stat) => match recorded.values(metric, condition) {
+            Some(values) => (values.count(), stat.of(&values)),
+            None => (0, None),
+        },
+    };
+    let needed = measure.quantity.samples_needed();
+    match number {
+        Some(number) if values >= needed => Number::Is(number),
+        // A condition that is true of no thread lacks one value at least.
+        _ => Number::TooFew { values, needed: needed.max(1) },
     }
 }
 
@@ -102,30 +108,40 @@ struct Verdict {
 
 fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
     let limit = args.fail_if_worse?;
-    let worse = comparison.worse_than(limit.share());
     let percent = limit.share() * 100.0;
-    if !worse.is_empty() {
-        let line = |row: &&crate::report::compare::Row| {
-            format!("FAILED: {} is larger by more than {percent} %", row.measure)
-        };
-        return Some(Verdict { failed: true, lines: worse.iter().map(line).collect() });
-    }
     let blind = comparison.blind();
-    if blind.is_empty() {
-        let line = format!(
-            "passed: nothing is larger by more than {percent} %, as far as these runs show"
-        );
-        return Some(Verdict { failed: false, lines: vec![line] });
+    let worse = comparison.worse_than(limit.share());
+    let not_judged: Vec<String> =
+        blind.iter().map(|row| format!("{} ({})", row.measure, why_blind(row))).collect();
+    let mut lines: Vec<String> = worse
+        .iter()
+        .map(|row| {
+            let by = row.effect.map(|effect| change(effect.ratio)).unwrap_or_default();
+            format!("FAILED: {} is larger by more than {percent} %: {by}", row.measure)
+        })
+        .collect();
+    if blind.len() == comparison.rows.len() {
+        let failed = args.on_too_few == OnTooFew::Fail;
+        let word = if failed { "FAILED" } else { "passed" };
+        let advice = match blind.iter().all(|row| row.fewest.is_some()) {
+            true => String::new(),
+            false => format!("give {} runs a side; ", runs_needed(comparison.rows.len())),
+        };
+        let lets = "--on-too-few pass lets it pass";
+        lines.push(format!(
+            "{word}: nothing could be judged: {}; {advice}{lets}",
+            not_judged.join(", ")
+        ));
+        return Some(Verdict { failed, lines });
     }
-    let failed = args.on_too_few == OnTooFew::Fail;
-    let names: Vec<String> = blind.iter().map(|row| row.measure.to_string()).collect();
-    let needed = runs_needed(comparison.rows.len());
-    let word = if failed { "FAILED" } else { "passed" };
-    let line = format!(
-        "{word}: too few runs to judge {}; give {needed} a side (--on-too-few pass lets it pass)",
-        names.join(", ")
-    );
-    Some(Verdict { failed, lines: vec![line] })
+    if worse.is_empty() {
+        let line = "passed: nothing is larger by more than";
+        lines.push(format!("{line} {percent} %, as far as these runs show"));
+    }
+    if !not_judged.is_empty() {
+        lines.push(format!("not judged: {}", not_judged.join(", ")));
+    }
+    Some(Verdict { failed: !worse.is_empty(), lines })
 }
 
 fn lines(verdict: Option<Verdict>) -> String {

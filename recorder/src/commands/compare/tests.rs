@@ -67,9 +67,34 @@ fn runs_that_differ_by_chance_are_not_called_different() {
 fn too_few_runs_fail_or_pass_as_asked() {
     let line = [&MAX[..], &["--fail-if-worse", "10%"]].concat();
     let (passed, text) = run(&line, &[10, 11], &[20, 21]);
-    assert!(!passed && text.contains("too few runs to judge wakeup.max; give 4 a side"), "{text}");
+    assert!(
+        !passed
+            && text.contains(
+                "FAILED: nothing could be judged: wakeup.max (too few runs); give 4 runs a side"
+            ),
+        "{text}"
+    );
     let (passed, text) = run(&[&line[..], &["--on-too-few", "pass"]].concat(), &[10], &[20]);
-    assert!(passed && text.contains("passed: too few runs"), "{text}");
+    assert!(passed && text.contains("passed: nothing could be judged"), "{text}");
+}
+
+#[test]
+fn a_metric_with_too_few_values_fails_no_other() {
+    let line = ["--metric", "wakeup.p50", "--metric", "wakeup.p99", "--fail-if-worse", "10%"];
+    let (base, new) = ([10, 11, 12, 13], [20, 21, 22, 23]);
+    let too_few = "wakeup.p99 (too few values: 1 of 100 needed)";
+    // Alone, four runs a side are enough for the other.
+    let (passed, text) = run(&line, &base, &base);
+    assert!(passed && text.contains("passed: nothing is larger by more than 10 %"), "{text}");
+    assert!(text.contains(&format!("\nnot judged: {too_few}\n")), "{text}");
+    let (passed, text) = run(&line, &base, &new);
+    assert!(!passed && text.contains("FAILED: wakeup.p50 is larger by more than 10 %"), "{text}");
+    // With nothing else, there is no verdict.
+    let (passed, text) = run(&line[2..], &base, &new);
+    assert!(!passed, "{text}");
+    assert!(text.contains(&format!("FAILED: nothing could be judged: {too_few};")), "{text}");
+    let (passed, text) = run(&[&line[2..], &["--on-too-few", "pass"]].concat(), &base, &new);
+    assert!(passed && text.contains("passed: nothing could be judged"), "{text}");
 }
 
 #[test]

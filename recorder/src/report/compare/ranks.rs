@@ -108,21 +108,6 @@ pub fn bounding_place(base: usize, new: usize, alpha: f64) -> Option<usize> {
     Some(fits.count()).filter(|&place| place > 0)
 }
 
-/// The p values, each made larger so that among all of them the chance of any false alarm stays what it is for one
-/// (Holm's method): the smallest is multiplied by their number, the next by one less, and so on, none below the one
-/// before.
-pub fn allow_for_many(p: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
-    let mut adjusted = vec![1.0; p.len()];
-    let mut before = 0.0_f64;
-    for (place, &at) in order.iter().enumerate() {
-        before = before.max((p[at] * (p.len() - place) as f64).min(1.0));
-        adjusted[at] = before;
-    }
-    adjusted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,15 +214,5 @@ mod tests {
             assert_eq!(bounding_place(base, new, 0.05), None, "{base} {new}");
         }
         assert_eq!(bounding_place(39, 1, 0.05), Some(1));
-    }
-
-    #[test]
-    fn many_questions_make_each_answer_less_sure() {
-        let adjusted = allow_for_many(&[0.01, 0.04, 0.03, 0.5]);
-        for (found, expected) in adjusted.iter().zip([0.04, 0.09, 0.09, 0.5]) {
-            assert!(close(*found, expected), "{adjusted:?}");
-        }
-        assert_eq!(allow_for_many(&[0.02]), [0.02]);
-        assert_eq!(allow_for_many(&[0.9, 0.8]), [1.0, 1.0]);
     }
 }

@@ -7,7 +7,7 @@ use super::super::{Comparison, Finding, Row, Run};
 use crate::report::gates::metric::Dimension;
 
 /// Goes up when something that a reader relies on changes its meaning; new fields do not count.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The comparison as `docs/gates.md` describes it.
 pub fn json(comparison: &Comparison, failed: bool) -> Value {
@@ -46,6 +46,9 @@ fn row(row: &Row) -> Value {
         "ratio": effect.map(|effect| effect.ratio),
         "bound": effect.and_then(|effect| effect.bound).map(|(low, high)| [low, high]),
         "p": row.p,
+        "judged": row.finding != Finding::Unknown,
+        "fewest_values": row.fewest.map(|(values, _)| values),
+        "values_needed": row.fewest.map(|(_, needed)| needed),
         "finding": finding,
     })
 }

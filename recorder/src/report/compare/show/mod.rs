@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 pub use json::{SCHEMA_VERSION, json};
-pub use text::Text;
+pub use text::{Text, change, why_blind};
 
 #[cfg(test)]
 mod tests;

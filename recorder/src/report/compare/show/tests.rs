@@ -1,4 +1,4 @@
-use super::super::{Comparison, Run};
+use super::super::{Comparison, Number, Run};
 use super::text::change;
 use super::*;
 use crate::report::gates::expr::Measure;
@@ -8,7 +8,10 @@ fn comparison(base: &[f64], new: &[f64]) -> Comparison {
     let runs = |name: &str, numbers: &[f64]| -> Vec<Run> {
         let run = |(at, &number): (usize, &f64)| Run {
             name: format!("{name}{at}.fxt"),
-            numbers: vec![(number > 0.0).then_some(number)],
+            numbers: vec![match number > 0.0 {
+                true => Number::Is(number),
+                false => Number::TooFew { values: 37, needed: 100 },
+            }],
             lost: 0,
         };
         numbers.iter().enumerate().map(run).collect()
@@ -36,8 +39,9 @@ fn no_difference_is_said_and_so_is_how_many_runs_could_show_one() {
     assert!(same.ends_with("no difference that these runs can show\n"), "{same}");
     let one = Text(&comparison(&BASE[..1], &WORSE[..1])).to_string();
     assert!(one.starts_with("1 base run, 1 new run\n"), "{one}");
-    assert!(one.contains("unknown  1\nno difference that these runs can show\n"), "{one}");
-    assert!(one.ends_with("could have shown in it: it takes 4 runs a side\n"), "{one}");
+    assert!(one.contains("unknown  -  too few runs\n"), "{one}");
+    assert!(!one.contains("no difference that these runs can show"), "{one}");
+    assert!(one.ends_with("could have shown in wakeup.p99: it takes 4 runs a side\n"), "{one}");
 }
 
 #[test]
@@ -50,7 +54,17 @@ fn runs_that_are_left_out_or_lack_events_are_named() {
         shown.contains("wakeup.p99: 1 base run and 1 new run have too few values and are left out"),
         "{shown}"
     );
-    assert!(shown.contains("too few values\n"), "{shown}");
+    assert!(shown.contains("are left out (at worst 37, of 100 needed)\n"), "{shown}");
+    assert!(shown.contains("  too few values: 37 of 100 needed\n"), "{shown}");
+}
+
+#[test]
+fn the_change_can_be_derived_from_the_numbers_beside_it() {
+    // Pairs of these runs say +10 %, and the medians -20 %.
+    let base = [30.0e6, 31.0e6, 50.6e6, 51.0e6, 52.0e6];
+    let new = [33.0e6, 34.0e6, 40.4e6, 90.0e6, 95.0e6];
+    let shown = Text(&comparison(&base, &new)).to_string();
+    assert!(shown.contains("  50.6 ms  40.4 ms   -20 %  "), "{shown}");
 }
 
 #[test]
@@ -71,7 +85,7 @@ fn changes_are_per_cents_until_factors_read_better() {
 #[test]
 fn json_has_every_number_of_the_table_and_of_every_run() {
     let value = json(&comparison(&BASE, &WORSE), true);
-    assert_eq!((&value["schema"], &value["version"]), (&"fxtrec.compare".into(), &1.into()));
+    assert_eq!((&value["schema"], &value["version"]), (&"fxtrec.compare".into(), &2.into()));
     assert_eq!(value["failed"], true);
     assert_eq!(value["base"][4]["file"], "base4.fxt");
     let row = &value["metrics"][0];
@@ -79,6 +93,10 @@ fn json_has_every_number_of_the_table_and_of_every_run() {
     assert_eq!(row["new"]["runs"].as_array().map(Vec::len), Some(5));
     assert_eq!((&row["base"]["median"], &row["finding"]), (&1.02e6.into(), &"larger".into()));
     assert!(row["bound"][0].as_f64() > Some(1.4) && row["p"].as_f64() < Some(0.01));
+    assert_eq!((&row["judged"], &row["fewest_values"]), (&true.into(), &serde_json::Value::Null));
     let nothing = json(&comparison(&[0.0], &[1.0]), false);
+    let row = &nothing["metrics"][0];
+    assert_eq!((&row["judged"], &row["finding"]), (&false.into(), &"unknown".into()));
+    assert_eq!((&row["fewest_values"], &row["values_needed"]), (&37.into(), &100.into()));
     assert!(nothing["metrics"][0]["ratio"].is_null() && nothing["metrics"][0]["bound"].is_null());
 }

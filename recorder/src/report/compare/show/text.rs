@@ -3,8 +3,9 @@
 //! ```text
 //! 5 base runs, 5 new runs
 //!                     base        new      change     noise bound            p
-//!   wakeup.p50     12.1 us    12.3 us     +1.2 %     -3.0 % .. +5.1 %       1
-//!   wakeup.p99     1.20 ms    2.41 ms      +101 %     +80 % .. +130 %    0.040  larger
+//!   wakeup.p50     12.1 us    12.3 us     +1.7 %     -3.0 % .. +5.1 %       1
+//!   wakeup.p99     1.20 ms    2.41 ms      +101 %     +80 % .. +130 %    0.016  larger
+//!   preempt.p99          -          -           -                   -        -  too few values: 37 of 100 needed
 //! ```
 
 use std::fmt;
@@ -41,32 +42,38 @@ impl fmt::Display for Text<'_> {
             .rows
             .iter()
             .any(|row| matches!(row.finding, Finding::Larger | Finding::Smaller));
-        if !different {
+        if !different && comparison.blind().len() < comparison.rows.len() {
             writeln!(f, "no difference that these runs can show")?;
         }
         write_blind(comparison, f)
     }
 }
 
-/// Where no difference could have shown, and what it takes.
+/// Where no difference could have shown for want of runs, and what it takes.
 fn write_blind(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (blind, rows) = (comparison.blind().len(), comparison.rows.len());
-    if blind == 0 {
+    let blind = comparison.blind();
+    let blind: Vec<&&Row> = blind.iter().filter(|row| row.fewest.is_none()).collect();
+    if blind.is_empty() {
         return Ok(());
     }
-    let among = match (blind == rows, rows) {
-        (true, 1) => "it".to_owned(),
-        (true, _) => "any metric".to_owned(),
-        (false, _) => format!("{blind} metrics"),
-    };
-    let (needed, least) = (runs_needed(rows), runs_needed(1));
+    let rows = comparison.rows.len();
+    let names: Vec<String> = blind.iter().map(|row| row.measure.to_string()).collect();
+    let (names, needed, least) = (names.join(", "), runs_needed(rows), runs_needed(1));
     write!(
         f,
-        "no difference, however large, could have shown in {among}: it takes {needed} runs a side"
+        "no difference, however large, could have shown in {names}: it takes {needed} runs a side"
     )?;
     match needed > least {
         true => writeln!(f, ", or {least} with one --metric alone"),
         false => writeln!(f),
+    }
+}
+
+/// Why a row could not be judged.
+pub fn why_blind(row: &Row) -> String {
+    match row.fewest {
+        Some((values, needed)) => format!("too few values: {values} of {needed} needed"),
+        None => "too few runs".to_owned(),
     }
 }
 
@@ -101,9 +108,15 @@ fn heads_len(table: &[[String; 7]]) -> usize {
 
 fn cells(row: &Row) -> [String; 7] {
     let name = row.measure.to_string();
+    let finding = match row.finding {
+        Finding::Larger => "larger".to_owned(),
+        Finding::Smaller => "smaller".to_owned(),
+        Finding::Same => String::new(),
+        Finding::Unknown => why_blind(row),
+    };
+    let none = || "-".to_owned();
     let Some(effect) = row.effect else {
-        let none = || "-".to_owned();
-        return [name, none(), none(), none(), none(), none(), "too few values".to_owned()];
+        return [name, none(), none(), none(), none(), none(), finding];
     };
     let dimension = row.measure.quantity.dimension();
     let amount = |number| Amount { number, dimension }.to_string();
@@ -111,25 +124,16 @@ fn cells(row: &Row) -> [String; 7] {
         Some((low, high)) => format!("{} .. {}", change(low), change(high)),
         None => "unknown".to_owned(),
     };
-    let finding = match row.finding {
-        Finding::Larger => "larger",
-        Finding::Smaller => "smaller",
-        Finding::Same | Finding::Unknown => "",
+    let p = match row.finding {
+        Finding::Unknown => none(),
+        _ if row.p >= 0.9995 => "1".to_owned(),
+        _ => format!("{:.3}", row.p),
     };
-    let p = if row.p >= 0.9995 { "1".to_owned() } else { format!("{:.3}", row.p) };
-    [
-        name,
-        amount(effect.base),
-        amount(effect.new),
-        change(effect.ratio),
-        bound,
-        p,
-        finding.to_owned(),
-    ]
+    [name, amount(effect.base), amount(effect.new), change(effect.ratio), bound, p, finding]
 }
 
 /// A ratio as a change: `+12 %`, and `x 15` when per cents would be hard to read.
-pub(super) fn change(ratio: Ratio) -> String {
+pub fn change(ratio: Ratio) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if ratio.is_infinite() {
         "from nothing".to_owned()
@@ -150,5 +154,9 @@ fn write_left_out(comparison: &Comparison, row: &Row, f: &mut fmt::Formatter<'_>
         return Ok(());
     }
     let (measure, base, new) = (&row.measure, runs(base, "base"), runs(new, "new"));
-    writeln!(f, "{measure}: {base} and {new} have too few values and are left out")
+    let (values, needed) = row.fewest.unwrap_or_default();
+    writeln!(
+        f,
+        "{measure}: {base} and {new} have too few values and are left out (at worst {values}, of {needed} needed)"
+    )
 }
