@@ -87,11 +87,15 @@ impl Browser {
         for domain in ["Page", "Runtime", "Network", "Log"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }
-        let (width, height) = SIZE;
+        browser.resize(SIZE.0, SIZE.1);
+        browser
+    }
+
+    /// Makes the window so large.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let screen =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        browser.call("Emulation.setDeviceMetricsOverride", &screen);
-        browser
+        self.call("Emulation.setDeviceMetricsOverride", &screen);
     }
 
     /// Calls a method of the protocol, and returns its result.

@@ -4,6 +4,7 @@
 //! next run.
 
 mod browser;
+mod layout;
 mod look;
 mod recording;
 mod scale;
@@ -37,6 +38,12 @@ fn write_page(trace: &[u8], name: &str) -> PathBuf {
     let mut file = std::fs::File::create(&path).expect("the file can be made");
     page.write(&report, &mut file).expect("the file can be written");
     path
+}
+
+/// The page of a thread that waits through a million switches, which are many tiles.
+fn starved_page() -> &'static Path {
+    static PAGE: OnceLock<PathBuf> = OnceLock::new();
+    PAGE.get_or_init(|| write_page(&scene::starved(1_200_000), "starved.html"))
 }
 
 /// The page of [`SCENE`], which most tests look at.

@@ -2,7 +2,7 @@
 
 use super::browser::{self, Browser, number};
 use super::scene::Scene;
-use super::{kept, write_page};
+use super::{kept, starved_page, write_page};
 
 #[test]
 fn two_million_events_are_a_page_below_20_mb_that_draws_without_unfolding_them() {
@@ -73,5 +73,34 @@ fn of_hundreds_of_lanes_only_those_in_view_are_drawn_and_all_can_be_reached() {
     browser.click_on("#lane-header-cpus");
     assert_eq!(number(&browser.state()["rows"]), 302.0);
     browser.screenshot(&kept("wide.png"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_wait_through_many_tiles_is_selected_as_a_whole() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(starved_page());
+    assert!(number(&browser.state()["tiles"]) > 70.0);
+    let wait =
+        browser.evaluate("JSON.parse(document.getElementById('contents').textContent).worst[0]");
+    assert_eq!(wait["who"][1], "worker-2");
+    assert_eq!(wait["unknown"], 0, "it is known who had the CPU all the time: {wait}");
+    let parts = number(&wait["by"][0][1]) + number(&wait["by"][1][1]) + number(&wait["idle"]);
+    assert!((parts - (number(&wait["to"]) - number(&wait["from"]))).abs() < 1.0, "{wait}");
+    let before = number(&browser.state()["tilesUnfolded"]);
+    browser.click_on("#waits tr:nth-child(1) button");
+    browser.wait_for("fxtrec.state().selected !== null && fxtrec.state().idle");
+    let state = browser.state();
+    let selected = &state["selected"];
+    assert_eq!((&selected["start"], &selected["end"]), (&wait["from"], &wait["to"]));
+    assert_eq!(selected["endKnown"], true);
+    let unfolded = number(&state["tilesUnfolded"]) - before;
+    assert!(unfolded < 32.0, "{unfolded} tiles were unfolded");
+    let length = browser.evaluate("document.getElementById('selection').textContent");
+    assert!(length.as_str().is_some_and(|text| !text.contains("at least")), "{length}");
+    browser.screenshot(&kept("starved.png"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }

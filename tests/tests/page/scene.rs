@@ -58,8 +58,7 @@ struct Machine {
 }
 
 impl Scene {
-    /// The trace of it.
-    pub(crate) fn trace(self) -> Vec<u8> {
+    fn machine(self) -> Machine {
         let mut trace = Writer::new(Vec::new());
         trace.start("fxtrec", 1_000_000_000).expect("memory has room");
         let cpus = usize::from(self.cpus);
@@ -77,6 +76,12 @@ impl Scene {
             losing: None,
         };
         machine.introduce();
+        machine
+    }
+
+    /// The trace of it.
+    pub(crate) fn trace(self) -> Vec<u8> {
+        let mut machine = self.machine();
         let mut lost = !self.gap;
         while machine.events < self.events {
             let time = machine.step();
@@ -87,6 +92,30 @@ impl Scene {
         }
         machine.finish()
     }
+}
+
+/// A trace of one CPU that two threads hand to each other so many times, while the third, "worker-2", waits for it all the
+/// time.
+pub(crate) fn starved(switches: u64) -> Vec<u8> {
+    let mut machine = Scene { cpus: 1, threads: 3, events: 0, spans: false, gap: false }.machine();
+    let (pair, victim) = ([FIRST, FIRST + 1], FIRST + 2);
+    let mut time = BEGIN + 1_000;
+    machine.hand_over(time, 0, pair[0]);
+    let args = [
+        Arg::new(Text::Inline("weight"), Value::Int32(1024)),
+        Arg::new(Text::Inline("waker"), Value::Koid(Koid(pair[0]))),
+    ];
+    machine
+        .write(0, &Wakeup { cpu: 0, time: Ticks(time + 500), thread: Koid(victim), args: &args });
+    for number in 0..switches {
+        time += 1_000 + number % 3 * 500;
+        let at = usize::from(number % 2 == 1);
+        machine.hand_over(time, pair[at], pair[1 - at]);
+    }
+    machine.hand_over(time + 1_000, pair[(switches % 2) as usize], victim);
+    machine.hand_over(time + 9_000, victim, 0);
+    machine.next = vec![time + 10_000];
+    machine.finish()
 }
 
 /// The name of a thread.
@@ -218,6 +247,24 @@ impl Machine {
                 self.sleeping.push_back(goes);
             }
         }
+    }
+
+    /// A thread loses CPU 0 to another, and can still run.
+    fn hand_over(&mut self, time: u64, goes: u64, comes: u64) {
+        let weight = |thread| Value::Int32(if thread == 0 { i32::MIN } else { 1024 });
+        let args = [
+            Arg::new(Text::Inline("incoming_weight"), weight(comes)),
+            Arg::new(Text::Inline("outgoing_weight"), weight(goes)),
+        ];
+        let switch = ContextSwitch {
+            cpu: 0,
+            time: Ticks(time),
+            outgoing: Koid(goes),
+            incoming: Koid(comes),
+            outgoing_state: ThreadState::Running,
+            args: &args,
+        };
+        self.write(0, &switch);
     }
 
     /// What a thread that ran from `since` to `time` says about it.

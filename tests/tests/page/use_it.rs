@@ -202,3 +202,35 @@ fn spans_are_nested_below_their_thread_and_can_be_selected() {
     browser.screenshot(&kept("spans.png"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
+
+#[test]
+fn a_wait_that_search_hides_is_shown_and_ends_the_search() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(scene_page());
+    let rows = "fxtrec.state().rows";
+    let all = browser.evaluate(rows);
+    let who = browser.evaluate(
+        "(() => {
+            const { worst, threads } = JSON.parse(document.getElementById('contents').textContent);
+            return threads.find((thread) => thread[0] === worst[0].who[0])[1];
+        })()",
+    );
+    // Some other name.
+    let other = if who == "render" { "audio" } else { "render" };
+    browser.press("/");
+    for letter in other.chars() {
+        browser.press(&letter.to_string());
+    }
+    let found = "document.getElementById('found').textContent";
+    assert_eq!(browser.evaluate(found), "1 thread");
+    browser.click_on("#waits tr:nth-child(1) button");
+    browser.wait_for("fxtrec.state().selected !== null");
+    browser.settle();
+    assert_eq!(browser.evaluate("document.getElementById('search').value"), "");
+    assert_eq!(browser.evaluate(found), "", "it counts what the search found");
+    assert_eq!(browser.evaluate(rows), all);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}

@@ -4,6 +4,10 @@
   const { units, trace } = fx;
   // Bars for each factor of ten.
   const BARS = 8;
+  // Distances between marks of counts, which are whole.
+  const COUNTS = Array.from({ length: 45 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
+  // Pixels beside the chart, which the half of the last label takes.
+  const BESIDE = 40;
   const choice = document.getElementById("metric");
   const figures = document.getElementById("figures");
   const places = { histogram: document.getElementById("histogram"), percentile: document.getElementById("percentile") };
@@ -17,6 +21,15 @@
     font: `11px ${fx.colours.get("sans")}`,
     ...more,
   });
+
+  // As wide as the widest label, with the mark, its distance, and a pixel for rounding.
+  const pen = document.createElement("canvas").getContext("2d");
+  const roomFor = (chart, labels, at) => {
+    const { font, ticks, gap } = chart.axes[at];
+    pen.font = Array.isArray(font) ? `11px ${fx.colours.get("sans")}` : font;
+    const widest = Math.max(0, ...(labels ?? []).map((label) => pen.measureText(label).width));
+    return Math.ceil(widest + ticks.size + gap) + 1;
+  };
 
   // A power of ten as "10 ms".
   const round = (ns) => units.time(ns).replace(/\.0+ /, " ");
@@ -60,7 +73,7 @@
             value: (_, count) => (count === null ? "–" : units.count(count)),
           },
         ],
-        axes: [axis({ splits: decades, values: spaced((place) => round(edgeOf(place)), 48) }), axis({ size: 48, values: (_, list) => list.map(units.count) })],
+        axes: [axis({ splits: decades, values: spaced((place) => round(edgeOf(place)), 48) }), axis({ size: roomFor, incrs: COUNTS, values: (_, list) => list.map(units.count) })],
       },
     };
   }
@@ -101,7 +114,7 @@
             value: (_, ns) => units.time(ns),
           },
         ],
-        axes: [axis({ splits: () => marks, values: spaced(label, 50) }), axis({ size: 58, splits: decades, filter: (_, list) => list, values: (_, list) => list.map(round) })],
+        axes: [axis({ splits: () => marks, values: spaced(label, 50) }), axis({ size: roomFor, splits: decades, filter: (_, list) => list, values: (_, list) => list.map(round) })],
       },
     };
   }
@@ -115,7 +128,7 @@
     const place = places[kind];
     shown[kind]?.destroy();
     place.replaceChildren();
-    shown[kind] = new uPlot({ ...size(place), cursor: { y: false, drag: { x: false, y: false } }, legend: { live: true }, ...options }, data, place);
+    shown[kind] = new uPlot({ ...size(place), padding: [null, BESIDE, null, null], cursor: { y: false, drag: { x: false, y: false } }, legend: { live: true }, ...options }, data, place);
   }
 
   function paint() {

@@ -121,9 +121,7 @@
   function bring(kind, id) {
     if (!find(kind, id)) {
       open[kind === "cpu" ? "cpus" : "threads"] = true;
-      filter = "";
-      document.getElementById("search").value = "";
-      build();
+      fx.search.show("");
     }
     const row = find(kind, id);
     if (row) reveal(row);

@@ -45,7 +45,7 @@
   }
 
   function paintRuler() {
-    const [context, , height] = prepare(ruler);
+    const [context, width, height] = prepare(ruler);
     context.font = `11px ${fx.colours.get("sans")}`;
     context.textBaseline = "middle";
     context.fillStyle = fx.colours.get("faint");
@@ -54,7 +54,10 @@
     eachTick((time, x, distance) => {
       context.moveTo(x, height - 6);
       context.lineTo(x, height);
-      context.fillText(fx.units.moment(time, distance), x + 4, height / 2);
+      const label = fx.units.moment(time, distance);
+      // One without room would be cut.
+      const fits = x + 4 >= 0 && x + 4 + context.measureText(label).width <= width;
+      if (fits) context.fillText(label, x + 4, height / 2);
     });
     context.stroke();
   }

@@ -9,10 +9,15 @@
     found.textContent = field.value.trim() === "" ? "" : `${fx.units.count(count)} ${count === 1 ? "thread" : "threads"}`;
   }
 
+  // Searches for a text; for none, all threads are listed again.
+  function show(text) {
+    field.value = text;
+    look();
+  }
+
   function key(event) {
     if (event.key === "Escape") {
-      field.value = "";
-      look();
+      show("");
       document.getElementById("lanes").focus();
     } else if (event.key === "Enter") {
       const first = fx.lanes.all().find((row) => row.kind === "thread");
@@ -32,5 +37,5 @@
     document.getElementById("order").addEventListener("change", (event) => fx.lanes.orderBy(event.target.value));
   }
 
-  fx.search = { listen };
+  fx.search = { listen, show };
 })();

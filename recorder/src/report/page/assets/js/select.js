@@ -4,7 +4,7 @@
 (() => {
   const { STATE, KIND } = fx.unfold;
   const NAMES = ["not known", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "gone"];
-  // Tiles that are looked through for the end of a slice at most.
+  // Tiles that are looked through for the wake-ups that a slice did at most.
   const FAR = 64;
   // Arrows drawn for the wake-ups that one slice did, at most.
   const MOST_ARROWS = 60;
@@ -18,22 +18,33 @@
 
   // The slice of a lane at a time, with its true begin and end.
   async function slice(kind, id, time) {
-    let index = trace.tileAt(time);
+    const index = trace.tileAt(time);
     const tile = await fx.store.loadTile(index);
     const lane = lanesOf(tile, kind).get(id);
     const at = lane ? lane.at(time) : -1;
     if (at < 0) return null;
     const found = { kind, id, start: lane.start[at], end: lane.end[at], what: lane.what[at], cpu: lane.cpu[at], waker: lane.waker[at], endKnown: true };
-    for (let left = FAR; found.end === trace.tiles[index].to && index + 1 < trace.tiles.length; left--) {
-      if (left === 0) {
-        found.endKnown = false;
-        break;
+    // It goes on in later tiles, each of which says since when: so the last one is found without looking at all.
+    const goesOn = async (tile) => {
+      const begin = trace.tiles[tile].from;
+      const next = lanesOf(await fx.store.loadTile(tile), kind).get(id);
+      const same = next ? next.at(begin) : -1;
+      const is = same >= 0 && next.start[same] === found.start && next.what[same] === found.what;
+      return is ? next.end[same] : null;
+    };
+    let last = index;
+    let behind = trace.tiles.length;
+    for (let step = 1; found.end === trace.tiles[last].to && last + 1 < behind; ) {
+      const tile = Math.min(last + step, behind - 1);
+      const end = await goesOn(tile);
+      if (end === null) {
+        behind = tile;
+        step = Math.max(1, (behind - last) >> 1);
+      } else {
+        last = tile;
+        found.end = end;
+        step = behind === trace.tiles.length ? step * 2 : Math.max(1, (behind - last) >> 1);
       }
-      index += 1;
-      const next = lanesOf(await fx.store.loadTile(index), kind).get(id);
-      const same = next ? next.at(found.end) : -1;
-      if (same < 0 || next.start[same] !== found.start || next.what[same] !== found.what) break;
-      found.end = next.end[same];
     }
     if (found.end >= trace.length) found.endKnown = false;
     return found;
@@ -57,17 +68,19 @@
     return null;
   }
 
-  // The wake-ups that a thread did within a stretch of time.
+  // The wake-ups that a thread did within a stretch of time, and whether these are all.
   async function wakesBy(thread, from, to) {
     const found = [];
-    for (let index = trace.tileAt(from); index <= trace.tileAt(to) && found.length < MOST_ARROWS; index++) {
+    const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
+    let index = first;
+    for (; index <= last && index < first + FAR && found.length <= MOST_ARROWS; index++) {
       const { wakes } = await fx.store.loadTile(index);
       for (let at = 0; at < wakes.time.length; at++) {
         const time = wakes.time[at];
         if (wakes.waker[at] === thread && time >= from && time <= to) found.push({ time, from: thread, to: wakes.thread[at] });
       }
     }
-    return found.slice(0, MOST_ARROWS);
+    return { arrows: found.slice(0, MOST_ARROWS), all: index > last && found.length <= MOST_ARROWS };
   }
 
   // Selects the slice at a time. Resolves to whether there is one.
@@ -89,13 +102,18 @@
     const state = found.kind === "thread" ? found.what : STATE.RUNNING;
     const arrows = [];
     let wake = null;
+    let allArrows = true;
     if (thread !== 0) {
       wake = await wakeOf(thread, found.start, state);
       if (wake && wake.waker >= 0) arrows.push({ time: wake.time, from: wake.waker, to: thread });
-      if (state === STATE.RUNNING) arrows.push(...(await wakesBy(thread, found.start, found.end)));
+      if (state === STATE.RUNNING) {
+        const woke = await wakesBy(thread, found.start, found.end);
+        arrows.push(...woke.arrows);
+        allArrows = woke.all;
+      }
     }
     if (mine !== request) return false;
-    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, wake, arrows };
+    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, wake, arrows, allArrows };
     show();
     return true;
   }
@@ -142,7 +160,8 @@
       if (wake.waited !== undefined) facts.push(["waited before", units.time(wake.waited)]);
     }
     if (state === STATE.RUNNING && thread !== 0) {
-      facts.push(["woke", selected.arrows.filter((arrow) => arrow.from === thread).length || "nobody"]);
+      const woke = selected.arrows.filter((arrow) => arrow.from === thread).length;
+      facts.push(["woke", selected.allArrows ? woke || "nobody" : `${woke} or more`]);
     }
   }
 

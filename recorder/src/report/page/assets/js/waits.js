@@ -57,20 +57,23 @@
       who.textContent = name(wait.who);
       who.title = "Show this wait";
       const bar = row.insertCell();
-      bar.className = "number bar";
+      bar.className = "number bar whole";
       bar.style.setProperty("--share", `${(100 * length) / longest}%`);
       bar.textContent = units.time(length);
       row.insertCell().append(who);
       const moved = wait.ran === wait.queued ? "" : ` → ${wait.ran}`;
       const cells = [
-        antagonists(wait, 2),
-        units.moment(wait.from, 1e3),
-        `${wait.queued}${moved}`,
-        wait.waker ? name(wait.waker) : "–",
-        wait.metric === "wakeup" ? "woken" : "preempted",
-      ].map((text) => {
+        [antagonists(wait, 2)],
+        [units.moment(wait.from, 1e3), "whole"],
+        [`${wait.queued}${moved}`, "whole", "CPU"],
+        [wait.waker ? name(wait.waker) : "–", "", "woken by"],
+        [wait.metric === "wakeup" ? "woken" : "preempted", "whole"],
+      ].map(([text, className = "", label]) => {
         const cell = row.insertCell();
         cell.textContent = cell.title = text;
+        cell.className = className;
+        // Stands before it where the table has no heads.
+        if (label) cell.dataset.label = label;
         return cell;
       });
       cells[0].title = antagonists(wait, wait.by.length);
