@@ -31,7 +31,10 @@ pub use object::{KernelObject, UserspaceObject};
 pub(crate) use plain::{ArgPlace, PlainArgs};
 pub use provider::{ProviderEvent, ProviderEventKind, ProviderInfo, ProviderSection};
 pub(crate) use schedule::cpu;
-pub use schedule::{ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, Wakeup};
+pub use schedule::{
+    ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, NOT_RECORDED_PROCESS, NOT_RECORDED_WEIGHT,
+    Wakeup, is_not_recorded,
+};
 
 use crate::cursor::Cursor;
 use crate::error::Reason;

@@ -11,6 +11,19 @@ use crate::types::{Cpu, Koid, Nanos, Thread, ThreadState};
 /// The weight that marks a side of a context switch as the idle task.
 pub const IDLE_WEIGHT: i32 = i32::MIN;
 
+/// The process of fxtrec's pseudo-threads that have a CPU while it is not recorded who does. The thread of CPU `n` is
+/// the koid after it plus `n`.
+pub const NOT_RECORDED_PROCESS: Koid = Koid(0xd000_0000);
+
+/// The weight of these pseudo-threads, which no thread has.
+pub const NOT_RECORDED_WEIGHT: i32 = 0;
+
+/// Whether that is the koid of a pseudo-thread that stands for what is not recorded, in a trace of fxtrec.
+#[inline]
+pub fn is_not_recorded(thread: Koid) -> bool {
+    (NOT_RECORDED_PROCESS.0 + 1..=NOT_RECORDED_PROCESS.0 + 0x1_0000).contains(&thread.0)
+}
+
 /// A CPU goes from one thread to another ("Context Switch Record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextSwitch<'a> {

@@ -24,7 +24,7 @@ struct Document<'a> {
     switches_per_s: f64,
     ignored_wakeups: u64,
     folded_threads: u64,
-    work_not_conserved_ns: u64,
+    work_not_conserved_ns: Option<u64>,
     total: Figures,
     cpus: Vec<Cpu>,
     processes: Vec<Process<'a>>,
@@ -108,11 +108,11 @@ struct Cpu {
     cpu: u16,
     busy_ns: u64,
     idle_ns: u64,
-    utilisation: f64,
+    utilisation: Option<f64>,
     switches: u64,
     inferred: u64,
-    queue_mean: f64,
-    queue_max: u64,
+    queue_mean: Option<f64>,
+    queue_max: Option<u64>,
     metrics: Metrics,
 }
 
@@ -270,7 +270,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         switches_per_s: report.switches_per_second(),
         ignored_wakeups: report.idle_wakeups,
         folded_threads: report.folded,
-        work_not_conserved_ns: ns(report.unconserved),
+        work_not_conserved_ns: report.unconserved.map(ns),
         total: figures(report.total()),
         cpus: report.cpus.iter().map(cpu).collect(),
         processes: processes
@@ -328,11 +328,11 @@ fn cpu(cpu: &super::model::CpuReport) -> Cpu {
         cpu: cpu.cpu.0,
         busy_ns: ns(cpu.busy),
         idle_ns: ns(cpu.idle),
-        utilisation: cpu.utilisation(),
+        utilisation: cpu.load.map(|load| load.busy),
         switches: cpu.switches,
         inferred: cpu.inferred,
-        queue_mean: cpu.queue_mean,
-        queue_max: cpu.queue_max,
+        queue_mean: cpu.load.map(|load| load.queue_mean),
+        queue_max: cpu.load.map(|load| load.queue_max),
         metrics: metrics(|metric| cpu.metric(metric)),
     }
 }

@@ -19,8 +19,8 @@ pub struct Report {
     pub span: Span,
     /// What is known of each CPU, in order of their numbers.
     pub cpus: Vec<CpuReport>,
-    /// How long one CPU ran a thread and had others queued, while another idled.
-    pub unconserved: Duration,
+    /// How long one CPU ran a thread and had others queued, while another idled. Not known of a narrow scope.
+    pub unconserved: Option<Duration>,
     /// What is missing.
     pub losses: Losses,
     /// Wake-ups of threads that ran or waited for a CPU already.
@@ -199,10 +199,19 @@ pub struct CpuReport {
     pub switches: u64,
     /// Switches on it that were inferred. In no other figure.
     pub inferred: u64,
-    /// Time with a thread other than idle.
+    /// Time for which it is recorded that a thread other than idle had it.
     pub busy: Duration,
-    /// Time with the idle task.
+    /// Time for which it is recorded that the idle task had it.
     pub idle: Duration,
+    /// What can only be said where all switches are recorded.
+    pub load: Option<Load>,
+}
+
+/// How much a CPU had to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// The part of the known time in which it was busy, from 0 to 1.
+    pub busy: f64,
     /// The mean number of threads that waited for it, weighted by time.
     pub queue_mean: f64,
     /// The most threads that waited for it at once.
@@ -213,12 +222,6 @@ impl CpuReport {
     /// The samples that belong to the CPU.
     pub fn metric(&self, metric: Metric) -> &Distribution {
         &self.metrics[metric.index()]
-    }
-
-    /// The part of the known time in which it was busy, from 0 to 1.
-    pub fn utilisation(&self) -> f64 {
-        let known = (self.busy + self.idle).as_secs_f64();
-        if known > 0.0 { self.busy.as_secs_f64() / known } else { 0.0 }
     }
 }
 

@@ -9,11 +9,14 @@ use crate::report::tally::Tally;
 /// The slot of the idle task, which is no thread.
 pub(super) const IDLE_SLOT: u32 = u32::MAX;
 
+/// The slot of what is not recorded, which is no thread either.
+pub(super) const UNRECORDED_SLOT: u32 = u32::MAX - 1;
+
 /// Who has a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occupant {
     pub(super) koid: u64,
-    /// Its slot; [`IDLE_SLOT`] for the idle task.
+    /// Its slot; [`IDLE_SLOT`] for the idle task, [`UNRECORDED_SLOT`] for what is not recorded.
     pub(super) slot: u32,
 }
 
@@ -281,8 +284,11 @@ impl Cpus {
         state.since = now;
         state.sound = !inferred;
         state.cut = None;
-        let is_idle = occupant.slot == IDLE_SLOT;
-        let tenant = if is_idle { Tenant::Idle } else { Tenant::Thread(occupant.koid) };
+        let tenant = match occupant.slot {
+            IDLE_SLOT => Tenant::Idle,
+            UNRECORDED_SLOT => Tenant::Unknown,
+            _ => Tenant::Thread(occupant.koid),
+        };
         let full = state.history.push(now, tenant);
         balance.weigh(state, now);
         full

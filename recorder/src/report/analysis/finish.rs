@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use fxt_reader::Nanos;
 
-use super::cpu::IDLE_SLOT;
+use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
 use super::roster::freeze;
 use super::thread::{State, blocked};
 use super::{Analysis, Observer};
 use crate::report::metric::Metric;
-use crate::report::model::{CpuReport, Report, Span, Stats, ThreadReport};
+use crate::report::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
 
 impl<O: Observer> Analysis<O> {
     /// The figures of what was seen.
@@ -22,6 +22,8 @@ impl<O: Observer> Analysis<O> {
             Some(span) if self.active => Span { begin: span.begin, end: Nanos(end) },
             _ => Span::default(),
         };
+        // Who had a CPU and who waited for it is known of the scope only.
+        let narrow = self.narrow;
         let mut cpus = Vec::new();
         if self.active {
             self.cut_slices(end);
@@ -35,11 +37,15 @@ impl<O: Observer> Analysis<O> {
                 inferred: on.inferred,
                 busy: Duration::from_nanos(on.busy),
                 idle: Duration::from_nanos(on.idle),
-                queue_mean: on.queue.mean(length),
-                queue_max: on.queue.most,
+                load: (!narrow).then(|| Load {
+                    busy: share(on.busy, on.busy + on.idle),
+                    queue_mean: on.queue.mean(length),
+                    queue_max: on.queue.most,
+                }),
             }));
         }
         let unconserved = Duration::from_nanos(self.cpus.unconserved(end));
+        let unconserved = (!narrow).then_some(unconserved);
         let mut threads = self.roster.finish();
         let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
         threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
@@ -69,9 +75,13 @@ impl<O: Observer> Analysis<O> {
             if !on.counted {
                 continue;
             }
-            if occupant.slot == IDLE_SLOT {
-                on.idle += ran;
-                continue;
+            match occupant.slot {
+                IDLE_SLOT => {
+                    on.idle += ran;
+                    continue;
+                }
+                UNRECORDED_SLOT => continue,
+                _ => {}
             }
             on.busy += ran;
             let live = self.roster.live(occupant.slot);
@@ -98,4 +108,8 @@ impl<O: Observer> Analysis<O> {
             }
         }
     }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
 }

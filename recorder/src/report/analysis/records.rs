@@ -2,9 +2,12 @@
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
-use fxt_reader::record::{Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent};
+use fxt_reader::record::{
+    Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent, is_not_recorded,
+};
 use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
 
+use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
 use super::losses::Pending;
 use super::{Analysis, Observer};
 use crate::report::model::Origin;
@@ -17,6 +20,20 @@ const FXTREC: &str = "fxtrec";
 pub(super) struct Side {
     pub(super) koid: u64,
     pub(super) idle: bool,
+    /// It stands for what is not recorded.
+    pub(super) unrecorded: bool,
+}
+
+impl Side {
+    /// What stands in for a slot where it is no thread.
+    #[inline(always)]
+    pub(super) fn no_thread(self) -> Option<u32> {
+        match self {
+            Side { idle: true, .. } => Some(IDLE_SLOT),
+            Side { unrecorded: true, .. } => Some(UNRECORDED_SLOT),
+            _ => None,
+        }
+    }
 }
 
 impl<O: Observer> Analysis<O> {
@@ -81,7 +98,9 @@ impl<O: Observer> Analysis<O> {
     }
 
     fn side(&self, koid: Koid) -> Side {
-        Side { koid: koid.0, idle: koid.0 == 0 }
+        // Only a trace of narrow scope has such pseudo-threads.
+        let unrecorded = self.narrow && is_not_recorded(koid);
+        Side { koid: koid.0, idle: koid.0 == 0, unrecorded }
     }
 
     #[inline(never)]
@@ -89,7 +108,11 @@ impl<O: Observer> Analysis<O> {
         if !self.advance(switch.time) {
             return false;
         }
-        let side = |koid: Koid, priority: u8| Side { koid: koid.0, idle: priority == 0 };
+        let side = |koid: Koid, priority: u8| Side {
+            koid: koid.0,
+            idle: priority == 0,
+            unrecorded: false,
+        };
         let out = side(switch.outgoing.thread, switch.outgoing_priority);
         let inn = side(switch.incoming.thread, switch.incoming_priority);
         for thread in [switch.outgoing, switch.incoming] {

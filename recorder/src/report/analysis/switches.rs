@@ -2,7 +2,7 @@
 
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
 
-use super::cpu::{CpuState, IDLE_SLOT, Occupant};
+use super::cpu::{CpuState, IDLE_SLOT, Occupant, UNRECORDED_SLOT};
 use super::history::Tenant;
 use super::records::Side;
 use super::thread::{Cause, Live, State, blocked};
@@ -44,13 +44,18 @@ impl<O: Observer> Analysis<O> {
         inferred: bool,
     ) {
         let slot = self.occupy(cpu.0, out, inferred);
-        if slot == IDLE_SLOT {
-            let on = self.cpus.get(cpu.0);
-            on.idle += if on.counted { on.ran(self.now) } else { 0 };
-        } else {
-            self.switch_out(cpu, slot, state, inferred);
+        match slot {
+            IDLE_SLOT => {
+                let on = self.cpus.get(cpu.0);
+                on.idle += if on.counted { on.ran(self.now) } else { 0 };
+            }
+            UNRECORDED_SLOT => {}
+            _ => self.switch_out(cpu, slot, state, inferred),
         }
-        let slot = if inn.idle { IDLE_SLOT } else { self.switch_in(cpu, inn.koid, inferred) };
+        let slot = match inn.no_thread() {
+            Some(slot) => slot,
+            None => self.switch_in(cpu, inn.koid, inferred),
+        };
         if self.cpus.change(cpu.0, self.now, Occupant { koid: inn.koid, slot }, inferred) {
             self.tidy_history(cpu.0);
         }
@@ -61,7 +66,7 @@ impl<O: Observer> Analysis<O> {
     fn occupy(&mut self, cpu: u16, out: Side, inferred: bool) -> u32 {
         if let Some(Occupant { koid, slot }) = self.cpus.get(cpu).occupant
             && koid == out.koid
-            && (slot == IDLE_SLOT || self.roster.live(slot).koid == koid)
+            && (slot >= UNRECORDED_SLOT || self.roster.live(slot).koid == koid)
         {
             return slot;
         }
@@ -71,9 +76,9 @@ impl<O: Observer> Analysis<O> {
     #[cold]
     fn occupy_unexpectedly(&mut self, cpu: u16, out: Side, inferred: bool) -> u32 {
         let now = self.now;
-        let slot = match out.idle {
-            true => IDLE_SLOT,
-            false => self.roster.slot(out.koid, &self.selection.threads),
+        let slot = match out.no_thread() {
+            Some(slot) => slot,
+            None => self.roster.slot(out.koid, &self.selection.threads),
         };
         let on = self.cpus.get(cpu);
         let before = on.occupant;
@@ -86,7 +91,11 @@ impl<O: Observer> Analysis<O> {
             self.vanish(cpu, before);
         } else if !inferred {
             // It had the CPU since the trace began, or the gap ended.
-            let tenant = if out.idle { Tenant::Idle } else { Tenant::Thread(out.koid) };
+            let tenant = match slot {
+                IDLE_SLOT => Tenant::Idle,
+                UNRECORDED_SLOT => Tenant::Unknown,
+                _ => Tenant::Thread(out.koid),
+            };
             on.history.correct(tenant);
             on.occupant = Some(Occupant { koid: out.koid, slot });
         }
@@ -95,7 +104,7 @@ impl<O: Observer> Analysis<O> {
 
     /// A thread is no longer on the CPU, and nobody knows since when.
     pub(super) fn vanish(&mut self, cpu: u16, occupant: Occupant) {
-        if occupant.slot == IDLE_SLOT {
+        if occupant.slot >= UNRECORDED_SLOT {
             return;
         }
         let (now, epoch) = (self.now, self.epoch);

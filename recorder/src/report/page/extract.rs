@@ -4,7 +4,10 @@
 //! switches only the packed form is kept: a few bytes each. Spans are kept whole
 //! until the end, since the format allows one that began long ago to come last.
 
-use fxt_reader::record::{ContextSwitch, Event as TraceEvent, EventKind, IDLE_WEIGHT};
+use fxt_reader::record::{
+    ContextSwitch, Event as TraceEvent, EventKind, IDLE_WEIGHT, NOT_RECORDED_WEIGHT,
+    is_not_recorded,
+};
 use fxt_reader::{Koid, ObjectType, Record};
 
 use super::PageError;
@@ -129,15 +132,44 @@ impl Extract {
                 _ => {}
             }
         }
+        let is_unrecorded =
+            |koid, weight| is_not_recorded(koid) && weight == Some(NOT_RECORDED_WEIGHT);
+        let (from_nobody, to_nobody) = (
+            is_unrecorded(switch.outgoing, outgoing_weight),
+            is_unrecorded(switch.incoming, incoming_weight),
+        );
+        let index = |threads: &mut Threads, nobody: bool, koid| match nobody {
+            true => ThreadIndex::IDLE,
+            false => threads.index(koid),
+        };
+        let outgoing = idle(outgoing_weight, switch.outgoing);
+        let incoming = idle(incoming_weight, switch.incoming);
+        let left = State::left_in(switch.outgoing_state, letter);
+        let state = match left {
+            State::Zombie | State::Dead => left,
+            // What an outsider does next is not recorded. What nobody saw go out is anywhere.
+            _ if to_nobody || inferred => State::Unknown,
+            _ => left,
+        };
         let event = Event::Switch {
             cpu: switch.cpu.0,
-            outgoing: self.threads.index(idle(outgoing_weight, switch.outgoing)),
-            state: State::left_in(switch.outgoing_state, letter),
-            incoming: self.threads.index(idle(incoming_weight, switch.incoming)),
+            outgoing: index(&mut self.threads, from_nobody, outgoing),
+            state,
+            incoming: index(&mut self.threads, to_nobody, incoming),
             inferred,
         };
         self.switches += 1;
-        self.push(switch.time.0, event)
+        let (time, cpu) = (switch.time.0, switch.cpu.0);
+        // Where it is not recorded who has a CPU, nothing is known of it: as in a gap, which ends here or begins.
+        let nothing_known = Event::Gap { cpu, length: 0 };
+        if from_nobody {
+            self.push(time, nothing_known)?;
+        }
+        self.push(time, event)?;
+        if to_nobody {
+            self.push(time, nothing_known)?;
+        }
+        Ok(())
     }
 
     fn event(&mut self, event: &TraceEvent<'_>) -> Result<(), PageError> {
@@ -218,6 +250,11 @@ impl Extract {
     fn extend(&mut self, time: u64) {
         let (begin, end) = self.range.unwrap_or((time, time));
         self.range = Some((begin.min(time), end.max(time)));
+    }
+
+    /// Whether anything is said about the CPU.
+    pub(super) fn has_seen(&self, cpu: u16) -> bool {
+        self.machine.seats.get(usize::from(cpu)).is_some_and(|seat| seat.seen)
     }
 
     /// Closes what is open. Returns the begin and the end of the trace, in

@@ -104,10 +104,14 @@ impl Contents<'_> {
     fn cpus(&self) -> Value {
         let first = |cpu: usize| self.extract.first_on.get(cpu).copied().flatten();
         let known = |cpu: u16| {
-            first(cpu.into()).is_some() || self.extract.gaps.iter().any(|gap| gap.cpu == cpu)
+            first(cpu.into()).is_some()
+                || self.extract.gaps.iter().any(|gap| gap.cpu == cpu)
+                || self.extract.has_seen(cpu)
         };
         let cpus = self.extract.usage.busy().zip(0_u16..).filter(|&(_, cpu)| known(cpu));
-        cpus.map(|(busy, cpu)| json!([cpu, busy, first(cpu.into()).map(|thread| thread.0)]))
+        // Of a narrow scope only a part of what keeps a CPU busy is known.
+        let busy = |busy: u64| (!self.report.is_narrow()).then_some(busy);
+        cpus.map(|(sum, cpu)| json!([cpu, busy(sum), first(cpu.into()).map(|thread| thread.0)]))
             .collect()
     }
 

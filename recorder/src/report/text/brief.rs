@@ -37,10 +37,11 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             antagonists(worst, MAX_NAMED)
         )?;
     }
-    if (1..=MAX_CPUS).contains(&report.cpus.len()) && !report.is_narrow() {
-        let busy =
-            report.cpus.iter().map(|cpu| format!("CPU {} {}", cpu.cpu, percent(cpu.utilisation())));
-        writeln!(out, "  busy       {}", busy.collect::<Vec<_>>().join(", "))?;
+    let loads = report.cpus.iter().filter_map(|cpu| cpu.load.map(|load| (cpu.cpu, load.busy)));
+    let busy: Vec<String> =
+        loads.map(|(cpu, busy)| format!("CPU {cpu} {}", percent(busy))).collect();
+    if (1..=MAX_CPUS).contains(&busy.len()) {
+        writeln!(out, "  busy       {}", busy.join(", "))?;
     }
     Ok(())
 }

@@ -99,6 +99,10 @@ pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Writes a line for each CPU.
 ///
 /// # Errors
@@ -122,12 +126,12 @@ pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let (wakeup, wait) = (cpu.metric(Metric::Wakeup), cpu.metric(Metric::RunQueue));
         grid.row(vec![
             cpu.cpu.to_string(),
-            percent(cpu.utilisation()),
+            or_dash(cpu.load.map(|load| percent(load.busy))),
             count(cpu.switches),
             count(report.per_second(cpu.switches) as u64),
             count(cpu.inferred),
-            format!("{:.2}", cpu.queue_mean),
-            count(cpu.queue_max),
+            or_dash(cpu.load.map(|load| format!("{:.2}", load.queue_mean))),
+            or_dash(cpu.load.map(|load| count(load.queue_max))),
             short_or_dash(wakeup.percentile(99.0)),
             short_or_dash(wakeup.max()),
             short_or_dash(wait.percentile(99.0)),
@@ -136,13 +140,21 @@ pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ]);
     }
     grid.write(out)?;
-    let length = report.span.length().as_secs_f64();
-    let share = if length > 0.0 { report.unconserved.as_secs_f64() / length } else { 0.0 };
-    writeln!(
-        out,
-        "  work not conserved: for {} ({}) one CPU had a queue while another was idle",
-        short(report.unconserved),
-        percent(share)
-    )?;
+    match report.unconserved {
+        Some(unconserved) => {
+            let length = report.span.length().as_secs_f64();
+            let share = if length > 0.0 { unconserved.as_secs_f64() / length } else { 0.0 };
+            writeln!(
+                out,
+                "  work not conserved: for {} ({}) one CPU had a queue while another was idle",
+                short(unconserved),
+                percent(share)
+            )?;
+        }
+        None => writeln!(
+            out,
+            "  busy, queue, work not conserved: not known, the trace has the switches of its scope only (record with -a)"
+        )?,
+    }
     writeln!(out)
 }

@@ -11,7 +11,7 @@
 //!                           arguments of the record b->idle
 //! ```
 
-use fxt_reader::record::{ContextSwitch, LegacyContextSwitch, Wakeup};
+use fxt_reader::record::{ContextSwitch, LegacyContextSwitch, Wakeup, is_not_recorded};
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
 use rustc_hash::FxHashMap;
 
@@ -211,6 +211,8 @@ fn cpu_slice<'d>(
     let mut begin = cpu_event(document, "B", cpu, on_cpu.thread, on_cpu.since, names);
     if on_cpu.thread == Koid(0) {
         begin.string("cname", "white");
+    } else if is_not_recorded(on_cpu.thread) {
+        begin.string("cname", "grey");
     }
     begin.string(marks::FIELD, marks::DERIVED);
     begin.end();

@@ -1,5 +1,6 @@
 //! The states of threads, as slices on their tracks.
 
+use fxt_reader::record::is_not_recorded;
 use fxt_reader::{Koid, Nanos, ThreadState};
 use rustc_hash::FxHashMap;
 
@@ -82,7 +83,7 @@ impl States {
         }
     }
 
-    /// Ends the thread's state and begins another. Idle tasks have no states.
+    /// Ends the thread's state and begins another. Idle tasks have no states, nor has what is not recorded.
     pub(super) fn change(
         &mut self,
         thread: Koid,
@@ -91,7 +92,7 @@ impl States {
         document: &mut Document<'_>,
         names: &Names,
     ) {
-        if thread == Koid(0) {
+        if thread == Koid(0) || is_not_recorded(thread) {
             return;
         }
         let track = self.threads.entry(thread).or_default();
@@ -104,7 +105,9 @@ impl States {
         let mut open: Vec<_> = self.threads.drain().collect();
         open.sort_unstable_by_key(|(thread, _)| *thread);
         for (thread, track) in open {
-            if let Some(last) = track.current.filter(|_| thread != Koid(0)) {
+            if let Some(last) =
+                track.current.filter(|_| thread != Koid(0) && !is_not_recorded(thread))
+            {
                 write_state(document, thread, last, end, track.own_durations, names);
             }
         }

@@ -133,7 +133,7 @@ fn a_first_wake_up_of_a_thread_that_had_the_cpu_all_along_is_no_wait() {
     scene.switch(30, 0, 101, Leaves::S, 0);
     let report = scene.report();
     assert_figures(&report, 101, &[(Slice, (0, 0, 1)), (Blocked, (0, 0, 1))]);
-    assert_eq!((report.idle_wakeups, report.cpus[0].queue_max), (1, 1));
+    assert_eq!((report.idle_wakeups, report.cpus[0].load.map_or(0, |load| load.queue_max)), (1, 1));
 }
 
 #[test]

@@ -76,7 +76,8 @@ fn a_wake_up_after_a_gap_begins_a_wait_of_its_own() {
     assert_eq!(figures(&report, 102, Wakeup), (1, 20, 0));
     assert_eq!(figures(&report, 103, Slice), (1, 130, 0), "it ran, and the wake-up was in vain");
     assert_eq!(report.idle_wakeups, 1);
-    let queues: Vec<u64> = report.cpus.iter().map(|cpu| cpu.queue_max).collect();
+    let queues: Vec<u64> =
+        report.cpus.iter().filter_map(|cpu| cpu.load).map(|load| load.queue_max).collect();
     assert_eq!(queues, [0, 1]);
 }
 

@@ -156,8 +156,12 @@
       label.setAttribute("aria-expanded", String(open[row.id]));
     } else if (row.kind === "cpu") {
       name.textContent = `CPU ${row.id}`;
-      detail.textContent = fx.units.percent(row.cpu.busy, fx.trace.length);
-      label.title = `CPU ${row.id}: busy for ${fx.units.time(row.cpu.busy)}`;
+      if (row.cpu.busy === null) {
+        label.title = `CPU ${row.id}: the trace has the switches of its scope only, the rest is not recorded`;
+      } else {
+        detail.textContent = fx.units.percent(row.cpu.busy, fx.trace.length);
+        label.title = `CPU ${row.id}: busy for ${fx.units.time(row.cpu.busy)}`;
+      }
     } else {
       const { thread } = row;
       name.textContent = thread.name;
