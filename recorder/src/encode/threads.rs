@@ -305,7 +305,15 @@ impl Threads {
             return self.add_outer_process(tid, comm.as_bytes());
         };
         let pid = match self.processes.find(local) {
-            Some(_) => local,
+            Some(slot) => {
+                let ended = self.process(slot).main_ended;
+                if ended.is_some_and(|losses| losses != self.losses) {
+                    // The id of a main thread that has ended is another process's by now, as far as anybody can
+                    // tell. Where nothing was lost since, another thread took it over in an execve(2).
+                    self.processes.replace(local);
+                }
+                local
+            }
             None => self.lookup.process_of(local).unwrap_or(local),
         };
         let process = self.processes.by_id(pid);
@@ -323,9 +331,20 @@ impl Threads {
         }
         let Thread { tid, process, .. } = *self.thread(slot);
         self.by_tid.remove(&tid);
+        self.generations.end(tid);
+        let local = self.ids.local(tid);
+        if local.is_some() && local == self.process(process).local {
+            let losses = self.losses;
+            self.process_mut(process).main_ended = Some(losses);
+        }
         self.ids.forget(tid);
         self.free.push(slot);
         self.processes.leave(process);
+    }
+
+    /// Whether the id is known to be nobody's: its last owner has gone out for ever.
+    pub fn has_ended(&mut self, tid: Tid) -> bool {
+        self.find(tid).is_none() && self.generations.has_ended(tid)
     }
 
     /// What the thread is doing, as far as that is known in spite of losses.

@@ -1,10 +1,10 @@
 //! Forks, ends, and ids that are used again.
 
-use super::{Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup_new};
-use crate::capture::event::{LocalId, Wake};
+use super::{LOST, Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup, wakeup_new};
+use crate::capture::event::{Event, Kind, LocalId, Wake};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::units::{Nanos, Tid};
+use crate::units::{Cpu, Nanos, Tid};
 
 /// Thread 5, named, has CPU 0.
 fn five_runs() -> Scene {
@@ -237,4 +237,72 @@ fn the_last_thread_of_an_old_process_leaves_the_new_owner_of_its_pid_alone() {
     scene.at(140, 1, fork((5, 8), (5, 5)));
     scene.at(150, 1, switch(5, "S", 8));
     assert_eq!(scene.named(), [format!("thread 8 = t5 of {}", 5 + SECOND)]);
+}
+
+/// Thread 6 of process 5 ran on CPU 0 and has ended; 5 has the CPU.
+fn six_has_ended(proc: Proc) -> Scene {
+    let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
+    scene.at(10, 0, switch(0, "R", 5));
+    scene.at(20, 0, fork((5, 6), (5, 5)));
+    scene.at(21, 0, first_wakeup(6, 5));
+    scene.at(30, 0, switch(5, "R", 6));
+    scene.at(40, 0, switch(6, "X", 5));
+    scene.told();
+    scene
+}
+
+#[test]
+fn whoever_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_process() {
+    let mut scene = six_has_ended(Proc::default());
+    scene.at(50, 1, switch(0, "R", 6));
+    let koid = 6 + SECOND;
+    let told = scene.told();
+    assert!(told.contains(&format!("thread {koid} = t6 of {koid}")), "{told:?}");
+    assert_eq!(told.last(), Some(&format!("50 cpu 1: 0 (idle) running -> {koid} (1024)")));
+}
+
+#[test]
+fn whoever_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_anew() {
+    let proc = Proc { threads: vec![(6, 9)], names: vec![(9, "nine")] };
+    let mut scene = six_has_ended(proc);
+    scene.at(50, 0, wakeup(6, 5));
+    let koid = 6 + SECOND;
+    assert_eq!(
+        scene.told(),
+        [
+            "process 9 = nine".to_owned(),
+            format!("thread {koid} = t6 of 9"),
+            format!("50 cpu 0: wakes {koid} (1024) waker=koid:5"),
+        ]
+    );
+}
+
+#[test]
+fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
+    let proc = Proc { threads: vec![], names: vec![(5, "another")] };
+    let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
+    scene.at(10, 0, switch(0, "R", 5));
+    scene.at(20, 0, fork((5, 6), (5, 5)));
+    scene.at(30, 0, switch(5, "Z", 6));
+    // The end of 6 is among what is lost.
+    scene.at(40, 0, LOST);
+    scene.told();
+    scene.at(50, 1, switch(0, "R", 5));
+    let koid = 5 + SECOND;
+    assert_eq!(
+        scene.named().iter().filter(|line| line.contains("another") || line.contains("t5")).count(),
+        2
+    );
+    scene.at(60, 1, switch(5, "S", 0));
+    assert_eq!(scene.scheduled(), [format!("60 cpu 1: {koid} (1024) blocked -> 0 (idle)")]);
+}
+
+/// One that became visible so late that the thread has ended since.
+#[test]
+fn a_late_wake_up_of_a_dead_thread_wakes_nobody() {
+    let mut scene = six_has_ended(Proc::default());
+    let late = Event { time: Nanos(35), kind: Kind::Wake(wakeup(6, 5)) };
+    scene.encoder.event(Nanos(41), Cpu(1), &late, &[]).expect("memory takes every record");
+    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.encoder.stats().spurious_wakeups, 1);
 }

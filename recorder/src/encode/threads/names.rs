@@ -23,7 +23,7 @@ impl Threads {
         }
         let local = self.process(slot).local.unwrap_or_default();
         let koid = match self.ids.tid(local) {
-            Some(tid) => self.generations.current(tid),
+            Some(tid) => self.generations.latest(tid),
             None => inner_process_koid(local),
         };
         self.process_mut(slot).koid = Some(koid);

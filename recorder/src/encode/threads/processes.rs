@@ -25,6 +25,8 @@ pub struct Process {
     /// Its id in the recorder's pid namespace, if it is in it.
     pub(super) local: Option<LocalId>,
     pub(super) in_scope: bool,
+    /// How many losses there had been when its main thread ended, once it has.
+    pub(super) main_ended: Option<u32>,
     /// How many of its threads are known.
     threads: u32,
 }
@@ -37,7 +39,15 @@ impl Process {
 
     /// A process that is not in the recorder's pid namespace.
     pub(super) fn outer(koid: Option<Koid>, name: Vec<u8>) -> Process {
-        Process { koid, name, naming: Naming::Never, local: None, in_scope: false, threads: 0 }
+        Process {
+            koid,
+            name,
+            naming: Naming::Never,
+            local: None,
+            in_scope: false,
+            main_ended: None,
+            threads: 0,
+        }
     }
 }
 
