@@ -8,11 +8,13 @@
 //!
 //! With a narrow scope the file shows less than the truth: a switch is written
 //! when a thread of the scope goes out or comes in, and the outsider that
-//! follows such a thread is shown until it goes out itself.
+//! follows such a thread is shown until it goes out itself. The rest of the time a
+//! pseudo-thread of the CPU has it, which stands for what is not recorded. The idle
+//! task is an outsider like others: what is shown as idle was idle.
 //!
 //! ```text
-//!   truth    A -> x    x -> y    y -> z    z -> A        A is in scope, x y z are not
-//!   file     A -> x    x -> idle           idle -> A
+//!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
+//!   file     A -> x    x -> ?                  ? -> A        A -> idle     idle -> ?    ? is not recorded
 //! ```
 
 use super::threads::Slot;
@@ -37,6 +39,8 @@ pub struct Chain {
     pub shown: Option<Koid>,
     /// Whether events of this CPU were lost since its last switch.
     pub gap: bool,
+    /// Whether the trace has the name of the thread that stands for what is not recorded.
+    pub unrecorded: bool,
 }
 
 /// The chains of all CPUs.
@@ -67,7 +71,7 @@ impl Chains {
 /// What the file shows of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Whether the outgoing side is the thread itself, or the idle task in its place.
+    /// Whether the outgoing side is the thread itself, or what is not recorded in its place.
     pub outgoing: bool,
     /// The same of the incoming side.
     pub incoming: bool,

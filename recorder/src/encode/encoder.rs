@@ -20,6 +20,7 @@ use super::state::{OutgoingState, outgoing_state};
 use super::stats::Stats;
 use super::strings;
 use super::threads::{IDLE, Naming, Run, Slot, Threads};
+use super::unrecorded;
 use super::weight::{self, weight};
 use crate::capture::event::{Comm, Event, Kind, Life, LocalId, Switch, Wake, WakeKind};
 use crate::flight::watch::Watch;
@@ -52,7 +53,12 @@ struct Side {
     weight: i32,
 }
 
-const IDLE_SIDE: Side = Side { koid: Koid(0), weight: weight::IDLE };
+/// The state of a thread that nobody saw go out: most often it blocked. What is able to run comes in again, and readers
+/// would show it as waiting for a CPU until it does; a wake-up of what has blocked is seen, or its next slice.
+fn unseen_state(koid: Koid) -> OutgoingState {
+    let fxt = if koid == Koid(0) { ThreadState::Running } else { ThreadState::Blocked };
+    OutgoingState { fxt, detail: None }
+}
 
 /// The name, if the event tells one.
 fn told(comm: &Comm) -> Option<&Comm> {
@@ -131,6 +137,12 @@ impl<L: Lanes> Encoder<L> {
     ) -> Result<(), Closed> {
         match &event.kind {
             Kind::Switch(switch) => self.switch(time, cpu, switch),
+            Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
+                // It came so late that the thread has gone out for ever since.
+                self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
+                self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
+                Ok(())
+            }
             Kind::Wake(wake) => self.wake(time, cpu, wake),
             Kind::Running { tid, .. } => self.running(time, cpu, *tid),
             Kind::Fork { pid, tid, parent_pid, parent_tid } => {
@@ -148,6 +160,7 @@ impl<L: Lanes> Encoder<L> {
                 match self.threads.tid_of(*tid).filter(|_| *exec) {
                     Some(tid) => {
                         let slot = self.threads.get(tid, None);
+                        self.executed(time, cpu, slot)?;
                         self.end_program_spans(time, slot)
                     }
                     None => Ok(()),
@@ -243,25 +256,35 @@ impl<L: Lanes> Encoder<L> {
             true => view(
                 self.threads.thread(outgoing).in_scope,
                 self.threads.thread(incoming).in_scope,
-                // An idle CPU that stays idle in the file is nothing to show.
-                outgoing != IDLE && chain.shown == Some(out.koid),
+                chain.shown == Some(out.koid),
             ),
         };
         let Some(view) = view else { return Ok(false) };
+        let nobody = Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT };
         let (out, state) = match view.outgoing {
             true => (out, state),
-            false => (IDLE_SIDE, OutgoingState { fxt: ThreadState::Running, detail: None }),
+            false => (nobody, unseen_state(nobody.koid)),
         };
-        let inn = if view.incoming { inn } else { IDLE_SIDE };
+        let inn = if view.incoming { inn } else { nobody };
         let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
-        self.name(if view.outgoing { outgoing } else { IDLE })?;
-        self.name(if view.incoming { incoming } else { IDLE })?;
+        if view != whole && !std::mem::replace(&mut chain.unrecorded, true) {
+            unrecorded::objects(&mut self.lanes, cpu)?;
+        }
+        if view.outgoing {
+            self.name(outgoing)?;
+        }
+        if view.incoming {
+            self.name(incoming)?;
+        }
         if let Some(koid) = shown {
             // The thread came into scope while it had the CPU.
-            let unknown = OutgoingState { fxt: ThreadState::Running, detail: None };
-            let weight = if koid == IDLE_SIDE.koid { weight::IDLE } else { weight::NICE_0 };
+            let weight = match koid {
+                Koid(0) => weight::IDLE,
+                koid if koid == nobody.koid => nobody.weight,
+                _ => weight::NICE_0,
+            };
             self.stats.inferred_switches += 1;
-            self.put_switch(time, cpu, Side { koid, weight }, out, unknown, true)?;
+            self.put_switch(time, cpu, Side { koid, weight }, out, unseen_state(koid), true)?;
         }
         self.put_switch(time, cpu, out, inn, state, inferred)?;
         Ok(true)
@@ -344,8 +367,11 @@ impl<L: Lanes> Encoder<L> {
             // The task that was in is one of those that the kernel does not report.
             self.blind.push(cpu);
         }
-        let fxt = if takeover { ThreadState::Dead } else { ThreadState::Running };
-        let state = OutgoingState { fxt, detail: None };
+        // The one that took part in a takeover is gone, and so is one whose place is another's.
+        let state = match takeover || !known {
+            true => OutgoingState { fxt: ThreadState::Dead, detail: None },
+            false => unseen_state(before.koid),
+        };
         let (out, inn) = (self.inferred_side(before), self.inferred_side(now));
         let outgoing = if known { before.slot } else { IDLE };
         if self.write_switch(time, cpu, (outgoing, out), (now.slot, inn), state, true)? {
@@ -362,6 +388,19 @@ impl<L: Lanes> Encoder<L> {
             (false, _) => {}
         }
         Ok(())
+    }
+
+    /// A thread has executed a program. When another than the main thread did, it goes by the main thread's id from now
+    /// on, and the thread that it was is gone.
+    fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
+        let current = self.chains.of(cpu).current;
+        let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);
+        match before {
+            Some(before) if self.threads.is_takeover(before.slot, slot) => {
+                self.has_cpu(time, cpu, slot)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn running(&mut self, time: Nanos, cpu: Cpu, tid: LocalId) -> Result<(), Closed> {

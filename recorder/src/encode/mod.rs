@@ -17,6 +17,7 @@ pub mod state;
 pub mod stats;
 pub mod strings;
 pub mod threads;
+pub mod unrecorded;
 pub mod weight;
 
 #[cfg(test)]

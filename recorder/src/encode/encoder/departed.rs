@@ -12,6 +12,7 @@ use super::{Encoder, process_object, thread_object};
 use crate::capture::event::Comm;
 use crate::encode::lanes::Lanes;
 use crate::encode::threads::{IDLE, Naming, Slot};
+use crate::encode::unrecorded;
 use crate::units::{Nanos, Tid};
 
 /// A thread that has ended, and the process it was of.
@@ -77,6 +78,10 @@ impl<L: Lanes> Encoder<L> {
         for thread in &self.departed.threads {
             let process = (thread.process, thread.process_name.as_slice());
             put(&mut out, &mut named, (thread.koid, thread.tid, &thread.comm), process);
+        }
+        for (cpu, _) in self.chains.all().filter(|(_, chain)| chain.unrecorded) {
+            let written = unrecorded::objects(&mut out, cpu);
+            debug_assert!(written.is_ok(), "memory has room");
         }
         self.interrupt_names(&mut out);
         out

@@ -1,5 +1,6 @@
 //! What the machine is in the middle of, as the encoder knows it.
 
+use fxt_reader::record::is_not_recorded;
 use fxt_writer::Koid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,7 +10,7 @@ use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::moment::{Contender, Label, Moment, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{IDLE, Naming};
-use crate::encode::weight;
+use crate::encode::{unrecorded, weight};
 use crate::units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
@@ -63,6 +64,7 @@ impl<L: Lanes> Encoder<L> {
         let current = chain.current.map(|current| self.threads.thread(current.slot));
         match current.filter(|thread| thread.koid == koid) {
             _ if koid == Koid(0) => weight::IDLE,
+            _ if is_not_recorded(fxt_reader::Koid(koid.0)) => unrecorded::WEIGHT,
             Some(thread) => thread.weight,
             None => weight::NICE_0,
         }
@@ -101,7 +103,9 @@ impl<L: Lanes> Encoder<L> {
         let slots = self.threads.slots().into_iter();
         let threads = slots.map(|slot| self.threads.thread(slot));
         let written = threads.filter(|thread| thread.naming != Naming::Never);
-        written.map(|thread| thread.koid).chain([Koid(0)]).collect()
+        let unrecorded = self.chains.all().filter(|(_, chain)| chain.unrecorded);
+        let unrecorded = unrecorded.map(|(cpu, _)| unrecorded::thread_of(cpu));
+        written.map(|thread| thread.koid).chain(unrecorded).chain([Koid(0)]).collect()
     }
 
     /// Forgets what only an earlier piece can name: threads that have ended, on CPUs and as wakers.
@@ -113,7 +117,7 @@ impl<L: Lanes> Encoder<L> {
                 .current
                 .is_none_or(|current| self.threads.thread(current.slot).koid == current.koid);
             if chain.gap || !shown || !current {
-                *chain = Chain::default();
+                *chain = Chain { unrecorded: chain.unrecorded, ..Chain::default() };
             }
         }
         for slot in self.threads.slots() {

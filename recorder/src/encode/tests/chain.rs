@@ -109,7 +109,7 @@ fn an_inferred_switch_shows_the_weights_that_were_seen_last() {
     scene.at(105, 1, LOST);
     scene.told();
     scene.at(110, 0, running(5));
-    assert_eq!(scene.told(), ["110 cpu 0: 6 (2147483647) running -> 5 (15) inferred=true"]);
+    assert_eq!(scene.told(), ["110 cpu 0: 6 (2147483647) blocked -> 5 (15) inferred=true"]);
 }
 
 #[test]
@@ -178,9 +178,10 @@ fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
     assert_eq!(
         scene.scheduled(),
         [
-            "110 cpu 0: 6 (1024) dead -> 5 (1024) inferred=true",
-            "110 cpu 0: 5 (1024) blocked -> 0 (idle)",
-        ]
+            "100 cpu 0: 6 (1024) dead -> 4194309 (1024) inferred=true",
+            "110 cpu 0: 4194309 (1024) blocked -> 0 (idle)",
+        ],
+        "at the time of the exec, and not as the main thread, which has ended"
     );
     assert_eq!(scene.encoder.threads().living(), 2, "the idle task and 5; 6 is forgotten");
     assert_eq!(scene.encoder.take_blind(), []);
@@ -195,8 +196,8 @@ fn a_switch_to_the_main_thread_in_a_gap_is_no_takeover() {
     assert_eq!(
         scene.scheduled(),
         [
-            "110 cpu 0: 6 (1024) running -> 5 (1024) inferred=true",
-            "110 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "110 cpu 0: 6 (1024) blocked -> 4194309 (1024) inferred=true",
+            "110 cpu 0: 4194309 (1024) blocked -> 0 (idle)",
         ]
     );
     assert_eq!(scene.encoder.threads().living(), 3);
@@ -214,7 +215,7 @@ fn a_thread_that_ended_unseen_goes_out_as_the_one_it_was() {
     assert_eq!(
         scene.scheduled(),
         [
-            "130 cpu 0: 5 (1024) running -> 8 (1024) inferred=true",
+            "130 cpu 0: 5 (1024) dead -> 8 (1024) inferred=true",
             "130 cpu 0: 8 (1024) blocked -> 0 (idle)",
         ]
     );
@@ -230,4 +231,17 @@ fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
     scene.at(130, 0, switch(8, "S", 0));
     assert_eq!(scene.scheduled(), ["130 cpu 0: 8 (1024) blocked -> 0 (idle)"]);
     assert_eq!(scene.encoder.stats().inferred_switches, 0);
+}
+
+/// Its next event would be a wake-up, or a slice: neither says that it waited for a CPU.
+#[test]
+fn a_thread_that_nobody_saw_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.told();
+    scene.at(110, 0, switch(6, "S", 0));
+    scene.at(120, 0, wakeup(5, 7));
+    let told = scene.scheduled();
+    assert_eq!(told[0], "110 cpu 0: 5 (1024) blocked -> 6 (1024) inferred=true");
+    assert!(told.contains(&"120 cpu 0: wakes 5 (1024) waker=koid:7".to_owned()), "{told:?}");
 }

@@ -202,9 +202,9 @@ fn a_process_put_in_scope_stays_in_scope_when_its_fork_is_in_the_snapshot() {
             "process 600 = command",
             "thread 600 = t600 of 600",
             "901 cpu 0: wakes 600 (1024)",
-            "process 0 = swapper",
-            "thread 0 = swapper of 0",
-            "910 cpu 0: 0 (idle) running -> 600 (1024)",
+            "process 3489660928 = not recorded",
+            "thread 3489660929 = not recorded of 3489660928",
+            "910 cpu 0: 3489660929 (0) blocked -> 600 (1024)",
         ]
     );
 }

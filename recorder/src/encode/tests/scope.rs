@@ -1,7 +1,7 @@
 //! Narrow scopes: what is written when only some threads are wanted.
 
 use super::{LOST, Proc, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking};
-use crate::capture::event::LocalId;
+use crate::capture::event::{Kind, LocalId};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
 use crate::units::{Nanos, Tid};
@@ -22,13 +22,15 @@ fn only_five() -> Scene {
 
 /// The second picture in the documentation of [`crate::encode::chain`].
 #[test]
-fn an_outsider_is_shown_until_it_goes_out_and_then_the_cpu_is_shown_idle() {
-    let [a, x, y, z] = [5, 10, 11, 12];
+fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
+    let [a, x, y, z, idle] = [5, 10, 11, 12, 0];
     let mut scene = only_five();
     scene.at(100, 0, switch(a, "S", x));
-    scene.at(110, 0, switch(x, "S", y));
-    scene.at(120, 0, switch(y, "D", z));
-    scene.at(130, 0, switch(z, "S", a));
+    scene.at(110, 0, switch(x, "R", y));
+    scene.at(120, 0, switch(y, "D", idle));
+    scene.at(130, 0, switch(idle, "R", a));
+    scene.at(140, 0, switch(a, "S", idle));
+    scene.at(150, 0, switch(idle, "R", z));
     assert_eq!(
         scene.told(),
         [
@@ -37,14 +39,18 @@ fn an_outsider_is_shown_until_it_goes_out_and_then_the_cpu_is_shown_idle() {
             "process 10 = t10",
             "thread 10 = t10 of 10",
             "100 cpu 0: 5 (1024) blocked -> 10 (1024)",
+            "process 3489660928 = not recorded",
+            "thread 3489660929 = not recorded of 3489660928",
+            "110 cpu 0: 10 (1024) running -> 3489660929 (0)",
+            "130 cpu 0: 3489660929 (0) blocked -> 5 (1024)",
             "process 0 = swapper",
             "thread 0 = swapper of 0",
-            "110 cpu 0: 10 (1024) blocked -> 0 (idle)",
-            "130 cpu 0: 0 (idle) running -> 5 (1024)",
+            "140 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "150 cpu 0: 0 (idle) running -> 3489660929 (0)",
         ]
     );
     let stats = *scene.encoder.stats();
-    assert_eq!((stats.switches, stats.switches_written, stats.inferred_switches), (4, 3, 0));
+    assert_eq!((stats.switches, stats.switches_written, stats.inferred_switches), (6, 5, 0));
 }
 
 #[test]
@@ -150,22 +156,24 @@ fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
         scene.scheduled(),
         [
             "100 cpu 0: 5 (1024) blocked -> 0 (idle)",
-            "120 cpu 0: 0 (idle) running -> 5 (1024) inferred=true",
+            "110 cpu 0: 0 (idle) running -> 3489660929 (0) inferred=true",
+            "120 cpu 0: 3489660929 (0) blocked -> 5 (1024) inferred=true",
             "120 cpu 0: 5 (1024) blocked -> 0 (idle)",
         ]
     );
     let stats = *scene.encoder.stats();
-    assert_eq!((stats.inferred_switches, stats.switches_written), (1, 2));
+    assert_eq!((stats.inferred_switches, stats.switches_written), (2, 2));
 }
 
 #[test]
-fn a_cpu_that_goes_from_idle_to_an_outsider_stays_idle_in_the_file() {
+fn a_cpu_that_goes_from_idle_to_an_outsider_is_idle_no_more_until_that_is_seen_again() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
     scene.told();
     scene.at(110, 0, switch(0, "R", 10));
     scene.at(120, 0, switch(10, "S", 0));
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    scene.at(130, 0, switch(0, "R", 11));
+    assert_eq!(scene.scheduled(), ["110 cpu 0: 0 (idle) running -> 3489660929 (0)"]);
 }
 
 #[test]
@@ -175,7 +183,7 @@ fn what_the_file_shows_is_closed_behind_a_gap() {
     scene.at(110, 0, LOST);
     scene.told();
     scene.at(120, 0, switch(11, "S", 12));
-    assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) running -> 0 (idle) inferred=true"]);
+    assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) blocked -> 3489660929 (0) inferred=true"]);
 }
 
 #[test]
@@ -189,4 +197,46 @@ fn a_process_put_in_scope_brings_all_of_its_threads() {
     let mut scene = Scene::narrow(threads);
     scene.at(100, 0, switch(31, "S", 30));
     assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
+}
+
+/// What a source leaves out: only the switches that matter to the scope are reported.
+#[test]
+fn a_source_that_reports_the_scope_only_never_makes_a_cpu_idle_by_that() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "S", 0));
+    scene.told();
+    // idle -> 11 and 11 -> 12 are left out.
+    scene.at(200, 0, Kind::Skipped);
+    scene.at(200, 0, switch(12, "R", 5));
+    assert_eq!(scene.scheduled(), ["200 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
+}
+
+#[test]
+fn the_first_record_of_a_cpu_does_not_claim_who_had_it_before() {
+    for before in [0, 10] {
+        let mut scene = only_five();
+        scene.at(100, 3, switch(before, "R", 5));
+        assert_eq!(scene.scheduled(), ["100 cpu 3: 3489660932 (0) blocked -> 5 (1024)"]);
+    }
+}
+
+#[test]
+fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "S", 11));
+    let beginning = scene.encoder.turn(Nanos(120)).expect("memory takes every record");
+    scene.begin_anew(&beginning);
+    let told = scene.told();
+    assert!(
+        told.contains(&"thread 3489660929 = not recorded of 3489660928".to_owned()),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&"120 cpu 0: 0 (idle) running -> 3489660929 (0) inferred=true".to_owned()),
+        "{told:?}"
+    );
+    scene.at(130, 0, switch(12, "S", 5));
+    assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
 }

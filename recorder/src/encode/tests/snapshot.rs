@@ -137,7 +137,7 @@ fn two_threads_of_one_process_outside_are_not_taken_for_an_exec() {
         scene.scheduled(),
         [
             "100 cpu 0: 0 (idle) running -> 51 (1024)",
-            "110 cpu 0: 51 (1024) running -> 50 (1024) inferred=true",
+            "110 cpu 0: 51 (1024) blocked -> 50 (1024) inferred=true",
             "110 cpu 0: 50 (1024) blocked -> 0 (idle)",
         ]
     );
