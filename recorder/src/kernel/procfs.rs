@@ -11,8 +11,10 @@
 //! [`super::namespaces`] tells which one that is, and [`Thread::ids`] holds the
 //! numbers that the same thread has further in.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use procfs::process::{Process as Directory, Task};
@@ -22,6 +24,9 @@ use thiserror::Error;
 
 /// The kernel cuts the name of a thread to this many bytes.
 const COMM_CUT: usize = 15;
+
+/// What the kernel adds to the path of a file that was deleted.
+const DELETED: &[u8] = b" (deleted)";
 
 /// `/proc` cannot be walked.
 #[derive(Debug, Error)]
@@ -96,8 +101,7 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     let comm = comm_of(&std::fs::read(directory.join("comm")).ok()?);
     Some(display_name(comm, || {
         let arguments = std::fs::read(directory.join("cmdline")).unwrap_or_default();
-        let exe = std::fs::read_link(directory.join("exe")).unwrap_or_default();
-        (arguments, exe.into_os_string().into_vec())
+        (arguments, executable(&directory))
     }))
 }
 
@@ -135,6 +139,24 @@ pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<
     }
 }
 
+/// The path of the program that a process runs, from its directory in `/proc`. Empty when there is none.
+///
+/// Read here and not by the procfs crate, which knows an executable that was deleted as an error. The kernel adds
+/// ` (deleted)` to the path of such a file; that belongs to the name only where a file of that name is the one that runs.
+fn executable(directory: &Path) -> Vec<u8> {
+    let link = directory.join("exe");
+    let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
+    let Some(before) = path.strip_suffix(DELETED) else { return path };
+    let shown = directory
+        .join("root")
+        .join(Path::new(OsStr::from_bytes(&path)).strip_prefix("/").unwrap_or(Path::new("")));
+    let id = |file: &Path| std::fs::metadata(file).map(|file| (file.dev(), file.ino())).ok();
+    match id(&link) {
+        running @ Some(_) if running == id(&shown) => path,
+        _ => before.to_vec(),
+    }
+}
+
 fn read_process(directory: &Directory) -> Option<Process> {
     let pid = u32::try_from(directory.pid()).ok()?;
     let status = Status::parse(&raw(directory.read("status"))?);
@@ -143,9 +165,7 @@ fn read_process(directory: &Directory) -> Option<Process> {
     let main = threads.iter().find(|thread| thread.tid == pid).or(threads.first())?;
     let name = display_name(main.comm.clone(), || {
         let arguments = raw(directory.read("cmdline")).unwrap_or_default();
-        // Read here and not by the crate, which knows an executable that was deleted as an error.
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        (arguments, exe.as_os_str().as_bytes().to_vec())
+        (arguments, executable(&Path::new("/proc").join(pid.to_string())))
     });
     Some(Process { pid, parent: status.parent, name, threads })
 }
@@ -353,6 +373,52 @@ mod tests {
         assert_eq!(process.name, b"a-name-longer-than-the-cut");
         assert_eq!(single.as_deref(), Some(b"a-name-longer-than-the-cut".as_slice()));
         assert!(snapshot.descendants(std::process::id()).contains(&pid));
+    }
+
+    /// The name from the executable alone: the command line is another's.
+    fn name_by_executable(program: &Path, delete: bool) -> (Vec<u8>, Option<Vec<u8>>) {
+        use std::os::unix::process::CommandExt;
+        std::fs::copy("/bin/cat", program).expect("cat is copied");
+        let pipes = Command::new(program)
+            .arg0("other")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = pipes.expect("it runs");
+        child.stdin.as_mut().expect("a pipe").write_all(b"?").expect("cat reads");
+        child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("cat answers");
+        if delete {
+            std::fs::remove_file(program).expect("it is deleted");
+        }
+        let snapshot = Snapshot::take().expect("/proc is there");
+        let (pid, single) = (child.id(), process_name(child.id()));
+        end(child);
+        let process = snapshot.processes.into_iter().find(|process| process.pid == pid);
+        (process.expect("the child").name, single)
+    }
+
+    #[test]
+    fn a_deleted_program_keeps_its_name_and_no_other_word_is_added_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (file, delete, expected) in [
+            ("a-name-longer-than-the-cut", true, "a-name-longer-than-the-cut"),
+            ("a-name-longer-still (deleted)", false, "a-name-longer-still (deleted)"),
+            ("a-name-longer-yet (deleted)", true, "a-name-longer-yet (deleted)"),
+        ] {
+            let (name, single) = name_by_executable(&folder.path().join(file), delete);
+            assert_eq!(String::from_utf8_lossy(&name), expected, "{file}");
+            assert_eq!(single.as_deref(), Some(expected.as_bytes()), "{file}");
+        }
+        // A second link keeps the file, and its name in the first place is gone all the same.
+        let (first, second) =
+            (folder.path().join("a-name-that-was-linked"), folder.path().join("b"));
+        std::fs::copy("/bin/cat", &first).expect("cat is copied");
+        std::fs::hard_link(&first, &second).expect("it is linked");
+        let child = running_cat(&first);
+        std::fs::remove_file(&first).expect("it is deleted");
+        let path = executable(&Path::new("/proc").join(child.id().to_string()));
+        end(child);
+        assert!(path.ends_with(b"/a-name-that-was-linked"), "{}", String::from_utf8_lossy(&path));
     }
 
     #[test]
