@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
+use fxt_reader::Koid;
+use fxt_reader::record::is_not_recorded;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
@@ -214,8 +216,8 @@ fn with_a_scope_kept_in_the_kernel_every_switch_of_its_threads_is_there_and_no_o
     }
     for switch in &trace.switches {
         let concerns = in_scope(switch.outgoing) || in_scope(switch.incoming);
-        // Who took the CPU from one of them is shown until it goes out itself, which is written as going idle.
-        assert!(concerns || switch.incoming == 0, "{switch:?}");
+        // Who took the CPU from one of them is shown until it goes out itself: then it is not recorded who has it.
+        assert!(concerns || is_not_recorded(Koid(switch.incoming)), "{switch:?}");
     }
     for wakeup in &trace.wakeups {
         assert!(in_scope(wakeup.thread), "{wakeup:?}");

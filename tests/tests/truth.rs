@@ -3,14 +3,16 @@
 //! Every test records a workload whose threads read, from the kernel, how often they were switched out and how long
 //! they ran, and compares that with the trace.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use fxt_reader::ThreadState;
+use fxt_reader::record::is_not_recorded;
+use fxt_reader::{Koid, ThreadState};
 use fxtrec_tests::binary::{self, fxtrec};
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::process::Process;
 use fxtrec_tests::recording::{Recording, record_by};
 use fxtrec_tests::root::may_record;
-use fxtrec_tests::{machine, trace};
+use fxtrec_tests::{machine, trace, wait};
 
 /// Records `workload ARGS` with `options`.
 fn record(options: &[&str], workload: &[&str]) -> Recording {
@@ -188,11 +190,62 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
     if !may_record() {
         return;
     }
-    let recording = record(&[], &["takeover"]);
-    let pid = number(recording.lines()[0][0]);
-    assert_eq!(recording.trace.threads[&pid], ("sleep".to_owned(), pid));
-    let last = recording.trace.outs(pid).last().expect("it went out");
-    assert!(matches!(last.state, ThreadState::Dying | ThreadState::Dead), "{last:?}");
+    for source in ["perf", "bpf", "ftrace"] {
+        let recording = record(&["--source", source], &["takeover"]);
+        let trace = &recording.trace;
+        let pid = number(recording.lines()[0][0]);
+        // The main thread has ended by then: who goes by its id now is another thread of the process.
+        let taken_over = pid + (1 << 22);
+        assert_eq!(trace.threads[&taken_over], ("sleep".to_owned(), pid), "{source}");
+        assert_eq!(trace.processes[&pid], "sleep", "{source}");
+        for koid in [pid, taken_over] {
+            let last = trace.outs(koid).last().expect("it went out");
+            assert!(matches!(last.state, ThreadState::Dying | ThreadState::Dead), "{last:?}");
+        }
+        let first = trace.switches.iter().find(|switch| switch.incoming == taken_over);
+        let first = first.expect("it came in");
+        assert!(first.inferred && first.state == ThreadState::Dead, "{source}: {first:?}");
+        assert_eq!(trace.threads[&first.outgoing].1, pid, "{source}: {first:?}");
+    }
+}
+
+#[test]
+fn cpus_that_others_keep_busy_are_not_recorded_and_never_idle() {
+    if !may_record() {
+        return;
+    }
+    let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("affinity");
+    let cpus = (0..nix::sched::CpuSet::count()).filter(|cpu| cpus.is_set(*cpu).is_ok_and(|is| is));
+    for source in ["perf", "bpf", "ftrace"] {
+        // One that is always able to run on each CPU, so that none is ever idle.
+        let hog = |cpu: usize| {
+            let cpu = cpu.to_string();
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu, "sh", "-c", "while :; do :; done"]);
+            Process::start(command.stdout(Stdio::null()))
+        };
+        let hogs: Vec<Process> = cpus.clone().map(hog).collect();
+        let started = || hogs.iter().all(|hog| cpu_ticks(hog.id()) > 0);
+        wait::until("hogs on all CPUs", started);
+        let options = ["--scope", "app", "--source", source];
+        let trace = record(&options, &["threads", "1", "300"]).trace;
+        drop(hogs);
+        let idle: Vec<_> = trace.switches.iter().filter(|switch| switch.incoming == 0).collect();
+        assert!(idle.is_empty(), "{source}: {idle:?}");
+        let nobody = |switch: &&trace::Switch| is_not_recorded(Koid(switch.incoming));
+        assert!(trace.switches.iter().filter(nobody).count() > 0, "{source}");
+        for switch in trace.switches.iter().filter(nobody) {
+            assert_eq!(trace.threads[&switch.incoming].0, "not recorded", "{source}");
+            assert_eq!(switch.weights.1, Some(0), "{source}: {switch:?}");
+        }
+    }
+}
+
+/// How long a process has run, in ticks of the kernel's clock for users.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let behind = stat.rsplit_once(") ").expect("a name").1;
+    number(behind.split(' ').nth(11).expect("utime"))
 }
 
 #[test]
@@ -223,7 +276,9 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
     }
     let ours = |koid: &u64| recording.trace.threads[koid].0 == "workload";
     let foreign = recording.trace.switches.iter().filter(|switch| {
-        !ours(&switch.outgoing) && !ours(&switch.incoming) && switch.incoming != 0
+        !ours(&switch.outgoing)
+            && !ours(&switch.incoming)
+            && !is_not_recorded(Koid(switch.incoming))
     });
     assert_eq!(foreign.count(), 0, "no switch between two outsiders");
     let woken = recording.trace.wakeups.iter().filter(|wakeup| !ours(&wakeup.thread));
@@ -273,7 +328,7 @@ fn names_and_scope_are_right_inside_a_pid_namespace() {
             // Before its exec COMMAND is a fork of fxtrec.
             ["workload", "sleep", "fxtrec"].contains(&recording.trace.processes[&process].as_str())
         };
-        !ours(switch.outgoing) && !ours(switch.incoming) && switch.incoming != 0
+        !ours(switch.outgoing) && !ours(switch.incoming) && !is_not_recorded(Koid(switch.incoming))
     });
     assert_eq!(foreign.count(), 0);
 }
