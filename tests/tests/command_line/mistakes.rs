@@ -69,7 +69,7 @@ fn a_probe_in_a_fifo_is_refused_at_once() {
         let fxtrec = Fxtrec::new(line);
         mkfifo(&fxtrec.path("fifo"), Mode::S_IRWXU).expect("a fifo");
         let done = fxtrec.run().expect(125);
-        assert!(done.stderr.contains("it is not a regular file"), "{line:?}: {}", done.stderr);
+        assert!(done.stderr.contains("it is not a plain file"), "{line:?}: {}", done.stderr);
         assert_eq!(done.files(), ["fifo"]);
     }
 }
