@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -150,6 +151,53 @@ impl Drop for Cgroup {
     }
 }
 
+/// Lets a program start without CAP_SYS_NICE, which root has otherwise.
+fn without_sys_nice(command: &mut Command) {
+    const CAP_SYS_NICE: libc::c_ulong = 23;
+    // SAFETY: between fork and exec only prctl(2) is called, with numbers.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
+
+/// Scheduling policy and nice value of a thread, by `/proc/PID/task/TID/stat`.
+fn scheduling(process: u32, thread: &str) -> Option<(u32, i32)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let stat = stats.into_iter().find(|stat| stat.contains(&format!("({thread})")))?;
+    // The fields after the name, of which the state is the third of all.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some((fields.get(41 - 3)?.parse().ok()?, fields.get(19 - 3)?.parse().ok()?))
+}
+
+#[test]
+fn while_much_happens_the_capture_thread_is_a_real_time_one_and_command_is_not() {
+    if !may_record() {
+        return;
+    }
+    let _alone = machine::alone();
+    let folder = Folder::new();
+    let mut command = binary::command();
+    command.arg("-o").arg(folder.path("t.fxt")).arg("--");
+    command.args([env!("CARGO_BIN_EXE_pingpong"), "forever"]);
+    let mut recorder = Process::start_ready(command.stderr(Stdio::piped()));
+    let capture = || scheduling(recorder.id(), "fxtrec-capture");
+    wait::until("a real-time thread", || capture().is_some_and(|(policy, _)| policy == 1));
+    assert_eq!(scheduling(recorder.id(), "fxtrec-drain"), Some((0, -20)));
+    let children = format!("/proc/{0}/task/{0}/children", recorder.id());
+    let children = fs::read_to_string(children).expect("it runs");
+    let child = children.trim().parse().expect("one child");
+    assert_eq!(scheduling(child, "pingpong"), Some((0, 0)));
+    let status = fs::read_to_string(format!("/proc/{}/status", recorder.id())).expect("it runs");
+    let locked = status.lines().find(|line| line.starts_with("VmLck:")).expect("a line");
+    assert_ne!(locked.split_whitespace().nth(1), Some("0"), "{locked}");
+    recorder.signal(Signal::SIGTERM);
+    recorder.finish();
+}
+
 #[test]
 fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
     if !may_record() {
@@ -161,8 +209,9 @@ fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
     let cgroup = Cgroup::new();
     let mut command = binary::command();
     command.args(["-a", "--source", "bpf"]).args(SMALL).arg("-o").arg(&path);
+    // A real-time thread has no quota.
+    without_sys_nice(&mut command);
     let mut recorder = Process::start(command.stderr(Stdio::piped()));
-    // Before it has a thread that is to be in the root's group, for being a real-time one.
     cgroup.hold(recorder.id());
     wait::until("the first records", || path.metadata().is_ok_and(|file| file.len() > 0));
     cgroup.starve();

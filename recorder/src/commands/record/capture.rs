@@ -15,6 +15,7 @@ use super::flight::Flight;
 use super::lanes::EngineLanes;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
+use super::precedence::Precedence;
 use super::providers::{self, Providers};
 use crate::capture::event::{Event, Kind};
 use crate::capture::losses::{LossWatch, Sample};
@@ -171,7 +172,11 @@ impl Capture {
         let mut open = true;
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some());
+        // Where it is not permitted, nice and the rings have to do.
+        let _ = priority::lock_memory();
         let thread = ThreadClock::of_this_thread();
+        let mut precedence = Precedence::new();
+        let mut events = 0;
         let mut losses = LossWatch::new(self.enabled, self.sample(&thread));
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         while open && !self.waker.is_stopped() {
@@ -184,7 +189,10 @@ impl Capture {
             });
             self.encoder.lanes().commit();
             self.progress.update(self.encoder.stats());
-            losses.look(self.sample(&thread), waited, sleep);
+            let sample = self.sample(&thread);
+            losses.look(sample, waited, sleep);
+            let new = sample.events - std::mem::replace(&mut events, sample.events);
+            precedence.after_look(sample.now, sample.capture.running, new);
             handover.after_round(Instant::now(), || self.engine.flush());
             open = open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
@@ -211,6 +219,7 @@ impl Capture {
                 break;
             }
         }
+        drop(precedence);
         self.source.finish(&mut |time, cpu, event, bytes| {
             ended = time;
             see(&mut losses, time, cpu, event);

@@ -23,6 +23,7 @@ mod live;
 mod pace;
 mod pieces;
 mod pipeline;
+mod precedence;
 mod providers;
 mod session;
 pub(super) mod setup;

@@ -1,0 +1,239 @@
+//! When the capture thread is a real-time thread: while much happens, and within bounds.
+//!
+//! Among ordinary threads the highest priority is not enough: sessions and cgroups share CPUs before threads do, and a quota
+//! stops everybody in it. A real-time thread of the lowest priority goes before all of these, and after every other
+//! real-time thread. That has two dangers, and each its bound:
+//!
+//! - It could keep a CPU from others. Of every 100 ms it is a real-time thread for 50 ms of its own CPU time at most;
+//!   for the rest it is an ordinary one.
+//! - It could be kept from running by other real-time threads, where the kernel leaves ordinary threads a part of each
+//!   second and real-time threads none. A thread beside it looks: has it not come round for 300 ms, it is made an
+//!   ordinary one for ten seconds, and for twice as long each time that happens.
+//!
+//! ```text
+//!   few events        many events ..................................... few events
+//!   ordinary   | real time | over budget: ordinary | real time ... 1 s | ordinary
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::kernel::clock;
+use crate::kernel::priority::{self, ThreadId};
+use crate::units::Nanos;
+
+const MS: u64 = 1_000_000;
+
+/// The window of the budget.
+const WINDOW: u64 = 100 * MS;
+
+/// CPU time as a real-time thread in each window.
+const BUDGET: u64 = 50 * MS;
+
+/// So many events in a look are many, and many for so long after.
+const MANY: u64 = 400;
+const BUSY_FOR: u64 = 1000 * MS;
+
+/// It should come round more often than this: it sleeps for 100 ms at most while there are many events.
+const OVERDUE: u64 = 300 * MS;
+
+/// How often the watch looks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// For how long it is ordinary after it was overdue, at first and at most.
+const BAN: u64 = 10_000 * MS;
+const LONGEST_BAN: u64 = 320_000 * MS;
+
+/// What the capture thread wants to be, decided at each look. Knows nothing of the kernel.
+#[derive(Debug)]
+struct Decision {
+    busy_until: u64,
+    window: u64,
+    /// CPU time at the beginning of the window.
+    running: u64,
+    banned_until: u64,
+    next_ban: u64,
+}
+
+impl Decision {
+    fn new() -> Decision {
+        Decision { busy_until: 0, window: 0, running: 0, banned_until: 0, next_ban: BAN }
+    }
+
+    /// Whether it is to be a real-time thread after a look at `now` that brought `events`, with `running` nanoseconds on
+    /// a CPU so far.
+    fn after_look(&mut self, now: u64, running: u64, events: u64) -> bool {
+        if events >= MANY {
+            self.busy_until = now + BUSY_FOR;
+        }
+        if now.saturating_sub(self.window) >= WINDOW {
+            (self.window, self.running) = (now, running);
+        }
+        let within = running.saturating_sub(self.running) < BUDGET;
+        now < self.busy_until && now >= self.banned_until && within
+    }
+
+    /// It was overdue while it was a real-time thread.
+    fn ban(&mut self, now: u64) {
+        self.banned_until = now + self.next_ban;
+        self.next_ban = (self.next_ban * 2).min(LONGEST_BAN);
+    }
+}
+
+/// What the capture thread and the watch share.
+#[derive(Debug)]
+struct Shared {
+    thread: ThreadId,
+    looked: AtomicU64,
+    real_time: AtomicBool,
+    overdue: AtomicBool,
+    over: AtomicBool,
+}
+
+/// The capture thread's own side.
+#[derive(Debug)]
+pub(super) struct Precedence {
+    shared: Arc<Shared>,
+    decision: Decision,
+    watch: OnceLock<Option<JoinHandle<()>>>,
+    /// Whether the kernel refused; it is not asked again.
+    refused: bool,
+}
+
+impl Precedence {
+    /// Of the calling thread, which is an ordinary one still.
+    pub(super) fn new() -> Precedence {
+        let shared = Shared {
+            thread: ThreadId::current(),
+            looked: AtomicU64::new(0),
+            real_time: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        };
+        let decision = Decision::new();
+        Precedence { shared: Arc::new(shared), decision, watch: OnceLock::new(), refused: false }
+    }
+
+    /// To be called after each look, which brought `events`, with the thread's CPU time so far.
+    pub(super) fn after_look(&mut self, now: Nanos, running: u64, events: u64) {
+        // Relaxed, here and below: each word is one figure or one flag, and a tick too early or too late does no harm.
+        self.shared.looked.store(now.0, Ordering::Relaxed);
+        if self.shared.overdue.swap(false, Ordering::Relaxed) {
+            self.decision.ban(now.0);
+        }
+        let wanted = self.decision.after_look(now.0, running, events) && !self.refused;
+        if wanted == self.shared.real_time.load(Ordering::Relaxed) {
+            return;
+        }
+        if !wanted {
+            self.shared.real_time.store(false, Ordering::Relaxed);
+            // It could be made a real-time thread, so it can be made an ordinary one.
+            let _ = self.shared.thread.make_ordinary();
+            return;
+        }
+        // Without a watch it is too dangerous.
+        let Some(watch) = self.watch.get_or_init(|| start_watch(&self.shared)) else { return };
+        match self.shared.thread.make_real_time() {
+            Ok(()) => {
+                self.shared.real_time.store(true, Ordering::Relaxed);
+                watch.thread().unpark();
+            }
+            Err(_) => self.refused = true,
+        }
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if self.shared.real_time.load(Ordering::Relaxed) {
+            let _ = self.shared.thread.make_ordinary();
+        }
+        if let Some(Some(watch)) = self.watch.take() {
+            watch.thread().unpark();
+            // It has nothing to tell.
+            let _ = watch.join();
+        }
+    }
+}
+
+/// Starts the thread that looks after the capture thread while that is a real-time one.
+fn start_watch(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
+    let shared = shared.clone();
+    let watch = move || {
+        priority::raise();
+        while !shared.over.load(Ordering::Relaxed) {
+            if !shared.real_time.load(Ordering::Relaxed) {
+                std::thread::park();
+                continue;
+            }
+            std::thread::park_timeout(TICK);
+            let since = clock::now().0.saturating_sub(shared.looked.load(Ordering::Relaxed));
+            if since >= OVERDUE && shared.real_time.load(Ordering::Relaxed) {
+                shared.overdue.store(true, Ordering::Relaxed);
+                shared.real_time.store(false, Ordering::Relaxed);
+                let _ = shared.thread.make_ordinary();
+            }
+        }
+    };
+    std::thread::Builder::new().name("fxtrec-watch".to_owned()).spawn(watch).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_real_time_thread_while_much_happens_and_for_a_second_after() {
+        let mut decision = Decision::new();
+        assert!(!decision.after_look(100 * MS, 0, MANY - 1));
+        assert!(decision.after_look(200 * MS, 0, MANY));
+        assert!(decision.after_look(1199 * MS, 0, 0));
+        assert!(!decision.after_look(1200 * MS, 0, 0));
+    }
+
+    #[test]
+    fn over_budget_it_is_ordinary_until_the_window_ends() {
+        let mut decision = Decision::new();
+        assert!(decision.after_look(1000 * MS, 0, MANY));
+        assert!(decision.after_look(1049 * MS, 49 * MS, MANY));
+        assert!(!decision.after_look(1050 * MS, 50 * MS, MANY));
+        assert!(!decision.after_look(1099 * MS, 60 * MS, MANY));
+        assert!(decision.after_look(1100 * MS, 60 * MS, MANY));
+    }
+
+    #[test]
+    fn overdue_it_is_ordinary_for_longer_each_time() {
+        let mut decision = Decision::new();
+        let mut now = 1000 * MS;
+        for ban in [BAN, 2 * BAN, 4 * BAN] {
+            assert!(decision.after_look(now, 0, MANY));
+            decision.ban(now);
+            assert!(!decision.after_look(now + ban - 1, 0, MANY));
+            now += ban;
+        }
+        (0..10).for_each(|_| decision.ban(now));
+        assert!(decision.after_look(now + LONGEST_BAN, 0, MANY));
+    }
+
+    #[test]
+    fn one_that_does_not_come_round_is_made_ordinary_by_the_watch() {
+        let mut precedence = Precedence::new();
+        precedence.after_look(clock::now(), 0, MANY);
+        if precedence.refused {
+            // Not permitted here; the end-to-end tests need the permission anyway.
+            return;
+        }
+        let shared = precedence.shared.clone();
+        assert!(shared.real_time.load(Ordering::Relaxed));
+        let begun = std::time::Instant::now();
+        while shared.real_time.load(Ordering::Relaxed) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the watch does not look");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        precedence.after_look(clock::now(), 0, MANY);
+        assert!(!shared.real_time.load(Ordering::Relaxed), "banned for ten seconds");
+    }
+}
