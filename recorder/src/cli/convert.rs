@@ -25,7 +25,7 @@ pub struct ConvertArgs {
     /// The trace to read; - for standard input
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// The trace to write; - for standard output
+    /// The trace to write; - for standard output. What is there stays until the new file is complete
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
     /// The format of IN: fxt, json, perf, trace-cmd or ftrace

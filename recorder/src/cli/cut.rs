@@ -22,7 +22,7 @@ pub struct CutArgs {
     /// The trace to read, FXT, plain or inside gzip or zstd; - for standard input
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// The trace to write; - for standard output
+    /// The trace to write; - for standard output. What is there stays until the new file is complete
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
     /// Begin here; without it with the trace

@@ -22,7 +22,7 @@ pub struct MergeArgs {
     /// The traces, FXT, plain or inside gzip or zstd
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     pub inputs: Vec<PathBuf>,
-    /// The archive to write; - for standard output
+    /// The archive to write; - for standard output. What is there stays until the new file is complete
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
     /// How far the clock of the second file is ahead of that of the first; again for the third

@@ -71,8 +71,9 @@ pub struct RecordArgs {
     /// The file to write, `-` for a pipe; .gz and .zst endings compress
     ///
     /// Without it the file is COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt
-    /// for -p. A file that is there already is kept with .old added to its name. With `-`, the
-    /// standard output of COMMAND goes to standard error, since the trace has standard output.
+    /// for -p. A file that is there already is kept with .old added to its name. A FIFO or device must
+    /// be named here, and be your own or root's. With `-`, the standard output of COMMAND goes to
+    /// standard error, since the trace has standard output.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 

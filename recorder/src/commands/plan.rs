@@ -348,13 +348,14 @@ fn account(spec: &UserSpec) -> Result<Account, UserError> {
 fn output(args: &RecordArgs) -> Result<Output, PlanError> {
     let path = match &args.output {
         Some(path) if path == Path::new("-") => {
-            return Ok(Output { target: Target::Stdout, compression: Compression::None });
+            let compression = Compression::None;
+            return Ok(Output { target: Target::Stdout, compression, named: true });
         }
         Some(path) => path.clone(),
         None => default_output(args),
     };
     let compression = compression(&path)?;
-    Ok(Output { target: Target::Path(path), compression })
+    Ok(Output { target: Target::Path(path), compression, named: args.output.is_some() })
 }
 
 /// The file that a recording with these arguments writes, `-` for standard output.

@@ -7,6 +7,7 @@ use fxt_reader::{Error, Nanos, Reader, Record};
 
 use crate::cli::TimePoint;
 use crate::report::Moment;
+use crate::sink::outfile::refuse_inputs;
 
 /// A trace cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,9 @@ pub enum ReadError {
         .0.display()
     )]
     Once(PathBuf),
+    /// What is printed would be added to it.
+    #[error("{}: standard output is the input as well: name another file", .0.display())]
+    IsOutput(PathBuf),
     /// What it holds is no trace, or damaged beyond what reading steps over.
     #[error("{}: {source}", path.display())]
     Content {
@@ -84,8 +88,11 @@ fn beginning(reader: &mut Reader<'_>) -> Nanos {
 /// Opens the trace at `path`, or on standard input for `-`.
 ///
 /// # Errors
-/// When it cannot be opened, or its container cannot be unpacked.
+/// When it cannot be opened, or its container cannot be unpacked, or standard output is that very file.
 pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
+    if refuse_inputs(Path::new("-"), &[path]).is_err() {
+        return Err(ReadError::IsOutput(path.to_owned()));
+    }
     if path == Path::new("-") {
         return Ok(Reader::new(stdin().lock()));
     }

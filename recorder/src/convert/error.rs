@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::format::{Format, UnknownFormat};
 use super::import::ImportError;
+use crate::sink::outfile::OutFileError;
 
 /// A place in a text, counted from 1. Columns count bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub enum ConvertError {
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system says.
-        source: io::Error,
+        /// Why.
+        source: OutFileError,
     },
     /// The output is the very file that is being read.
     #[error("{} is the input as well: give the output another name", path.display())]

@@ -1,10 +1,8 @@
-//! The output of a conversion: created, packed, and gone again when the conversion fails.
+//! The output of a conversion: packed, and in its place when the conversion is complete.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write, stdout};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use flate2::write::GzEncoder;
 use zstd::stream::write::Encoder as ZstdEncoder;
@@ -12,6 +10,7 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 use super::error::ConvertError;
 use super::format::Packing;
 use crate::kernel::user::Owner;
+use crate::sink::outfile::{Derived, OutFileError, Pending, mode_of};
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -25,8 +24,7 @@ const ZSTD_LEVEL: i32 = 3;
 #[must_use = "the end is written by finish()"]
 pub struct Output {
     packer: Packer,
-    /// The file to remove when it is not finished; none for pipes and devices.
-    unfinished: Option<PathBuf>,
+    pending: Pending,
     written: u64,
 }
 
@@ -34,7 +32,6 @@ enum Packer {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),
     Zstd(Box<ZstdEncoder<'static, BufWriter<File>>>),
-    Done,
 }
 
 impl std::fmt::Debug for Packer {
@@ -43,40 +40,25 @@ impl std::fmt::Debug for Packer {
             Self::Plain(_) => "Plain",
             Self::Gzip(_) => "Gzip",
             Self::Zstd(_) => "Zstd",
-            Self::Done => "Done",
         })
     }
 }
 
 impl Output {
-    /// Creates `path`, or takes standard output for `-`. A file made under sudo belongs to who
-    /// called sudo.
+    /// Creates what is made of `inputs` and will be `path`, or takes standard output for `-`. What is there stays until
+    /// the end. A file made under sudo belongs to who called sudo; it can be read by who can read the inputs.
     ///
     /// # Errors
     ///
     /// When it cannot be created, or is one of `inputs`.
     pub fn create(path: &Path, packing: Packing, inputs: &[&Path]) -> Result<Self, ConvertError> {
-        let cannot_create = |source| ConvertError::Create { path: path.to_owned(), source };
-        if path == Path::new("-") {
-            let file = stdout().as_fd().try_clone_to_owned().map_err(cannot_create)?;
-            return Self::pack(File::from(file), packing, None).map_err(cannot_create);
-        }
-        if inputs.iter().any(|input| is_same_file(input, path)) {
-            return Err(ConvertError::SameFile { path: path.to_owned() });
-        }
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)
-            .map_err(cannot_create)?;
-        let regular = file.metadata().map_err(cannot_create)?.is_file();
-        if let Some(owner) = Owner::sudo_caller().filter(|_| regular) {
-            // The file can be used all the same, so this is not worth failing for.
-            let _ = owner.take(&file);
-        }
-        let unfinished = regular.then(|| path.to_owned());
-        Self::pack(file, packing, unfinished).map_err(cannot_create)
+        let cannot_create = |source| match source {
+            OutFileError::IsInput => ConvertError::SameFile { path: path.to_owned() },
+            source => ConvertError::Create { path: path.to_owned(), source },
+        };
+        let derived = Derived::create(path, mode_of(inputs), inputs, Owner::sudo_caller());
+        let Derived { file, pending } = derived.map_err(cannot_create)?;
+        Self::pack(file, packing, pending).map_err(|error| cannot_create(error.into()))
     }
 
     /// Writes to a file that is open already, and keeps it whatever happens.
@@ -85,10 +67,10 @@ impl Output {
     ///
     /// When the packer cannot be set up.
     pub fn of_file(file: File, packing: Packing) -> io::Result<Self> {
-        Self::pack(file, packing, None)
+        Self::pack(file, packing, Pending::none())
     }
 
-    fn pack(file: File, packing: Packing, unfinished: Option<PathBuf>) -> io::Result<Self> {
+    fn pack(file: File, packing: Packing, pending: Pending) -> io::Result<Self> {
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let packer = match packing {
             Packing::Plain => Packer::Plain(file),
@@ -98,33 +80,23 @@ impl Output {
             }
             Packing::Zstd => Packer::Zstd(Box::new(ZstdEncoder::new(file, ZSTD_LEVEL)?)),
         };
-        Ok(Self { packer, unfinished, written: 0 })
+        Ok(Self { packer, pending, written: 0 })
     }
 
-    /// Writes the end, and keeps the file. Returns the bytes before packing.
+    /// Writes the end, and puts the file in its place. Returns the bytes before packing.
     ///
     /// # Errors
     ///
     /// When the end cannot be written.
-    pub fn finish(mut self) -> Result<u64, ConvertError> {
-        let result = match std::mem::replace(&mut self.packer, Packer::Done) {
+    pub fn finish(self) -> Result<u64, ConvertError> {
+        let result = match self.packer {
             Packer::Plain(mut file) => file.flush(),
             Packer::Gzip(gzip) => gzip.finish().and_then(|mut file| file.flush()),
             Packer::Zstd(zstd) => zstd.finish().and_then(|mut file| file.flush()),
-            Packer::Done => Ok(()),
         };
         result.map_err(ConvertError::Write)?;
-        self.unfinished = None;
+        self.pending.commit().map_err(|error| ConvertError::Write(error.into()))?;
         Ok(self.written)
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Some(path) = &self.unfinished {
-            // Half a file would be taken for a whole one.
-            let _ = fs::remove_file(path);
-        }
     }
 }
 
@@ -134,7 +106,6 @@ impl Write for Output {
             Packer::Plain(file) => file.write(bytes),
             Packer::Gzip(gzip) => gzip.write(bytes),
             Packer::Zstd(zstd) => zstd.write(bytes),
-            Packer::Done => Ok(0),
         }?;
         self.written += count as u64;
         Ok(count)
@@ -149,26 +120,28 @@ impl Write for Output {
     }
 }
 
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| {
-        let facts = fs::metadata(path).ok()?;
-        facts.is_file().then(|| (facts.dev(), facts.ino()))
-    };
-    matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn a_file_that_was_not_finished_is_gone() {
+    fn a_file_that_was_not_finished_is_gone_and_what_was_there_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out.json");
-        let mut output = Output::create(&path, Packing::Plain, &[]).expect("created");
-        output.write_all(b"half").expect("room");
-        drop(output);
-        assert!(!path.exists());
+        for earlier in [None, Some("earlier")] {
+            if let Some(earlier) = earlier {
+                fs::write(&path, earlier).expect("room");
+            }
+            let mut output = Output::create(&path, Packing::Plain, &[]).expect("created");
+            output.write_all(b"half").expect("room");
+            output.flush().expect("room");
+            drop(output);
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), earlier);
+            let names = fs::read_dir(folder.path()).expect("there").count();
+            assert_eq!(names, usize::from(earlier.is_some()), "nothing else is left");
+        }
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Opening the output: new files, files that were there before, pipes, devices.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::codec::{Gzip, Zstd};
 use super::compressed::Compressed;
 use super::error::{OsError, SinkError};
 use super::medium::{Medium, RegularFile, Stream};
+use super::outfile::{Hold, OutFileError, Place, Recording, Undo};
 use super::plain::Plain;
 use super::{Compression, Output, Sink, Target};
 use crate::kernel::user::Owner;
@@ -24,38 +24,65 @@ pub struct Opened {
     pub kept_old: Option<PathBuf>,
     /// Why the file could not be given to `owner`, if so; it can be written all the same.
     pub owner_error: Option<io::Error>,
+    /// What takes a new file back.
+    pub undo: Option<Undo>,
+    /// Keeps a new file's name from other recorders when the sink is finished.
+    pub hold: Option<Hold>,
 }
 
 /// Opens the output.
 ///
 /// A file that is there already is renamed to its name with `.old` behind it, and an earlier
-/// `.old` is replaced. Devices and fifos are opened as they are. A new file belongs to `owner`.
+/// `.old` is replaced. Devices and fifos are opened as they are where the user named them. A new file belongs to `owner`.
 ///
 /// # Errors
-/// When the output cannot be created or opened, or the earlier file not be renamed.
+/// When the output cannot be created or opened, or the earlier file not be renamed, or somebody else records to it.
 pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> {
+    open_series(output, owner, None)
+}
+
+/// Whether a file of this name is another piece of the same recording.
+pub type IsPiece<'a> = &'a dyn Fn(&OsStr) -> bool;
+
+/// Opens the first piece of a recording, as [`open`] does, if nobody writes another piece.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_series(
+    output: &Output,
+    owner: Option<Owner>,
+    is_piece: Option<IsPiece<'_>>,
+) -> Result<Opened, SinkError> {
     let compression = output.compression;
     let path = match &output.target {
         Target::Stdout => {
             let name = "standard output".to_owned();
             let file = io::stdout().as_fd().try_clone_to_owned();
-            let file = File::from(file.map_err(|error| create_error(&name, &error))?);
-            return opened(pack(name, Stream(file), compression)?);
+            let file = File::from(file.map_err(|error| refused(&name, error.into()))?);
+            return stream(name, file, compression);
         }
         Target::Path(path) => path,
     };
     let name = path.display().to_string();
-    if let Ok(there) = fs::metadata(path) {
-        let kind = there.file_type();
-        if !kind.is_file() {
-            let file = open_special(path, kind.is_fifo(), &name)?;
-            return opened(pack(name, Stream(file), compression)?);
-        }
+    let because = |error: OutFileError| refused(&name, error);
+    let place = Place::find(path, owner).map_err(because)?;
+    if output.named
+        && let Some(file) = place.special().map_err(because)?
+    {
+        return stream(name, file, compression);
     }
-    let (file, kept_old) = create(path, &name)?;
-    let owner_error = owner.and_then(|owner| owner.take(&file).err());
+    let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
+    others(&place).map_err(because)?;
+    let recording = place.clone().record().map_err(because)?;
+    let (undo, hold) = (recording.undo(), recording.hold().map_err(|error| because(error.into()))?);
+    // Somebody may have begun with another piece meanwhile.
+    if let Err(error) = others(&place) {
+        undo.take_back();
+        return Err(because(error));
+    }
+    let Recording { file, kept_old, owner_error, .. } = recording;
     let sink = pack(name, RegularFile(file), compression)?;
-    Ok(Opened { sink, kept_old, owner_error })
+    Ok(Opened { sink, kept_old, owner_error, undo: Some(undo), hold: Some(hold) })
 }
 
 /// A file that was created for a trace that somebody else writes.
@@ -63,74 +90,33 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
 pub struct NewFile {
     /// The file.
     pub file: File,
-    /// Whether it was not there before: a regular file, and empty.
-    pub is_new: bool,
+    /// What takes it back, unless it is a device or FIFO.
+    pub undo: Option<Undo>,
     /// Where the file is now that was there before, if one was.
     pub kept_old: Option<PathBuf>,
 }
 
-/// Creates a file, as [`open`] does, for somebody else to write; devices and fifos are opened as they are.
+/// Creates a file, as [`open`] does, for somebody else to write. Devices and fifos are opened as they are where the user
+/// `named` them.
 ///
 /// # Errors
 /// As for [`open`].
-pub fn new_file(path: &Path, owner: Option<Owner>) -> Result<NewFile, SinkError> {
-    let name = path.display().to_string();
-    if let Ok(there) = fs::metadata(path)
-        && !there.file_type().is_file()
-    {
-        let file = open_special(path, there.file_type().is_fifo(), &name)?;
-        return Ok(NewFile { file, is_new: false, kept_old: None });
+pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFile, SinkError> {
+    let because = |error: OutFileError| refused(&path.display().to_string(), error);
+    let place = Place::find(path, owner).map_err(because)?;
+    if named && let Some(file) = place.special().map_err(because)? {
+        return Ok(NewFile { file, undo: None, kept_old: None });
     }
-    let (file, kept_old) = create(path, &name)?;
-    if let Some(owner) = owner {
-        // It can be written all the same, and whoever called sudo can be given it later.
-        let _ = owner.take(&file);
-    }
-    Ok(NewFile { file, is_new: true, kept_old })
+    let recording = place.record().map_err(because)?;
+    let undo = Some(recording.undo());
+    // A file that stays root's can be written all the same, and be given to whoever called sudo later.
+    let Recording { file, kept_old, .. } = recording;
+    Ok(NewFile { file, undo, kept_old })
 }
 
-fn opened(sink: Box<dyn Sink>) -> Result<Opened, SinkError> {
-    Ok(Opened { sink, kept_old: None, owner_error: None })
-}
-
-fn open_special(path: &Path, is_fifo: bool, name: &str) -> Result<File, SinkError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if is_fifo {
-        // Otherwise the call would wait for a reader, and no signal could end it.
-        options.custom_flags(libc::O_NONBLOCK);
-    }
-    options.open(path).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENXIO) if is_fifo => SinkError::NoReader { name: name.to_owned() },
-        _ => create_error(name, &error),
-    })
-}
-
-/// Creates a new file. Nobody else can have it open or have put a link in its place, which
-/// matters when root writes to a directory of somebody else.
-fn create(path: &Path, name: &str) -> Result<(File, Option<PathBuf>), SinkError> {
-    let mut old = OsString::from(path);
-    old.push(".old");
-    let old = PathBuf::from(old);
-    let kept = match fs::rename(path, &old) {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => {
-            let name = name.to_owned();
-            return Err(SinkError::KeepOld { name, source: OsError::of(&error) });
-        }
-    };
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok((file, kept.then_some(old))),
-        Err(error) => {
-            if kept {
-                // Nothing was gained, so nothing should be changed. That the file is still there
-                // under its other name is not worth hiding the error for.
-                let _ = fs::rename(&old, path);
-            }
-            Err(create_error(name, &error))
-        }
-    }
+fn stream(name: String, file: File, compression: Compression) -> Result<Opened, SinkError> {
+    let sink = pack(name, Stream(file), compression)?;
+    Ok(Opened { sink, kept_old: None, owner_error: None, undo: None, hold: None })
 }
 
 fn pack<M: Medium + 'static>(
@@ -150,4 +136,15 @@ fn pack<M: Medium + 'static>(
 
 fn create_error(name: &str, error: &io::Error) -> SinkError {
     SinkError::Create { name: name.to_owned(), source: OsError::of(error) }
+}
+
+/// Why the output `name` is not written.
+fn refused(name: &str, error: OutFileError) -> SinkError {
+    let name = name.to_owned();
+    match error {
+        OutFileError::System(source) => SinkError::Create { name, source },
+        OutFileError::KeepOld { source, .. } => SinkError::KeepOld { name, source },
+        OutFileError::NoReader => SinkError::NoReader { name },
+        source => SinkError::Refused { name, source },
+    }
 }

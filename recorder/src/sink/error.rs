@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use super::outfile::OutFileError;
+
 /// An error number of the system, which unlike [`io::Error`] can be kept and told twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OsError(pub i32);
@@ -34,6 +36,14 @@ pub enum SinkError {
         name: String,
         /// What the system call returned.
         source: OsError,
+    },
+    /// The output is one that fxtrec does not write to.
+    #[error("cannot write {name}: {source}")]
+    Refused {
+        /// The output.
+        name: String,
+        /// Why.
+        source: OutFileError,
     },
     /// The file that was there before could not be kept.
     #[error("cannot keep the earlier {name} as {name}.old: {source}")]

@@ -23,6 +23,7 @@
 //! ```
 
 pub mod drain;
+pub mod outfile;
 pub mod tee;
 
 mod codec;
@@ -36,7 +37,7 @@ mod plain;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::path::PathBuf;
 
-pub use create::{NewFile, Opened, new_file, open};
+pub use create::{IsPiece, NewFile, Opened, new_file, open, open_series};
 pub use error::{OsError, SinkError};
 pub use memory::{BlackHole, Memory};
 
@@ -115,6 +116,9 @@ pub struct Output {
     pub target: Target,
     /// Whether it is compressed.
     pub compression: Compression,
+    /// Whether the user named it. Only then may it be a FIFO or a device: a name that can be guessed may have been
+    /// taken by somebody who wants the trace.
+    pub named: bool,
 }
 
 /// A file or a pipe.

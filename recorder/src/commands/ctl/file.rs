@@ -1,6 +1,5 @@
 //! The file that the daemon is to write: created here, with the rights of whoever runs ctl.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,8 +22,12 @@ pub(super) struct TraceFile {
 }
 
 impl TraceFile {
-    /// Makes the file, or takes standard output for `-`.
-    pub(super) fn create(path: &Path, common: &CtlCommon) -> Result<TraceFile, CtlError> {
+    /// Makes the file, or takes standard output for `-`. A name that the user did not give is that of a new file.
+    pub(super) fn create(
+        path: &Path,
+        named: bool,
+        common: &CtlCommon,
+    ) -> Result<TraceFile, CtlError> {
         if path == Path::new("-") {
             return TraceFile::stdout(common);
         }
@@ -32,7 +35,7 @@ impl TraceFile {
         if PACKED.contains(&ending.to_ascii_lowercase().as_str()) {
             return Err(CtlError::Compressed(path.to_owned()));
         }
-        let made = new_file(path, Owner::sudo_caller())?;
+        let made = new_file(path, named, Owner::sudo_caller())?;
         let system = |source| CtlError::System { doing: "pass the file on", source };
         let output = made.file.as_fd().try_clone_to_owned().map_err(system)?;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -69,12 +72,8 @@ impl TraceFile {
 
     /// As if it had never been created: nothing was recorded.
     pub(super) fn discard(self) {
-        let Some((made, path)) = self.made.filter(|(made, _)| made.is_new) else { return };
-        // There is an error to tell already; what is left behind is an empty file.
-        if fs::remove_file(&path).is_ok()
-            && let Some(old) = made.kept_old
-        {
-            let _ = fs::rename(old, path);
+        if let Some(undo) = self.made.and_then(|(made, _)| made.undo) {
+            undo.take_back();
         }
     }
 }

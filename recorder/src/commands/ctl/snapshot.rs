@@ -49,9 +49,10 @@ pub(super) fn snapshot(
             )
         })?);
     }
+    let named = args.output.is_some();
     let path = args.output.unwrap_or_else(|| "snapshot.fxt".into());
     let mut client = connect(common)?;
-    let file = TraceFile::create(&path, common)?;
+    let file = TraceFile::create(&path, named, common)?;
     let snapped = match client.snapshot(file.descriptor()?) {
         Ok(bytes) => bytes,
         Err(error) => {

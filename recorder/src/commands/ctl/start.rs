@@ -54,7 +54,7 @@ pub(super) fn start(
     // Before the client may start a thread, and before COMMAND is made.
     let signals = if detached { None } else { Some(Signals::catch().map_err(system)?) };
     let mut client = connect(common)?;
-    let file = TraceFile::create(&path, common)?;
+    let file = TraceFile::create(&path, args.output.is_some(), common)?;
     let begun = prepare(args, detached, common, &file, signals.as_ref(), &mut client);
     let (started, held) = match begun {
         Ok(begun) => begun,

@@ -1,23 +1,28 @@
 //! Files for verdicts: small, written as a whole, and given to whoever called sudo.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::kernel::user::Owner;
+use crate::sink::outfile::{self, Derived, OutFileError};
 
-/// A file for verdicts that are not known yet. One that never gets any is removed again.
+/// Verdicts are for other programs to read, and hold nothing of the trace but figures and names of threads.
+const MODE: u32 = 0o666;
+
+/// A file for verdicts that are not known yet. One that never gets any leaves what was there.
 #[derive(Debug)]
 pub(super) struct Awaiting {
     path: PathBuf,
-    file: File,
-    written: bool,
+    derived: Derived,
 }
 
 impl Awaiting {
-    /// Creates the file.
-    pub(super) fn new(path: &Path) -> io::Result<Awaiting> {
-        Ok(Awaiting { path: path.to_owned(), file: create(path)?, written: false })
+    /// Makes sure that the file can be created, and is none of `others`, which are read or written as well.
+    pub(super) fn new(path: &Path, others: &[&Path]) -> Result<Awaiting, OutFileError> {
+        outfile::refuse_same(path, others)?;
+        let derived = Derived::create(path, MODE, &[], Owner::sudo_caller())?;
+        Ok(Awaiting { path: path.to_owned(), derived })
     }
 
     /// Its name.
@@ -25,63 +30,34 @@ impl Awaiting {
         &self.path
     }
 
-    /// Lets `write` fill it.
+    /// Lets `write` fill it, and puts it in its place.
     pub(super) fn fill(
-        &mut self,
+        self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.written = true;
-        let mut buffered = BufWriter::new(&self.file);
+        let Derived { file, pending } = self.derived;
+        let mut buffered = BufWriter::new(file);
         write(&mut buffered)?;
-        buffered.flush()
+        buffered.flush()?;
+        Ok(pending.commit()?)
     }
-}
-
-impl Drop for Awaiting {
-    fn drop(&mut self) {
-        if !self.written && self.path.is_file() {
-            // It holds nothing: that it stays when it cannot be removed does no harm.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Creates a file, or opens what is no regular file (`/dev/stderr`, a pipe).
-///
-/// An earlier file is removed rather than written over, so that in a folder of somebody else root writes to no file
-/// that was put there for it to follow.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::metadata(path) {
-        Ok(there) if !there.is_file() => return OpenOptions::new().write(true).open(path),
-        Ok(_) => fs::remove_file(path)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    give_away(&file);
-    Ok(file)
 }
 
 /// Opens a file to write at its end. The CI has usually created it.
 pub(super) fn append(path: &Path) -> io::Result<File> {
-    let is_new = !path.exists();
-    let file = OpenOptions::new().append(true).create(true).open(path)?;
-    if is_new {
-        give_away(&file);
-    }
-    Ok(file)
-}
-
-fn give_away(file: &File) {
-    if let Some(owner) = Owner::sudo_caller() {
-        // A file that stays root's can be read all the same.
-        let _ = owner.take(file);
-    }
+    Ok(outfile::append(path, Owner::sudo_caller())?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    fn fill(path: &Path, text: &str) {
+        let awaiting = Awaiting::new(path, &[]).expect("created");
+        awaiting.fill(|out| out.write_all(text.as_bytes())).expect("written");
+    }
 
     #[test]
     fn an_earlier_file_is_replaced_and_a_link_not_followed() {
@@ -89,26 +65,30 @@ mod tests {
         let (precious, link) = (folder.path().join("precious"), folder.path().join("junit.xml"));
         fs::write(&precious, "keep me").expect("a file");
         std::os::unix::fs::symlink(&precious, &link).expect("a link");
-        create(&link).expect("a new file").write_all(b"<x/>").expect("written");
+        fill(&link, "<x/>");
         assert_eq!(fs::read_to_string(&precious).expect("there"), "keep me");
         assert_eq!(fs::read_to_string(&link).expect("there"), "<x/>");
-        create(&link).expect("again").write_all(b"<y/>").expect("written");
+        fill(&link, "<y/>");
         assert_eq!(fs::read_to_string(&link).expect("there"), "<y/>");
-        assert_eq!(create(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
-        create(Path::new("/dev/null")).expect("a device is opened as it is");
+        let refused = |path: &Path, others: &[&Path]| {
+            io::Error::from(Awaiting::new(path, others).expect_err("refused"))
+        };
+        assert_eq!(refused(folder.path(), &[]).kind(), io::ErrorKind::IsADirectory);
+        let (new, roundabout) = (folder.path().join("t"), folder.path().join("./t"));
+        assert!(refused(&new, &[&roundabout]).to_string().contains("twice"));
+        fill(Path::new("/dev/null"), "a device is opened as it is");
     }
 
     #[test]
     fn a_file_that_gets_no_verdicts_does_not_stay() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("junit.xml");
-        drop(Awaiting::new(&path).expect("created"));
+        drop(Awaiting::new(&path, &[]).expect("created"));
         assert!(!path.exists());
-        let mut awaiting = Awaiting::new(&path).expect("created");
-        awaiting.fill(|out| out.write_all(b"<x/>")).expect("written");
-        drop(awaiting);
+        fill(&path, "<x/>");
+        drop(Awaiting::new(&path, &[]).expect("created"));
         assert_eq!(fs::read_to_string(&path).expect("there"), "<x/>");
-        drop(Awaiting::new(Path::new("/dev/null")).expect("opened"));
+        drop(Awaiting::new(Path::new("/dev/null"), &[]).expect("opened"));
         assert!(Path::new("/dev/null").exists());
     }
 
@@ -120,5 +100,18 @@ mod tests {
             append(&path).expect("opened").write_all(text.as_bytes()).expect("written");
         }
         assert_eq!(fs::read_to_string(&path).expect("there"), "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_summary_is_not_written_through_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (precious, other) = (folder.path().join("precious"), folder.path().join("summary.md"));
+        fs::write(&precious, "keep me").expect("a file");
+        fs::hard_link(&precious, &other).expect("a second name");
+        assert!(append(&other).expect_err("refused").to_string().contains("second name"));
+        fs::remove_file(&other).expect("there");
+        std::os::unix::fs::symlink(&precious, &other).expect("a link");
+        append(&other).expect_err("refused");
+        assert_eq!(fs::read_to_string(&precious).expect("there"), "keep me");
     }
 }

@@ -19,7 +19,7 @@ use crate::report::gates::expr::Gate;
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::gates::show::{Text, markdown, write_junit};
 use crate::report::{Options, Report, Selection, analyse};
-use crate::sink::Target;
+use crate::sink::{Output, Target};
 use file::Awaiting;
 
 /// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
@@ -75,44 +75,49 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Makes ready for what the arguments ask; `None` when that is nothing.
+    /// Makes ready for what the arguments ask; `None` when that is nothing. The command also reads or writes `others`.
     ///
     /// # Errors
-    /// When the JUnit file cannot be created.
-    pub fn prepare(args: &GateArgs) -> Result<Option<Gates>, GatesError> {
-        Gates::prepare_with(args, std::env::var_os(SUMMARY_VARIABLE))
+    /// When the JUnit file cannot be created, or is one of `others`.
+    pub fn prepare(args: &GateArgs, others: &[&Path]) -> Result<Option<Gates>, GatesError> {
+        Gates::prepare_with(args, others, std::env::var_os(SUMMARY_VARIABLE))
     }
 
-    /// The same for a recording that is going to be written to `target`, or a trace that is there.
+    /// The same for a recording that is going to be written to `output`.
     ///
     /// # Errors
     /// When the JUnit file cannot be created, or the trace is going to be nowhere, or a pipe and a gate needs to read
     /// it again.
-    pub fn prepare_for(args: &GateArgs, target: &Target) -> Result<Option<Gates>, GatesError> {
-        let path = match target {
-            Target::Stdout => Path::new("/proc/self/fd/1"),
-            Target::Path(path) => path,
+    pub fn prepare_for(args: &GateArgs, output: &Output) -> Result<Option<Gates>, GatesError> {
+        let target = &output.target;
+        let (path, others) = match target {
+            Target::Stdout => (Path::new("/proc/self/fd/1"), None),
+            Target::Path(path) => (path.as_path(), Some(path.as_path())),
         };
-        let kind = fs::metadata(path).map(|there| there.file_type());
-        if !args.fail_if.is_empty() && kind.as_ref().is_ok_and(FileTypeExt::is_char_device) {
+        // At a name that the user did not give, whatever is there makes way for a file.
+        let there = output.named.then(|| fs::metadata(path).ok()).flatten();
+        let kind = there.map(|there| there.file_type());
+        if !args.fail_if.is_empty() && kind.as_ref().is_some_and(FileTypeExt::is_char_device) {
             return Err(GatesError::Device(path.to_owned()));
         }
-        let is_file = matches!(target, Target::Path(_)) && !kind.is_ok_and(|kind| !kind.is_file());
+        let is_file = matches!(target, Target::Path(_)) && kind.is_none_or(|kind| kind.is_file());
         if !is_file {
             refuse_to_read_again(args)?;
         }
-        Gates::prepare(args)
+        Gates::prepare(args, others.as_slice())
     }
 
     fn prepare_with(
         args: &GateArgs,
+        others: &[&Path],
         summary: Option<OsString>,
     ) -> Result<Option<Gates>, GatesError> {
         if args.fail_if.is_empty() {
             return Ok(None);
         }
         let create = |path: &PathBuf| {
-            Awaiting::new(path).map_err(|source| GatesError::Junit { path: path.clone(), source })
+            Awaiting::new(path, others)
+                .map_err(|error| GatesError::Junit { path: path.clone(), source: error.into() })
         };
         Ok(Some(Gates {
             gates: args.fail_if.clone(),
@@ -165,9 +170,9 @@ impl Gates {
         let text = Text { verdicts: &verdicts, colour, failures_only };
         write!(out, "{text}").map_err(GatesError::Write)?;
         let about = about.display().to_string();
-        if let Some(mut junit) = self.junit {
-            let written = junit.fill(|out| write_junit(&verdicts, &about, out));
+        if let Some(junit) = self.junit {
             let path = junit.path().to_owned();
+            let written = junit.fill(|out| write_junit(&verdicts, &about, out));
             written.map_err(|source| GatesError::Junit { path, source })?;
         }
         if let Some(path) = self.summary {

@@ -5,6 +5,7 @@ use fxt_reader::Reader;
 use super::*;
 use crate::report::scene::{Leaves, Scene};
 use crate::report::{Options, analyse};
+use crate::sink::Compression;
 
 fn args(fail_if: &[&str], junit: Option<PathBuf>) -> GateArgs {
     let fail_if = fail_if.iter().map(|gate| gate.parse().expect("a gate")).collect();
@@ -35,13 +36,13 @@ fn judged(gates: Gates, style: Style) -> (bool, String) {
 
 #[test]
 fn without_gates_nothing_is_prepared() {
-    assert!(Gates::prepare(&args(&[], None)).expect("nothing to do").is_none());
+    assert!(Gates::prepare(&args(&[], None), &[]).expect("nothing to do").is_none());
 }
 
 #[test]
 fn all_gates_must_pass_and_each_is_printed() {
     let judge = |fail_if: &[&str]| {
-        let gates = Gates::prepare_with(&args(fail_if, None), None).expect("ready");
+        let gates = Gates::prepare_with(&args(fail_if, None), &[], None).expect("ready");
         judged(gates.expect("gates"), Style::default())
     };
     let (passed, text) = judge(&["wakeup.max > 31us", "lost > 0", "wakeup.max > 20us if cpu = 1"]);
@@ -58,7 +59,7 @@ fn the_verdicts_go_to_a_junit_file_and_behind_what_a_summary_holds() {
     let (junit, summary) = (folder.path().join("j.xml"), folder.path().join("summary.md"));
     fs::write(&summary, "# Before\n").expect("a file");
     let args = args(&["wakeup.max > 1us"], Some(junit.clone()));
-    let gates = Gates::prepare_with(&args, Some(summary.clone().into())).expect("ready");
+    let gates = Gates::prepare_with(&args, &[], Some(summary.clone().into())).expect("ready");
     assert!(!judged(gates.expect("a gate"), Style::default()).0);
     let xml = fs::read_to_string(junit).expect("there");
     assert!(xml.contains("<failure message=\"wakeup.max is 30.0 us, of 1 value\""), "{xml}");
@@ -72,7 +73,7 @@ fn the_verdicts_go_to_a_junit_file_and_behind_what_a_summary_holds() {
 
 #[test]
 fn a_junit_file_that_cannot_be_is_refused_before_anything_is_recorded() {
-    let error = Gates::prepare(&args(&["lost > 0"], Some("/no/such/folder/j.xml".into())));
+    let error = Gates::prepare(&args(&["lost > 0"], Some("/no/such/folder/j.xml".into())), &[]);
     let text = error.expect_err("no such folder").to_string();
     assert!(text.starts_with("--junit /no/such/folder/j.xml: No such file"), "{text}");
 }
@@ -80,7 +81,8 @@ fn a_junit_file_that_cannot_be_is_refused_before_anything_is_recorded() {
 #[test]
 fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
     let args = args(&["lost > 0"], None);
-    let gates = Gates::prepare_with(&args, Some("/no/such/folder/s.md".into())).expect("ready");
+    let gates =
+        Gates::prepare_with(&args, &[], Some("/no/such/folder/s.md".into())).expect("ready");
     let (passed, text) =
         judged(gates.expect("a gate"), Style { failures_only: true, ..Style::default() });
     assert!(passed);
@@ -89,11 +91,17 @@ fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
 
 #[test]
 fn a_trace_that_is_not_kept_or_would_have_to_be_read_twice_is_refused() {
-    let prepare = |gate: &str, target: &Target| Gates::prepare_for(&args(&[gate], None), target);
+    let output = |target: &Target| Output {
+        target: target.clone(),
+        compression: Compression::None,
+        named: true,
+    };
+    let prepare =
+        |gate: &str, target: &Target| Gates::prepare_for(&args(&[gate], None), &output(target));
     let device = Target::Path("/dev/null".into());
     let error = prepare("lost > 0", &device).expect_err("a device").to_string();
     assert!(error.contains("/dev/null keeps none"), "{error}");
-    let without = Gates::prepare_for(&args(&[], None), &device);
+    let without = Gates::prepare_for(&args(&[], None), &output(&device));
     assert!(without.expect("nobody asks for a verdict").is_none());
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -109,7 +117,7 @@ fn a_trace_that_is_not_kept_or_would_have_to_be_read_twice_is_refused() {
 
 #[test]
 fn without_a_report_there_is_no_verdict() {
-    let gates = Gates::prepare(&args(&["lost > 0"], None)).expect("ready").expect("a gate");
+    let gates = Gates::prepare(&args(&["lost > 0"], None), &[]).expect("ready").expect("a gate");
     let judged = gates.judge_recording(&Target::Stdout, None, Style::default(), &mut Vec::new());
     assert!(matches!(judged, Err(GatesError::NoReport)));
 }

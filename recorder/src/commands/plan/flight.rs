@@ -1,5 +1,6 @@
 //! The part of a plan that is about flight recording and long recordings.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -142,7 +143,7 @@ impl FlightPlan {
     pub fn first_output(&self, output: &Output) -> Output {
         match &output.target {
             Target::Path(path) if self.rotate.is_some() => {
-                Output { target: Target::Path(piece_path(path, 1)), ..*output }
+                Output { target: Target::Path(piece_path(path, 1)), named: false, ..*output }
             }
             _ => output.clone(),
         }
@@ -153,7 +154,7 @@ impl FlightPlan {
 fn must_be_file(option: &'static str, output: &Output) -> Result<(), FlightError> {
     let path = match &output.target {
         Target::Stdout => Path::new("standard output"),
-        Target::Path(path) if path.exists() && !path.is_file() => path,
+        Target::Path(path) if output.named && path.exists() && !path.is_file() => path,
         Target::Path(_) => return Ok(()),
     };
     Err(FlightError::NoFile { option, path: path.to_owned() })
@@ -169,10 +170,25 @@ pub fn piece_path(path: &Path, number: u32) -> PathBuf {
     beside(path, &format!("{number:04}"))
 }
 
+/// Whether a file of this name beside the output `path` is a piece of a recording to it.
+pub fn is_piece(path: &Path, name: &OsStr) -> bool {
+    let output = path.file_name().unwrap_or_default().to_string_lossy();
+    let (begin, end) = around_number(&output);
+    let number = name
+        .to_str()
+        .and_then(|name| name.strip_prefix(begin)?.strip_prefix('.')?.strip_suffix(end));
+    number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|it| it.is_ascii_digit()))
+}
+
 fn beside(path: &Path, number: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let end = name.find(".fxt").or(name.rfind('.')).unwrap_or(name.len());
-    path.with_file_name(format!("{}.{number}{}", &name[..end], &name[end..]))
+    let (begin, end) = around_number(&name);
+    path.with_file_name(format!("{begin}.{number}{end}"))
+}
+
+/// What stands before and behind the number of a file that is named after the output `name`.
+fn around_number(name: &str) -> (&str, &str) {
+    name.split_at(name.find(".fxt").or(name.rfind('.')).unwrap_or(name.len()))
 }
 
 #[cfg(test)]
@@ -188,5 +204,10 @@ mod tests {
         assert_eq!(named("trace"), "trace.2");
         let piece = |number| piece_path(Path::new("app.fxt"), number).display().to_string();
         assert_eq!((piece(7), piece(12345)), ("app.0007.fxt".into(), "app.12345.fxt".into()));
+        let is_piece = |name: &str| is_piece(Path::new("/tmp/app.fxt.zst"), name.as_ref());
+        assert!(is_piece("app.0001.fxt.zst") && is_piece("app.12345.fxt.zst"));
+        let others =
+            ["app.fxt.zst", "app.1.fxt.zst", "app.0001.fxt", "app.00x1.fxt.zst", "b.0001.fxt.zst"];
+        assert_eq!(others.map(is_piece), [false; 5]);
     }
 }

@@ -29,6 +29,7 @@ mod session;
 pub(super) mod setup;
 mod summary;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
@@ -44,6 +45,7 @@ use session::{Outcome, Session, say};
 use crate::capture::event::LocalId;
 use crate::cli::{EXIT_GATE_FAILED, RecordArgs};
 use crate::commands::gates::{Gates, Style};
+use crate::commands::plan::flight::is_piece;
 use crate::commands::plan::{Filter, Plan};
 use crate::commands::report::recorded::{self, Purpose};
 use crate::encode::ids::Ids;
@@ -61,7 +63,7 @@ use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
 use crate::kernel::waker::Waker;
-use crate::sink::{self, Opened};
+use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
 
 /// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
@@ -73,7 +75,7 @@ use crate::units::Pid;
 pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let gate_args = args.gates.clone();
     let plan = Plan::new(args)?;
-    let gates = Gates::prepare_for(&gate_args, &plan.output.target)?;
+    let gates = Gates::prepare_for(&gate_args, &plan.output)?;
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let open_files = OpenFiles::now();
@@ -104,7 +106,13 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     }
     let threads = known_threads(&plan, &facts, held.as_ref().map(Held::pid))?;
     let output = plan.flight.first_output(&plan.output);
-    let Opened { sink, kept_old, owner_error } = sink::open(&output, Owner::sudo_caller())?;
+    let is_sibling = |name: &OsStr| match &plan.output.target {
+        Target::Path(path) => is_piece(path, name),
+        Target::Stdout => false,
+    };
+    let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
+    let opened = sink::open_series(&output, Owner::sudo_caller(), pieces)?;
+    let Opened { sink, kept_old, owner_error, undo, hold } = opened;
     let beginning = Beginning {
         time,
         recorder: describe::recorder(&facts.namespaces),
@@ -127,14 +135,16 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
-    let inputs = Inputs { source, extras, threads, invitation };
+    let inputs = Inputs { source, extras, threads, invitation, hold };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
         Ok(child) => child,
         Err(error) => {
             pipeline.stop();
             pipeline.finish()?;
-            pipeline::discard(&output.target, kept_old.as_deref());
+            if let Some(undo) = undo {
+                undo.take_back();
+            }
             return Err(error.into());
         }
     };

@@ -28,7 +28,8 @@ use crate::encode::lanes::Closed;
 use crate::flight::files::{Bounds, Files};
 use crate::kernel::user::Owner;
 use crate::sink::drain::{NextPiece, Request, Written};
-use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
+use crate::sink::outfile::Hold;
+use crate::sink::{self, Compression, Opened, Output, Sink, SinkError, Target, Totals};
 
 /// The files of a recording.
 #[derive(Debug)]
@@ -47,13 +48,20 @@ struct Named {
     files: Files,
     /// The number of the one that is written.
     number: u32,
+    /// Keeps other recorders from the one that is written, also while the next is made.
+    hold: Option<Hold>,
     /// What went wrong without ending the recording.
     warnings: Vec<String>,
 }
 
 impl Series {
-    /// Nothing but the first file, which is being written.
-    pub(super) fn new(output: &Output, rotate: Rotate, bounds: Bounds) -> Series {
+    /// Nothing but the first file, which is being written, and of which this is the `hold`.
+    pub(super) fn new(
+        output: &Output,
+        rotate: Rotate,
+        bounds: Bounds,
+        hold: Option<Hold>,
+    ) -> Series {
         let path = match &output.target {
             Target::Path(path) => path.clone(),
             Target::Stdout => PathBuf::new(),
@@ -62,7 +70,7 @@ impl Series {
             Rotate::Size(size) => Some(size.bytes()),
             Rotate::Time(_) => None,
         };
-        let named = Named { files: Files::new(bounds), number: 1, warnings: Vec::new() };
+        let named = Named { files: Files::new(bounds), number: 1, hold, warnings: Vec::new() };
         Series { path, compression: output.compression, size, files: Mutex::new(named) }
     }
 
@@ -76,8 +84,11 @@ impl Series {
         }
         named.number += 1;
         let target = Target::Path(piece_path(&self.path, named.number));
-        let output = Output { target, compression: self.compression };
-        Ok(sink::open(&output, Owner::sudo_caller())?.sink)
+        let output = Output { target, compression: self.compression, named: false };
+        let Opened { sink, hold, .. } = sink::open(&output, Owner::sudo_caller())?;
+        // The earlier one is let go of when this one is there.
+        named.hold = hold;
+        Ok(sink)
     }
 
     /// What became of the files: the last number, how many were removed, what went wrong.

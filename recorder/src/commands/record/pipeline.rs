@@ -1,6 +1,5 @@
 //! The threads of a recording, from their start to the finished output.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -28,6 +27,7 @@ use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
 use crate::kernel::waker::Waker;
 use crate::sink::drain::{self, Drained, Request, Written};
+use crate::sink::outfile::Hold;
 use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
 
 /// A recording that runs.
@@ -62,6 +62,8 @@ pub(super) struct Inputs {
     pub(super) threads: Threads,
     /// Applications that record themselves, if they may.
     pub(super) invitation: Option<Invitation>,
+    /// Keeps the first file's name from other recorders.
+    pub(super) hold: Option<Hold>,
 }
 
 /// What a recording came to.
@@ -98,7 +100,7 @@ impl Pipeline {
         beginning: Beginning,
         attention: &Waker,
     ) -> Result<Pipeline, RecordError> {
-        let Inputs { source, extras, threads, invitation } = inputs;
+        let Inputs { source, extras, threads, invitation, hold } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: mode(plan.mode),
@@ -135,7 +137,7 @@ impl Pipeline {
             encoder.keep_departed();
         }
         let pieces = plan.flight.rotate.map(|rotate| {
-            let series = Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds));
+            let series = Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds, hold));
             let (beginning, written) = (beginning.clone(), written.clone());
             Pieces { beginning, rotate, series, written, begun: Instant::now() }
         });
@@ -280,16 +282,4 @@ fn arm(
     let thread =
         snapshots.spawn().map_err(RecordError::while_doing("start the snapshot thread"))?;
     Ok((flight, Some(SnapshotThread { asked, news, bell, thread })))
-}
-
-/// Takes an output back that nothing was recorded into, and puts the earlier file in its place again.
-pub(super) fn discard(target: &Target, kept_old: Option<&Path>) {
-    let Target::Path(path) = target else { return };
-    let restored = match kept_old {
-        Some(old) => std::fs::rename(old, path),
-        None if path.is_file() => std::fs::remove_file(path),
-        None => Ok(()),
-    };
-    // What cannot be taken back stays: a trace of nothing is no reason for a second error.
-    drop::<std::io::Result<()>>(restored);
 }

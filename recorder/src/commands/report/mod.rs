@@ -76,7 +76,9 @@ pub fn run(
         (true, ..) if stdout_is_terminal() => return Err(ReportError::PageToTerminal),
         _ => {}
     }
-    let gates = Gates::prepare(&args.gates)?;
+    let html = args.page.html.as_deref().filter(|_| !args.page.to_stdout());
+    let others: Vec<&Path> = std::iter::once(args.file.as_path()).chain(html).collect();
+    let gates = Gates::prepare(&args.gates, &others)?;
     if args.file == Path::new("-") {
         refuse_to_read_again(&args.gates)?;
     }

@@ -1,6 +1,5 @@
 //! The page, written in the same pass as the report.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -9,8 +8,10 @@ use fxt_reader::Reader;
 use super::{ReportError, check};
 use crate::cli::ReportArgs;
 use crate::commands::trace_file::ReadError;
+use crate::kernel::user::Owner;
 use crate::report::page::{Page, PageError};
 use crate::report::{Options, Report, analysis};
+use crate::sink::outfile::{Derived, mode_of};
 
 /// Analyses the trace and writes the page to `out`; says whether it could be written.
 ///
@@ -42,13 +43,17 @@ pub(super) fn analyse(
     args: &ReportArgs,
     html: &Path,
 ) -> Result<Report, ReportError> {
+    let inputs = [args.file.as_path()];
+    // Before the trace is read, which may take long. What is there stays until the page is complete.
+    let Derived { file, pending } =
+        Derived::create(html, mode_of(&inputs), &inputs, Owner::sudo_caller())
+            .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;
     let (report, page) = analysis::observe(reader, options, Page::new())
         .map_err(|source| ReadError::new(&args.file, source))?;
     check(args, &report)?;
-    let file = File::create(html)
-        .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;
-    let mut file = BufWriter::new(file);
-    page.write(&report, &mut file)?;
-    file.flush().map_err(PageError::Write)?;
+    let mut out = BufWriter::new(file);
+    page.write(&report, &mut out)?;
+    out.flush().map_err(PageError::Write)?;
+    pending.commit().map_err(|error| PageError::Write(error.into()))?;
     Ok(report)
 }

@@ -3,17 +3,19 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::sink::outfile::OutFileError;
+
 /// Why a page cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
     /// The file cannot be created.
-    #[error("cannot create {}: {source}; give --html a file in a folder that can be written to", path.display())]
+    #[error("cannot create {}: {source}; give --html another file", path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system says.
-        source: io::Error,
+        /// Why.
+        source: OutFileError,
     },
     /// The page cannot be written.
     #[error("cannot write the page: {0}; give --html a file in a place with room")]

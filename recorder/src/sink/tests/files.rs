@@ -13,7 +13,7 @@ use crate::kernel::user::Owner;
 use fxt_format::walk::whole_records;
 
 fn output(path: &Path, compression: Compression) -> Output {
-    Output { target: Target::Path(path.to_owned()), compression }
+    Output { target: Target::Path(path.to_owned()), compression, named: true }
 }
 
 const ALL: [(Compression, &str); 3] = [

@@ -202,7 +202,7 @@ impl Snapshots {
         let tail = describe::tail(ending, self.beginning.recorder, held).unwrap_or_default();
 
         let target = Target::Path(path.to_owned());
-        let output = Output { target, compression: self.compression };
+        let output = Output { target, compression: self.compression, named: false };
         let mut sink = sink::open(&output, Owner::sudo_caller())?.sink;
         let Some(before) = self.window.before else {
             sink.write(&opening)?;

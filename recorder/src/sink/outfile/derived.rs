@@ -1,0 +1,110 @@
+//! A file that is made from others: a conversion, a cut, a page, a JUnit file. It gets its name when it is complete.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use nix::sys::stat::SFlag;
+
+use super::{OutFileError, Place, facts_of, refuse_inputs};
+use crate::kernel::directory::{Facts, Fresh};
+use crate::kernel::user::Owner;
+
+/// What a file is readable by at least: whoever made it.
+const OWN: u32 = 0o600;
+
+/// Whoever may read all of `inputs`, and nobody else: the mode for what is made of them, before the umask. Of a pipe
+/// nobody knows who may.
+pub fn mode_of(inputs: &[&Path]) -> u32 {
+    let permissions = |path: &&Path| {
+        let facts = match *path == Path::new("-") {
+            true => Facts::of_file(io::stdin()),
+            false => facts_of(path),
+        };
+        let regular = facts.ok().filter(|facts| facts.kind() == SFlag::S_IFREG);
+        regular.map_or(OWN, |facts| facts.permissions())
+    };
+    let common = inputs.iter().map(permissions).reduce(|one, other| one & other);
+    OWN | (common.unwrap_or(OWN) & 0o666)
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+#[must_use = "it has its name once it is committed"]
+pub struct Derived {
+    /// Where to write.
+    pub file: File,
+    /// What is left to do at the end.
+    pub pending: Pending,
+}
+
+/// What is left to do when everything is written. Dropped before, it leaves what was there.
+#[derive(Debug)]
+#[must_use = "the file has its name once it is committed"]
+pub struct Pending(Option<(Place, Fresh)>);
+
+impl Derived {
+    /// Creates a file that will be `path`, made of `inputs` and with the permissions `mode`. FIFOs and devices are opened
+    /// as they are, `-` is standard output.
+    ///
+    /// # Errors
+    /// [`OutFileError`]: when it is one of the inputs, or cannot be created, or somebody records to it.
+    pub fn create(
+        path: &Path,
+        mode: u32,
+        inputs: &[&Path],
+        owner: Option<Owner>,
+    ) -> Result<Derived, OutFileError> {
+        refuse_inputs(path, inputs)?;
+        if path == Path::new("-") {
+            let file = crate::kernel::directory::inherited(1)?;
+            return Ok(Derived { file, pending: Pending(None) });
+        }
+        let place = Place::find(path, owner)?;
+        if let Some(file) = place.special()? {
+            return Ok(Derived { file, pending: Pending(None) });
+        }
+        place.must_be_replaceable()?;
+        let fresh = Fresh::new(&place.directory, mode)?;
+        if let Some(owner) = owner {
+            // It can be used all the same, so this is not worth failing for.
+            let _ = owner.take(&fresh.file);
+        }
+        let file = fresh.file.try_clone()?;
+        Ok(Derived { file, pending: Pending(Some((place, fresh))) })
+    }
+}
+
+impl Place {
+    fn must_be_replaceable(&self) -> Result<(), OutFileError> {
+        let there = self.directory.look(&self.name)?;
+        if there.is_some_and(|there| there.kind() == SFlag::S_IFDIR) {
+            return Err(OutFileError::of_errno(libc::EISDIR));
+        }
+        self.must_be_free(&self.name)
+    }
+}
+
+impl Pending {
+    /// Nothing: the file has its name already, or none.
+    pub fn none() -> Pending {
+        Pending(None)
+    }
+
+    /// Everything is written: puts the file on the disk and gives it its name.
+    ///
+    /// # Errors
+    /// When the disk does not take it, or somebody records to what is there now; that is unchanged then.
+    pub fn commit(self) -> Result<(), OutFileError> {
+        let Some((place, mut fresh)) = self.0 else { return Ok(()) };
+        match fresh.file.sync_all() {
+            // The file system has no such thing.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            result => result?,
+        }
+        place.must_be_replaceable()?;
+        fresh.put_over(&place.name)?;
+        place.directory.sync();
+        Ok(())
+    }
+}

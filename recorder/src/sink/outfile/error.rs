@@ -1,0 +1,102 @@
+//! Why an output is not created.
+
+use std::ffi::OsString;
+use std::io;
+
+use crate::kernel::directory::WalkError;
+use crate::kernel::file_lock::Holder;
+use crate::sink::OsError;
+
+/// Why an output is not created. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutFileError {
+    /// A system call failed.
+    #[error("{source}{advice}", source = .0, advice = advice(*.0))]
+    System(OsError),
+    /// A link that somebody else may have put there.
+    #[error(
+        "{} is a link in a directory that others can write to, and may lead anywhere: name what it leads to",
+        .0.display()
+    )]
+    UnsafeLink(OsString),
+    /// A FIFO or device of somebody else.
+    #[error("it is a {kind} of uid {uid}, who would get the data: name one of your own")]
+    Foreign {
+        /// What it is.
+        kind: &'static str,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// A block device.
+    #[error("it is a block device, which would be overwritten: name a file")]
+    BlockDevice,
+    /// An open file of another process, or one that is not open for writing.
+    #[error("it is no file that fxtrec was started with: use - for standard output")]
+    NotInherited,
+    /// A FIFO that nobody has opened for reading.
+    #[error("nobody reads the pipe: start the reader first")]
+    NoReader,
+    /// The file that was there before could not be kept.
+    #[error("cannot keep the earlier file as {}: {source}", .old.display())]
+    KeepOld {
+        /// What it was to be called.
+        old: OsString,
+        /// What rename(2) returned.
+        source: OsError,
+    },
+    /// Somebody records to it.
+    #[error("{0} is recording to it: wait for its end, or choose another name with -o")]
+    InUse(Holder),
+    /// It would be read and written at once.
+    #[error("it is the input as well: give the output another name")]
+    IsInput,
+    /// Two outputs of one command.
+    #[error("it would be written twice: give each output a name of its own")]
+    Twice,
+    /// A file that also has another name.
+    #[error("it has a second name (a hard link), so it may be anything: name another file")]
+    SeveralNames,
+    /// Somebody exchanges what is there.
+    #[error("it was replaced by something else meanwhile: try again")]
+    Changed,
+}
+
+impl OutFileError {
+    pub(super) fn of_errno(errno: i32) -> OutFileError {
+        OutFileError::System(OsError(errno))
+    }
+}
+
+fn advice(source: OsError) -> &'static str {
+    match source.0 {
+        libc::ENOENT => " (make the directory first)",
+        libc::EACCES | libc::EROFS | libc::EPERM => " (choose another place)",
+        libc::EISDIR => " (name a file in it)",
+        _ => "",
+    }
+}
+
+impl From<io::Error> for OutFileError {
+    fn from(error: io::Error) -> OutFileError {
+        OutFileError::System(OsError::of(&error))
+    }
+}
+
+impl From<WalkError> for OutFileError {
+    fn from(error: WalkError) -> OutFileError {
+        match error {
+            WalkError::System(error) => error.into(),
+            WalkError::UnsafeLink(name) => OutFileError::UnsafeLink(name),
+        }
+    }
+}
+
+impl From<OutFileError> for io::Error {
+    fn from(error: OutFileError) -> io::Error {
+        match error {
+            OutFileError::System(OsError(errno)) => io::Error::from_raw_os_error(errno),
+            error => io::Error::other(error),
+        }
+    }
+}

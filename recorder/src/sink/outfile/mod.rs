@@ -1,0 +1,160 @@
+//! The one way in which an output file comes to be, whatever command writes it.
+//!
+//! fxtrec often runs as root, in directories that others write to. So a name is looked up once, and nothing is ever
+//! truncated, followed or given away by name: see [`crate::kernel::directory`].
+//!
+//! ```text
+//!  Place::find(path)   walks to the directory, holds it
+//!    |
+//!    +-- special()     a FIFO or device that the user named: opened as it is, if it is the user's or root's
+//!    +-- record()      a recording: locked, has its name from the first byte on; an earlier file becomes NAME.old
+//!    +-- Derived       made from other files: has its name when it is complete; until then the earlier file stays
+//!    +-- append()      a file that somebody else began, such as the summary page of a CI
+//! ```
+
+mod derived;
+mod error;
+mod recording;
+mod special;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
+
+pub use derived::{Derived, Pending, mode_of};
+pub use error::OutFileError;
+pub use recording::{Hold, Recording, Undo};
+
+use crate::kernel::directory::{Directory, Facts, Trusted};
+use crate::kernel::file_lock;
+use crate::kernel::user::Owner;
+
+/// A name in a directory that is held open.
+#[derive(Clone, Debug)]
+pub struct Place {
+    directory: Directory,
+    name: OsString,
+    /// As the user gave it, for messages.
+    path: PathBuf,
+    owner: Option<Owner>,
+}
+
+impl Place {
+    /// Finds where `path` is. What is created there is going to belong to `owner`.
+    ///
+    /// # Errors
+    /// When its directory is not there or cannot be trusted, or the path names no file.
+    pub fn find(path: &Path, owner: Option<Owner>) -> Result<Place, OutFileError> {
+        let name =
+            path.file_name().filter(|_| !path.as_os_str().as_encoded_bytes().ends_with(b"/"));
+        let name = name.ok_or(OutFileError::of_errno(libc::EISDIR))?.to_owned();
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let directory = Directory::open(parent, Trusted::with(owner))?;
+        Ok(Place { directory, name, path: path.to_owned(), owner })
+    }
+
+    fn trusted(&self) -> Trusted {
+        Trusted::with(self.owner)
+    }
+
+    /// Refuses a file that somebody records to.
+    fn must_be_free(&self, name: &OsString) -> Result<(), OutFileError> {
+        self.lock_earlier(name).map(drop)
+    }
+
+    /// Locks what is at `name`, so that nobody else takes it for free; `None` when it is no file, or cannot be opened.
+    fn lock_earlier(&self, name: &OsString) -> Result<Option<File>, OutFileError> {
+        let regular = |facts: Facts| facts.kind() == SFlag::S_IFREG;
+        if !self.directory.look(name)?.is_some_and(regular) {
+            return Ok(None);
+        }
+        // Whoever may not even read it could not be told who writes it either.
+        let Ok(file) = self.directory.open_file(name, OFlag::O_RDONLY) else { return Ok(None) };
+        if !Facts::of_file(&file).is_ok_and(regular) {
+            return Ok(None);
+        }
+        file_lock::lock(&file).map_err(OutFileError::InUse)?;
+        Ok(Some(file))
+    }
+}
+
+/// Opens a file to write at its end. The CI has usually created it.
+///
+/// # Errors
+/// When it is a link, or has a second name by which it may be anything, or cannot be opened.
+pub fn append(path: &Path, owner: Option<Owner>) -> Result<File, OutFileError> {
+    let place = Place::find(path, owner)?;
+    if let Some(file) = place.special()? {
+        return Ok(file);
+    }
+    let flags = OFlag::O_WRONLY | OFlag::O_APPEND;
+    if place.directory.look(&place.name)?.is_none() {
+        let file = place.directory.create(&place.name, flags, 0o666)?;
+        if let Some(owner) = owner {
+            // A file that stays root's can be read all the same.
+            let _ = owner.take(&file);
+        }
+        return Ok(file);
+    }
+    let file = place.directory.open_file(&place.name, flags)?;
+    let facts = Facts::of_file(&file)?;
+    match (facts.kind(), facts.has_one_name) {
+        (SFlag::S_IFREG, true) => Ok(file),
+        (SFlag::S_IFREG, false) => Err(OutFileError::SeveralNames),
+        _ => Err(OutFileError::Changed),
+    }
+}
+
+/// Whether `output` is the same regular file as one of `inputs`, through whatever names and links; `-` is standard
+/// output or input.
+///
+/// # Errors
+/// [`OutFileError::IsInput`] with the input.
+pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError> {
+    let facts = |path: &Path, stdio: fn() -> std::io::Result<Facts>| {
+        let facts = match path == Path::new("-") {
+            true => stdio(),
+            false => facts_of(path),
+        };
+        facts.ok().filter(|facts| facts.kind() == SFlag::S_IFREG)
+    };
+    let Some(output) = facts(output, || Facts::of_file(std::io::stdout())) else { return Ok(()) };
+    for input in inputs {
+        let input_facts = facts(input, || Facts::of_file(std::io::stdin()));
+        if input_facts.is_some_and(|input| input.id == output.id) {
+            return Err(OutFileError::IsInput);
+        }
+    }
+    Ok(())
+}
+
+/// The same for `others` that need not be there yet, because they are written as well.
+///
+/// # Errors
+/// [`OutFileError::IsInput`] for a file that is there, [`OutFileError::Twice`] for one that is going to be.
+pub fn refuse_same(output: &Path, others: &[&Path]) -> Result<(), OutFileError> {
+    refuse_inputs(output, others)?;
+    let place = |path: &Path| {
+        let place = Place::find(path, None).ok()?;
+        Some((Facts::of_file(&place.directory).ok()?.id, place.name))
+    };
+    let of_output = place(output);
+    match of_output.is_some() && others.iter().any(|other| place(other) == of_output) {
+        true => Err(OutFileError::Twice),
+        false => Ok(()),
+    }
+}
+
+/// What a path leads to.
+fn facts_of(path: &Path) -> std::io::Result<Facts> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let held = nix::fcntl::open(path, flags, nix::sys::stat::Mode::empty())?;
+    Facts::of_file(held.as_fd())
+}
+
+#[cfg(test)]
+mod tests;

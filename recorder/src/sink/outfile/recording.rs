@@ -1,0 +1,178 @@
+//! The file of a recording: it has its name from the beginning, so that it can be followed and survives SIGKILL, and is
+//! locked as long as it is written.
+//!
+//! Two recorders with one name, and an earlier file:
+//!
+//! ```text
+//!  A  new file, locked | locks the earlier one | swaps the names | earlier one is NAME.old | records ...
+//!  B  new file, locked |        is told that A has the earlier one, or else the new one: nothing has changed
+//! ```
+//!
+//! The new file is locked before it has a name, so there is no moment at which it looks like one that nobody writes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::SFlag;
+
+use super::{OutFileError, Place};
+use crate::kernel::directory::{Facts, FileId, Fresh};
+use crate::kernel::file_lock;
+use crate::sink::OsError;
+
+/// Only who records may read what the machine did.
+const MODE: u32 = 0o600;
+
+/// How often somebody else may get in between.
+const MOST_TRIES: u32 = 100;
+
+/// A file that was created for a recording.
+#[derive(Debug)]
+pub struct Recording {
+    /// The file, locked until the last copy of its descriptor is closed.
+    pub file: File,
+    /// Where the file is now that was there before, if one was.
+    pub kept_old: Option<PathBuf>,
+    /// Why the file could not be given to its owner, if so; it can be written all the same.
+    pub owner_error: Option<io::Error>,
+    place: Place,
+    id: FileId,
+}
+
+/// Keeps a recording's file locked beyond the end of its sink.
+#[derive(Debug)]
+pub struct Hold(#[expect(dead_code, reason = "the lock lives as long as the descriptor")] File);
+
+impl Place {
+    /// Creates a file here for a recording. What is here already gets `.old` behind its name, and an earlier `.old` is
+    /// replaced. A link is moved like a file; nothing is ever written through it.
+    ///
+    /// # Errors
+    /// [`OutFileError`]: when somebody records to it, or it cannot be created.
+    pub fn record(self) -> Result<Recording, OutFileError> {
+        let mut fresh = Fresh::named(&self.directory, MODE)?;
+        // Nobody else knows it yet.
+        file_lock::lock(&fresh.file).map_err(OutFileError::InUse)?;
+        let owner_error = self.owner.and_then(|owner| owner.take(&fresh.file).err());
+        for _ in 0..MOST_TRIES {
+            let kept_old = match self.put(&mut fresh) {
+                Ok(Some(kept)) => kept,
+                Ok(None) => continue,
+                Err(error) => return Err(error),
+            };
+            let file = fresh.file.try_clone()?;
+            let id = Facts::of_file(&file)?.id;
+            let kept_old = kept_old.map(|old| self.path.with_file_name(old));
+            return Ok(Recording { file, kept_old, owner_error, place: self, id });
+        }
+        Err(OutFileError::Changed)
+    }
+
+    /// Gives a new file this name, and says what the earlier one is called now; `None` when somebody got in between.
+    fn put(&self, fresh: &mut Fresh) -> Result<Option<Option<OsString>>, OutFileError> {
+        let taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
+        let Some(there) = self.directory.look(&self.name)? else {
+            return match fresh.put_new(&self.name) {
+                Ok(()) => Ok(Some(None)),
+                Err(error) if taken(&error) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
+        };
+        if there.kind() == SFlag::S_IFDIR {
+            return Err(OutFileError::of_errno(libc::EISDIR));
+        }
+        // Held until its name is another.
+        let earlier = self.lock_earlier(&self.name)?;
+        let still = self.directory.look(&self.name)?;
+        if still.is_none_or(|still| still.id != there.id) {
+            return Ok(None);
+        }
+        let mut old = self.name.clone();
+        old.push(".old");
+        self.must_be_free(&old)?;
+        let moved = fresh.put_and_move_aside(&self.name, &old);
+        drop(earlier);
+        match moved {
+            Ok(()) => Ok(Some(Some(old))),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(OutFileError::KeepOld { old, source: OsError::of(&error) }),
+        }
+    }
+
+    /// Refuses when somebody writes a file beside this one for whose name `is_sibling` holds. Such files may come and
+    /// go meanwhile, as long as there is always one that is locked.
+    ///
+    /// # Errors
+    /// [`OutFileError::InUse`].
+    pub fn siblings_must_be_free(
+        &self,
+        is_sibling: impl Fn(&OsStr) -> bool,
+    ) -> Result<(), OutFileError> {
+        let siblings = || -> Result<Vec<OsString>, OutFileError> {
+            let mut names = self.directory.names()?;
+            names.retain(|name| *name != self.name && is_sibling(name));
+            names.sort();
+            Ok(names)
+        };
+        let mut before = siblings()?;
+        for _ in 0..MOST_TRIES {
+            for name in &before {
+                self.must_be_free(name)?;
+            }
+            // Whoever let go of one of them had locked the next before.
+            let now = siblings()?;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+impl Recording {
+    /// Keeps the lock beyond the end of the file's own descriptor.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn hold(&self) -> io::Result<Hold> {
+        self.file.try_clone().map(Hold)
+    }
+
+    /// What takes the file back.
+    pub fn undo(&self) -> Undo {
+        let old = self.kept_old.as_deref().and_then(Path::file_name).map(OsStr::to_owned);
+        Undo { place: self.place.clone(), id: self.id, old }
+    }
+}
+
+/// Takes a file back that nothing was recorded into.
+#[derive(Debug)]
+pub struct Undo {
+    place: Place,
+    id: FileId,
+    old: Option<OsString>,
+}
+
+impl Undo {
+    /// Removes the file, and puts the earlier one in its place again. What cannot be taken back stays: that nothing was
+    /// recorded has a reason that is told already.
+    pub fn take_back(self) {
+        let Place { directory, name, .. } = &self.place;
+        let ours = directory.look(name).ok().flatten().is_some_and(|facts| facts.id == self.id);
+        if !ours {
+            return;
+        }
+        let result = match &self.old {
+            Some(old) => directory.rename(old, name),
+            None => directory.remove(name),
+        };
+        drop::<io::Result<()>>(result);
+    }
+}
