@@ -8,10 +8,16 @@ use fxtrec::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use fxtrec::commands::{
     compare, convert, ctl, cut, daemon, doctor, dump, merge, open, probes, record, report,
 };
+use fxtrec::control::{OUTPUT_PROCESS, run_output_process};
 use fxtrec::units::escape::Escaping;
 
 fn main() -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().collect();
+    if line.first().is_some_and(|name| name == OUTPUT_PROCESS) {
+        // A part of the daemon, which sees how it ends.
+        let words = line.into_iter().skip(1).filter_map(|word| word.into_string().ok());
+        return ExitCode::from(u8::from(run_output_process(words).is_err()));
+    }
     let command = match Cli::parse_line(&line) {
         Ok(command) => command,
         Err(error) => {

@@ -217,8 +217,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn terminate(&mut self) -> Result<(), ClientError> {
-        self.call("TerminateTracing", &Nothing {}, Vec::new()).map(|Nothing {}| ())
+    pub fn terminate(&mut self) -> Result<wire::Ended, ClientError> {
+        self.call("TerminateTracing", &Nothing {}, Vec::new())
     }
 
     /// Has what a circular session holds written to `output`; says how many bytes that are.

@@ -11,7 +11,6 @@
 pub mod categories;
 pub mod client;
 mod config;
-mod descriptor;
 mod kernel_recorder;
 mod machine;
 mod mailbox;
@@ -25,8 +24,11 @@ mod spool;
 mod transport;
 mod watch;
 pub mod wire;
+mod writer;
 
 use std::path::{Path, PathBuf};
+
+pub use writer::process::{NAME as OUTPUT_PROCESS, run as run_output_process};
 
 /// Where the daemon's sockets are, unless it is told otherwise.
 pub const RUNTIME_DIR: &str = "/run/fxtrec";

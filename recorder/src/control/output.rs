@@ -2,22 +2,23 @@
 //!
 //! ```text
 //!  manager's thread --+
-//!                     +--> queue (memory, then a file) --> fxtrec-output --> the client's descriptor
+//!                     +--> queue (memory, then a file) --> fxtrec-output --> process --> the client's descriptor
 //!  kernel's recorder -+                                         |
 //!                                                               +--> the session is aborted when that fails
 //! ```
 //!
 //! Pieces are whole records, so what is written ends where a record does, once the queue is empty. Whoever appends
-//! never waits: not for a slow reader, and not for one that has gone.
+//! never waits: not for a slow reader, and not for one that has gone. What the client passed is written by a
+//! [process](super::writer) that can be killed, and a piece counts as written when that says so.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use super::descriptor::{Descriptor, Wrote};
 use super::spool::Spool;
+use super::writer::{Destination, Writer, Wrote};
+use crate::units::text::bytes;
 
 /// After its session has ended, a reader that takes nothing for so long gets nothing more.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,13 +38,23 @@ struct State {
     deferred: bool,
     /// Nothing more will come.
     closed: bool,
-    /// A piece is on its way.
-    writing: bool,
+    /// A piece of so many bytes is on its way.
+    writing: Option<usize>,
+    /// All was written, and the output is closed.
+    finished: bool,
     /// All that came, in bytes.
     total: u64,
     failed: Option<String>,
     /// Whom to tell, until that was done.
     on_failure: Option<OnFailure>,
+}
+
+impl State {
+    /// Whether something is still to be written, or to be closed.
+    fn is_busy(&self) -> bool {
+        let unwritten = self.writing.is_some() || self.spool.bytes() > 0;
+        self.failed.is_none() && (unwritten || (self.closed && !self.finished))
+    }
 }
 
 struct Shared {
@@ -69,7 +80,8 @@ impl Output {
     /// # Errors
     /// When no thread can be made.
     pub(super) fn start(
-        descriptor: Descriptor,
+        writer: Writer,
+        destination: Destination,
         spool: Spool,
         deferred: bool,
         on_failure: OnFailure,
@@ -79,17 +91,18 @@ impl Output {
             defers: deferred,
             deferred,
             closed: false,
-            writing: false,
+            writing: None,
+            finished: false,
             total: 0,
             failed: None,
             on_failure: Some(on_failure),
         };
-        let (is_file, path) = (descriptor.is_file(), descriptor.path());
+        let Destination { is_file, path } = destination;
         let shared =
             Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), is_file, path });
         let output = Output(shared.clone());
         let thread = std::thread::Builder::new().name("fxtrec-output".to_owned());
-        thread.spawn(move || Output(shared).run(descriptor))?;
+        thread.spawn(move || Output(shared).run(writer))?;
         Ok(output)
     }
 
@@ -119,7 +132,7 @@ impl Output {
     /// Lets what is in the queue be written now. Once that is empty, what comes waits for the next time.
     pub(super) fn release(&self) {
         let mut state = self.lock();
-        state.deferred = state.defers && !state.writing && state.spool.bytes() == 0;
+        state.deferred = state.defers && state.writing.is_none() && state.spool.bytes() == 0;
         self.0.changed.notify_all();
     }
 
@@ -143,13 +156,22 @@ impl Output {
         self.lock().failed.clone()
     }
 
-    /// Where it is a regular file: waits until all is written, at most for this long. A pipe may be read only after
-    /// the answer that this would hold up.
-    pub(super) fn settle(&self, timeout: Duration) {
+    /// Where it is a regular file: waits until all is written, at most for this long, and says what is not, if something
+    /// is not. A pipe may be read only after the answer that this would hold up.
+    pub(super) fn settle(&self, timeout: Duration) -> Option<String> {
         let state = self.lock();
-        if self.0.is_file && !state.deferred {
-            drop(self.wait_until_empty(state, timeout));
+        if !self.0.is_file || state.deferred {
+            return None;
         }
+        let state = self.wait_until_empty(state, timeout);
+        let left = state.spool.bytes() + state.writing.unwrap_or(0) as u64;
+        state.is_busy().then(|| {
+            format!(
+                "{} are not in the file after {} s, which its file system does not take",
+                bytes(left),
+                timeout.as_secs()
+            )
+        })
     }
 
     fn wait_until_empty<'a>(
@@ -158,7 +180,7 @@ impl Output {
         timeout: Duration,
     ) -> MutexGuard<'a, State> {
         let until = Instant::now() + timeout;
-        while state.failed.is_none() && (state.writing || state.spool.bytes() > 0) {
+        while state.is_busy() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -169,20 +191,30 @@ impl Output {
         state
     }
 
-    fn run(&self, mut descriptor: Descriptor) {
+    fn run(&self, mut writer: Writer) {
         while let Some(piece) = self.next() {
             let written = match piece {
-                Ok(piece) => self.write(&mut descriptor, &piece),
+                Ok(piece) => self.write(&mut writer, &piece),
                 Err(error) => Err(format!("what waits to be written cannot be read back: {error}")),
             };
             let mut state = self.lock();
-            state.writing = false;
+            state.writing = None;
             state.deferred = state.defers && state.spool.bytes() == 0;
             if let Err(reason) = written {
                 return self.fail(state, reason);
             }
             self.0.changed.notify_all();
         }
+        if self.lock().failed.is_some() {
+            return;
+        }
+        let finished = self.finish(&mut writer);
+        let mut state = self.lock();
+        state.finished = true;
+        if let Err(reason) = finished {
+            return self.fail(state, reason);
+        }
+        self.0.changed.notify_all();
     }
 
     /// The next piece; `None` at the end.
@@ -194,7 +226,7 @@ impl Output {
             }
             if !state.deferred {
                 if let Some(piece) = state.spool.pop().transpose() {
-                    state.writing = true;
+                    state.writing = Some(piece.as_ref().map_or(0, Vec::len));
                     return Some(piece);
                 }
                 if state.closed {
@@ -205,25 +237,42 @@ impl Output {
         }
     }
 
-    fn write(&self, descriptor: &mut Descriptor, mut rest: &[u8]) -> Result<(), String> {
+    /// Writes a piece; when this returns it is where the client wants it.
+    fn write(&self, writer: &mut Writer, mut rest: &[u8]) -> Result<(), String> {
+        let mut least = u64::MAX;
         let mut idle_since = Instant::now();
-        while !rest.is_empty() {
-            match descriptor.write(rest) {
-                Ok(Wrote::Bytes(bytes)) => {
-                    rest = &rest[bytes..];
-                    idle_since = Instant::now();
-                }
-                Ok(Wrote::Nothing) => {
-                    if self.lock().closed && idle_since.elapsed() > PATIENCE {
-                        return Err("its reader takes nothing any more".to_owned());
-                    }
-                    descriptor.wait(LOOK).map_err(|error| format!("poll: {error}"))?;
-                }
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                    return Err("the reader of the output is gone".to_owned());
-                }
-                Err(error) => return Err(format!("the output cannot be written: {error}")),
+        loop {
+            let mut taken = false;
+            if !rest.is_empty()
+                && let Wrote::Bytes(count) = writer.write(rest)?
+            {
+                (rest, taken) = (&rest[count..], true);
             }
+            let left = writer.unwritten()? + rest.len() as u64;
+            if left == 0 {
+                return Ok(());
+            }
+            if left < least {
+                (least, idle_since) = (left, Instant::now());
+            }
+            if self.lock().closed && idle_since.elapsed() > PATIENCE {
+                return Err("its reader takes nothing any more".to_owned());
+            }
+            if !taken {
+                let waited = writer.attend(!rest.is_empty(), LOOK);
+                waited.map_err(|error| format!("poll: {error}"))?;
+            }
+        }
+    }
+
+    /// Has the output closed.
+    fn finish(&self, writer: &mut Writer) -> Result<(), String> {
+        let begun = Instant::now();
+        while !writer.finish()? {
+            if begun.elapsed() > PATIENCE {
+                return Err("its file system does not close it".to_owned());
+            }
+            writer.attend(false, LOOK).map_err(|error| format!("poll: {error}"))?;
         }
         Ok(())
     }
@@ -253,6 +302,13 @@ mod tests {
         Spool::new(std::env::temp_dir(), 1 << 20)
     }
 
+    /// Who writes to it.
+    fn to(output: impl Into<std::os::fd::OwnedFd>) -> (Writer, Destination) {
+        let mut writer = Writer::to(output);
+        let destination = writer.choose(0).expect("it is fine");
+        (writer, destination)
+    }
+
     fn nobody() -> OnFailure {
         Box::new(|_| {})
     }
@@ -260,8 +316,9 @@ mod tests {
     #[test]
     fn a_reader_that_takes_its_time_holds_up_nobody_and_gets_everything() {
         let (mut reader, writer) = pipe().expect("a pipe");
-        let descriptor = Descriptor::new(writer.into()).expect("fine");
-        let output = Output::start(descriptor, spool(), false, nobody()).expect("a thread");
+        let (writer, destination) = to(writer);
+        let output =
+            Output::start(writer, destination, spool(), false, nobody()).expect("a thread");
         // Far more than a pipe holds, appended before anything is read.
         for number in 0..10_u8 {
             output.push(vec![number; 100_000]);
@@ -278,11 +335,12 @@ mod tests {
     #[test]
     fn a_reader_that_goes_is_told_of_once() {
         let (reader, writer) = pipe().expect("a pipe");
-        let descriptor = Descriptor::new(writer.into()).expect("fine");
+        let (writer, destination) = to(writer);
         drop(reader);
         let (tell, told) = crossbeam_channel::bounded(2);
         let on_failure = Box::new(move |reason| tell.send(reason).expect("heard"));
-        let output = Output::start(descriptor, spool(), false, on_failure).expect("a thread");
+        let output =
+            Output::start(writer, destination, spool(), false, on_failure).expect("a thread");
         output.push(vec![1]);
         output.push(vec![2]);
         assert_eq!(told.recv().expect("told"), "the reader of the output is gone");
@@ -294,8 +352,8 @@ mod tests {
     fn what_is_deferred_is_written_when_it_is_released_and_at_the_end() {
         let file = tempfile::tempfile().expect("a file");
         let mut look = file.try_clone().expect("a copy");
-        let descriptor = Descriptor::new(file.into()).expect("fine");
-        let output = Output::start(descriptor, spool(), true, nobody()).expect("a thread");
+        let (writer, destination) = to(file);
+        let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
         let mut length = || look.seek(io::SeekFrom::End(0)).expect("a length");
         output.push(vec![0; 10]);
         output.settle(Duration::from_secs(3600));
@@ -314,8 +372,8 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_a_failure() {
         let (_reader, writer) = pipe().expect("a pipe");
-        let descriptor = Descriptor::new(writer.into()).expect("fine");
-        let output = Output::start(descriptor, spool(), true, nobody()).expect("a thread");
+        let (writer, destination) = to(writer);
+        let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
         output.push(vec![0; (1 << 20) + 1]);
         assert!(output.failure().expect("failed").contains("no room"));
     }

@@ -4,14 +4,14 @@
 //! connection.
 
 mod call;
-mod seats;
+pub(super) mod seats;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -24,10 +24,14 @@ use super::service::{Caller, Service};
 use super::session::ClientId;
 use super::transport::{Stream, now};
 use super::wire::{self, ControllerError, Nothing};
+use super::writer::Writer;
 use crate::kernel::bell::Bell;
 use crate::kernel::peer::Credentials;
 use call::{Parameters, Refusal, Request, no_method, output};
 use seats::Seat;
+
+/// Connections that one user may have; root may have more.
+const CONNECTIONS: usize = 64;
 
 /// When no connection can be taken, for want of descriptors, it is tried again after this long.
 const DEAF: Duration = Duration::from_millis(200);
@@ -66,7 +70,7 @@ pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
             let client = ClientId(numbers.fetch_add(1, Ordering::Relaxed));
             // Whoever cannot be told who it is, or has too many, is not served.
             let Ok(credentials) = Credentials::of(&socket) else { continue };
-            let Some(seat) = Seat::take(&users, credentials.uid) else { continue };
+            let Some(seat) = Seat::take(&users, credentials.uid, CONNECTIONS) else { continue };
             let service = service.clone();
             let thread = std::thread::Builder::new().name("fxtrec-client".to_owned());
             let served = thread.spawn(move || {
@@ -92,26 +96,37 @@ struct Client {
     socket: UnixStream,
     /// Whether the call that is carried out wants an answer.
     oneway: bool,
+    /// The process that has the descriptors which came last, or why there is none.
+    writer: Arc<Mutex<Option<Result<Writer, String>>>>,
 }
 
 impl Client {
     fn new(service: Arc<Service>, caller: Caller, socket: UnixStream) -> io::Result<Client> {
         let watched = socket.try_clone()?;
-        let connection = Connection::new(Stream::from(socket));
-        Ok(Client { service, caller, connection, socket: watched, oneway: false })
+        let writer = Arc::new(Mutex::new(None));
+        let (receiver, who, place) = (service.clone(), caller.clone(), writer.clone());
+        let take = move |connection: &UnixStream, most| {
+            let (message, writer) = receiver.receive_output(&who, connection, most)?;
+            // One that was there and not used ends.
+            let before = place.lock().unwrap_or_else(PoisonError::into_inner).replace(writer);
+            drop(before);
+            Ok(message)
+        };
+        let connection = Connection::new(Stream::new(socket, Box::new(take)));
+        Ok(Client { service, caller, connection, socket: watched, oneway: false, writer })
     }
 
     fn serve(mut self) {
         loop {
             // What is no call ends the connection.
-            let Ok((call, descriptors)) = now(self.connection.receive_call::<Request>()) else {
+            let Ok((call, _)) = now(self.connection.receive_call::<Request>()) else {
                 return;
             };
             self.oneway = call.oneway();
             let more = call.more();
             let Request { method, parameters } = call.method();
             let (method, parameters) = (method.clone(), parameters.clone().unwrap_or_default());
-            let answered = self.carry_out(&method, Parameters(parameters), descriptors, more);
+            let answered = self.carry_out(&method, Parameters(parameters), more);
             let is_initialize = method.ends_with(".InitializeTracing");
             let sent = match answered {
                 Ok(()) => Ok(()),
@@ -155,7 +170,6 @@ impl Client {
         &mut self,
         method: &str,
         mut parameters: Parameters,
-        descriptors: Vec<OwnedFd>,
         more: bool,
     ) -> Result<(), Refusal> {
         let (interface, name) = method.rsplit_once('.').unwrap_or(("", method));
@@ -186,7 +200,7 @@ impl Client {
             }
             "InitializeTracing" => {
                 let config = parameters.take("config")?;
-                let output = output(&mut parameters, descriptors)?;
+                let output = output(&mut parameters, self.take_writer())?;
                 parameters.end()?;
                 service.initialize(&caller, config, output)?;
                 self.reply(Nothing {}, false)
@@ -207,11 +221,11 @@ impl Client {
             }
             "TerminateTracing" => {
                 parameters.end()?;
-                service.terminate_tracing(&caller)?;
-                self.reply(Nothing {}, false)
+                let ended = service.terminate_tracing(&caller)?;
+                self.reply(ended, false)
             }
             "Snapshot" => {
-                let output = output(&mut parameters, descriptors)?;
+                let output = output(&mut parameters, self.take_writer())?;
                 parameters.end()?;
                 let bytes = self.attended(|| service.snapshot(&caller, output))?;
                 self.reply(wire::Snapped { bytes }, false)
@@ -226,6 +240,10 @@ impl Client {
             }
             _ => Err(no_method(method)),
         }
+    }
+
+    fn take_writer(&self) -> Option<Result<Writer, String>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The interface that every service has.

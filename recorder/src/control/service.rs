@@ -16,25 +16,31 @@ mod snapshot;
 mod start;
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::categories::Selection;
 use super::config::{Config, bad};
-use super::descriptor::Descriptor;
 use super::machine::{self, Request};
 use super::output::Output;
 use super::policy::{Denied, Granted, Policy, Users};
 use super::records;
+use super::server::seats::{Seat, Users as Seats};
 use super::session::{Beginning, ClientId, Session};
 use super::spool::Spool;
 use super::watch::Watchers;
 use super::wire::{self, ControllerError, SessionState};
+use super::writer::{self, Destination, Writer};
 use crate::kernel::helper::Launcher;
 use crate::kernel::peer::Credentials;
 use crate::kernel::seqpacket::Listener;
+use crate::kernel::stream;
 use crate::kernel::waker::Waker;
 use crate::manager::{Koids, Manager, Options};
+
+/// Outputs of one user that may be written at the same time, those included that do not answer any more.
+const WRITERS: usize = 8;
 
 /// What a service is started with.
 #[derive(Debug)]
@@ -60,6 +66,24 @@ pub(super) struct Caller {
     pub(super) client: ClientId,
     /// Who is at its other end.
     pub(super) credentials: Credentials,
+}
+
+/// A descriptor that a client has passed.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// The process that has it.
+    pub(super) writer: Writer,
+    /// Which of those it has is meant.
+    pub(super) index: usize,
+}
+
+impl Passed {
+    /// What is to be written to, and by whom.
+    fn open(self) -> Result<(Writer, Destination), ControllerError> {
+        let Passed { mut writer, index } = self;
+        let destination = writer.choose(index).map_err(|why| bad("output", why))?;
+        Ok((writer, destination))
+    }
 }
 
 /// What is behind the lock.
@@ -126,6 +150,8 @@ pub struct Service {
     /// The output that pieces of providers go to.
     archive: Arc<Mutex<Option<Output>>>,
     launcher: Launcher,
+    /// How many processes that write outputs each user has.
+    writers: Seats,
     pub(super) policy: Policy,
     private_folder: PathBuf,
     spool_folder: PathBuf,
@@ -169,6 +195,7 @@ impl Service {
             manager,
             archive,
             launcher,
+            writers: Seats::default(),
             policy: setup.policy,
             private_folder: setup.private_folder,
             spool_folder: setup.spool_folder,
@@ -211,12 +238,36 @@ impl Service {
         self.grant(&caller.credentials, &Selection::default()).map(|granted| granted.users)
     }
 
+    /// Has a process receive the next message of a connection, and the descriptors that come with it. Where there is none
+    /// to do so, the descriptors are let go of, and why is told instead.
+    pub(super) fn receive_output(
+        &self,
+        caller: &Caller,
+        connection: &UnixStream,
+        most: usize,
+    ) -> io::Result<(Vec<u8>, Result<Writer, String>)> {
+        let who = &caller.credentials;
+        // Those that have ended meanwhile make room.
+        writer::reap();
+        if let Some(seat) = Seat::take(&self.writers, who.uid, WRITERS) {
+            let (writer, message) = Writer::receive(connection, who, most, seat, &self.launcher)?;
+            return Ok((message, Ok(writer)));
+        }
+        let mut message = vec![0; most];
+        let count = stream::receive_without_descriptors(connection, &mut message)?;
+        message.truncate(count);
+        let why = format!(
+            "{WRITERS} outputs of this user are being written already, or do not answer any more"
+        );
+        Ok((message, Err(why)))
+    }
+
     /// InitializeTracing.
     pub(super) fn initialize(
         &self,
         caller: &Caller,
         config: wire::TraceConfig,
-        output: std::os::fd::OwnedFd,
+        output: Passed,
     ) -> Result<(), ControllerError> {
         // A session that is there goes before what is wrong with the request.
         machine::answer(self.lock().state, Request::Initialize)?;
@@ -224,8 +275,7 @@ impl Service {
         let who = &caller.credentials;
         let granted = self.grant(who, &config.selection)?;
         self.policy.permits_buffer(who, config.largest_buffer_bytes).map_err(denied)?;
-        let descriptor =
-            Descriptor::new(output).map_err(|error| bad("output", error.to_string()))?;
+        let (writer, destination) = output.open()?;
 
         let mut inner = self.lock();
         let next = machine::answer(inner.state, Request::Initialize)?;
@@ -236,7 +286,7 @@ impl Service {
                 service.abort(number, reason);
             }
         });
-        let output = Output::start(descriptor, self.spool(), config.deferred, on_failure)
+        let output = Output::start(writer, destination, self.spool(), config.deferred, on_failure)
             .map_err(|error| ControllerError::Aborted { reason: error.to_string() })?;
         output.push(records::head());
         self.set_archive(Some(output.clone()));

@@ -197,14 +197,14 @@ impl Session {
         }
     }
 
-    /// Has what was collected written, if that is wanted.
+    /// Has what was collected written, if that is wanted. Says why it is not all there, when it is not yet.
     ///
     /// # Errors
     /// Why it cannot be.
-    pub(super) fn write(&self, write: bool) -> Result<(), String> {
+    pub(super) fn write(&self, write: bool) -> Result<Option<String>, String> {
         self.wrote.store(write, Ordering::Relaxed);
         if !write {
-            return Ok(());
+            return Ok(None);
         }
         loop {
             // Not over the push, since whoever is told of a failure may want what is held.
@@ -219,10 +219,10 @@ impl Session {
         if self.config.deferred {
             self.output.release();
         }
-        self.output.settle(WRITING);
+        let incomplete = self.output.settle(WRITING);
         match self.output.failure() {
             Some(reason) => Err(reason),
-            None => Ok(()),
+            None => Ok(incomplete),
         }
     }
 
@@ -237,14 +237,16 @@ impl Session {
         }
     }
 
-    /// Ends everything: what was not written is discarded, what was is still sent.
-    pub(super) fn end(&self) {
+    /// Ends everything: what was not written is discarded, what was is still sent. Says why that is not all there, when it
+    /// is not.
+    pub(super) fn end(&self) -> Option<String> {
         self.wanted.store(false, Ordering::Relaxed);
         // It ends when it is dropped, and what it still writes is not wanted.
         drop(self.recorder().take());
         self.held().clear();
         self.output.close();
-        self.output.settle(WRITING);
+        let incomplete = self.output.settle(WRITING);
+        self.output.failure().or(incomplete)
     }
 
     /// The statistics of providers that this session recorded.

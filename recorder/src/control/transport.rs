@@ -3,6 +3,7 @@
 //! zlink's functions are futures. On this socket all of them are ready when they return, so [`now`] is the whole
 //! runtime that they need.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,22 +23,67 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// The byte that ends each message.
 const END_OF_MESSAGE: u8 = 0;
 
-/// A socket, in both directions.
-#[derive(Debug)]
-pub(super) struct Stream(Arc<UnixStream>);
+/// Receives the next bytes, at most so many, where descriptors come with them. What becomes of these is its own affair.
+pub(super) type OnDescriptors = Box<dyn FnMut(&UnixStream, usize) -> io::Result<Vec<u8>> + Send>;
 
+/// A socket, in both directions.
+pub(super) struct Stream {
+    socket: Arc<UnixStream>,
+    on_descriptors: OnDescriptors,
+}
+
+impl Stream {
+    /// One over which descriptors come.
+    pub(super) fn new(socket: UnixStream, on_descriptors: OnDescriptors) -> Stream {
+        Stream { socket: Arc::new(socket), on_descriptors }
+    }
+}
+
+/// One over which no descriptors come: those that do are let go of.
 impl From<UnixStream> for Stream {
     fn from(socket: UnixStream) -> Stream {
-        Stream(Arc::new(socket))
+        let discard = |socket: &UnixStream, most| {
+            let mut bytes = vec![0; most];
+            let count = stream::receive_without_descriptors(socket, &mut bytes)?;
+            bytes.truncate(count);
+            Ok(bytes)
+        };
+        Stream::new(socket, Box::new(discard))
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
 /// The direction in which messages come.
-#[derive(Debug)]
 pub(super) struct Incoming {
     socket: Arc<UnixStream>,
+    on_descriptors: OnDescriptors,
     /// Bytes since the last message ended.
     unfinished: usize,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Incoming {
+    /// Waits for bytes. No descriptor becomes one of this process: even closing it might take for ever.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (there, with_descriptors) = stream::peek(&self.socket, buffer)?;
+        if !with_descriptors {
+            return stream::receive_without_descriptors(&self.socket, &mut buffer[..there]);
+        }
+        let bytes = (self.on_descriptors)(&self.socket, there)?;
+        let room = buffer.get_mut(..bytes.len()).ok_or(io::ErrorKind::InvalidData)?;
+        room.copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
 }
 
 /// The direction in which messages go.
@@ -50,14 +96,14 @@ impl Socket for Stream {
     const CAN_TRANSFER_FDS: bool = true;
 
     fn split(self) -> (Incoming, Outgoing) {
-        (Incoming { socket: self.0.clone(), unfinished: 0 }, Outgoing(self.0))
+        let Stream { socket, on_descriptors } = self;
+        (Incoming { socket: socket.clone(), on_descriptors, unfinished: 0 }, Outgoing(socket))
     }
 }
 
 impl ReadHalf for Incoming {
     async fn read(&mut self, buffer: &mut [u8]) -> zlink_core::Result<ReadResult> {
-        let mut descriptors = Vec::new();
-        let bytes = stream::receive(&self.socket, buffer, &mut descriptors)?;
+        let bytes = self.receive(buffer)?;
         let read = &buffer[..bytes];
         self.unfinished = match read.iter().rposition(|byte| *byte == END_OF_MESSAGE) {
             Some(end) => bytes - end - 1,
@@ -67,7 +113,7 @@ impl ReadHalf for Incoming {
         if self.unfinished > MAX_MESSAGE_BYTES {
             return Err(zlink_core::Error::BufferOverflow);
         }
-        Ok(ReadResult::new(bytes).set_fds(descriptors))
+        Ok(ReadResult::new(bytes))
     }
 }
 

@@ -206,6 +206,17 @@ pub struct StopTracing {
 pub struct Stopped {
     /// Of each provider that recorded something.
     pub provider_stats: Vec<ProviderStats>,
+    /// Why the trace is not all in the file that it goes to, when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+}
+
+/// The answer of TerminateTracing.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Ended {
+    /// Why the trace is not all in the file that it goes to, when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
 }
 
 /// The parameters of Snapshot.

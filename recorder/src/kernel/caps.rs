@@ -1,6 +1,7 @@
 //! Which capabilities the recorder has, of those that decide what it may do.
 
 use std::fmt;
+use std::io;
 
 use super::procfs::field;
 
@@ -104,6 +105,23 @@ impl Capabilities {
     pub fn bpf(self) -> bool {
         self.has(Capability::Bpf) || self.has(Capability::SysAdmin)
     }
+}
+
+/// Gives up every capability of this thread, for good. For a process that has no other.
+///
+/// # Errors
+/// What capset(2) returns.
+pub fn give_up_all() -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3`: capabilities have 64 bits.
+    const VERSION: u32 = 0x2008_0522;
+    // The version, and this thread.
+    let head = [VERSION, 0];
+    // Effective, permitted and inheritable ones, the lower half of each and then the upper.
+    let none = [0_u32; 6];
+    // SAFETY: both point to as many words as the kernel reads in this version; nothing is written.
+    let result = unsafe { libc::syscall(libc::SYS_capset, head.as_ptr(), none.as_ptr()) };
+    nix::errno::Errno::result(result)?;
+    Ok(())
 }
 
 #[cfg(test)]

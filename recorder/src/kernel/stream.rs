@@ -48,6 +48,38 @@ pub fn receive(
     Ok(received.bytes)
 }
 
+/// Looks at what is there, or waits for something, and takes nothing. Also says whether descriptors come with it; none is
+/// taken.
+///
+/// # Errors
+/// What recvmsg(2) returns; being interrupted is no error.
+pub fn peek(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    let received = receive_without_room(socket, buffer, MsgFlags::MSG_PEEK)?;
+    Ok((received.0, received.1.contains(MsgFlags::MSG_CTRUNC)))
+}
+
+/// As [`receive`], without the descriptors: the kernel lets go of them, which never waits for the file.
+///
+/// # Errors
+/// What recvmsg(2) returns; being interrupted is no error.
+pub fn receive_without_descriptors(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
+    receive_without_room(socket, buffer, MsgFlags::empty()).map(|(bytes, _)| bytes)
+}
+
+fn receive_without_room(
+    socket: &UnixStream,
+    buffer: &mut [u8],
+    flags: MsgFlags,
+) -> io::Result<(usize, MsgFlags)> {
+    let mut parts = [IoSliceMut::new(buffer)];
+    loop {
+        match recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, None, flags) {
+            Err(Errno::EINTR) => {}
+            received => return Ok(received.map(|received| (received.bytes, received.flags))?),
+        }
+    }
+}
+
 /// Sends all of `bytes`, and waits for room where there is none. The descriptors go with the first byte.
 ///
 /// # Errors
@@ -94,6 +126,23 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).expect("text");
         assert_eq!(text, "through");
+    }
+
+    #[test]
+    fn descriptors_are_seen_before_they_are_taken_and_need_not_be() {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        let (mut reader, writer) = pipe().expect("a pipe");
+        send(&one, b"without", &[]).expect("sent");
+        let mut buffer = [0; 16];
+        assert_eq!(peek(&other, &mut buffer).expect("there"), (7, false));
+        assert_eq!(receive_without_descriptors(&other, &mut buffer).expect("there"), 7);
+        send(&one, b"with", &[writer.as_fd()]).expect("sent");
+        drop(writer);
+        assert_eq!(peek(&other, &mut buffer).expect("there"), (4, true));
+        assert_eq!(peek(&other, &mut buffer).expect("still"), (4, true));
+        assert_eq!(receive_without_descriptors(&other, &mut buffer).expect("there"), 4);
+        // Nobody has the other end any more.
+        assert_eq!(reader.read(&mut buffer).expect("the end"), 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod outputs;
 mod protocol;
 mod python;
 mod rights;
+mod stuck;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -129,8 +130,15 @@ fn recorder_of(daemon: &Daemon) -> i32 {
         std::fs::read_to_string(list).unwrap_or_default()
     };
     let tasks = std::fs::read_dir(children).expect("it runs");
-    let recorders: String = tasks.map(of_thread).collect();
-    recorders.trim().parse().expect("one recorder")
+    let children: String = tasks.map(of_thread).collect();
+    // Beside it there may be one that writes an output.
+    let records = |pid: &&str| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim() != "fxtrec-output"
+    };
+    let recorders: Vec<&str> = children.split_whitespace().filter(records).collect();
+    let [recorder] = recorders[..] else { panic!("one recorder: {recorders:?}") };
+    recorder.parse().expect("a process id")
 }
 
 fn allow(path: &Path, mode: u32) {

@@ -155,7 +155,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
                 0 => client.initialize(config, output()),
                 1 => client.start(now()).map(drop),
                 2 => client.stop(WRITE).map(drop),
-                3 => client.terminate(),
+                3 => client.terminate().map(drop),
                 _ => client.snapshot(output()).map(drop),
             };
             assert_eq!(told(&mut client, answer), expected, "request {request} when {state:?}");
@@ -174,7 +174,7 @@ fn answers(daemon: &Daemon, allowed: &[usize]) -> Vec<(usize, String)> {
             0 => client.initialize(applications(BufferingMode::Circular), output()),
             1 => client.start(now()).map(drop),
             2 => client.stop(WRITE).map(drop),
-            3 => client.terminate(),
+            3 => client.terminate().map(drop),
             _ => client.snapshot(output()).map(drop),
         };
         (request, told(&mut client, answer))

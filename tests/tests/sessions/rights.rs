@@ -8,7 +8,7 @@ use fxtrec_tests::root;
 use super::*;
 
 /// Does something in a thread that is nobody; files and sockets see it so.
-fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let id = libc::c_long::from(NOBODY);

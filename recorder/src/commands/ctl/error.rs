@@ -46,6 +46,9 @@ pub enum CtlError {
         "the session has ended before it was told to: see the daemon's log (journalctl -u fxtrec)"
     )]
     Lost,
+    /// The session has ended, and not all of it is there.
+    #[error("the trace is incomplete: {0}")]
+    Incomplete(String),
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),

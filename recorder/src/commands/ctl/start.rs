@@ -36,6 +36,9 @@ struct Answer<'a> {
     /// What was recorded of each application, once it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_stats: Option<Vec<ProviderStats>>,
+    /// Why the trace is not all in its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete: Option<String>,
 }
 
 /// Starts a session, and waits for its end unless it is to go on by itself. Returns the exit status.
@@ -70,6 +73,7 @@ pub(super) fn start(
         late: started.late,
         exit_status: None,
         provider_stats: None,
+        incomplete: None,
     };
     if let Some(signals) = signals {
         if held.is_none() {
@@ -95,7 +99,9 @@ pub(super) fn start(
             };
         }
         answer.exit_status = outcome.exit_status;
-        answer.provider_stats = Some(stop::end(&mut client, true)?);
+        let ending = stop::end(&mut client, true)?;
+        answer.provider_stats = Some(ending.provider_stats);
+        answer.incomplete = ending.incomplete;
     }
     let code = answer.exit_status.unwrap_or(0);
     if common.json {
@@ -106,7 +112,14 @@ pub(super) fn start(
         // Standard output is COMMAND's, or has the trace.
         text(&answer, &file, err)?;
     }
-    Ok(code)
+    match answer.incomplete {
+        Some(why) if code != 0 => {
+            remark(common, err, &CtlError::Incomplete(why).to_string());
+            Ok(code)
+        }
+        Some(why) => Err(CtlError::Incomplete(why)),
+        None => Ok(code),
+    }
 }
 
 /// Starts a stopped session again.

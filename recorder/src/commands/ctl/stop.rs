@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{CtlError, connect, show};
 use crate::cli::{CtlCommon, CtlStopArgs};
 use crate::control::client::{Client, ClientError};
-use crate::control::wire::{ControllerError, ProviderStats, SessionState, StopOptions};
+use crate::control::wire::{ControllerError, ProviderStats, SessionState, StopOptions, Stopped};
 
 /// What `ctl stop` has to say.
 #[derive(Debug, Serialize)]
@@ -17,8 +17,19 @@ struct Answer {
     state: &'static str,
     /// The file that has the trace, as the daemon knows it; null when it is none.
     output: Option<PathBuf>,
+    /// Why the trace is not all in its file; null when it is.
+    incomplete: Option<String>,
     /// What was recorded of each application.
     provider_stats: Vec<ProviderStats>,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// What was recorded of each application.
+    pub(super) provider_stats: Vec<ProviderStats>,
+    /// Why the trace is not all in its file.
+    pub(super) incomplete: Option<String>,
 }
 
 pub(super) fn stop(
@@ -31,26 +42,30 @@ pub(super) fn stop(
     if status.state == SessionState::Ready {
         return Err(CtlError::NoSession("stop"));
     }
-    let (state, provider_stats) = if args.keep {
+    let (state, ending) = if args.keep {
         let options = StopOptions { write_results: Some(!args.no_write) };
-        (SessionState::Stopped, client.stop(options)?.provider_stats)
+        let Stopped { provider_stats, incomplete } = client.stop(options)?;
+        (SessionState::Stopped, Ending { provider_stats, incomplete })
     } else {
         (SessionState::Ready, end(&mut client, !args.no_write)?)
     };
-    let answer =
-        Answer { state: state.name(), output: status.output.map(PathBuf::from), provider_stats };
-    Ok(show::answer(common.json, &answer, out, text)?)
+    let Ending { provider_stats, incomplete } = ending;
+    let output = status.output.map(PathBuf::from);
+    let answer = Answer { state: state.name(), output, incomplete, provider_stats };
+    show::answer(common.json, &answer, out, text)?;
+    answer.incomplete.map_or(Ok(()), |why| Err(CtlError::Incomplete(why)))
 }
 
 /// Stops the session, if it is not stopped already, and ends it.
-pub(super) fn end(client: &mut Client, write: bool) -> Result<Vec<ProviderStats>, CtlError> {
-    let stats = match client.stop(StopOptions { write_results: Some(write) }) {
+pub(super) fn end(client: &mut Client, write: bool) -> Result<Ending, CtlError> {
+    let provider_stats = match client.stop(StopOptions { write_results: Some(write) }) {
         Ok(stopped) => stopped.provider_stats,
         Err(ClientError::Refused(ControllerError::NotStarted)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    client.terminate()?;
-    Ok(stats)
+    // What was missing when it was stopped may be there when it has ended.
+    let incomplete = client.terminate()?.incomplete;
+    Ok(Ending { provider_stats, incomplete })
 }
 
 /// Why a session has ended that nobody ended.

@@ -11,7 +11,10 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use crossbeam_channel::bounded;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
@@ -29,6 +32,9 @@ use crate::kernel::notify;
 use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
 use crate::manager::Koids;
+
+/// How long the session that runs may take to end. Each of its parts has a bound of its own, and this is beyond their sum.
+const END: Duration = Duration::from_secs(45);
 
 /// Runs the service until SIGTERM, SIGINT or SIGHUP. A session that runs then is stopped, with its results.
 ///
@@ -71,8 +77,23 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;
     // Whoever comes from now on finds nobody.
     drop(sockets);
-    service.shut_down();
+    if !end(service) {
+        let _ = writeln!(err, "fxtrec: the session did not end within {} s", END.as_secs());
+    }
     Ok(())
+}
+
+/// Stops the session that runs and ends it; whether that was done in time.
+fn end(service: Arc<Service>) -> bool {
+    let (done, is_done) = bounded(1);
+    let shut_down = move || {
+        service.shut_down();
+        // Whoever waits for it may have given up.
+        let _ = done.send(());
+    };
+    // What cannot be done by a thread of its own is not waited for.
+    let thread = std::thread::Builder::new().name("fxtrec-end".to_owned()).spawn(shut_down);
+    thread.is_ok() && is_done.recv_timeout(END).is_ok()
 }
 
 /// Waits for a signal that means the end.

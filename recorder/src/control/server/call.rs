@@ -1,13 +1,13 @@
 //! What a call asks for, and why it may get no answer of its method.
 
-use std::os::fd::OwnedFd;
-
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::super::config::bad;
+use super::super::service::Passed;
 use super::super::wire::ControllerError;
+use super::super::writer::Writer;
 
 /// A call, before its parameters were looked at.
 #[derive(Debug, Deserialize)]
@@ -59,16 +59,15 @@ pub(super) fn no_method(method: &str) -> Refusal {
     Refusal::Service(zlink_core::varlink_service::Error::MethodNotFound { method })
 }
 
-/// The descriptor that the parameter `output` means.
+/// The descriptor that the parameter `output` means, among those that came with the message.
 pub(super) fn output(
     parameters: &mut Parameters,
-    mut descriptors: Vec<OwnedFd>,
-) -> Result<OwnedFd, ControllerError> {
-    let index: usize = parameters.take("output")?;
-    let count = descriptors.len();
-    if index >= count {
-        let why = format!("{count} descriptors came with the message, and it means number {index}");
-        return Err(bad("output", why));
+    descriptors: Option<Result<Writer, String>>,
+) -> Result<Passed, ControllerError> {
+    let index = parameters.take("output")?;
+    match descriptors {
+        Some(Ok(writer)) => Ok(Passed { writer, index }),
+        Some(Err(why)) => Err(bad("output", why)),
+        None => Err(bad("output", "no descriptors came with the message")),
     }
-    Ok(descriptors.swap_remove(index))
 }

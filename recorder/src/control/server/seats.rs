@@ -1,27 +1,24 @@
-//! How many connections each user has.
+//! How much each user has of what there is little of: connections, and processes that write outputs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections that one user may have; root may have more.
-const CONNECTIONS: usize = 64;
+/// How many each user has.
+pub(in crate::control) type Users = Arc<Mutex<HashMap<u32, usize>>>;
 
-/// How many connections each user has.
-pub(super) type Users = Arc<Mutex<HashMap<u32, usize>>>;
-
-/// One connection among those of its user.
+/// One among those of its user.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(in crate::control) struct Seat {
     users: Users,
     uid: u32,
 }
 
 impl Seat {
-    /// A seat for one more connection of this user, if there is one.
-    pub(super) fn take(users: &Users, uid: u32) -> Option<Seat> {
+    /// A seat for one more of this user, who may have `most`; root may have more.
+    pub(in crate::control) fn take(users: &Users, uid: u32, most: usize) -> Option<Seat> {
         let mut counts = users.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(uid).or_insert(0);
-        if *count >= CONNECTIONS && uid != 0 {
+        if *count >= most && uid != 0 {
             return None;
         }
         *count += 1;

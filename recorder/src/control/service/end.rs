@@ -30,21 +30,23 @@ impl Service {
         let write = options.write_results.unwrap_or(false);
         let (stopped, written) = self.stop(&session, write);
         let mut inner = self.lock();
-        if let Err(reason) = written
-            && inner.is(&session)
-        {
-            inner.aborted.get_or_insert(reason);
-        }
+        let incomplete = written.unwrap_or_else(|reason| {
+            if inner.is(&session) {
+                inner.aborted.get_or_insert(reason.clone());
+            }
+            Some(reason)
+        });
         let answer = match inner.is(&session) {
             true => inner.not_aborted(),
             false => Ok(()),
         };
         self.end_stop(inner, &session);
-        answer.map(|()| wire::Stopped { provider_stats: session.stats(&stopped.providers) })
+        let provider_stats = session.stats(&stopped.providers);
+        answer.map(|()| wire::Stopped { provider_stats, incomplete })
     }
 
     /// Stops applications, then the kernel's recorder, so that the last of the ones is within what the other knows.
-    fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<(), String>) {
+    fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<Option<String>, String>) {
         // Whoever is starting it is told so by this, and is done soon.
         let stopped = self.manager.stop(write, LAST_WORDS).unwrap_or_default();
         drop(self.wait_until_busy_are(1));
@@ -81,7 +83,7 @@ impl Service {
     pub(in crate::control) fn terminate_tracing(
         &self,
         caller: &Caller,
-    ) -> Result<(), ControllerError> {
+    ) -> Result<wire::Ended, ControllerError> {
         let session = {
             let mut inner = self.lock();
             let session = inner.controlled_by(caller)?;
@@ -89,22 +91,22 @@ impl Service {
             inner.interrupt(next);
             session
         };
-        self.end(&session);
-        Ok(())
+        Ok(wire::Ended { incomplete: self.end(&session) })
     }
 
-    /// Ends a session whose state is `terminating` already.
-    fn end(&self, session: &Session) {
+    /// Ends a session whose state is `terminating` already; says why the trace is not all there, when it is not.
+    fn end(&self, session: &Session) -> Option<String> {
         // Whoever is starting or stopping it is told so by this, and is done soon.
         let _ = self.manager.terminate();
         drop(self.wait_until_busy_are(0));
-        session.end();
+        let incomplete = session.end();
         self.set_archive(None);
         let mut inner = self.lock();
         inner.session = None;
         inner.aborted = None;
         inner.watchers.forget_alerts();
         inner.enter(SessionState::Ready);
+        incomplete
     }
 
     /// A connection is closed: with it goes its session, unless that is detached.

@@ -1,23 +1,20 @@
 //! Snapshot: what a circular session holds, while it goes on.
 
-use std::os::fd::OwnedFd;
-
 use super::super::config::bad;
-use super::super::descriptor::Descriptor;
 use super::super::kernel_recorder::KernelError;
 use super::super::machine::{self, Request};
 use super::super::output::Output;
 use super::super::records;
 use super::super::session::WRITING;
 use super::super::wire::{BufferingMode, ControllerError};
-use super::{Caller, Service};
+use super::{Caller, Passed, Service};
 
 impl Service {
     /// Snapshot.
     pub(in crate::control) fn snapshot(
         &self,
         caller: &Caller,
-        output: OwnedFd,
+        output: Passed,
     ) -> Result<u64, ControllerError> {
         let session = {
             let inner = self.lock();
@@ -30,9 +27,8 @@ impl Service {
             return Err(bad("buffering_mode", "only of a circular session there are snapshots"));
         }
         let aborted = |reason: String| ControllerError::Aborted { reason };
-        let descriptor =
-            Descriptor::new(output).map_err(|error| bad("output", error.to_string()))?;
-        let output = Output::start(descriptor, self.spool(), false, Box::new(|_| {}))
+        let (writer, destination) = output.open()?;
+        let output = Output::start(writer, destination, self.spool(), false, Box::new(|_| {}))
             .map_err(|error| aborted(error.to_string()))?;
         let kernel = session.kernel_snapshot().map_err(|error| match error {
             KernelError::Ended => ControllerError::Terminating,
@@ -43,8 +39,8 @@ impl Service {
         output.push(kernel);
         output.push(applications);
         output.close();
-        output.settle(WRITING);
-        match output.failure() {
+        let incomplete = output.settle(WRITING);
+        match output.failure().or(incomplete) {
             Some(reason) => Err(bad("output", reason)),
             None => Ok(output.total()),
         }
