@@ -232,7 +232,8 @@ fn a_file_that_says_nothing_of_itself_is_refused_and_each_user_has_few_of_these(
     // They cannot even be killed.
     let answer = as_nobody(ask);
     assert!(answer.contains("outputs of this user are being written already"), "{answer}");
-    record_as_usual(&daemon);
+    // Nothing is started here while the file is open: each new process would close a copy of it, and wait.
+    assert_eq!(daemon.state(), SessionState::Ready);
     drop(fuse);
     let fit = daemon.path("fit.fxt");
     let fit = create(&fit);
