@@ -43,7 +43,7 @@ fn what_cannot_be_is_refused_before_anybody_is_asked() {
     refused(&["start", "-o", "-"], "--foreground");
     refused(&["start", "--categories", "sched:wakin"], "did you mean sched:waking?");
     refused(&["start", "--provider", "db"], "NAME:SIZE:CATEGORIES");
-    refused(&["snapshot", "--pid", "0"], "0 is not in 1..=4194304");
+    refused(&["snapshot", "--pid", "0"], "a process id is a number from 1 to 4194304");
     refused(&["nothing"], "unrecognized subcommand");
 }
 
