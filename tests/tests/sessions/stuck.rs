@@ -265,8 +265,9 @@ fn pipes_and_sockets_that_nobody_reads_hold_up_neither_a_session_nor_the_end() {
         client.stop(WRITE).expect("nobody waits for the reader");
         client.terminate().expect("nor now");
         record_as_usual(&daemon);
+        // It has its time to read; that of the session in between has ended, sooner or later.
+        wait::until("one process that writes", || writers(&daemon).len() == 1);
         let left = writers(&daemon);
-        assert_eq!(left.len(), 1, "it has its time to read");
         end_in_time(&mut daemon);
         let lives = |pid: &u32| std::fs::exists(format!("/proc/{pid}")).expect("a path");
         wait::until("the end of its process", || !left.iter().any(lives));
