@@ -35,7 +35,7 @@ fn a_burst_through_a_small_buffer_is_written_or_counted() {
         assert_counted(&provider, 160_000);
         if mode == "oneshot" {
             assert!(provider.stats["dropped"] > 100_000, "it holds a few thousand events");
-            assert!(said.contains("EVENTS OF THEIRS DROPPED"), "{said}");
+            assert!(said.contains("EVENTS OF PROVIDERS DROPPED"), "{said}");
         }
     }
 }
