@@ -188,6 +188,7 @@ fn false_alarms_are_as_rare_as_promised() {
         }
         assert!(larger <= most(0.02, trials), "{larger} of {trials} with {per_side} runs");
         assert!(different <= most(0.04, trials), "{different} of {trials} with {per_side} runs");
+        assert!(different * 20 <= trials, "{different} of {trials} with {per_side} runs");
         assert!(different > trials / 100, "{different}: it would be blind to differences as well");
     }
 }
