@@ -258,6 +258,15 @@ mod tests {
     }
 
     /// A copy of cat that has answered once, so that its exec is over, and runs until its input ends.
+    /// A program that can be executed at once.
+    ///
+    /// It is another process that writes it: a child that another test starts meanwhile would inherit the descriptor that
+    /// this process writes to, and a file that somebody can write to is too busy to be executed (ETXTBSY).
+    fn copy_of_cat(to: &Path) {
+        let copied = Command::new("cp").arg("/bin/cat").arg(to).status().expect("cp runs");
+        assert!(copied.success(), "cat cannot be copied to {}", to.display());
+    }
+
     fn running_cat(program: &Path) -> Child {
         let pipes = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = pipes.expect("it runs");
@@ -362,7 +371,7 @@ mod tests {
     fn a_running_program_with_a_long_name_has_its_whole_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("a-name-longer-than-the-cut");
-        std::fs::copy("/bin/cat", &program).expect("cat is copied");
+        copy_of_cat(&program);
         let child = running_cat(&program);
         let snapshot = Snapshot::take().expect("/proc is there");
         let single = process_name(child.id());
@@ -378,7 +387,7 @@ mod tests {
     /// The name from the executable alone: the command line is another's.
     fn name_by_executable(program: &Path, delete: bool) -> (Vec<u8>, Option<Vec<u8>>) {
         use std::os::unix::process::CommandExt;
-        std::fs::copy("/bin/cat", program).expect("cat is copied");
+        copy_of_cat(program);
         let pipes = Command::new(program)
             .arg0("other")
             .stdin(Stdio::piped())
@@ -412,7 +421,7 @@ mod tests {
         // A second link keeps the file, and its name in the first place is gone all the same.
         let (first, second) =
             (folder.path().join("a-name-that-was-linked"), folder.path().join("b"));
-        std::fs::copy("/bin/cat", &first).expect("cat is copied");
+        copy_of_cat(&first);
         std::fs::hard_link(&first, &second).expect("it is linked");
         let child = running_cat(&first);
         std::fs::remove_file(&first).expect("it is deleted");

@@ -1,8 +1,10 @@
 //! What fxtrec says to slips of the hand, and what it never does to a terminal.
 
 use std::fs::OpenOptions;
+use std::path::Path;
 use std::process::Stdio;
 
+use fxtrec_tests::binary::copy_program;
 use fxtrec_tests::root::may_record;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -89,7 +91,7 @@ fn a_program_is_named_as_it_was_given() {
         return;
     }
     let fxtrec = Fxtrec::new(["-P", ":no_such_function_in_it", "./app"]);
-    std::fs::copy("/bin/true", fxtrec.path("app")).expect("a program");
+    copy_program(Path::new("/bin/true"), &fxtrec.path("app"));
     let done = fxtrec.run().expect(125);
     assert!(done.stderr.contains("./app") && !done.stderr.contains("././app"), "{}", done.stderr);
 }

@@ -1,5 +1,6 @@
 //! Exit statuses, and what COMMAND gets and gives.
 
+use fxtrec_tests::binary::copy_program;
 use fxtrec_tests::process::with_usual_signals;
 use fxtrec_tests::root::may_record;
 use std::fs;
@@ -134,7 +135,9 @@ fn a_program_can_be_called_like_a_subcommand() {
     }
     let fxtrec = Fxtrec::new(["-q", "--", "doctor"]);
     let program = fxtrec.path("doctor");
-    fs::write(&program, "#!/bin/sh\necho the other doctor\n").unwrap();
+    let source = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&source, "#!/bin/sh\necho the other doctor\n").unwrap();
+    copy_program(source.path(), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", fxtrec.path("").display(), std::env::var("PATH").unwrap());
     let done = fxtrec.with(|command| command.env("PATH", path)).run().expect(0);

@@ -7,6 +7,7 @@ use std::process::Command;
 use fxtrec::probe::Context;
 use fxtrec::probe::locate::Program;
 use fxtrec::units::Pid;
+use fxtrec_tests::binary::copy_program;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::root;
@@ -145,7 +146,7 @@ fn a_process_below_another_root_has_the_files_that_it_sees() {
     let inside = tempfile::tempdir().expect("a folder");
     let bin = inside.path().join("opt/bin");
     std::fs::create_dir_all(&bin).expect("writable");
-    std::fs::copy(program.path(), bin.join("app")).expect("writable");
+    copy_program(program.path(), &bin.join("app"));
     // Followed from outside, this link would lead to a folder of the machine's.
     symlink("/opt/bin", inside.path().join("bin")).expect("writable");
     let process =

@@ -33,9 +33,14 @@ fn run(launch: &Launch) -> Result<u8, LaunchError> {
     Ok(child.wait().unwrap().exit_code())
 }
 
+/// A file that can be executed at once. Another process writes it: children of other tests inherit this one's descriptors,
+/// and a file that somebody can write to is too busy to be executed (ETXTBSY).
 fn file_with_mode(dir: &TempDir, name: &str, content: &str, mode: u32) -> PathBuf {
     let path = dir.path().join(name);
-    fs::write(&path, content).unwrap();
+    let source = dir.path().join(format!("{name}.source"));
+    fs::write(&source, content).unwrap();
+    assert!(std::process::Command::new("cp").arg(&source).arg(&path).status().unwrap().success());
+    fs::remove_file(source).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     path
 }
