@@ -5,6 +5,7 @@ pub mod binary;
 pub mod c_example;
 pub mod event;
 pub mod folder;
+pub mod hotplug;
 pub mod machine;
 pub mod process;
 pub mod programs;

@@ -3,7 +3,7 @@
 use perf_event_open_sys::bindings as b;
 
 use super::cursor::Cursor;
-use super::event::{Comm, Event, Kind, LocalId, Sample, UserState};
+use super::event::{Comm, Event, Kind, LocalId, Loss, Sample, UserState};
 use super::payload::Payload;
 use super::sched::SchedLayout;
 use crate::kernel::extra::OpenExtras;
@@ -94,7 +94,7 @@ fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Eve
     let kind = match record.kind {
         b::PERF_RECORD_LOST => {
             let _id = cursor.read_u64()?;
-            Kind::Lost { count: cursor.read_u64()? }
+            Kind::Lost(Loss::exactly(cursor.read_u64()?))
         }
         b::PERF_RECORD_FORK | b::PERF_RECORD_EXIT => {
             let pid = LocalId(cursor.read_u32()?);

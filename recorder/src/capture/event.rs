@@ -191,11 +191,48 @@ pub enum Kind {
     Sample(Sample),
     /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
     Skipped,
-    /// The kernel found no room for this many samples since the last event of this CPU.
-    Lost {
+    /// Events are missing since the last one of this CPU.
+    Lost(Loss),
+    /// Forks, exits and changes of names are missing on this CPU; how many, where somebody counted.
+    LostLives {
         /// How many.
-        count: u64,
+        count: Option<u64>,
     },
+    /// The CPU went offline at this time, or soon after.
+    Offline {
+        /// Whether nothing else says that the idle task came in then.
+        goes_idle: bool,
+    },
+    /// The CPU is online again, or for the first time.
+    Online,
+}
+
+/// What is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// How many events of the scheduler and of probes; `None` when nobody counted.
+    pub events: Option<u64>,
+    /// Whether they may be fewer: they were counted together with records that tell nothing new.
+    pub at_most: bool,
+    /// Records beside them that say who came in where no tracepoint does.
+    pub switch_records: u64,
+}
+
+impl Loss {
+    /// Exactly so many events.
+    pub const fn exactly(count: u64) -> Loss {
+        Loss { events: Some(count), at_most: false, switch_records: 0 }
+    }
+
+    /// So many events, or fewer.
+    pub const fn at_most(count: u64) -> Loss {
+        Loss { events: Some(count), at_most: true, switch_records: 0 }
+    }
+
+    /// Nobody knows how many.
+    pub const fn unknown() -> Loss {
+        Loss { events: None, at_most: false, switch_records: 0 }
+    }
 }
 
 /// One event of one CPU.

@@ -7,9 +7,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use super::event::{Event, Kind};
+use super::event::{Event, Kind, Loss};
 use super::life::LifeLayout;
 use super::order::{Lane, Merger, Queue};
 use super::perf_rings::ChainWatch;
@@ -21,12 +20,10 @@ use crate::kernel::ftrace::instance::Instance;
 use crate::kernel::ftrace::layout::PageLayout;
 use crate::kernel::ftrace::page::Page;
 use crate::kernel::ftrace::pipe::RawPipe;
+use crate::kernel::hotplug::Hotplug;
 use crate::kernel::sys::Sys;
 use crate::kernel::{clock, cpus, idle_probe};
-use crate::units::Cpu;
-
-/// How often it is looked whether CPUs came.
-const HOTPLUG_INTERVAL: Duration = Duration::from_secs(1);
+use crate::units::{Cpu, Nanos};
 
 /// The clock that is the trace's: `CLOCK_MONOTONIC`.
 const CLOCK: &str = "mono";
@@ -72,6 +69,10 @@ struct CpuRing {
     garbled: u64,
     /// Why it cannot be read any more.
     failed: Option<io::Error>,
+    /// When the youngest event that was read happened.
+    last: Nanos,
+    /// Whether its CPU is offline.
+    is_offline: bool,
     /// While it is being found out whether every task is reported.
     watch: Option<ChainWatch>,
 }
@@ -111,12 +112,14 @@ impl CpuRing {
             if let Some(watch) = &mut self.watch {
                 watch.see(&event);
             }
+            self.last = self.last.max(event.time);
             queue.push(event);
         };
         if let Some(stored) = page.missed {
             let count = missed(instance, self.cpu, self.told_lost, stored);
             self.told_lost += count;
-            push(Event { time: page.time(), kind: Kind::Lost { count } });
+            // Tracepoints of forks, exits and names are counted with the scheduler's.
+            push(Event { time: page.time(), kind: Kind::Lost(Loss::at_most(count)) });
         }
         while let Some((time, raw)) = page.next_event() {
             match sched.decode(raw).or_else(|| life.decode(raw)) {
@@ -137,7 +140,7 @@ pub struct FtraceRings {
     sys: Box<dyn Sys + Send>,
     options: Options,
     failed: Option<io::Error>,
-    hotplug_checked: Instant,
+    hotplug: Hotplug,
 }
 
 impl FtraceRings {
@@ -160,6 +163,8 @@ impl FtraceRings {
         // Kernels before 5.0 have no such file; the reader then looks by its own clock.
         let _ = instance.write("buffer_percent", &percent.to_string());
         let layout = page_layout(&instance)?;
+        // Before the first ring is opened: no CPU may come or go unheard.
+        let hotplug = Hotplug::watch(&*sys);
         let mut rings = FtraceRings {
             rings: Vec::new(),
             readers: Readers::default(),
@@ -167,9 +172,9 @@ impl FtraceRings {
             sys,
             options,
             failed: None,
-            hotplug_checked: Instant::now(),
+            hotplug,
         };
-        rings.look_for_cpus(merger)?;
+        rings.add_online(merger, |_, _, _| {})?;
         Ok(rings)
     }
 
@@ -204,7 +209,7 @@ impl FtraceRings {
 
     /// The descriptors that poll(2) reports readable when rings want to be read.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|ring| ring.pipe.poll_fd())
+        self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
     /// Lets every CPU be idle for a moment and looks whether each task there was reported. Returns the CPUs where one
@@ -240,42 +245,74 @@ impl FtraceRings {
             let count = lost.saturating_sub(ring.told_lost);
             if count > 0 {
                 ring.told_lost = lost;
-                merger.push(ring.lane, Event { time: clock::now(), kind: Kind::Lost { count } });
+                let kind = Kind::Lost(Loss::at_most(count));
+                merger.push(ring.lane, Event { time: clock::now(), kind });
             }
         }
     }
 
-    /// Once a second: opens the rings of CPUs that came online. The ring of one that went stays, and is read to its
-    /// end.
+    /// Opens the rings of CPUs that came online, as soon as the kernel tells of them. The kernel fills the ring of one
+    /// from its first event on, whether it is open or not, and the ring of one that went stays, so nothing is missed.
     ///
     /// # Errors
     /// [`SourceError`]; the CPUs that are recorded stay so.
     pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
-        if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
-            return Ok(());
+        match self.hotplug.look() {
+            Some(_) => self.look_for_cpus(merger),
+            None => Ok(()),
         }
-        self.hotplug_checked = Instant::now();
-        self.look_for_cpus(merger)
     }
 
     fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+        let tell = |merger: &mut Merger, lane, time| {
+            merger.push(lane, Event { time, kind: Kind::Online });
+        };
+        let online = self.add_online(merger, tell)?;
+        let went = |ring: &CpuRing| !ring.is_offline && !online.contains(&ring.cpu);
+        if self.rings.iter().any(went) {
+            // All that the CPU did is in its ring by now.
+            self.read(merger);
+        }
+        for ring in &mut self.rings {
+            let is_offline = !online.contains(&ring.cpu);
+            if is_offline && !std::mem::replace(&mut ring.is_offline, true) {
+                let time = ring.last.max(merger.emitted());
+                merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle: true } });
+            } else if !is_offline && std::mem::replace(&mut ring.is_offline, false) {
+                tell(merger, ring.lane, clock::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the rings of CPUs that are online and have none open, and tells of each. Returns all that are online.
+    fn add_online(
+        &mut self,
+        merger: &mut Merger,
+        tell: impl Fn(&mut Merger, Lane, Nanos),
+    ) -> Result<Vec<Cpu>, SourceError> {
         let known = self.cpus();
-        for cpu in cpus::online(&*self.sys)?.into_iter().filter(|cpu| !known.contains(cpu)) {
+        let online = cpus::online(&*self.sys)?;
+        for cpu in online.iter().copied().filter(|cpu| !known.contains(cpu)) {
             let pipe = self.shared.instance.open_pipe(cpu)?;
+            let lane = merger.lane(cpu);
+            tell(merger, lane, clock::now());
             self.rings.push(CpuRing {
                 cpu,
                 pipe,
-                lane: merger.lane(cpu),
+                lane,
                 page: vec![0; self.shared.layout.page_bytes()],
                 shared: self.shared.clone(),
                 told_lost: 0,
                 undecoded: 0,
                 garbled: 0,
                 failed: None,
+                last: Nanos(0),
+                is_offline: false,
                 watch: None,
             });
         }
-        Ok(())
+        Ok(online)
     }
 
     /// Records that could not be decoded, and pages that could not be read to their end.

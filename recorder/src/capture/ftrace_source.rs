@@ -93,6 +93,6 @@ impl Source for FtraceSource {
     fn stats(&self) -> SourceStats {
         let (undecoded, garbled) = self.rings.odd();
         let (late, most_late) = self.merger.late();
-        SourceStats { kernel_counts: Vec::new(), undecoded, garbled, late, most_late }
+        SourceStats { undecoded, garbled, late, most_late, ..SourceStats::default() }
     }
 }

@@ -91,6 +91,11 @@ impl Queue {
         self.drained = drained;
     }
 
+    /// When the youngest event happened that was ever in it.
+    pub fn youngest(&self) -> Nanos {
+        self.youngest
+    }
+
     /// What was said last.
     pub fn is_drained(&self) -> bool {
         self.drained
@@ -262,6 +267,11 @@ impl Merger {
         }
     }
 
+    /// The time that was handed out last.
+    pub fn emitted(&self) -> Nanos {
+        self.emitted
+    }
+
     /// How many events arrived behind the horizon, and by how much the worst of them.
     pub fn late(&self) -> (u64, Nanos) {
         (self.late, self.most_late)
@@ -275,10 +285,11 @@ impl Merger {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Loss;
     use super::*;
 
     fn event(time: u64) -> Event {
-        Event { time: Nanos(time), kind: Kind::Lost { count: time } }
+        Event { time: Nanos(time), kind: Kind::Lost(Loss::exactly(time)) }
     }
 
     fn emitted(merger: &mut Merger, horizon: u64) -> Vec<(u64, u32)> {

@@ -7,22 +7,19 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::decode::{self, Shape};
-use super::event::{Event, Kind};
+use super::event::{Event, Kind, Loss};
 use super::order::{Lane, Merger, Queue};
 use super::readers::{ReadRing, Readers};
 use super::sched::SchedLayout;
 use super::source::SourceError;
 use crate::kernel::extra::OpenExtras;
-use crate::kernel::perf::{CpuEvents, KernelCount, OpenError, Options};
+use crate::kernel::hotplug::{Hotplug, Suspects};
+use crate::kernel::perf::{CpuEvents, KernelCount, LostAside, OpenError, Options};
 use crate::kernel::sys::Sys;
 use crate::kernel::{clock, cpus, idle_probe};
-use crate::units::{Cpu, Tid};
-
-/// How often it is looked whether CPUs came or went.
-const HOTPLUG_INTERVAL: Duration = Duration::from_secs(1);
+use crate::units::{Cpu, Nanos, Tid};
 
 #[derive(Debug)]
 struct CpuRing {
@@ -31,10 +28,19 @@ struct CpuRing {
     layout: Arc<SchedLayout>,
     options: Arc<Options>,
     undecoded: u64,
+    /// Samples of the options' tracepoints that were in the ring.
+    reported: u64,
+    sys: Arc<dyn Sys + Send + Sync>,
     /// What lost records in the ring said.
     told_lost: u64,
+    /// The part of it that was no samples.
+    told_aside: LostAside,
     /// Who came in by the last switch in the ring.
     incoming: Option<Tid>,
+    /// When the youngest event in the ring happened.
+    last: Nanos,
+    /// The CPU went offline: nothing follows what is in the ring.
+    is_dead: bool,
 }
 
 impl CpuRing {
@@ -45,13 +51,66 @@ impl CpuRing {
             Kind::Switch(switch) => self.incoming = Some(switch.next),
             // Only in the initial pid namespace are both ids of one kind.
             Kind::Running { tid, .. } => return self.incoming == Some(Tid(tid.0)),
-            Kind::Lost { count } => {
-                self.incoming = None;
-                self.told_lost = self.told_lost.saturating_add(count);
-            }
+            Kind::Lost(_) => self.incoming = None,
             _ => {}
         }
         false
+    }
+
+    /// Divides what the ring says was lost: it counts whatever found no room, samples and all else.
+    ///
+    /// ```text
+    ///   the ring        lost 7                lost 5
+    ///   the events        2 of them aside       4 aside by now      read after the ring's records were
+    ///   told            5 samples             3 samples
+    /// ```
+    ///
+    /// The events' own counts may be ahead of the ring's. So of what is aside never too little is told, of samples never
+    /// too many, and in the end both sums are the kernel's.
+    fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
+        self.told_lost = self.told_lost.saturating_add(count);
+        let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
+        let told = &mut self.told_aside;
+        let lives = count.min(aside.lives.saturating_sub(told.lives));
+        let switch_records =
+            (count - lives).min(aside.switch_records.saturating_sub(told.switch_records));
+        told.lives += lives;
+        told.switch_records += switch_records;
+        let events = count - lives - switch_records;
+        let loss = Loss { events: Some(events), at_most: false, switch_records };
+        ((events + switch_records > 0).then_some(loss), (lives > 0).then_some(lives))
+    }
+
+    /// Hands on what the ring or the events say was lost.
+    fn lost(&mut self, time: Nanos, count: u64, aside: Option<LostAside>, queue: &mut Queue) {
+        let (loss, lives) = self.divide(count, aside);
+        if let Some(loss) = loss {
+            queue.push(Event { time, kind: Kind::Lost(loss) });
+        }
+        if lives.is_some() {
+            queue.push(Event { time, kind: Kind::LostLives { count: lives } });
+        }
+    }
+
+    /// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
+    /// something to write, which at the end of a recording, or of its CPU, is never.
+    fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
+        let lost = self.events.lost(&*self.sys).unwrap_or(0);
+        let count = lost.saturating_sub(self.told_lost);
+        if count > 0 {
+            let aside = self.events.lost_aside(&*self.sys);
+            self.lost(time, count, aside, merger.queue(self.lane));
+        }
+    }
+
+    /// How many events of the options' tracepoints the kernel counted, and neither wrote nor counted as lost. To be
+    /// asked when the events have stopped and the ring is empty; 0 where the kernel does not count what it lost.
+    fn unreported(&self) -> u64 {
+        let counts = self.events.kernel_counts(&*self.sys);
+        let written = counts.iter().map(|count| Some(count.fired.saturating_sub(count.lost?)));
+        let written: Option<u64> = written.sum();
+        // What could not be decoded was written, too.
+        written.map_or(0, |written| written.saturating_sub(self.reported + self.undecoded))
     }
 }
 
@@ -62,6 +121,8 @@ impl ReadRing for CpuRing {
 
     fn read(&mut self, queue: &mut Queue) {
         self.events.ring.refresh();
+        // Read at most once for each look: asking an event interrupts its CPU.
+        let mut aside: Option<Option<LostAside>> = None;
         let drained = loop {
             if queue.is_full() {
                 break false;
@@ -75,6 +136,16 @@ impl ReadRing for CpuRing {
                         queue.push(identity);
                     }
                     let mut event = found.event;
+                    let is_probe = matches!(event.kind, Kind::Sample(_));
+                    self.reported += u64::from(is_sample && !is_probe);
+                    self.last = self.last.max(event.time);
+                    if let Kind::Lost(Loss { events: Some(count), .. }) = event.kind {
+                        let aside =
+                            *aside.get_or_insert_with(|| self.events.lost_aside(&*self.sys));
+                        self.incoming = None;
+                        self.lost(event.time, count, aside, queue);
+                        continue;
+                    }
                     if let Kind::Sample(sample) = &mut event.kind {
                         sample.payload = queue.keep(found.payload);
                     }
@@ -95,7 +166,7 @@ impl ReadRing for CpuRing {
 /// The perf events of all online CPUs.
 #[derive(Debug)]
 pub struct PerfRings {
-    sys: Box<dyn Sys + Send>,
+    sys: Arc<dyn Sys + Send + Sync>,
     layout: Arc<SchedLayout>,
     options: Options,
     min_ring_bytes: usize,
@@ -107,7 +178,10 @@ pub struct PerfRings {
     past_counts: Vec<KernelCount>,
     undecoded: u64,
     garbled: u64,
-    hotplug_checked: Instant,
+    unreported: u64,
+    hotplug: Hotplug,
+    /// CPUs whose events had to be opened anew, which want switch records as their earlier ones did.
+    wants_switch_records: Vec<Cpu>,
 }
 
 /// What was counted about rings.
@@ -119,6 +193,9 @@ pub struct RingCounts {
     pub undecoded: u64,
     /// Times that a ring held something that is no record.
     pub garbled: u64,
+    /// What [`SourceStats::unreported`](super::source::SourceStats::unreported) counts; of a CPU that is online,
+    /// nothing before the end.
+    pub unreported: u64,
 }
 
 impl PerfRings {
@@ -130,7 +207,7 @@ impl PerfRings {
     /// # Errors
     /// [`SourceError`], at the first call that the kernel refuses.
     pub fn open(
-        sys: Box<dyn Sys + Send>,
+        sys: Box<dyn Sys + Send + Sync>,
         layout: SchedLayout,
         options: Options,
         min_ring_bytes: usize,
@@ -138,7 +215,9 @@ impl PerfRings {
     ) -> Result<PerfRings, SourceError> {
         let mut rings = PerfRings {
             past_counts: vec![KernelCount::default(); options.tracepoints.len()],
-            sys,
+            // Before the first event is opened: no CPU may come or go unheard.
+            hotplug: Hotplug::watch(&*sys),
+            sys: Arc::from(sys),
             layout: Arc::new(layout),
             options,
             min_ring_bytes,
@@ -147,7 +226,8 @@ impl PerfRings {
             failed: None,
             undecoded: 0,
             garbled: 0,
-            hotplug_checked: Instant::now(),
+            unreported: 0,
+            wants_switch_records: Vec::new(),
         };
         loop {
             let refused = match rings.add_online(merger) {
@@ -184,14 +264,35 @@ impl PerfRings {
         let events = CpuEvents::open(&*self.sys, cpu, &self.options, min_ring_bytes)?;
         let lane = merger.lane(cpu);
         let (layout, options) = (self.layout.clone(), Arc::new(self.options.clone()));
-        let (told_lost, incoming, undecoded) = (0, None, 0);
-        self.rings.push(CpuRing { events, lane, layout, options, undecoded, told_lost, incoming });
+        self.rings.push(CpuRing {
+            events,
+            lane,
+            layout,
+            options,
+            undecoded: 0,
+            reported: 0,
+            sys: self.sys.clone(),
+            told_lost: 0,
+            told_aside: LostAside::default(),
+            incoming: None,
+            last: Nanos(0),
+            is_dead: false,
+        });
         Ok(())
+    }
+
+    /// The CPUs that are online now, whether their events are open yet or not.
+    ///
+    /// # Errors
+    /// [`SourceError`], when the kernel does not tell.
+    pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
+        Ok(cpus::online(&*self.sys)?)
     }
 
     /// The CPUs whose events are open.
     pub fn cpus(&self) -> Vec<Cpu> {
-        self.rings.iter().map(|ring| ring.events.cpu()).collect()
+        let alive = self.rings.iter().filter(|ring| !ring.is_dead);
+        alive.map(|ring| ring.events.cpu()).collect()
     }
 
     /// Bytes of the smallest ring that the kernel granted.
@@ -216,7 +317,7 @@ impl PerfRings {
 
     /// The descriptors that poll(2) reports readable when rings want to be read.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|ring| ring.events.poll_fd())
+        self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
     /// Lets every CPU be idle for a moment and looks, without taking anything out of the rings, whether each task
@@ -250,7 +351,8 @@ impl PerfRings {
     /// # Errors
     /// [`OpenError`]; recording goes on without them.
     pub fn add_switch_records(&mut self, cpu: Cpu) -> Result<(), OpenError> {
-        let found = self.rings.iter_mut().find(|ring| ring.events.cpu() == cpu);
+        let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
+        let found = self.rings.iter_mut().find(is_it);
         found.map_or(Ok(()), |ring| ring.events.add_switch_records(&*self.sys, &self.options))
     }
 
@@ -268,54 +370,105 @@ impl PerfRings {
         self.failed.take()
     }
 
-    /// Adds what was lost at the very end, which no ring tells any more.
-    pub fn tell_rest(&self, merger: &mut Merger) {
-        for ring in &self.rings {
-            tell_rest(merger, ring, &*self.sys);
+    /// Adds what was lost at the very end, which no ring tells any more. To be called once, when the events have
+    /// stopped and the rings are empty.
+    pub fn tell_rest(&mut self, merger: &mut Merger) {
+        for ring in &mut self.rings {
+            let time = if ring.is_dead { ring.last } else { clock::now() };
+            ring.tell_rest(time, merger);
+            self.unreported += ring.unreported();
         }
     }
 
-    /// Once a second: opens CPUs that came online and lets go of those that went. Returns whether it was time to.
+    /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. Returns whether
+    /// there was anything to look at.
     ///
     /// # Errors
     /// [`SourceError`]; the CPUs that are recorded stay so.
     pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
-        if self.hotplug_checked.elapsed() < HOTPLUG_INTERVAL {
-            return Ok(false);
-        }
-        self.hotplug_checked = Instant::now();
-        self.look_for_cpus(merger).map(|()| true)
+        self.bury(merger);
+        let Some(suspects) = self.hotplug.look() else { return Ok(false) };
+        self.look_for_cpus(&suspects, merger).map(|()| true)
     }
 
-    fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+    /// ```text
+    ///   CPU 1     ...events | offline            | online  events, unseen | opened anew   events...
+    ///   lane        the ring's last event                                 | before the first of the new ring
+    ///   told        what was lost there, Offline                          | Online, a loss of unknown size
+    /// ```
+    fn look_for_cpus(
+        &mut self,
+        suspects: &Suspects,
+        merger: &mut Merger,
+    ) -> Result<(), SourceError> {
         let online = cpus::online(&*self.sys)?;
-        self.read(merger);
-        let (stay, gone) = std::mem::take(&mut self.rings)
-            .into_iter()
-            .partition(|ring| online.contains(&ring.events.cpu()));
-        self.rings = stay;
-        for ring in gone {
-            self.retire(&ring, merger);
+        for ring in self.rings.iter_mut().filter(|ring| !ring.is_dead) {
+            let cpu = ring.events.cpu();
+            ring.is_dead = !online.contains(&cpu)
+                || suspects.contains(cpu) && !ring.events.are_running(&*self.sys);
+            if ring.is_dead && ring.events.has_switch_records() {
+                self.wants_switch_records.push(cpu);
+            }
         }
-        let known = self.cpus();
+        if self.rings.iter().any(|ring| ring.is_dead) {
+            // After the events were found to be dead, so that the rings have all there is.
+            self.read(merger);
+            self.bury(merger);
+        }
+        // One whose last events have no room yet in its lane has to wait: a lane is for one ring.
+        let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
-            match self.add(cpu, self.min_ring_bytes, merger) {
-                Err(OpenError::Offline(_)) => continue,
-                result => result?,
-            }
-            if let Some(ring) = self.rings.last() {
-                ring.events.enable(&*self.sys)?;
-            }
+            self.begin(cpu, merger)?;
         }
         Ok(())
     }
 
-    fn retire(&mut self, ring: &CpuRing, merger: &mut Merger) {
-        tell_rest(merger, ring, &*self.sys);
-        self.undecoded += ring.undecoded;
-        self.garbled += ring.events.ring.garbled();
-        let counts = ring.events.kernel_counts(&*self.sys);
-        self.past_counts = add_counts(&self.past_counts, &counts);
+    /// Opens a CPU while the recording runs. What it did since it is online, nobody saw.
+    fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
+        match self.add(cpu, self.min_ring_bytes, merger) {
+            Err(OpenError::Offline(_)) => return Ok(()),
+            result => result?,
+        }
+        let Some(ring) = self.rings.last() else { return Ok(()) };
+        let (lane, time) = (ring.lane, clock::now());
+        let has_samples = !self.options.tracepoints.is_empty() || !self.options.extras.is_empty();
+        let mut push = |kind| merger.push(lane, Event { time, kind });
+        push(Kind::Online);
+        if has_samples {
+            push(Kind::Lost(Loss::unknown()));
+        }
+        push(Kind::LostLives { count: None });
+        ring.events.enable(&*self.sys)?;
+        if let Some(at) = self.wants_switch_records.iter().position(|wants| *wants == cpu) {
+            self.wants_switch_records.swap_remove(at);
+            self.add_switch_records(cpu)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the rings of CPUs that went offline, once everything is taken out of them.
+    fn bury(&mut self, merger: &mut Merger) {
+        let is_done = |ring: &mut CpuRing| ring.is_dead && merger.queue(ring.lane).is_drained();
+        let done: Vec<CpuRing> = self.rings.extract_if(.., is_done).collect();
+        if done.is_empty() {
+            return;
+        }
+        let online = self.online().unwrap_or_default();
+        for mut ring in done {
+            // It has stopped by itself; time must not go back behind what was handed out.
+            let time = ring.last.max(merger.emitted());
+            ring.tell_rest(time, merger);
+            let goes_idle = !self.options.tracepoints.is_empty();
+            // Where the scheduler's events come another way, their source knows better when a CPU went that is away.
+            if goes_idle || online.contains(&ring.events.cpu()) {
+                merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle } });
+            }
+            self.undecoded += ring.undecoded;
+            self.garbled += ring.events.ring.garbled();
+            self.unreported += ring.unreported();
+            let counts = ring.events.kernel_counts(&*self.sys);
+            self.past_counts = add_counts(&self.past_counts, &counts);
+        }
     }
 
     /// The counts so far.
@@ -324,6 +477,7 @@ impl PerfRings {
             kernel: self.past_counts.clone(),
             undecoded: self.undecoded,
             garbled: self.garbled,
+            unreported: self.unreported,
         };
         for CpuRing { events, undecoded, .. } in &self.rings {
             counts.kernel = add_counts(&counts.kernel, &events.kernel_counts(&*self.sys));
@@ -338,16 +492,6 @@ impl PerfRings {
 fn shape<'a>(options: &Options, extras: &'a OpenExtras) -> Shape<'a> {
     let extras = options.event_ids().then_some(extras);
     Shape { namespace_ids: options.namespace_ids, extras }
-}
-
-/// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
-/// something to write, which at the end of a recording is never.
-fn tell_rest(merger: &mut Merger, ring: &CpuRing, sys: &dyn Sys) {
-    let lost = ring.events.lost(sys).unwrap_or(0);
-    let count = lost.saturating_sub(ring.told_lost);
-    if count > 0 {
-        merger.push(ring.lane, Event { time: clock::now(), kind: Kind::Lost { count } });
-    }
 }
 
 fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
@@ -378,7 +522,7 @@ impl ChainWatch {
         let (current, next) = match event.kind {
             Kind::Switch(switch) => (switch.prev, switch.next),
             Kind::Wake(wake) => (wake.current, wake.current),
-            Kind::Lost { .. } => {
+            Kind::Lost(_) => {
                 self.current = None;
                 return;
             }
@@ -400,7 +544,6 @@ mod tests {
     use super::*;
     use crate::kernel::fake::Fake;
     use crate::kernel::prev_state::PrevState;
-    use crate::units::Nanos;
 
     fn switch(prev: u32, next: u32) -> Event {
         let comm = Comm::default();
@@ -440,7 +583,7 @@ mod tests {
     #[test]
     fn a_cpu_that_lost_events_or_shows_every_task_is_not() {
         assert!(!is_blind(&[switch(1, 2), switch(2, 1)]));
-        let lost = Event { time: Nanos(0), kind: Kind::Lost { count: 1 } };
+        let lost = Event { time: Nanos(0), kind: Kind::Lost(Loss::exactly(1)) };
         assert!(!is_blind(&[switch(1, 0), lost, switch(2, 1)]));
     }
 
@@ -472,14 +615,14 @@ mod tests {
         let opened = machine.asked().len();
 
         machine.write(ONLINE, "0-1\n");
-        rings.look_for_cpus(&mut merger).expect("nothing is refused");
+        rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
         assert_eq!(numbers(&rings), [0, 1]);
         let asked = machine.asked().split_off(opened);
         assert!(asked.iter().all(|call| !call.ends_with("cpu 0")), "CPU 0 stays open: {asked:?}");
         assert_eq!(asked.iter().filter(|call| *call == "enable").count(), 4, "{asked:?}");
 
         machine.write(ONLINE, "0-2\n");
-        rings.look_for_cpus(&mut merger).expect("nothing is refused");
+        rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
         assert_eq!(numbers(&rings), [0, 1, 2]);
     }
 
@@ -489,7 +632,171 @@ mod tests {
         let mut merger = Merger::new();
         let mut rings = rings_on(&machine, &mut merger);
         machine.write(ONLINE, "nonsense\n");
-        rings.look_for_cpus(&mut merger).expect_err("no list");
+        rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect_err("no list");
         assert_eq!(numbers(&rings), [0, 1]);
+    }
+
+    fn told(merger: &mut Merger) -> Vec<(u32, Kind)> {
+        let mut found = Vec::new();
+        merger.emit(Nanos(u64::MAX), |_, cpu, event, _| {
+            found.push((cpu.0, event.kind));
+            true
+        });
+        found
+    }
+
+    const AWAY_AND_BACK: [&str; 2] = [
+        "offline@/devices/system/cpu/cpu1\0ACTION=offline\0",
+        "online@/devices/system/cpu/cpu1\0ACTION=online\0",
+    ];
+
+    #[test]
+    fn a_cpu_that_was_away_between_two_looks_is_opened_anew_and_its_gap_told() {
+        let machine = Fake::default().with_device_messages().file(ONLINE, "0-1\n");
+        let mut merger = Merger::new();
+        let mut rings = rings_on(&machine, &mut merger);
+        assert!(!rings.follow_hotplug(&mut merger).expect("nothing happened"));
+        rings.add_switch_records(Cpu(1)).expect("nothing is refused");
+        let opened = machine.asked().len();
+
+        machine.kill_cpu(1);
+        AWAY_AND_BACK.iter().for_each(|message| machine.tell_device(message));
+        assert!(rings.follow_hotplug(&mut merger).expect("nothing is refused"));
+        assert_eq!(numbers(&rings), [0, 1]);
+        let asked = machine.asked().split_off(opened);
+        assert!(asked.iter().all(|call| !call.ends_with("cpu 0")), "CPU 0 stays open: {asked:?}");
+        let opens = asked.iter().filter(|call| call.ends_with("cpu 1")).count();
+        assert_eq!(opens, 2 + layout().tracepoints().len(), "switch records too: {asked:?}");
+        let expected = [
+            Kind::Offline { goes_idle: true },
+            Kind::Online,
+            Kind::Lost(Loss::unknown()),
+            Kind::LostLives { count: None },
+        ];
+        assert_eq!(told(&mut merger), expected.map(|kind| (1, kind)));
+
+        // Messages that are late, about a CPU that runs, change nothing.
+        AWAY_AND_BACK.iter().for_each(|message| machine.tell_device(message));
+        let opened = machine.asked().len();
+        rings.follow_hotplug(&mut merger).expect("nothing is refused");
+        assert_eq!(machine.asked().len(), opened);
+        assert!(told(&mut merger).is_empty());
+    }
+
+    #[test]
+    fn without_the_kernels_messages_every_look_finds_the_dead() {
+        let machine = Fake::default().file(ONLINE, "0-1\n");
+        let mut merger = Merger::new();
+        let mut rings = rings_on(&machine, &mut merger);
+        machine.kill_cpu(1);
+        rings.look_for_cpus(&Suspects::All, &mut merger).expect("nothing is refused");
+        assert_eq!(told(&mut merger).len(), 4);
+        assert_eq!(numbers(&rings), [0, 1]);
+    }
+
+    #[test]
+    fn rings_without_the_scheduler_lose_only_lives_when_their_cpu_was_away() {
+        let machine = Fake::default().with_device_messages().file(ONLINE, "0-1\n");
+        let mut merger = Merger::new();
+        let mut rings = rings_on(&machine, &mut merger);
+        rings.options.tracepoints.clear();
+        machine.kill_cpu(1);
+        machine.tell_device(AWAY_AND_BACK[1]);
+        rings.follow_hotplug(&mut merger).expect("nothing is refused");
+        let expected =
+            [Kind::Offline { goes_idle: false }, Kind::Online, Kind::LostLives { count: None }];
+        assert_eq!(told(&mut merger), expected.map(|kind| (1, kind)));
+    }
+
+    fn ring_of(rings: &mut PerfRings) -> &mut CpuRing {
+        rings.rings.first_mut().expect("CPU 0 is open")
+    }
+
+    fn lose(machine: &Fake, lives: u64, switch_records: u64, samples: u64) {
+        machine.lose(0, |attr| attr.type_ == 1 && attr.comm() == 1, lives);
+        machine.lose(0, |attr| attr.type_ == 1 && attr.context_switch() == 1, switch_records);
+        let first = layout().tracepoints()[0];
+        machine.lose(0, |attr| attr.type_ == 2 && attr.config == first, samples);
+    }
+
+    /// The picture in [`CpuRing::divide`]'s documentation, and what comes after it.
+    #[test]
+    fn of_what_a_ring_lost_only_samples_are_lost_events() {
+        let machine = Fake::default().file(ONLINE, "0\n");
+        let mut merger = Merger::new();
+        let mut rings = rings_on(&machine, &mut merger);
+        rings.add_switch_records(Cpu(0)).expect("nothing is refused");
+        let ring = ring_of(&mut rings);
+        let mut divide = |count, lives, switch_records, samples| {
+            lose(&machine, lives, switch_records, samples);
+            ring.divide(count, ring.events.lost_aside(&machine))
+        };
+        let loss = |events, switch_records| {
+            Some(Loss { events: Some(events), at_most: false, switch_records })
+        };
+        assert_eq!(divide(7, 0, 2, 5), (loss(5, 2), None));
+        assert_eq!(divide(5, 1, 3, 8), (loss(3, 1), Some(1)));
+        assert_eq!(divide(2, 3, 3, 8), (None, Some(2)), "no switch is missing");
+        assert_eq!(divide(4, 3, 7, 8), (loss(0, 4), None), "who came in is");
+        // One more sample and two more records are lost before the ring could say so.
+        lose(&machine, 3, 9, 9);
+        rings.tell_rest(&mut merger);
+        assert_eq!(told(&mut merger), [(0, Kind::Lost(loss(1, 2).expect("a loss")))]);
+        rings.tell_rest(&mut merger);
+        assert!(told(&mut merger).is_empty(), "nothing is told twice");
+    }
+
+    #[test]
+    fn counts_that_are_ahead_of_the_ring_add_up_in_the_end() {
+        let machine = Fake::default().file(ONLINE, "0\n");
+        let mut merger = Merger::new();
+        let mut rings = rings_on(&machine, &mut merger);
+        rings.add_switch_records(Cpu(0)).expect("nothing is refused");
+        let ring = ring_of(&mut rings);
+        // All that was lost is 5 samples, then 5 switch records; both are counted when the first part is read.
+        lose(&machine, 0, 5, 5);
+        let aside = ring.events.lost_aside(&machine);
+        let parts = [ring.divide(5, aside), ring.divide(5, aside)];
+        let events = |part: &(Option<Loss>, Option<u64>)| part.0.and_then(|loss| loss.events);
+        assert_eq!(parts.iter().filter_map(events).sum::<u64>(), 5);
+        let records = parts.iter().filter_map(|part| part.0).map(|loss| loss.switch_records);
+        assert_eq!(records.sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
+        let machine = Fake::default().file(ONLINE, "0-1\n");
+        let mut merger = Merger::new();
+        let mut rings = rings_on(&machine, &mut merger);
+        let first = layout().tracepoints()[0];
+        let is_first = |attr: &perf_event_open_sys::bindings::perf_event_attr| {
+            attr.type_ == 2 && attr.config == first
+        };
+        for cpu in [0, 1] {
+            machine.fire(cpu, is_first, 20);
+            machine.lose(cpu, is_first, 6);
+        }
+        rings.rings[0].reported = 9;
+        rings.rings[0].undecoded = 1;
+        rings.rings[1].reported = 14;
+        assert_eq!(rings.counts().unreported, 0, "there may be more in the rings");
+        // One CPU ends with the recording, the other before.
+        machine.write(ONLINE, "0\n");
+        rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
+        rings.tell_rest(&mut merger);
+        assert_eq!(rings.counts().unreported, 4);
+        let lost = told(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));
+        assert_eq!(lost.count(), 2, "they are in no gap");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_by_event_leaves_a_bound() {
+        let machine = Fake::default().without_lost_counts().file(ONLINE, "0\n");
+        let mut rings = rings_on(&machine, &mut Merger::new());
+        let ring = ring_of(&mut rings);
+        let aside = ring.events.lost_aside(&machine);
+        assert_eq!(ring.divide(9, aside), (Some(Loss::at_most(9)), None));
+        machine.fire(0, |_| true, 20);
+        assert_eq!(ring_of(&mut rings).unreported(), 0, "they may be lost");
     }
 }

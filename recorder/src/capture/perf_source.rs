@@ -26,7 +26,7 @@ impl PerfSource {
     /// # Errors
     /// [`SourceError`], at the first call that the kernel refuses.
     pub fn open(
-        sys: Box<dyn Sys + Send>,
+        sys: Box<dyn Sys + Send + Sync>,
         layout: SchedLayout,
         options: Options,
         min_ring_bytes: usize,
@@ -88,8 +88,8 @@ impl Source for PerfSource {
     }
 
     fn stats(&self) -> SourceStats {
-        let RingCounts { kernel, undecoded, garbled } = self.rings.counts();
+        let RingCounts { kernel, undecoded, garbled, unreported } = self.rings.counts();
         let (late, most_late) = self.merger.late();
-        SourceStats { kernel_counts: kernel, undecoded, garbled, late, most_late }
+        SourceStats { kernel_counts: kernel, undecoded, garbled, unreported, late, most_late }
     }
 }

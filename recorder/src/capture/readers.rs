@@ -177,7 +177,7 @@ fn gone() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{Event, Kind};
+    use super::super::event::{Event, Kind, Loss};
     use super::*;
     use crate::units::{Cpu, Nanos};
 
@@ -203,7 +203,7 @@ mod tests {
             self.elsewhere = name.starts_with("fxtrec-read");
             while !queue.is_full() {
                 let Some(time) = self.times.next() else { return queue.set_drained(true) };
-                let kind = Kind::Lost { count: 1 };
+                let kind = Kind::Lost(Loss::exactly(1));
                 queue.push(Event { time: Nanos(time * self.step), kind });
             }
             queue.set_drained(false);

@@ -87,6 +87,9 @@ pub struct SourceStats {
     pub undecoded: u64,
     /// Times that a ring held something that is no record.
     pub garbled: u64,
+    /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: nobody knows
+    /// which they were. Known when the recording has ended.
+    pub unreported: u64,
     /// Events that arrived behind the horizon and were given a later time.
     pub late: u64,
     /// By how much the worst of them was moved.
@@ -147,7 +150,8 @@ pub trait Source: Debug + Send {
     /// What the system call for waiting returns.
     fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()>;
 
-    /// Once a second: opens CPUs that came online and lets go of those that went.
+    /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. To be called
+    /// after each wait.
     ///
     /// # Errors
     /// [`SourceError`]; the CPUs that are recorded stay so.

@@ -22,7 +22,7 @@ use super::strings;
 use super::threads::{IDLE, Naming, Run, Slot, Threads};
 use super::unrecorded;
 use super::weight::{self, weight};
-use crate::capture::event::{Comm, Event, Kind, Life, LocalId, Switch, Wake, WakeKind};
+use crate::capture::event::{Comm, Event, Kind, Life, LocalId, Loss, Switch, Wake, WakeKind};
 use crate::flight::watch::Watch;
 use crate::units::{Cpu, Nanos, Tid};
 
@@ -67,6 +67,10 @@ fn told(comm: &Comm) -> Option<&Comm> {
 
 fn ticks(time: Nanos) -> Ticks {
     Ticks(time.0)
+}
+
+fn cpu_arg(cpu: Cpu) -> Arg<'static> {
+    Arg::new(strings::CPU, Value::Uint32(cpu.0))
 }
 
 fn cpu_number(cpu: Cpu) -> u16 {
@@ -179,7 +183,10 @@ impl<L: Lanes> Encoder<L> {
                 self.chains.of(cpu).current = None;
                 Ok(())
             }
-            Kind::Lost { count } => self.lost(time, cpu, *count),
+            Kind::Lost(loss) => self.lost(time, cpu, loss),
+            Kind::LostLives { count } => self.lost_lives(time, cpu, *count),
+            Kind::Offline { goes_idle } => self.offline(time, cpu, *goes_idle),
+            Kind::Online => self.instant(time, strings::CPU_ONLINE, &[cpu_arg(cpu)]),
         }
     }
 
@@ -492,22 +499,53 @@ impl<L: Lanes> Encoder<L> {
         })
     }
 
-    fn lost(&mut self, time: Nanos, cpu: Cpu, count: u64) -> Result<(), Closed> {
-        self.stats.lost = self.stats.lost.saturating_add(count);
-        self.stats.losses += 1;
+    fn lost(&mut self, time: Nanos, cpu: Cpu, loss: &Loss) -> Result<(), Closed> {
+        self.stats.count_loss(loss);
         self.chains.of(cpu).gap = true;
         self.threads.doubt();
         self.doubt_interrupts(time, cpu)?;
         self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
-        self.instant(
-            time,
-            strings::LOST,
-            &[
-                Arg::new(strings::COUNT, Value::uint(count)),
-                Arg::new(strings::CPU, Value::Uint32(cpu.0)),
-            ],
-        )?;
-        self.watch_loss(time, cpu, count)
+        let mut args = [cpu_arg(cpu); 4];
+        let mut count = 0;
+        let mut add = |arg| {
+            args[count] = arg;
+            count += 1;
+        };
+        if let Some(events) = loss.events {
+            add(Arg::new(strings::COUNT, Value::uint(events)));
+        }
+        add(cpu_arg(cpu));
+        if loss.at_most {
+            add(Arg::new(strings::AT_MOST, Value::Bool(true)));
+        }
+        if loss.switch_records > 0 {
+            add(Arg::new(strings::SWITCH_RECORDS, Value::uint(loss.switch_records)));
+        }
+        self.instant(time, strings::LOST, &args[..count])?;
+        self.watch_loss(time, cpu, loss.events)
+    }
+
+    /// Forks, exits or names are missing, while all switches are there: who is whose is doubtful, who ran is not.
+    fn lost_lives(&mut self, time: Nanos, cpu: Cpu, count: Option<u64>) -> Result<(), Closed> {
+        match count {
+            Some(count) => self.stats.lost_lives = self.stats.lost_lives.saturating_add(count),
+            None => self.stats.unseen_lives += 1,
+        }
+        self.threads.doubt_names();
+        let count = count.map(|count| Arg::new(strings::COUNT, Value::uint(count)));
+        let args = [cpu_arg(cpu), count.unwrap_or(cpu_arg(cpu))];
+        self.instant(time, strings::LOST_LIVES, &args[..1 + usize::from(count.is_some())])
+    }
+
+    /// The CPU is gone, and nobody has it until it is back.
+    fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
+        if goes_idle && self.chains.of(cpu).current.is_some() {
+            // That the idle task comes in last needs no tracepoint to be known.
+            self.chains.of(cpu).gap = true;
+            self.has_cpu(time, cpu, IDLE)?;
+            self.chains.of(cpu).gap = true;
+        }
+        self.instant(time, strings::CPU_OFFLINE, &[cpu_arg(cpu)])
     }
 
     /// Writes one of fxtrec's own events.

@@ -47,10 +47,15 @@ strings! {
     NUMBER = 20, "number";
     SYSCALL = 21, "syscall";
     PROBE_STATS = 22, "probe_stats";
+    AT_MOST = 23, "at_most";
+    SWITCH_RECORDS = 24, "switch_records";
+    LOST_LIVES = 25, "lost_lives";
+    CPU_OFFLINE = 26, "cpu_offline";
+    CPU_ONLINE = 27, "cpu_online";
 }
 
 /// Where the texts of [`Detail`] begin.
-const FIRST_DETAIL: u16 = 23;
+const FIRST_DETAIL: u16 = 28;
 
 /// How many there are in all; they have the indices from 1 on.
 pub const COUNT_OF_ALL: u16 = FIRST_DETAIL - 1 + Detail::ALL.len() as u16;

@@ -164,9 +164,10 @@ impl Watch {
         met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, &is_true))
     }
 
-    /// The trigger that a loss of so many events meets, if one does.
-    pub fn loss(&self, count: u64) -> Option<usize> {
-        self.losses.iter().find(|limit| limit.is_met(count as f64)).map(|limit| limit.trigger)
+    /// The trigger that a loss of so many events meets, if one does. One of unknown size may be of any.
+    pub fn loss(&self, count: Option<u64>) -> Option<usize> {
+        let number = count.map_or(f64::INFINITY, |count| count as f64);
+        self.losses.iter().find(|limit| limit.is_met(number)).map(|limit| limit.trigger)
     }
 
     /// The trigger that waits for this probe, if one does.
@@ -259,7 +260,8 @@ mod tests {
         assert_eq!(met(Metric::Wakeup, 5, "video"), None);
         assert_eq!(met(Metric::Slice, 2, "video"), Some(2));
         assert_eq!(met(Metric::Blocked, 2, "video"), None);
-        assert_eq!((watch.loss(3), watch.loss(4)), (None, Some(3)));
+        assert_eq!((watch.loss(Some(3)), watch.loss(Some(4))), (None, Some(3)));
+        assert_eq!(watch.loss(None), Some(3), "nobody knows that it was less");
     }
 
     #[test]

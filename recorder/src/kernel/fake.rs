@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use perf_event_open_sys::bindings::{perf_event_attr, perf_event_mmap_page};
 
-use super::perf::{Options, page_size};
-use super::sys::{Mapping, Sys};
+use super::perf::{FORMAT_ENABLED, FORMAT_LOST, Options, page_size};
+use super::sys::{Mapping, PerfWords, Sys};
 
 /// Small rings and two tracepoints, 11 and 12.
 pub(crate) fn options() -> Options {
@@ -38,6 +39,22 @@ pub(crate) struct Fake {
     asked: Shared<Vec<String>>,
     attrs: Shared<Vec<perf_event_attr>>,
     appended: Shared<Vec<String>>,
+    events: Shared<HashMap<RawFd, FakeEvent>>,
+    /// Both ends: where messages about devices are put in, and where they are read.
+    device_messages: Option<Arc<(UnixDatagram, UnixDatagram)>>,
+}
+
+/// A perf event that is open, or was.
+#[derive(Clone, Copy, Debug, Default)]
+struct FakeEvent {
+    cpu: u32,
+    attr: perf_event_attr,
+    /// For how long it ran; it runs on a little each time that it is looked at.
+    enabled: u64,
+    fired: u64,
+    lost: u64,
+    /// Its CPU went offline.
+    dead: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -117,6 +134,42 @@ impl Fake {
         self.mounts.lock().clone()
     }
 
+    /// Lets the kernel tell of devices.
+    pub(crate) fn with_device_messages(mut self) -> Fake {
+        let (tell, hear) = UnixDatagram::pair().expect("a pair of sockets");
+        self.device_messages = Some(Arc::new((tell, hear)));
+        self
+    }
+
+    /// Sends a message about a device.
+    pub(crate) fn tell_device(&self, message: &str) {
+        let (tell, _) = &**self.device_messages.as_ref().expect("messages are wanted");
+        tell.send(message.as_bytes()).expect("there is room for a message");
+    }
+
+    /// Ends all that is open on a CPU, as happens when it goes offline.
+    pub(crate) fn kill_cpu(&self, cpu: u32) {
+        self.events
+            .lock()
+            .values_mut()
+            .filter(|event| event.cpu == cpu)
+            .for_each(|e| e.dead = true);
+    }
+
+    /// Lets the open events of a CPU whose attributes fit have lost so many records.
+    pub(crate) fn lose(&self, cpu: u32, fits: impl Fn(&perf_event_attr) -> bool, lost: u64) {
+        let mut events = self.events.lock();
+        let fitting = events.values_mut().filter(|e| e.cpu == cpu && !e.dead && fits(&e.attr));
+        fitting.for_each(|event| event.lost = lost);
+    }
+
+    /// Lets the open events of a CPU whose attributes fit have fired so often.
+    pub(crate) fn fire(&self, cpu: u32, fits: impl Fn(&perf_event_attr) -> bool, fired: u64) {
+        let mut events = self.events.lock();
+        let fitting = events.values_mut().filter(|e| e.cpu == cpu && !e.dead && fits(&e.attr));
+        fitting.for_each(|event| event.fired = fired);
+    }
+
     fn answer(&self, call: &str) -> io::Result<()> {
         self.refused.get(call).map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(*errno)))
     }
@@ -185,10 +238,13 @@ impl Sys for Fake {
         self.asked.lock().push(format!("open {} {} cpu {cpu}", attr.type_, attr.config));
         self.attrs.lock().push(*attr);
         self.answer("perf_event_open")?;
-        if self.refuses_read_format && attr.read_format != 0 {
+        if self.refuses_read_format && attr.read_format & FORMAT_LOST != 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        Ok(std::fs::File::open("/dev/null")?.into())
+        let fd: OwnedFd = std::fs::File::open("/dev/null")?.into();
+        let event = FakeEvent { cpu, attr: *attr, ..FakeEvent::default() };
+        self.events.lock().insert(fd.as_raw_fd(), event);
+        Ok(fd)
     }
 
     fn perf_mmap(&self, _event: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
@@ -231,7 +287,23 @@ impl Sys for Fake {
         self.answer("perf_disable")
     }
 
-    fn perf_read(&self, _event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
-        Ok((0, (!self.refuses_read_format).then_some(0)))
+    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords> {
+        self.answer("perf_read")?;
+        let mut events = self.events.lock();
+        let event = events.get_mut(&event.as_raw_fd()).ok_or(io::ErrorKind::NotFound)?;
+        event.enabled += u64::from(!event.dead);
+        let mut words = vec![event.fired];
+        if event.attr.read_format & FORMAT_ENABLED != 0 {
+            words.push(event.enabled);
+        }
+        if event.attr.read_format & FORMAT_LOST != 0 {
+            words.push(event.lost);
+        }
+        Ok(PerfWords::new(&words))
+    }
+
+    fn device_messages(&self) -> io::Result<OwnedFd> {
+        let sockets = self.device_messages.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
+        Ok(sockets.1.try_clone()?.into())
     }
 }

@@ -20,6 +20,7 @@ pub mod file_lock;
 pub mod format;
 pub mod ftrace;
 pub mod helper;
+pub mod hotplug;
 pub mod idle_probe;
 pub mod limits;
 pub mod machine;

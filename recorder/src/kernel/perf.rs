@@ -26,7 +26,10 @@ use super::sys::{Mapping, Sys};
 use crate::units::Cpu;
 
 /// `PERF_FORMAT_LOST`, kernel 6.0 and later.
-const FORMAT_LOST: u64 = 1 << 4;
+pub(super) const FORMAT_LOST: u64 = 1 << 4;
+
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`: for how long the event has run.
+pub(super) const FORMAT_ENABLED: u64 = 1;
 
 /// What to open on each CPU.
 #[derive(Clone, Debug)]
@@ -117,6 +120,15 @@ pub struct KernelCount {
     pub lost: Option<u64>,
 }
 
+/// How many records found no room that are none of what tracepoints and probes report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostAside {
+    /// Forks, exits and names.
+    pub lives: u64,
+    /// Switch records.
+    pub switch_records: u64,
+}
+
 /// The open events of one CPU and their ring. Dropping it closes them.
 #[derive(Debug)]
 pub struct CpuEvents {
@@ -155,6 +167,7 @@ fn dummy_attr(options: &Options) -> b::perf_event_attr {
     attr.type_ = b::PERF_TYPE_SOFTWARE;
     attr.config = u64::from(b::PERF_COUNT_SW_DUMMY);
     attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
+    attr.read_format |= FORMAT_ENABLED;
     attr.set_task(1);
     attr.set_comm(1);
     attr.set_comm_exec(1);
@@ -278,9 +291,13 @@ impl CpuEvents {
 
     /// Every open event, the one that owns the ring last.
     fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.all_but_dummy().chain([self.dummy.as_fd()])
+    }
+
+    fn all_but_dummy(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         let switch_records = self.switch_records.iter().map(AsFd::as_fd);
-        tracepoints.chain(self.extras.events()).chain(switch_records).chain([self.dummy.as_fd()])
+        tracepoints.chain(self.extras.events()).chain(switch_records)
     }
 
     /// Stops all events; what is in the ring stays readable. A CPU that went offline has stopped by itself.
@@ -303,21 +320,51 @@ impl CpuEvents {
 
     /// How many records of all events found no room in the ring so far, where the kernel counts that (6.0 and later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
-        let mut sum = 0_u64;
-        for event in self.all() {
-            sum = sum.saturating_add(sys.perf_read(event).ok()?.1?);
+        let mut sum = lost(sys, self.dummy.as_fd(), LOST_OF_DUMMY)?;
+        for event in self.all_but_dummy() {
+            sum = sum.saturating_add(lost(sys, event, LOST)?);
         }
         Some(sum)
+    }
+
+    /// How many of them are no samples.
+    pub fn lost_aside(&self, sys: &dyn Sys) -> Option<LostAside> {
+        let lives = lost(sys, self.dummy.as_fd(), LOST_OF_DUMMY)?;
+        let switch_records = match &self.switch_records {
+            Some(event) => lost(sys, event.as_fd(), LOST)?,
+            None => 0,
+        };
+        Some(LostAside { lives, switch_records })
+    }
+
+    /// Whether the events, which were enabled, still run: those of a CPU that went offline never do again, and nothing
+    /// else tells so. They count for how long they ran, which goes on from one look to the next.
+    pub fn are_running(&self, sys: &dyn Sys) -> bool {
+        let enabled = || sys.perf_read(self.dummy.as_fd()).ok()?.get(1);
+        matches!((enabled(), enabled()), (Some(first), Some(then)) if then > first)
+    }
+
+    /// Whether the kernel writes switch records.
+    pub fn has_switch_records(&self) -> bool {
+        self.switch_records.is_some()
     }
 
     /// The kernel's own counts, in the order of [`Options::tracepoints`]; zero where it will not tell.
     pub fn kernel_counts(&self, sys: &dyn Sys) -> Vec<KernelCount> {
         let count = |event: &OwnedFd| match sys.perf_read(event.as_fd()) {
-            Ok((fired, lost)) => KernelCount { fired, lost },
+            Ok(words) => KernelCount { fired: words.get(0).unwrap_or(0), lost: words.get(LOST) },
             Err(_) => KernelCount::default(),
         };
         self.tracepoints.iter().map(count).collect()
     }
+}
+
+/// Where an event's words say how much was lost: after the count, and the dummy's after the time as well.
+const LOST: usize = 1;
+const LOST_OF_DUMMY: usize = 2;
+
+fn lost(sys: &dyn Sys, event: BorrowedFd<'_>, at: usize) -> Option<u64> {
+    sys.perf_read(event).ok()?.get(at)
 }
 
 fn open_event(
@@ -339,7 +386,7 @@ fn open_or(
     let mut opened = sys.perf_event_open(&mut attr, cpu.0);
     // Kernels before 6.0 do not know the lost count.
     if matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::EINVAL)) {
-        attr.read_format = 0;
+        attr.read_format &= !FORMAT_LOST;
         opened = sys.perf_event_open(&mut attr, cpu.0);
     }
     opened.map_err(|error| match error.raw_os_error() {

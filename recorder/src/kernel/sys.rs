@@ -63,8 +63,33 @@ pub trait Sys: Debug {
     /// `PERF_EVENT_IOC_DISABLE`.
     fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Reads the event's count and, where it was opened with `PERF_FORMAT_LOST`, how many samples found no room.
-    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)>;
+    /// Reads what the event's `read_format` asks for: its count first, then up to two more words.
+    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords>;
+
+    /// A socket that hears of the devices, CPUs among them, that come online or go offline.
+    fn device_messages(&self) -> io::Result<OwnedFd>;
+}
+
+/// What reading a perf event gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerfWords {
+    words: [u64; 3],
+    len: usize,
+}
+
+impl PerfWords {
+    /// These words; more than three are cut off.
+    pub fn new(words: &[u64]) -> PerfWords {
+        let mut read = PerfWords::default();
+        read.len = words.len().min(read.words.len());
+        read.words[..read.len].copy_from_slice(&words[..read.len]);
+        read
+    }
+
+    /// The word at that place, where the kernel gave so many.
+    pub fn get(&self, at: usize) -> Option<u64> {
+        self.words[..self.len].get(at).copied()
+    }
 }
 
 /// A shared memory mapping that ends with its owner.
@@ -242,17 +267,20 @@ impl Sys for Linux {
         check(unsafe { perf::ioctls::DISABLE(event.as_raw_fd(), 0) }).map(drop)
     }
 
-    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
-        let mut words = [0u64; 2];
+    fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords> {
+        let mut words = [0u64; 3];
         // SAFETY: the buffer is writable for the length given, and any bytes make valid integers.
         let got = unsafe {
             libc::read(event.as_raw_fd(), words.as_mut_ptr().cast(), size_of_val(&words))
         };
-        match got {
-            16 => Ok((words[0], Some(words[1]))),
-            8 => Ok((words[0], None)),
-            0.. => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Err(io::Error::last_os_error()),
+        match usize::try_from(got) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => Ok(PerfWords::new(&words[..bytes / size_of::<u64>()])),
+            Err(_) => Err(io::Error::last_os_error()),
         }
+    }
+
+    fn device_messages(&self) -> io::Result<OwnedFd> {
+        super::hotplug::device_messages()
     }
 }

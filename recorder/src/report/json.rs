@@ -52,6 +52,9 @@ struct Recorded<'a> {
 #[derive(Serialize)]
 struct Losses {
     events: u64,
+    at_most: bool,
+    unknown: u64,
+    unreported: u64,
     gaps: u64,
     damaged: u64,
     truncated: bool,
@@ -64,7 +67,7 @@ struct Gap {
     cpu: Option<u16>,
     begin_ns: u64,
     end_ns: u64,
-    events: u64,
+    events: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -306,6 +309,9 @@ fn losses(report: &Report) -> Losses {
     let losses = &report.losses;
     Losses {
         events: losses.events,
+        at_most: losses.at_most,
+        unknown: losses.unknown,
+        unreported: losses.unreported,
         gaps: losses.gaps,
         damaged: losses.damaged,
         truncated: losses.truncated,

@@ -75,8 +75,14 @@ impl Span {
 /// What a trace lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Events that the recorder could not keep.
+    /// Events that the recorder could not keep, as far as they were counted.
     pub events: u64,
+    /// Whether they may be fewer.
+    pub at_most: bool,
+    /// Gaps of which nobody knows how many events are missing.
+    pub unknown: u64,
+    /// Events besides that the kernel counted but never wrote. They are in no gap: nobody knows when they were.
+    pub unreported: u64,
     /// How often there was a gap; damaged places of the file count.
     pub gaps: u64,
     /// The first of them.
@@ -96,8 +102,8 @@ pub struct Gap {
     pub cpu: Option<Cpu>,
     /// From the CPU's last switch before it to when it was reported.
     pub span: Span,
-    /// How many events; 0 when that is not known.
-    pub events: u64,
+    /// How many events; `None` when nobody knows.
+    pub events: Option<u64>,
 }
 
 /// A thread, or threads of one name that have ended and were summed up.

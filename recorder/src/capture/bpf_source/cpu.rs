@@ -1,12 +1,12 @@
 //! One CPU's lane: from its records to events.
 
 use super::state::States;
-use crate::capture::event::{Comm, Event, Kind, Switch, Wake, WakeKind};
+use crate::capture::event::{Comm, Event, Kind, Loss, Switch, Wake, WakeKind};
 use crate::capture::order::{Lane as Queue, Merger};
 use crate::kernel::bpf::lane::{Lane, LaneCounts, NAMES};
 use crate::kernel::bpf::record::{Record, RecordKind};
 use crate::kernel::clock;
-use crate::units::{Cpu, Tid};
+use crate::units::{Cpu, Nanos, Tid};
 
 /// The names that the lane has told, kept as the programs keep them: by the lower bits of the thread's id. So they
 /// need no search, and never grow.
@@ -47,6 +47,15 @@ pub(super) struct CpuLane {
     told_lost: u64,
     /// The part of what came in the middle of another event that has been told.
     told_nested: u64,
+    away: Away,
+}
+
+/// Whether a CPU is offline, and whether that was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Away {
+    No,
+    Untold,
+    Told,
 }
 
 /// From records to events.
@@ -61,7 +70,7 @@ impl CpuLane {
     pub(super) fn new(cpu: Cpu, lane: Lane, merger: &mut Merger, narrow: bool) -> CpuLane {
         let decoder = Decoder { names: Told::new(), current: narrow.then_some(None) };
         let queue = merger.another_lane(cpu);
-        CpuLane { cpu, lane, queue, decoder, told_lost: 0, told_nested: 0 }
+        CpuLane { cpu, lane, queue, decoder, told_lost: 0, told_nested: 0, away: Away::No }
     }
 
     /// Moves what the lane holds into the merger; true when it is not empty since the queue is full.
@@ -74,7 +83,7 @@ impl CpuLane {
             match self.lane.next_record() {
                 Some(Some(Record::Lost { time, count })) => {
                     self.told_lost = self.told_lost.saturating_add(count);
-                    merger.push(self.queue, Event { time, kind: Kind::Lost { count } });
+                    merger.push(self.queue, Event { time, kind: Kind::Lost(Loss::exactly(count)) });
                 }
                 Some(Some(record)) => {
                     let queue = self.queue;
@@ -87,6 +96,26 @@ impl CpuLane {
         self.lane.release();
         merger.set_drained(self.queue, drained);
         !drained
+    }
+
+    /// Notes whether the CPU is online. When it is not, its lane has to be read before [`CpuLane::tell_offline`].
+    pub(super) fn follow(&mut self, is_online: bool) {
+        self.away = match self.away {
+            _ if is_online => Away::No,
+            Away::No => Away::Untold,
+            away => away,
+        };
+    }
+
+    /// Adds, once, that the CPU is offline, right behind its last event: that is the switch to the thread that stops
+    /// it, since no tracepoint fires on a CPU that is not online any more.
+    pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
+        if self.away == Away::Untold && merger.queue(self.queue).is_drained() {
+            self.away = Away::Told;
+            // Time must not go back behind what was handed out.
+            let time = merger.queue(self.queue).youngest().max(merger.emitted());
+            merger.push(self.queue, Event { time, kind: Kind::Offline { goes_idle: true } });
+        }
     }
 
     /// Adds what no program could write, since it came in the middle of another event, and `also` what none saw.
@@ -102,9 +131,17 @@ impl CpuLane {
         self.tell(merger, lost.saturating_sub(self.told_lost));
     }
 
+    /// Adds that nobody knows how much was missed until then.
+    pub(super) fn tell_unknown(&self, merger: &mut Merger, time: Nanos) {
+        merger.push(self.queue, Event { time, kind: Kind::Lost(Loss::unknown()) });
+    }
+
     fn tell(&self, merger: &mut Merger, count: u64) {
         if count > 0 {
-            merger.push(self.queue, Event { time: clock::now(), kind: Kind::Lost { count } });
+            merger.push(
+                self.queue,
+                Event { time: clock::now(), kind: Kind::Lost(Loss::exactly(count)) },
+            );
         }
     }
 
@@ -174,7 +211,6 @@ impl Decoder {
 mod tests {
     use super::super::state::tests::current;
     use super::*;
-    use crate::units::Nanos;
 
     fn decoder(narrow: bool) -> Decoder {
         Decoder { names: Told::new(), current: narrow.then_some(None) }

@@ -63,7 +63,7 @@ impl BpfSource {
     /// # Errors
     /// [`SourceError`], at the first call that the kernel refuses.
     pub fn open(
-        sys: Box<dyn Sys + Send>,
+        sys: Box<dyn Sys + Send + Sync>,
         bpf: Box<dyn BpfSys + Send>,
         layout: SchedLayout,
         options: BpfOptions,
@@ -178,15 +178,31 @@ impl Source for BpfSource {
     }
 
     fn follow_hotplug(&mut self) -> Result<(), SourceError> {
-        if !self.rings.follow_hotplug(&mut self.merger)? {
+        let looked = self.rings.follow_hotplug(&mut self.merger)?;
+        if looked {
+            let online = self.rings.online()?;
+            for lane in &mut self.lanes {
+                lane.follow(online.contains(&lane.cpu));
+                // All that a CPU did that is offline is in its lane by now.
+                lane.read(&self.states, &mut self.merger, &mut self.unknown);
+            }
+        }
+        for lane in &mut self.lanes {
+            lane.tell_offline(&mut self.merger);
+        }
+        if !looked {
             return Ok(());
         }
         self.tell_unseen();
-        // A CPU that went keeps its lane: it has nothing more to say, and may come back.
+        // A CPU that went keeps its lane, so that no switch is missed when it comes back.
         for cpu in self.rings.cpus() {
             if self.lanes.iter().all(|lane| lane.cpu != cpu) {
+                let time = clock::now();
                 let lane = self.events.add(cpu)?;
-                self.lanes.push(CpuLane::new(cpu, lane, &mut self.merger, self.narrow));
+                let lane = CpuLane::new(cpu, lane, &mut self.merger, self.narrow);
+                // It had none until now, and what found none nobody counted.
+                lane.tell_unknown(&mut self.merger, time);
+                self.lanes.push(lane);
             }
         }
         Ok(())
@@ -204,6 +220,6 @@ impl Source for BpfSource {
         }
         let (late, most_late) = self.merger.late();
         let undecoded = undecoded + self.unknown;
-        SourceStats { kernel_counts: counts, undecoded, garbled, late, most_late }
+        SourceStats { kernel_counts: counts, undecoded, garbled, unreported: 0, late, most_late }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use super::super::event::Loss;
 use super::super::sched::tests::layout;
 use super::*;
 use crate::kernel::extra::ExtraIndex;
@@ -77,5 +78,5 @@ fn other_records_end_with_the_id_behind_their_time() {
     let extras = extras();
     let words = [5u64, 12, 99, 901].map(u64::to_ne_bytes).concat();
     let found = decoded(b::PERF_RECORD_LOST, &words, &extras).expect("whole");
-    assert_eq!(found.event, Event { time: Nanos(99), kind: Kind::Lost { count: 12 } });
+    assert_eq!(found.event, Event { time: Nanos(99), kind: Kind::Lost(Loss::exactly(12)) });
 }

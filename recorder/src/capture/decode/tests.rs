@@ -1,4 +1,4 @@
-use super::super::event::WakeKind;
+use super::super::event::{Loss, WakeKind};
 use super::super::sched::tests::{layout, raw_switch, raw_wake};
 use super::*;
 use crate::units::{Cpu, Tid};
@@ -91,7 +91,7 @@ fn side_band_records_end_with_their_time() {
 
     let mut lost = 1u64.to_ne_bytes().to_vec();
     lost.extend(99u64.to_ne_bytes());
-    assert_eq!(kind(b::PERF_RECORD_LOST, 0, with_time(lost)), Kind::Lost { count: 99 });
+    assert_eq!(kind(b::PERF_RECORD_LOST, 0, with_time(lost)), Kind::Lost(Loss::exactly(99)));
 
     // SWITCH_CPU_WIDE: who went out, then the ids: who is in.
     let switched = with_time(words(&[30, 31, 40, 41]));

@@ -79,7 +79,12 @@ fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
         recorded.add(&group, report_of(selection)?);
     }
     let numbers = measures.iter().map(|measure| number(measure, &recorded)).collect();
-    Ok(Run { name: path.display().to_string(), numbers, lost: recorded.lost() })
+    Ok(Run {
+        name: path.display().to_string(),
+        numbers,
+        lost: recorded.lost(),
+        doubt: recorded.doubt(),
+    })
 }
 
 /// What a measure comes to.

@@ -17,7 +17,7 @@ use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::providers::{self, Providers};
-use crate::capture::event::{Event, Kind};
+use crate::capture::event::{Event, Kind, Loss};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
@@ -128,7 +128,8 @@ pub(super) fn interim(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended
 #[inline]
 fn see(losses: &mut LossWatch, time: Nanos, cpu: Cpu, event: &Event) {
     match event.kind {
-        Kind::Lost { count } => losses.lost(cpu, time, count),
+        // A loss of unknown size has its cause in its name: the CPU was not there to be recorded.
+        Kind::Lost(Loss { events: Some(count @ 1..), .. }) => losses.lost(cpu, time, count),
         _ => losses.event(cpu, time),
     }
 }

@@ -168,6 +168,25 @@ fn loss_cause<'a>(cause: &LossCause, text: &'a str) -> [Arg<'a>; 6] {
     ]
 }
 
+/// What is to be known about losses beside their sum.
+fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
+    let mut args = vec![
+        number("lost", stats.lost),
+        Arg::new(strings::AT_MOST, Value::Bool(stats.lost_at_most)),
+        number("losses", stats.losses),
+        number("unknown_losses", stats.unknown_losses),
+        number("switch_records", stats.lost_switch_records),
+        number("lives", stats.lost_lives),
+        number("unseen_lives", stats.unseen_lives),
+    ];
+    if !source.kernel_counts.is_empty() {
+        let fired = source.kernel_counts.iter().map(|count| count.fired).sum();
+        args.push(number("kernel_events", fired));
+        args.push(number("unreported", source.unreported));
+    }
+    args
+}
+
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
 pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<Vec<u8>, Closed> {
     let Ending { stats, source, ended, causes } = ending;
@@ -197,6 +216,10 @@ pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<
         let text = cause.to_string();
         let args = loss_cause(cause, &text);
         tail.rolling(&own_event(*ended, recorder, Text::Inline("loss_cause"), &args))?;
+    }
+    if !stats.is_whole() || source.unreported > 0 {
+        let args = loss_stats(stats, source);
+        tail.rolling(&own_event(*ended, recorder, Text::Inline("loss_stats"), &args))?;
     }
     tail.rolling(&own_event(*ended, recorder, strings::TRACE_STATS, &args))?;
     Ok(tail)

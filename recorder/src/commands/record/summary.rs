@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::pipeline::Finished;
 use super::providers;
+use crate::encode::stats::Stats;
 use crate::sink::Target;
 use crate::units::escape;
 use crate::units::text::{bytes, count};
@@ -156,6 +157,12 @@ impl Display for Summary<'_> {
             (None, true) => writeln!(f, "  lost       nothing")?,
             (None, false) => writeln!(f, "  lost       nothing before the output failed")?,
         }
+        let unreported = self.finished.captured.ending.source.unreported;
+        if unreported > 0 {
+            let text =
+                format!("{} events that the kernel counted but never wrote", count(unreported));
+            writeln!(f, "  unreported {}", self.loud(&text))?;
+        }
         if self.finished.result.is_err() {
             let text = format!("{}: the output failed", self.finished.unsaved);
             writeln!(f, "  unsaved    {}", self.loud(&text))?;
@@ -182,9 +189,40 @@ pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
 
 /// What the kernel dropped.
 fn lost(finished: &Finished) -> Option<String> {
-    let stats = &finished.captured.ending.stats;
-    (stats.lost > 0)
-        .then(|| format!("{} EVENTS, in {} gaps", count(stats.lost), count(stats.losses)))
+    lost_text(&finished.captured.ending.stats)
+}
+
+fn lost_text(stats: &Stats) -> Option<String> {
+    if stats.is_whole() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if stats.lost > 0 {
+        parts.push(format!(
+            "{}{} EVENTS, in {} gaps",
+            if stats.lost_at_most { "AT MOST " } else { "" },
+            count(stats.lost),
+            count(stats.losses - stats.unknown_losses)
+        ));
+    }
+    if stats.unknown_losses > 0 {
+        let gaps = count(stats.unknown_losses);
+        parts.push(format!(
+            "AN UNKNOWN NUMBER OF EVENTS, in {gaps} gaps: CPUs came online, and ran before they could be recorded"
+        ));
+    }
+    if stats.lost_switch_records > 0 {
+        let records = count(stats.lost_switch_records);
+        parts.push(format!("{records} records of threads that tracepoints do not report"));
+    }
+    if stats.lost_lives > 0 {
+        let lives = count(stats.lost_lives);
+        parts.push(format!("{lives} forks, exits and names: threads may lack their process"));
+    }
+    if stats.unseen_lives > 0 && stats.unknown_losses == 0 {
+        parts.push("an unknown number of forks, exits and names of CPUs that came online".into());
+    }
+    Some(parts.join("; also "))
 }
 
 /// What applications dropped of their own.
@@ -209,5 +247,32 @@ fn removed(number: u64) -> String {
     match number {
         0 => String::new(),
         number => format!(", {} of them removed again", count(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(stats: Stats) -> String {
+        lost_text(&stats).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_loss_is_told_as_exactly_as_it_is_known() {
+        assert_eq!(lost_text(&Stats::default()), None);
+        let exact = Stats { lost: 12_345, losses: 2, ..Stats::default() };
+        assert!(text(exact).starts_with("12 345 EVENTS, in 2 gaps"), "{}", text(exact));
+        let bound = Stats { lost_at_most: true, ..exact };
+        assert!(text(bound).starts_with("AT MOST 12 345 EVENTS"), "{}", text(bound));
+        let unknown = Stats { losses: 1, unknown_losses: 1, unseen_lives: 1, ..Stats::default() };
+        assert!(text(unknown).starts_with("AN UNKNOWN NUMBER OF EVENTS, in 1 gaps"));
+        let both = Stats { losses: 3, unknown_losses: 1, ..exact };
+        assert!(text(both).starts_with("12 345 EVENTS, in 2 gaps"), "{}", text(both));
+        assert!(text(both).contains("; also AN UNKNOWN NUMBER"), "{}", text(both));
+        let records = Stats { losses: 1, lost_switch_records: 7, ..Stats::default() };
+        assert!(text(records).starts_with("7 records"), "{}", text(records));
+        let lives = Stats { lost_lives: 4, ..Stats::default() };
+        assert!(text(lives).starts_with("4 forks, exits and names"), "{}", text(lives));
     }
 }

@@ -12,7 +12,7 @@ mod line;
 use std::io::{BufRead, Read, Write};
 
 use super::importer::{Importer, Origin};
-use crate::capture::event::Kind;
+use crate::capture::event::{Kind, Loss};
 use crate::convert::{ConvertError, Position, Report};
 use crate::units::Nanos;
 
@@ -45,7 +45,9 @@ pub(in crate::convert) fn read(
         let text = String::from_utf8_lossy(&bytes);
         match line::parse(text.trim_end()) {
             Ok(Line::Nothing) => {}
-            Ok(Line::Lost { cpu, count }) => importer.event(last, cpu, Kind::Lost { count })?,
+            Ok(Line::Lost { cpu, count }) => {
+                importer.event(last, cpu, Kind::Lost(Loss::exactly(count)))?;
+            }
             Ok(Line::Event { time, cpu, kind }) => {
                 last = time;
                 importer.event(time, cpu, kind)?;

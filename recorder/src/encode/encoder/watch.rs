@@ -123,15 +123,20 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// Events of a CPU were lost, and that was written.
-    pub(super) fn watch_loss(&mut self, time: Nanos, cpu: Cpu, count: u64) -> Result<(), Closed> {
+    pub(super) fn watch_loss(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        count: Option<u64>,
+    ) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         watch.ledger.doubt();
         if let Some(current) = self.chains.of(cpu).current {
             watch.ledger.is_running(current.slot.index(), cpu, time);
         }
         let Some(trigger) = watch.loss(count) else { return Ok(()) };
-        let value = Amount { number: count as f64, dimension: Dimension::Count };
-        self.fire_at((time, cpu), trigger, None, Some(value))
+        let amount = |count| Amount { number: count as f64, dimension: Dimension::Count };
+        self.fire_at((time, cpu), trigger, None, count.map(amount))
     }
 
     /// A sample beside the scheduler's is about to be written.

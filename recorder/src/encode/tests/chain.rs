@@ -1,7 +1,7 @@
 //! Each CPU's chain of threads: unbroken, and honest about what was inferred.
 
 use super::{LOST, Scene, executed, fork, interrupt, running, switch, wakeup};
-use crate::capture::event::Switch;
+use crate::capture::event::{Kind, Loss, Switch};
 use crate::units::Cpu;
 
 /// The first picture in the documentation of [`crate::encode::chain`].
@@ -244,4 +244,46 @@ fn a_thread_that_nobody_saw_go_out_is_taken_to_have_blocked_and_its_wake_up_is_k
     let told = scene.scheduled();
     assert_eq!(told[0], "110 cpu 0: 5 (1024) blocked -> 6 (1024) inferred=true");
     assert!(told.contains(&"120 cpu 0: wakes 5 (1024) waker=koid:7".to_owned()), "{told:?}");
+}
+
+#[test]
+fn nobody_has_a_cpu_while_it_is_offline_and_what_was_not_seen_is_a_loss_of_unknown_size() {
+    let mut scene = Scene::new();
+    scene.at(100, 1, switch(5, "S", 6));
+    scene.at(110, 1, Kind::Offline { goes_idle: true });
+    scene.at(900, 1, Kind::Online);
+    scene.at(900, 1, Kind::Lost(Loss::unknown()));
+    scene.at(900, 1, Kind::LostLives { count: None });
+    scene.at(950, 1, switch(7, "S", 8));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 1: 5 (1024) blocked -> 6 (1024)",
+            "110 cpu 1: 6 (1024) blocked -> 0 (idle) inferred=true",
+            "110 999/999: fxtrec:cpu_offline cpu=1",
+            "900 999/999: fxtrec:cpu_online cpu=1",
+            "provider 1 reports BufferFilledUp",
+            "900 999/999: fxtrec:lost cpu=1",
+            "900 999/999: fxtrec:lost_lives cpu=1",
+            "950 cpu 1: 0 (idle) running -> 7 (1024) inferred=true",
+            "950 cpu 1: 7 (1024) blocked -> 8 (1024)",
+        ]
+    );
+    assert_eq!(scene.encoder.take_blind(), [], "no task is silent, one CPU was away");
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.lost, stats.losses, stats.unknown_losses), (0, 1, 1));
+    assert_eq!((stats.lost_lives, stats.unseen_lives, stats.is_whole()), (0, 1, false));
+}
+
+#[test]
+fn losses_are_summed_by_what_is_known_of_them() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, Kind::Lost(Loss { events: Some(5), at_most: false, switch_records: 7 }));
+    scene.at(110, 0, Kind::LostLives { count: Some(4) });
+    let exact = *scene.encoder.stats();
+    assert_eq!((exact.lost, exact.lost_switch_records, exact.lost_lives), (5, 7, 4));
+    assert_eq!((exact.losses, exact.lost_at_most), (1, false));
+    scene.at(120, 0, Kind::Lost(Loss::at_most(3)));
+    let bound = *scene.encoder.stats();
+    assert_eq!((bound.lost, bound.losses, bound.lost_at_most), (8, 2, true));
 }

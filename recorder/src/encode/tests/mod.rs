@@ -18,7 +18,7 @@ mod wakeups;
 mod watch;
 
 use super::threads::Lookup;
-use crate::capture::event::{Comm, Kind, LocalId, Switch, Wake, WakeKind};
+use crate::capture::event::{Comm, Kind, LocalId, Loss, Switch, Wake, WakeKind};
 use crate::kernel::prev_state::PrevState;
 use crate::units::{Cpu, Tid};
 use scene::Scene;
@@ -118,7 +118,7 @@ fn identity(tid: u32, (local_pid, local_tid): (u32, u32)) -> Kind {
     Kind::Identity { tid: Tid(tid), local_pid: LocalId(local_pid), local_tid: LocalId(local_tid) }
 }
 
-const LOST: Kind = Kind::Lost { count: 3 };
+const LOST: Kind = Kind::Lost(Loss::exactly(3));
 
 /// The first generation of koids after the one that is equal to the tids.
 const SECOND: u64 = 0x40_0000;

@@ -3,6 +3,7 @@
 use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Nanos};
 
+use super::cpu::IDLE_SLOT;
 use super::history::Tenant;
 use super::records::number;
 use super::{Analysis, Observer};
@@ -31,19 +32,50 @@ impl<O: Observer> Analysis<O> {
             return false;
         }
         let cpu = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok());
-        self.gap(cpu.map(Cpu), number(event, "count").unwrap_or(0));
+        let count = number(event, "count");
+        if self.active {
+            self.losses.unknown += u64::from(count.is_none());
+            self.losses.at_most |= event.args.get("at_most").is_some();
+        }
+        self.gap(cpu.map(Cpu), count);
+        true
+    }
+
+    /// A CPU went offline. Nothing is missing, but until it is back it is not idle either.
+    pub(super) fn cpu_offline(&mut self, event: &Event<'_>) -> bool {
+        if !self.advance(event.time) {
+            return false;
+        }
+        let Some(cpu) = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok()) else {
+            return true;
+        };
+        let now = self.now;
+        let on = self.cpus.get(cpu);
+        if on.occupant.is_none_or(|occupant| occupant.slot != IDLE_SLOT) {
+            // It is back already, as its events say.
+            return true;
+        }
+        let full = on.history.push(now, Tenant::Unknown);
+        on.since = now;
+        on.sound = false;
+        if let Some(occupant) = on.occupant.take() {
+            self.vanish(cpu, occupant);
+        }
+        if full {
+            self.tidy_history(cpu);
+        }
         true
     }
 
     /// A gap was announced by something that had no time.
     pub(super) fn settle_pending(&mut self) {
         if std::mem::replace(&mut self.pending, Pending::Nothing) != Pending::Nothing {
-            self.gap(None, 0);
+            self.gap(None, None);
         }
     }
 
     /// Events of a CPU, or of any, are missing, up to the present time.
-    fn gap(&mut self, cpu: Option<Cpu>, events: u64) {
+    fn gap(&mut self, cpu: Option<Cpu>, events: Option<u64>) {
         let now = self.now;
         let mut hit = Vec::new();
         let mut begin = now;
@@ -71,7 +103,7 @@ impl<O: Observer> Analysis<O> {
         // Anybody may have run there, too: nothing that is open can be relied on.
         self.epoch += 1;
         if self.active {
-            self.losses.events = self.losses.events.saturating_add(events);
+            self.losses.events = self.losses.events.saturating_add(events.unwrap_or(0));
             self.losses.gaps += 1;
             if self.losses.list.len() < MAX_LISTED {
                 let span = Span { begin: Nanos(begin), end: Nanos(now) };

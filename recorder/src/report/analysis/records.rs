@@ -162,6 +162,8 @@ impl<O: Observer> Analysis<O> {
                     self.losses.causes.push(text);
                 }
             }
+            "loss_stats" => self.losses.unreported = number(event, "unreported").unwrap_or(0),
+            "cpu_offline" => return self.cpu_offline(event),
             _ => {}
         }
         true

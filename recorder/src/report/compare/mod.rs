@@ -9,6 +9,7 @@ pub mod effect;
 pub mod ranks;
 pub mod show;
 
+use crate::report::gates::evidence::Doubt;
 use crate::report::gates::expr::Measure;
 use effect::{ALPHA, Effect};
 
@@ -37,8 +38,10 @@ pub struct Run {
     pub name: String,
     /// In the order of the measures.
     pub numbers: Vec<Number>,
-    /// How many events it lacks.
+    /// How many events it lacks, as far as that is known.
     pub lost: u64,
+    /// How well it is known.
+    pub doubt: Doubt,
 }
 
 /// How two sides stand to each other.

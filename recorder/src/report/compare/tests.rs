@@ -16,6 +16,7 @@ fn runs<const N: usize>(numbers: impl IntoIterator<Item = [f64; N]>) -> Vec<Run>
             })
             .collect(),
         lost: 0,
+        doubt: Default::default(),
     };
     numbers.into_iter().map(run).collect()
 }

@@ -1,9 +1,9 @@
 //! From a gate and a recording to a verdict.
 
 use super::amount::Amount;
-use super::evidence::{Evidence, Offender};
+use super::evidence::{Doubt, Evidence, Offender};
 use super::expr::{Comparison, Gate};
-use super::metric::{Quantity, Stat};
+use super::metric::{Quantity, Stat, Total};
 
 /// So many of the worst are named.
 const OFFENDERS: usize = 3;
@@ -49,6 +49,8 @@ pub struct Verdict<'g> {
     pub samples: Option<u64>,
     /// How many more values there would be, had their beginning and their end been seen.
     pub censored: u64,
+    /// How well the value is known, when it is what was lost.
+    pub doubt: Doubt,
     /// The worst, when it is broken.
     pub offenders: Vec<Offender>,
 }
@@ -58,6 +60,7 @@ struct Measured {
     number: Option<f64>,
     samples: Option<u64>,
     censored: u64,
+    doubt: Doubt,
 }
 
 /// Holds a recording against a gate.
@@ -68,12 +71,14 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, on_too_few: OnTooFew)
             number: Some(number),
             samples: None,
             censored: 0,
+            doubt: if total == Total::Lost { evidence.doubt() } else { Doubt::default() },
         }),
         Quantity::Statistic(metric, stat) => {
             evidence.values(metric, condition).map(|values| Measured {
                 number: stat.of(&values),
                 samples: Some(values.count()),
                 censored: values.censored(),
+                doubt: Doubt::default(),
             })
         }
     };
@@ -96,7 +101,8 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, on_too_few: OnTooFew)
         },
         measured: measured.as_ref().and_then(|measured| measured.number).map(amount),
         samples: measured.as_ref().and_then(|measured| measured.samples),
-        censored: measured.map_or(0, |measured| measured.censored),
+        censored: measured.as_ref().map_or(0, |measured| measured.censored),
+        doubt: measured.map_or_else(Doubt::default, |measured| measured.doubt),
         offenders,
     }
 }
@@ -105,6 +111,8 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
     let needed = gate.quantity.samples_needed();
     let enough = measured.samples.is_none_or(|samples| samples >= needed);
     match measured.number {
+        // Nobody knows that it is not so.
+        Some(_) if measured.doubt.unknown_gaps > 0 && is_about_more(gate) => Finding::Broken,
         Some(number) if enough => match gate.comparison.holds(number, gate.limit.number) {
             true => Finding::Broken,
             false => Finding::Kept,
@@ -118,9 +126,13 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
 /// writes `blocked_d.max > 1s` wants it to fail since no thread was ever blocked so.
 fn is_about_any(gate: &Gate) -> bool {
     let Quantity::Statistic(_, stat) = gate.quantity else { return false };
-    let from_above = matches!(gate.comparison, Comparison::Above | Comparison::AtLeast);
+    let from_above = is_about_more(gate);
     let from_below = matches!(gate.comparison, Comparison::Below | Comparison::AtMost);
     stat == Stat::Max && from_above || stat == Stat::Min && from_below
+}
+
+fn is_about_more(gate: &Gate) -> bool {
+    matches!(gate.comparison, Comparison::Above | Comparison::AtLeast)
 }
 
 #[cfg(test)]

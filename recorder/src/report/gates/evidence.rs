@@ -26,6 +26,20 @@ pub trait Evidence {
 
     /// How many events are missing from the recording.
     fn lost(&self) -> u64;
+
+    /// How well that is known.
+    fn doubt(&self) -> Doubt {
+        Doubt::default()
+    }
+}
+
+/// How well it is known how many events are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubt {
+    /// Whether they may be fewer.
+    pub at_most: bool,
+    /// Gaps of which nobody knows how many are missing there, and which are not in the sum.
+    pub unknown_gaps: u64,
 }
 
 /// A thread that has a large part in a failed gate, or a gap.

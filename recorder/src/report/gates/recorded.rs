@@ -15,7 +15,7 @@ use std::time::Duration;
 use fxt_reader::{Cpu, Nanos};
 
 use super::amount::Amount;
-use super::evidence::{Evidence, Offender, time};
+use super::evidence::{Doubt, Evidence, Offender, time};
 use super::expr::{Condition, Subject};
 use super::metric::{Dimension, Quantity, Stat, Total};
 use crate::report::{Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
@@ -84,12 +84,14 @@ impl<'r> Recorded<'r> {
     fn gaps(&self, at_most: usize) -> Vec<Offender> {
         let begin = self.whole.span.begin;
         let mut gaps: Vec<_> = self.whole.losses.list.iter().collect();
-        gaps.sort_by_key(|gap| Reverse(gap.events));
+        // One of unknown size may be the largest.
+        gaps.sort_by_key(|gap| Reverse(gap.events.unwrap_or(u64::MAX)));
         let offender = |gap: &&crate::report::Gap| {
             let cpu = gap.cpu.map(|cpu| format!(" of CPU {}", cpu.0)).unwrap_or_default();
             let length = time(gap.span.length());
-            let what = format!("events{cpu} in {length}{}", until(gap.span.end, begin));
-            Offender { amount: count(gap.events), what }
+            let number = if gap.events.is_none() { "or an unknown number of " } else { "" };
+            let what = format!("{number}events{cpu} in {length}{}", until(gap.span.end, begin));
+            Offender { amount: count(gap.events.unwrap_or(0)), what }
         };
         gaps.iter().take(at_most).map(offender).collect()
     }
@@ -156,6 +158,10 @@ impl Evidence for Recorded<'_> {
 
     fn lost(&self) -> u64 {
         self.whole.losses.events
+    }
+
+    fn doubt(&self) -> Doubt {
+        Doubt { at_most: self.whole.losses.at_most, unknown_gaps: self.whole.losses.unknown }
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Gap {
     /// End.
     pub(super) to: u64,
     /// How many events, where that is known.
-    pub(super) count: u64,
+    pub(super) count: Option<u64>,
 }
 
 /// Collects what the page is made of.
@@ -180,7 +180,7 @@ impl Extract {
             ("fxtrec", "lost") => {
                 let arg = |name| event.args.get(name).and_then(number);
                 if let Some(cpu) = arg("cpu").and_then(|cpu| u16::try_from(cpu).ok()) {
-                    self.lost(cpu, time, arg("count").unwrap_or_default())?;
+                    self.lost(cpu, time, arg("count"))?;
                 }
             }
             // Wake-ups as the waker saw them: the wake-up itself names the waker.
@@ -210,7 +210,7 @@ impl Extract {
         self.close_full_tile()
     }
 
-    fn lost(&mut self, cpu: u16, time: u64, count: u64) -> Result<(), PageError> {
+    fn lost(&mut self, cpu: u16, time: u64, count: Option<u64>) -> Result<(), PageError> {
         let to = time.max(self.last);
         let begin = self.range.map_or(to, |(begin, _)| begin);
         let from = self.machine.since(cpu).clamp(begin, to);

@@ -134,6 +134,15 @@ fn lost_events_are_a_gap_since_the_last_switch_of_their_cpu() {
 }
 
 #[test]
+fn a_gap_of_unknown_size_is_not_one_of_none() {
+    let mut trace = waiting();
+    let args = [("cpu", Value::Uint32(0))];
+    trace.instant(Ticks(9_500), (Koid(1), Koid(1)), "fxtrec", "lost", &args).unwrap();
+    let (_, contents) = page(trace, 100);
+    assert_eq!(contents["gaps"].to_string(), "[[0,8000,8500,null]]");
+}
+
+#[test]
 fn an_empty_trace_is_a_page_too() {
     let (text, contents) = page(trace(), 100);
     assert_eq!((&contents["length"], &contents["worst"]), (&0.into(), &Json::Array(Vec::new())));

@@ -35,10 +35,25 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let losses = &report.losses;
     if losses.gaps > 0 {
         let (events, gaps) = (count(losses.events), count(losses.gaps));
-        writeln!(out, "LOST {events} events in {gaps} gaps; what spans one is censored")?;
+        let at_most = if losses.at_most { "at most " } else { "" };
+        let unknown = match losses.unknown {
+            0 => String::new(),
+            unknown => format!(", an unknown number more in {} of them", count(unknown)),
+        };
+        writeln!(
+            out,
+            "LOST {at_most}{events} events in {gaps} gaps{unknown}; what spans one is censored"
+        )?;
         for cause in &losses.causes {
             writeln!(out, "  {}", printable(cause, 250))?;
         }
+    }
+    if losses.unreported > 0 {
+        let events = count(losses.unreported);
+        writeln!(
+            out,
+            "{events} events are missing that the kernel counted but never wrote; nobody knows when they were"
+        )?;
     }
     if losses.damaged > 0 {
         writeln!(out, "DAMAGED in {} places; what spans one is censored", count(losses.damaged))?;

@@ -24,7 +24,7 @@ use super::error::ImportError;
 use super::importer::Importer;
 use super::tracepoints::{Meaning, Tracepoints};
 use super::tracing_data::{Tracepoint, TracingData};
-use crate::capture::event::{Comm, Kind, LocalId};
+use crate::capture::event::{Comm, Kind, LocalId, Loss};
 use crate::convert::{ConvertError, Input, Report};
 use crate::units::{Cpu, Nanos};
 
@@ -136,7 +136,9 @@ impl<W: std::io::Write> PerfImport<W> {
 
     fn lost(&mut self, time: Option<Nanos>, cpu: Cpu, count: u64) -> Result<(), ConvertError> {
         match time {
-            Some(time) if count > 0 => self.importer.event(time, cpu, Kind::Lost { count }),
+            Some(time) if count > 0 => {
+                self.importer.event(time, cpu, Kind::Lost(Loss::at_most(count)))
+            }
             _ => Ok(()),
         }
     }

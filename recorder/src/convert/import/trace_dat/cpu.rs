@@ -5,7 +5,7 @@ use std::fs::File;
 
 use super::packing::Packer;
 use super::{Span, Window};
-use crate::capture::event::Kind;
+use crate::capture::event::{Kind, Loss};
 use crate::convert::import::error::ImportError;
 use crate::convert::import::tracepoints::{Meaning, Tracepoints};
 use crate::convert::{ConvertError, Report};
@@ -60,7 +60,7 @@ impl<'a> CpuEvents<'a> {
             if let Some(count) = page.missed {
                 // Where the kernel does not say how many, it was one at least.
                 let count = count.unwrap_or(1);
-                self.ready.push_back((page.time(), Next::Event(Kind::Lost { count })));
+                self.ready.push_back((page.time(), Next::Event(Kind::Lost(Loss::exactly(count)))));
             }
             while let Some((time, raw)) = page.next_event() {
                 match self.tracepoints.decode(raw) {

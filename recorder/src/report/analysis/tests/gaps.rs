@@ -39,6 +39,7 @@ fn waits_and_sleeps_that_span_a_loss_are_censored_and_slices_of_its_cpu() {
     assert_eq!((report.losses.events, report.losses.gaps), (7, 1));
     let gap = report.losses.list[0];
     assert_eq!((gap.span.begin.0, gap.span.end.0), (10_000, 100_000));
+    assert_eq!((gap.events, report.losses.unknown, report.losses.at_most), (Some(7), 0, false));
 }
 
 #[test]

@@ -11,7 +11,14 @@ pub const SCHEMA_VERSION: u32 = 2;
 
 /// The comparison as `docs/gates.md` describes it.
 pub fn json(comparison: &Comparison, failed: bool) -> Value {
-    let run = |run: &Run| json!({ "file": run.name, "lost": run.lost });
+    let run = |run: &Run| {
+        json!({
+            "file": run.name,
+            "lost": run.lost,
+            "at_most": run.doubt.at_most,
+            "unknown_gaps": run.doubt.unknown_gaps,
+        })
+    };
     json!({
         "schema": "fxtrec.compare",
         "version": SCHEMA_VERSION,

@@ -13,6 +13,7 @@ fn comparison(base: &[f64], new: &[f64]) -> Comparison {
                 false => Number::TooFew { values: 37, needed: 100 },
             }],
             lost: 0,
+            doubt: Default::default(),
         };
         numbers.iter().enumerate().map(run).collect()
     };
@@ -49,7 +50,7 @@ fn runs_that_are_left_out_or_lack_events_are_named() {
     let mut comparison = comparison(&[0.0, 1.0, 2.0], &[0.0]);
     comparison.base[1].lost = 12;
     let shown = Text(&comparison).to_string();
-    assert!(shown.contains("base1.fxt lacks 12 events"), "{shown}");
+    assert!(shown.contains("base1.fxt lacks 12 events:"), "{shown}");
     assert!(
         shown.contains("wakeup.p99: 1 base run and 1 new run have too few values and are left out"),
         "{shown}"
@@ -99,4 +100,13 @@ fn json_has_every_number_of_the_table_and_of_every_run() {
     assert_eq!((&row["judged"], &row["finding"]), (&false.into(), &"unknown".into()));
     assert_eq!((&row["fewest_values"], &row["values_needed"]), (&37.into(), &100.into()));
     assert!(nothing["metrics"][0]["ratio"].is_null() && nothing["metrics"][0]["bound"].is_null());
+}
+
+#[test]
+fn a_gap_of_unknown_size_is_told_though_no_event_is_counted() {
+    let mut comparison = comparison(&[1.0, 2.0], &[1.0]);
+    comparison.new[0].doubt.unknown_gaps = 2;
+    let shown = Text(&comparison).to_string();
+    let told = "new0.fxt lacks 0 events, and an unknown number more in 2 gaps";
+    assert!(shown.contains(told), "{shown}");
 }

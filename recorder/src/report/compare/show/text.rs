@@ -11,7 +11,7 @@
 use std::fmt;
 
 use super::super::effect::Ratio;
-use super::super::{Comparison, Finding, Row, runs_needed};
+use super::super::{Comparison, Finding, Row, Run, runs_needed};
 use crate::report::gates::amount::Amount;
 
 /// Shows a comparison.
@@ -27,10 +27,16 @@ impl fmt::Display for Text<'_> {
             runs(comparison.base.len(), "base"),
             runs(comparison.new.len(), "new")
         )?;
-        for run in comparison.base.iter().chain(&comparison.new).filter(|run| run.lost > 0) {
+        let is_partial = |run: &&Run| run.lost > 0 || run.doubt.unknown_gaps > 0;
+        for run in comparison.base.iter().chain(&comparison.new).filter(is_partial) {
+            let at_most = if run.doubt.at_most { "at most " } else { "" };
+            let unknown = match run.doubt.unknown_gaps {
+                0 => String::new(),
+                gaps => format!(", and an unknown number more in {gaps} gaps"),
+            };
             writeln!(
                 f,
-                "{} lacks {} events: what it says is not the whole truth",
+                "{} lacks {at_most}{} events{unknown}: what it says is not the whole truth",
                 run.name, run.lost
             )?;
         }

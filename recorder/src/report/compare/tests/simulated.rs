@@ -103,7 +103,12 @@ impl Machine {
             };
             number(values, stat)
         };
-        Run { name: "run.fxt".to_owned(), numbers: measures.iter().map(number).collect(), lost: 0 }
+        Run {
+            name: "run.fxt".to_owned(),
+            numbers: measures.iter().map(number).collect(),
+            lost: 0,
+            doubt: Default::default(),
+        }
     }
 
     fn compare(&self, factor: f64, measures: &[Measure], random: &mut Random) -> Comparison {
@@ -175,6 +180,7 @@ fn false_alarms_are_as_rare_as_promised() {
                 name: String::new(),
                 numbers: (0..rows).map(|_| Number::Is(random.pareto())).collect(),
                 lost: 0,
+                doubt: Default::default(),
             };
             (0..per_side).map(|_| run()).collect()
         };

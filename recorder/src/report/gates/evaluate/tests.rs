@@ -12,6 +12,7 @@ struct Known {
     wakeups: Vec<u64>,
     censored: u64,
     lost: f64,
+    doubt: Doubt,
     /// Whether conditions are true of nobody.
     nobody: bool,
 }
@@ -42,6 +43,10 @@ impl Evidence for Known {
 
     fn lost(&self) -> u64 {
         self.lost as u64
+    }
+
+    fn doubt(&self) -> Doubt {
+        self.doubt
     }
 }
 
@@ -76,6 +81,10 @@ fn a_gate_is_broken_when_what_it_says_is_so() {
     }
     assert_eq!(finding("lost > 0", &Known::default()), Finding::Kept);
     assert_eq!(finding("lost > 0", &Known { lost: 3.0, ..Known::default() }), Finding::Broken);
+    let unknown = Known { doubt: Doubt { at_most: false, unknown_gaps: 1 }, ..Known::default() };
+    assert_eq!(finding("lost > 9", &unknown), Finding::Broken, "nobody knows that it is not so");
+    assert_eq!(finding("lost < 1", &unknown), Finding::Broken, "as far as it was counted");
+    assert_eq!(finding("switches > 2000", &unknown), Finding::Kept, "that was counted");
     assert_eq!(finding("switches_per_s < 2000", &Known::default()), Finding::Broken);
 }
 

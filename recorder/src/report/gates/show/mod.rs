@@ -22,7 +22,14 @@ fn finding(verdict: &Verdict<'_>) -> String {
             format!("{quantity} needs {} values, and there are {}", number(needed), values)
         }
         (_, None) => format!("there is no value of {}", metric(quantity)),
-        (_, Some(measured)) if verdict.samples.is_none() => format!("{quantity} is {measured}"),
+        (_, Some(measured)) if verdict.samples.is_none() => {
+            let at_most = if verdict.doubt.at_most { "at most " } else { "" };
+            let unknown = match verdict.doubt.unknown_gaps {
+                0 => String::new(),
+                gaps => format!(", and an unknown number more in {} gaps", number(gaps)),
+            };
+            format!("{quantity} is {at_most}{measured}{unknown}")
+        }
         (_, Some(measured)) => {
             let of = if verdict.samples == Some(1) { "value" } else { "values" };
             format!("{quantity} is {measured}, of {values} {of}")

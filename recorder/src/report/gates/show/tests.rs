@@ -1,7 +1,7 @@
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::super::evidence::Offender;
+use super::super::evidence::{Doubt, Offender};
 use super::super::expr::Gate;
 use super::*;
 
@@ -13,7 +13,16 @@ fn verdict(gate: &Gate, finding: Finding, failed: bool) -> Verdict<'_> {
     let dimension = gate.quantity.dimension();
     let measured = Some(Amount { number: 23_400_000.0, dimension });
     let samples = matches!(gate.quantity, Quantity::Statistic(..)).then_some(1204);
-    Verdict { gate, finding, failed, measured, samples, censored: 0, offenders: Vec::new() }
+    Verdict {
+        gate,
+        finding,
+        failed,
+        measured,
+        samples,
+        censored: 0,
+        doubt: Doubt::default(),
+        offenders: Vec::new(),
+    }
 }
 
 /// A broken gate with an offender of a name that nobody should have.
@@ -127,4 +136,19 @@ fn junit_is_well_formed_and_has_a_case_for_each_gate() {
     let text = String::from_utf8(xml).expect("UTF-8");
     assert!(!text.contains('\u{1}'), "XML 1.0 cannot have it, not even escaped: {text}");
     assert!(text.contains(r"a`|&lt;b&gt;&amp;\x01"), "{text}");
+}
+
+#[test]
+fn what_is_not_known_about_losses_is_said() {
+    let gate = gate("lost > 0");
+    let lost = |doubt| Verdict { doubt, ..verdict(&gate, Finding::Broken, true) };
+    let said = |verdict: &Verdict<'_>| super::finding(verdict);
+    let bound = lost(Doubt { at_most: true, unknown_gaps: 0 });
+    assert!(said(&bound).starts_with("lost is at most "), "{}", said(&bound));
+    let unknown = lost(Doubt { at_most: false, unknown_gaps: 2 });
+    assert!(
+        said(&unknown).ends_with(", and an unknown number more in 2 gaps"),
+        "{}",
+        said(&unknown)
+    );
 }

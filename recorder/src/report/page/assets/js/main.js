@@ -6,13 +6,15 @@
   function facts() {
     document.getElementById("title").textContent = trace.title ?? "trace";
     const begun = trace.clock(0);
-    const lost = trace.gaps.reduce((sum, gap) => sum + gap.count, 0);
+    const lost = trace.gaps.reduce((sum, gap) => sum + (gap.count ?? 0), 0);
+    const unknown = trace.gaps.filter((gap) => gap.count === null).length;
+    const more = unknown > 0 ? `, an unknown number more in ${units.count(unknown)} gaps` : "";
     const list = [
       units.time(trace.length),
       `${units.count(trace.switches)} switches`,
       `${units.count(trace.wakeups)} wake-ups`,
       `${units.count(trace.threads.length - 1)} threads on ${trace.cpus.length} CPUs`,
-      trace.gaps.length > 0 ? `${units.count(lost)} events lost` : "nothing lost",
+      trace.gaps.length > 0 ? `${units.count(lost)} events lost${more}` : "nothing lost",
       trace.unmatched > 0 && `${units.count(trace.unmatched)} ends of spans that began before`,
       trace.host && `${trace.host}, Linux ${trace.release}`,
       begun && `${begun.day} ${begun.hours}`,

@@ -1,0 +1,256 @@
+//! The kernel's own notice of CPUs that come and go.
+//!
+//! When a CPU goes offline its perf events stop for good: they neither hang up
+//! nor fail, and do not start again with the CPU. Comparing lists of CPUs does
+//! not show one that was gone for less than the time between two looks. So the
+//! kernel's messages about devices are heard (`NETLINK_KOBJECT_UEVENT`), of
+//! which a filter in the kernel lets those about CPUs through:
+//!
+//! ```text
+//!   offline@/devices/system/cpu/cpu1 \0 ACTION=offline \0 ...
+//!   online@/devices/system/cpu/cpu1 \0 ACTION=online \0 ...
+//! ```
+//!
+//! There are none in a user namespace of its own, and none about the CPUs that
+//! are taken down while the machine sleeps. Therefore the list is still compared
+//! once a second, and where messages may be missing every CPU is suspected.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::time::ClockId;
+
+use super::sys::Sys;
+use crate::units::Cpu;
+
+/// How often the list of CPUs is compared.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The clocks with and without the time asleep are not read at the same moment.
+const ASLEEP: Duration = Duration::from_millis(100);
+
+/// Room for the part of a message that is of interest; the rest is cut off.
+const MESSAGE_BYTES: usize = 256;
+
+/// The multicast group of the kernel's own messages; udev's are in another.
+const KERNEL_GROUP: u32 = 1;
+
+/// Which CPUs may have been offline since the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Suspects {
+    /// These.
+    These(Vec<Cpu>),
+    /// Nobody knows which.
+    All,
+}
+
+impl Suspects {
+    /// Whether the CPU is one of them.
+    pub fn contains(&self, cpu: Cpu) -> bool {
+        match self {
+            Suspects::These(cpus) => cpus.contains(&cpu),
+            Suspects::All => true,
+        }
+    }
+}
+
+/// Watches CPUs come and go.
+#[derive(Debug)]
+pub struct Hotplug {
+    /// `None` where the kernel sends nothing.
+    socket: Option<OwnedFd>,
+    looked: Instant,
+    asleep: Duration,
+}
+
+impl Hotplug {
+    /// Begins to watch. To be called before anything is opened on a CPU.
+    pub fn watch(sys: &dyn Sys) -> Hotplug {
+        Hotplug { socket: sys.device_messages().ok(), looked: Instant::now(), asleep: asleep() }
+    }
+
+    /// The descriptor that poll(2) reports readable when there is news.
+    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The CPUs to look at; `None` when it is not time to look at any.
+    pub fn look(&mut self) -> Option<Suspects> {
+        let heard = self.hear();
+        let is_time = self.looked.elapsed() >= INTERVAL;
+        if !is_time && heard == Suspects::These(Vec::new()) {
+            return None;
+        }
+        self.looked = Instant::now();
+        let asleep = asleep();
+        let slept = asleep.saturating_sub(std::mem::replace(&mut self.asleep, asleep)) > ASLEEP;
+        let deaf = self.socket.is_none();
+        Some(if slept || deaf { Suspects::All } else { heard })
+    }
+
+    fn hear(&mut self) -> Suspects {
+        let mut cpus = Vec::new();
+        let Some(socket) = &self.socket else { return Suspects::These(cpus) };
+        let mut message = [0; MESSAGE_BYTES];
+        loop {
+            let received = nix::sys::socket::recv(
+                socket.as_raw_fd(),
+                &mut message,
+                nix::sys::socket::MsgFlags::MSG_DONTWAIT,
+            );
+            match received.map_err(io::Error::from) {
+                Ok(0) => return Suspects::These(cpus),
+                Ok(bytes) => cpus.extend(cpu_of(&message[..bytes]).filter(|c| !cpus.contains(c))),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Suspects::These(cpus),
+                    ErrorKind::Interrupted => {}
+                    // ENOBUFS: there were more messages than the socket has room for.
+                    _ if error.raw_os_error() == Some(libc::ENOBUFS) => return Suspects::All,
+                    _ => {
+                        self.socket = None;
+                        return Suspects::All;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// The CPU that a message says came or went.
+fn cpu_of(message: &[u8]) -> Option<Cpu> {
+    let head = message.split(|byte| *byte == 0).next()?;
+    let (action, device) = std::str::from_utf8(head).ok()?.split_once('@')?;
+    let number = device.strip_prefix("/devices/system/cpu/cpu")?.parse().ok()?;
+    matches!(action, "online" | "offline").then_some(Cpu(number))
+}
+
+/// How long the machine has slept since it booted.
+fn asleep() -> Duration {
+    let now = |clock: ClockId| clock.now().map_or(Duration::ZERO, Duration::from);
+    now(ClockId::CLOCK_BOOTTIME).saturating_sub(now(ClockId::CLOCK_MONOTONIC))
+}
+
+/// A socket that hears of the devices, CPUs and memory among them, that come online or go offline.
+pub(super) fn device_messages() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            libc::NETLINK_KOBJECT_UEVENT,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    attach_filter(socket.as_fd())?;
+    let address = nix::sys::socket::NetlinkAddr::new(0, KERNEL_GROUP);
+    nix::sys::socket::bind(socket.as_raw_fd(), &address)?;
+    Ok(socket)
+}
+
+/// Lets only messages through that begin with `onli` or `offl`: a machine that plugs disks or network interfaces all the
+/// time wakes nobody here.
+fn attach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let word = |text: &[u8; 4]| u32::from_be_bytes(*text);
+    let code = |code: u32| u16::try_from(code).unwrap_or(u16::MAX);
+    let load = code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
+    let equal = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+    let ret = code(libc::BPF_RET | libc::BPF_K);
+    let mut program = [
+        libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 },
+        libc::sock_filter { code: equal, jt: 1, jf: 0, k: word(b"onli") },
+        libc::sock_filter { code: equal, jt: 0, jf: 1, k: word(b"offl") },
+        libc::sock_filter { code: ret, jt: 0, jf: 0, k: u32::MAX },
+        libc::sock_filter { code: ret, jt: 0, jf: 0, k: 0 },
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies the option's value, and the program that it points to, whose length it says.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of_val(&filter) as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::Fake;
+    use super::*;
+
+    const NOTHING: Option<Suspects> = None;
+
+    #[test]
+    fn only_messages_about_cpus_that_come_or_go_count() {
+        let cpu = |text: &str| cpu_of(text.as_bytes());
+        assert_eq!(cpu("online@/devices/system/cpu/cpu12\0ACTION=online\0"), Some(Cpu(12)));
+        assert_eq!(cpu("offline@/devices/system/cpu/cpu0\0"), Some(Cpu(0)));
+        for other in [
+            "",
+            "\0",
+            "online@",
+            "add@/devices/system/cpu/cpu1\0",
+            "online@/devices/system/memory/memory1\0",
+            "online@/devices/system/cpu/cpuidle\0",
+            "online@/devices/system/cpu/cpu-1\0",
+            "online@/devices/system/cpu/cpu99999999999\0",
+        ] {
+            assert_eq!(cpu(other), None, "{other:?}");
+        }
+        assert_eq!(cpu_of(b"online@/devices/system/cpu/cpu\xff"), None);
+    }
+
+    #[test]
+    fn what_is_heard_is_looked_at_at_once_and_everything_when_nothing_can_be_heard() {
+        let machine = Fake::default().with_device_messages();
+        let mut hotplug = Hotplug::watch(&machine);
+        assert_eq!(hotplug.look(), NOTHING);
+        machine.tell_device("offline@/devices/system/cpu/cpu3\0ACTION=offline\0");
+        machine.tell_device("online@/devices/system/cpu/cpu3\0ACTION=online\0");
+        machine.tell_device("online@/devices/system/cpu/cpu1\0ACTION=online\0");
+        assert_eq!(hotplug.look(), Some(Suspects::These(vec![Cpu(3), Cpu(1)])));
+        assert_eq!(hotplug.look(), NOTHING);
+        hotplug.looked -= INTERVAL;
+        assert_eq!(hotplug.look(), Some(Suspects::These(Vec::new())));
+
+        let mut deaf = Hotplug::watch(&Fake::default());
+        assert!(deaf.poll_fd().is_none());
+        assert_eq!(deaf.look(), NOTHING);
+        deaf.looked -= INTERVAL;
+        assert_eq!(deaf.look(), Some(Suspects::All));
+    }
+
+    #[test]
+    fn after_the_machine_slept_every_cpu_is_suspected() {
+        let mut hotplug = Hotplug::watch(&Fake::default().with_device_messages());
+        let Some(before) = hotplug.asleep.checked_sub(ASLEEP * 2) else {
+            // It never slept: pretend that it was awake for longer than its clocks say.
+            hotplug.looked -= INTERVAL;
+            assert_eq!(hotplug.look(), Some(Suspects::These(Vec::new())));
+            return;
+        };
+        hotplug.asleep = before;
+        hotplug.looked -= INTERVAL;
+        assert_eq!(hotplug.look(), Some(Suspects::All));
+    }
+
+    #[test]
+    fn the_kernel_accepts_the_socket_and_its_filter() {
+        let socket = device_messages().expect("any user may hear the kernel's messages");
+        let mut byte = [0];
+        let got = nix::sys::socket::recv(
+            socket.as_raw_fd(),
+            &mut byte,
+            nix::sys::socket::MsgFlags::MSG_DONTWAIT,
+        );
+        assert!(!matches!(got, Ok(0)));
+    }
+}

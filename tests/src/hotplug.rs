@@ -1,0 +1,66 @@
+//! Taking a CPU offline for a moment.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+
+use crate::skip::skip;
+
+/// A CPU that can be taken offline. Back online when dropped.
+#[derive(Debug)]
+pub struct Pluggable {
+    /// Its number.
+    pub cpu: u16,
+    file: PathBuf,
+}
+
+impl Pluggable {
+    /// The last CPU that the machine lets go of; without one, says so.
+    ///
+    /// # Panics
+    /// When there is none, and the variable `CI` is set.
+    pub fn find() -> Option<Pluggable> {
+        let of = |cpu: u16| {
+            let file = Path::new("/sys/devices/system/cpu").join(format!("cpu{cpu}/online"));
+            let is_online = std::fs::read_to_string(&file).is_ok_and(|text| text.trim() == "1");
+            is_online.then_some(Pluggable { cpu, file })
+        };
+        let found = (1..=u16::from(u8::MAX)).rev().find_map(of);
+        if found.is_none() {
+            skip("this kernel takes no CPU offline");
+        }
+        found
+    }
+
+    fn set(&self, online: &str) {
+        std::fs::write(&self.file, online).expect("root may take a CPU offline and back");
+    }
+
+    /// Takes it offline for so long. Returns from when to when it was certainly away, by `CLOCK_MONOTONIC`.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn away_for(&self, time: Duration) -> Range<u64> {
+        self.set("0");
+        let went = now();
+        std::thread::sleep(time);
+        let comes = now();
+        self.set("1");
+        went..comes
+    }
+}
+
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
+    u64::try_from(time.num_nanoseconds()).expect("it counts from boot")
+}
+
+impl Drop for Pluggable {
+    fn drop(&mut self) {
+        // It is online already, unless a test panicked.
+        let _ = std::fs::write(&self.file, "1");
+    }
+}

@@ -1,0 +1,137 @@
+//! CPUs that go offline and come back while the machine is recorded.
+
+use std::ops::Range;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::hotplug::Pluggable;
+use fxtrec_tests::machine;
+use fxtrec_tests::programs::succeed;
+use fxtrec_tests::recording::Ongoing;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+use fxtrec_tests::trace::Trace;
+
+const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
+
+/// What the kernel says about a thread of the workload.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    koid: u64,
+    begin: u64,
+    end: u64,
+    switches: u64,
+}
+
+/// Runs new threads that pass a byte to and fro, on one CPU or on any.
+fn run(cpu: Option<u16>) -> Vec<Thread> {
+    let mut command = match cpu {
+        Some(cpu) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu.to_string(), WORKLOAD]);
+            command
+        }
+        None => Command::new(WORKLOAD),
+    };
+    let printed = succeed(command.args(["threads", "1", "1000"]).stdin(Stdio::null()));
+    let number = |word: &str| word.parse().expect("a number");
+    let thread = |line: &str| {
+        let words: Vec<u64> = line.split_whitespace().map(number).collect();
+        Thread { koid: words[0], begin: words[1], end: words[2], switches: words[3] }
+    };
+    printed.lines().map(thread).collect()
+}
+
+/// The CPU away once, and the workloads after its return, each pinned to it and then not.
+struct Episode {
+    away: Range<u64>,
+    runs: Vec<Vec<Thread>>,
+}
+
+fn episode(pluggable: &Pluggable, time: Duration) -> Episode {
+    let away = pluggable.away_for(time);
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(run(Some(pluggable.cpu)));
+        runs.push(run(None));
+    }
+    Episode { away, runs }
+}
+
+/// When the last gap of the CPU ended that began with its return.
+fn gap_after(trace: &Trace, cpu: u16, away: &Range<u64>, until: u64) -> Option<u64> {
+    let of_it = trace.own.iter().filter(|event| event.name == "lost");
+    let here = of_it.filter(|event| event.number("cpu") == u64::from(cpu));
+    here.map(|event| event.time).filter(|time| (away.end..until).contains(time)).max()
+}
+
+fn check(source: &str, trace: &Trace, cpu: u16, episode: &Episode, next: u64) {
+    let Episode { away, runs } = episode;
+    // Nobody has a CPU that is not there.
+    let middle = away.start + (away.end - away.start) / 2;
+    let before = trace.switches.iter().rfind(|switch| switch.cpu == cpu && switch.time <= middle);
+    let before = before.expect("it was recorded before");
+    assert_eq!(before.incoming, 0, "{source}: {before:?} has CPU {cpu}, away {away:?}");
+
+    let gap = gap_after(trace, cpu, away, next);
+    let seen_from = match (source, gap) {
+        ("perf", gap) => gap.expect("what ran before it was opened again, nobody saw"),
+        (_, gap) => {
+            assert_eq!(gap, None, "{source} sees a CPU from its first event on");
+            away.end
+        }
+    };
+    let mut compared = 0;
+    for run in runs.iter().filter(|run| run.iter().all(|thread| thread.begin >= seen_from)) {
+        compared += 1;
+        let process = trace.threads[&run[0].koid].1;
+        assert!(trace.processes[&process].starts_with("workload"), "{source}: {process}");
+        for thread in run {
+            assert_eq!(trace.threads[&thread.koid].1, process, "{source}: {thread:?}");
+            let within = |time: u64| (thread.begin..=thread.end).contains(&time);
+            let outs = trace.outs(thread.koid).filter(|switch| within(switch.time)).count();
+            assert_eq!(outs as u64, thread.switches, "{source}: {thread:?}, gap until {gap:?}");
+        }
+    }
+    eprintln!("{source}: {compared} of {} runs, gap until {gap:?}, away {away:?}", runs.len());
+    assert!(compared >= 2, "{source}: still not seen after {seen_from}, away {away:?}");
+    let on_it = trace.switches.iter().filter(|switch| switch.cpu == cpu && switch.time > seen_from);
+    assert!(on_it.count() > 1000, "{source}: the pinned runs are on CPU {cpu}");
+}
+
+#[test]
+fn a_cpu_that_comes_back_is_recorded_at_once_and_what_nobody_saw_is_a_gap_there() {
+    if !may_record() {
+        return;
+    }
+    let Some(pluggable) = Pluggable::find() else { return };
+    let _machine = machine::alone();
+    let folder = Folder::new();
+    let start = |source: &'static str| {
+        let options = ["--source", source, "--ring-size", "8M"];
+        let started = Ongoing::start(&folder.path(format!("{source}.fxt")), &options);
+        let refused = |said: String| skip(&format!("--source {source} is refused here: {said}"));
+        Some((source, started.map_err(refused).ok()?))
+    };
+    let ongoing: Vec<(&str, Ongoing)> =
+        ["bpf", "perf", "ftrace"].into_iter().filter_map(start).collect();
+    run(Some(pluggable.cpu));
+    // Shorter and longer than the interval at which lists of CPUs are compared.
+    let short = episode(&pluggable, Duration::from_millis(100));
+    let long = episode(&pluggable, Duration::from_millis(1500));
+    for (source, ongoing) in ongoing {
+        let (path, said) = ongoing.stop();
+        let trace = Trace::read(&path);
+        trace.assert_sound();
+        check(source, &trace, pluggable.cpu, &short, long.away.start);
+        check(source, &trace, pluggable.cpu, &long, u64::MAX);
+        let events = |name: &str| trace.own.iter().filter(|event| event.name == name).count();
+        assert!(events("cpu_offline") >= 1 && events("cpu_online") >= 1, "{source}: {said}");
+        if source == "perf" {
+            assert!(said.contains("AN UNKNOWN NUMBER OF EVENTS, in 2 gaps"), "{said}");
+            let stats = trace.own.iter().find(|event| event.name == "loss_stats");
+            assert_eq!(stats.expect("something is missing").number("unknown_losses"), 2, "{said}");
+        }
+    }
+}
