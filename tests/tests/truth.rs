@@ -167,6 +167,28 @@ fn two_processes_that_shared_a_pid_are_two() {
 }
 
 #[test]
+fn a_process_that_got_the_id_of_one_just_ended_is_recorded_to_its_end() {
+    if !may_record() {
+        return;
+    }
+    // The kernel lets go of a task some milliseconds after it gave its id away.
+    for source in ["perf", "bpf", "ftrace"] {
+        for scope in ["app", "all"] {
+            let recording = record(&["--source", source, "--scope", scope], &["heir", "300"]);
+            let line = &recording.lines()[0];
+            let [id, begin, end, switches] = [0, 1, 2, 3].map(|at| number(line[at]));
+            let inside = |time: u64| begin <= time && time <= end;
+            let of_id = |koid: &u64| koid & ((1 << 22) - 1) == id;
+            let koids = recording.trace.threads.keys().copied().filter(of_id);
+            let heir = koids.max().expect("it is named");
+            let outs = recording.trace.outs(heir).filter(|switch| inside(switch.time));
+            assert_eq!(outs.count() as u64, switches, "{source} {scope}");
+            assert!(switches >= 300, "{switches}");
+        }
+    }
+}
+
+#[test]
 fn threads_that_live_for_microseconds_are_all_there_with_a_beginning_and_an_end() {
     if !may_record() {
         return;

@@ -129,6 +129,8 @@ pub struct Threads {
     lookup: Box<dyn Lookup + Send>,
     /// Until when a fork may be that of a thread which the snapshot has already.
     snapshot_end: Nanos,
+    /// The processes that were put in scope by their ids.
+    included: Vec<LocalId>,
     losses: u32,
 }
 
@@ -159,6 +161,7 @@ impl Threads {
             ids,
             lookup,
             snapshot_end: Nanos(0),
+            included: Vec::new(),
             losses: 0,
         }
     }
@@ -200,7 +203,15 @@ impl Threads {
     }
 
     /// Puts every thread of the process in scope, and all that they will start.
+    ///
+    /// The process is the one that has the id at the end of the snapshot. The events are those since before it was
+    /// forked, if it is COMMAND's, so that they may still tell of the end of an earlier owner of the id.
     pub fn include(&mut self, pid: LocalId) {
+        self.included.push(pid);
+        self.put_in_scope(pid);
+    }
+
+    fn put_in_scope(&mut self, pid: LocalId) {
         let process = self.processes.by_id(pid);
         self.process_mut(process).in_scope = true;
         for thread in &mut self.slots {

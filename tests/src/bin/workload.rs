@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
+use nix::sys::wait::WaitStatus;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{ForkResult, Pid, fork, gettid};
 
@@ -195,6 +196,39 @@ fn reuse() {
     panic!("pid {first} was not given out again");
 }
 
+/// A process whose id was another's a moment ago, which the kernel has not let go of yet. Prints what `measured` does for
+/// the second, which sleeps `sleeps` times, a millisecond each.
+fn heir(sleeps: usize) {
+    let last = |pid: i32| std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string());
+    let run = |inherits: &dyn Fn() -> bool| {
+        // SAFETY: the program has one thread.
+        match unsafe { fork() }.expect("fork") {
+            ForkResult::Child => {
+                let inherits = inherits();
+                if inherits {
+                    let nap = || std::thread::sleep(Duration::from_millis(1));
+                    measured(|| (0..sleeps).for_each(|_| nap()));
+                }
+                std::process::exit(i32::from(inherits));
+            }
+            ForkResult::Parent { child } => {
+                let status = nix::sys::wait::waitpid(child, None).expect("waitpid");
+                (child.as_raw(), status == WaitStatus::Exited(child, 1))
+            }
+        }
+    };
+    // Another process may take the number in between: try again.
+    for _ in 0..1000 {
+        let (first, _) = run(&|| false);
+        last(first).expect("root may choose the next pid");
+        let inherits = || std::process::id().cast_signed() == first;
+        if run(&inherits).1 {
+            return;
+        }
+    }
+    panic!("no pid was given out again");
+}
+
 /// Very many threads that live for microseconds. Prints how many.
 fn brief(count: usize) {
     for _ in 0..count {
@@ -280,6 +314,7 @@ fn main() {
         "states" => states(),
         "names" => names(),
         "reuse" => reuse(),
+        "heir" => heir(number(1)),
         "brief" => brief(number(1)),
         "takeover" => takeover(),
         "late" => late(number(1), number(2) as u64),

@@ -1,6 +1,8 @@
 //! Narrow scopes: what is written when only some threads are wanted.
 
-use super::{LOST, Proc, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking};
+use super::{
+    LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
+};
 use crate::capture::event::{Kind, LocalId};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
@@ -109,6 +111,30 @@ fn children_of_the_scope_are_in_scope_and_those_of_others_are_not() {
         scene.scheduled(),
         ["200 cpu 0: wakes 6 (1024)", "210 cpu 0: wakes 7 (1024)", "220 cpu 0: wakes 8 (1024)",]
     );
+}
+
+#[test]
+fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
+    // The snapshot was complete at 5; the events begin before process 5 was forked.
+    let mut scene = only_five();
+    scene.at(1, 0, switch(0, "R", 5));
+    scene.at(2, 0, switch(5, "Z", 0));
+    scene.at(3, 1, fork((5, 5), (10, 10)));
+    scene.at(4, 1, wakeup_new(5, 10));
+    scene.told();
+    scene.at(100, 0, switch(0, "R", 5));
+    let heir = 5 + SECOND;
+    assert_eq!(scene.scheduled(), [format!("100 cpu 0: 0 (idle) running -> {heir} (1024)")]);
+    scene.at(110, 0, fork((6, 6), (5, 5)));
+    scene.at(120, 0, wakeup_new(6, 5));
+    assert_eq!(scene.scheduled(), [format!("120 cpu 0: wakes 6 (1024) waker=koid:{heir}")]);
+    // Whoever gets the id after the snapshot is another.
+    scene.at(130, 0, switch(5, "Z", 0));
+    scene.at(140, 1, fork((5, 5), (10, 10)));
+    scene.at(150, 1, wakeup_new(5, 10));
+    scene.told();
+    scene.at(160, 1, switch(10, "S", 5));
+    assert_eq!(scene.scheduled(), [] as [&str; 0]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Threads {
             // Its id in the initial namespace comes with its first wake-up.
             None if pid == tid => match self.processes.find(pid) {
                 Some(_) if time <= self.snapshot_end => self.inherit_scope(pid, parent_pid),
-                _ => self.fork_process(pid, parent_pid),
+                _ => self.fork_process(time, pid, parent_pid),
             },
             None => {}
         }
@@ -108,7 +108,8 @@ impl Threads {
         self.thread_mut(slot).origin = Origin::Fork;
     }
 
-    fn fork_process(&mut self, pid: LocalId, parent_pid: LocalId) {
+    fn fork_process(&mut self, time: Nanos, pid: LocalId, parent_pid: LocalId) {
+        let included = time <= self.snapshot_end && self.included.contains(&pid);
         let parent = self.processes.find(parent_pid).map(|slot| self.process(slot).clone());
         let slot = self.processes.replace(pid);
         if let Some(parent) = parent {
@@ -116,13 +117,14 @@ impl Threads {
             process.name = parent.name;
             process.in_scope = parent.in_scope;
         }
+        self.process_mut(slot).in_scope |= included;
     }
 
     /// The snapshot, which has the process already, does not say that it was started by one in scope.
     fn inherit_scope(&mut self, pid: LocalId, parent_pid: LocalId) {
         let parent = self.processes.find(parent_pid);
         if parent.is_some_and(|parent| self.process(parent).in_scope) {
-            self.include(pid);
+            self.put_in_scope(pid);
         }
     }
 
@@ -150,7 +152,7 @@ impl Threads {
         }
         let koid = self.generations.next(tid);
         if let Some(parent_pid) = as_process {
-            self.fork_process(pid, parent_pid);
+            self.fork_process(time, pid, parent_pid);
         }
         let comm = self.ids.tid(parent).and_then(|parent| self.find(parent));
         let comm = comm.map(|slot| self.thread(slot).comm).unwrap_or_default();

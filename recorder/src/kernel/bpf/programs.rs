@@ -73,8 +73,8 @@ pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError
     let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
     let mut programs = Vec::new();
     if let Some(scope) = setting.scope {
-        programs.push(program("fxtrec_fork", tracepoints.fork, life::fork(setting.task, scope)?));
-        programs.push(program("fxtrec_free", tracepoints.free, life::free(setting.task, scope)?));
+        let insns = life::newtask(setting.task, scope)?;
+        programs.push(program("fxtrec_newtask", tracepoints.newtask, insns));
     }
     programs.push(program("fxtrec_switch", tracepoints.switch, event::switch(setting)?));
     let mut wake = |name, tracepoint, kind| -> Result<(), AsmError> {

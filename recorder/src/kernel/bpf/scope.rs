@@ -1,11 +1,11 @@
 //! Which threads the programs report, when not all: one bit for each possible thread id.
 //!
 //! Half a megabyte that both sides map. The programs look a bit up in a few
-//! instructions, without a call; a program on `sched_process_fork` gives a
-//! child its parent's bit, and one on `sched_process_free` takes it away when
-//! the kernel lets go of the thread, behind its last switch. An execve(2) of
-//! another than the main thread needs nothing: it takes over an id whose bit is
-//! set.
+//! instructions, without a call; a program on `task_newtask` gives a child its
+//! parent's bit, set or clear, before the child runs. Nothing clears the bit of
+//! a thread that ends: its id may be another's by then, and who gets it next
+//! gets a bit of its own. An execve(2) of another than the main thread needs
+//! nothing: it takes over an id whose bit is set.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

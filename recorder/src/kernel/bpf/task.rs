@@ -14,10 +14,8 @@ pub struct Tracepoints {
     pub wakeup_new: TypeId,
     /// `sched_waking`.
     pub waking: TypeId,
-    /// `sched_process_fork`.
-    pub fork: TypeId,
-    /// `sched_process_free`.
-    pub free: TypeId,
+    /// `task_newtask`.
+    pub newtask: TypeId,
 }
 
 /// What the programs need to know about the running kernel. Offsets are in bytes from the beginning of a task.
@@ -73,8 +71,7 @@ impl TaskLayout {
             wakeup: tracepoint("sched_wakeup")?,
             wakeup_new: tracepoint("sched_wakeup_new")?,
             waking: tracepoint("sched_waking")?,
-            fork: tracepoint("sched_process_fork")?,
-            free: tracepoint("sched_process_free")?,
+            newtask: tracepoint("task_newtask")?,
         };
         let state = match btf.arguments(tracepoints.switch)? >= ARGUMENTS_WITH_STATE {
             true => None,

@@ -1,48 +1,48 @@
-//! Who is in scope: the programs on the beginning and the end of a thread's life.
+//! Who is in scope: the program on the beginning of a thread's life.
 
 use std::os::fd::BorrowedFd;
 
-use super::super::asm::{Alu, AsmError, Assembler, Atomic, Insn, Reg, When, Width};
+use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Reg, When, Width};
 use super::super::task::TaskLayout;
 use super::{Reg::*, find_bit};
 
-/// Eight bytes for each argument.
-const PARENT: i16 = 0;
-const CHILD: i16 = 8;
+/// The first argument, eight bytes.
+const CHILD: i16 = 0;
 
-/// A bit of its own in `target`, at the place that `bit` says.
-fn mask(asm: &mut Assembler, target: Reg, bit: Reg) {
-    asm.set(target, 1);
-    asm.alu(Alu::ShiftLeft, target, bit);
+/// `target` = 1 if the bit at place `bit` of the word at `word` is set, else 0.
+fn test(asm: &mut Assembler, target: Reg, word: Reg, bit: Reg) {
+    asm.load(Width::Double, target, word, 0);
+    asm.alu(Alu::ShiftRight, target, bit);
+    asm.alu(Alu::And, target, 1);
 }
 
-/// `sched_process_fork(parent, child)`: the child of a thread in scope is in scope.
-pub(super) fn fork(task: &TaskLayout, scope: BorrowedFd<'_>) -> Result<Vec<Insn>, AsmError> {
+/// `task_newtask(child, flags)`: the child of a thread in scope is in scope, and no other is. Its parent runs.
+///
+/// This says all about the child's id: what an earlier owner left there is overwritten, and nothing that comes later
+/// belongs to an earlier owner. The kernel lets go of a task long after it gave the id to another, so that
+/// `sched_process_free` would take the bit away from that other.
+pub(super) fn newtask(task: &TaskLayout, scope: BorrowedFd<'_>) -> Result<Vec<Insn>, AsmError> {
     let mut asm = Assembler::new();
-    let done = asm.label();
-    asm.load(Width::Double, R6, R1, PARENT);
+    let [in_scope, done] = [(); 2].map(|()| asm.label());
     asm.load(Width::Double, R7, R1, CHILD);
+    asm.call(Helper::GetCurrentTaskBtf);
+    asm.set(R6, R0);
     find_bit(&mut asm, task, scope, R6, R2, R3, R4);
-    asm.load(Width::Double, R1, R2, 0);
-    asm.alu(Alu::ShiftRight, R1, R3);
-    asm.alu(Alu::And, R1, 1);
-    asm.jump_if(When::Equal, R1, 0, done);
-    find_bit(&mut asm, task, scope, R7, R2, R3, R4);
-    mask(&mut asm, R1, R3);
-    asm.atomic(Atomic::Or, R2, 0, R1);
-    asm.place(done);
-    asm.exit();
-    asm.finish()
-}
-
-/// `sched_process_free(thread)`: its id may be another's soon.
-pub(super) fn free(task: &TaskLayout, scope: BorrowedFd<'_>) -> Result<Vec<Insn>, AsmError> {
-    let mut asm = Assembler::new();
-    asm.load(Width::Double, R6, R1, PARENT);
-    find_bit(&mut asm, task, scope, R6, R2, R3, R4);
-    mask(&mut asm, R1, R3);
+    find_bit(&mut asm, task, scope, R7, R8, R5, R4);
+    // A bit of its own in R9, at the child's place.
+    asm.set(R9, 1);
+    asm.alu(Alu::ShiftLeft, R9, R5);
+    test(&mut asm, R1, R2, R3);
+    asm.jump_if(When::NotEqual, R1, 0, in_scope);
+    asm.set(R1, R9);
     asm.alu(Alu::Xor, R1, -1);
-    asm.atomic(Atomic::And, R2, 0, R1);
+    asm.atomic(Atomic::And, R8, 0, R1);
+    // fxtrec may have put both in scope since the first look, and have found the child's bit set.
+    test(&mut asm, R1, R2, R3);
+    asm.jump_if(When::Equal, R1, 0, done);
+    asm.place(in_scope);
+    asm.atomic(Atomic::Or, R8, 0, R9);
+    asm.place(done);
     asm.exit();
     asm.finish()
 }

@@ -7,8 +7,7 @@ use super::super::task::Tracepoints;
 use super::*;
 
 fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout {
-    let tracepoints =
-        Tracepoints { switch: 1, wakeup: 2, wakeup_new: 3, waking: 4, fork: 5, free: 6 };
+    let tracepoints = Tracepoints { switch: 1, wakeup: 2, wakeup_new: 3, waking: 4, newtask: 5 };
     TaskLayout {
         pid: 100,
         comm: 200,
@@ -44,14 +43,7 @@ fn scope_is_followed_before_switches_and_those_before_wake_ups() {
     assert_eq!(names(false, false), ["fxtrec_switch", "fxtrec_wake_new", "fxtrec_wakeup"]);
     assert_eq!(
         names(true, true),
-        [
-            "fxtrec_fork",
-            "fxtrec_free",
-            "fxtrec_switch",
-            "fxtrec_waking",
-            "fxtrec_wake_new",
-            "fxtrec_wakeup"
-        ]
+        ["fxtrec_newtask", "fxtrec_switch", "fxtrec_waking", "fxtrec_wake_new", "fxtrec_wakeup"]
     );
 }
 
