@@ -136,6 +136,29 @@ fn the_setcap_line_that_is_recommended_is_enough() {
 }
 
 #[test]
+fn what_keeps_a_recorder_from_being_in_time_is_tried_and_told() {
+    if !root::or_skip("it drops capabilities") {
+        return;
+    }
+    let copy = PublicCopy::new();
+    let without = "setpriv --bounding-set -sys_nice,-ipc_lock --inh-caps -sys_nice,-ipc_lock";
+    // Whoever has either by a limit does not need the capability.
+    let limits = "prlimit --rtprio=0 --memlock=65536";
+    let found = doctor(&copy, &format!("{limits} {without}"));
+    found.verdict(true);
+    let (status, text) = found.row("real-time");
+    assert_eq!(status, "warn");
+    assert!(
+        text.starts_with("real-time priority was refused: EPERM; it takes CAP_SYS_NICE"),
+        "{text}"
+    );
+    let (status, text) = found.row("locked memory");
+    assert_eq!(status, "warn");
+    assert!(text.starts_with("locking memory was refused: ENOMEM"), "{text}");
+    assert_eq!(doctor(&copy, "").row("locked memory").0, "ok");
+}
+
+#[test]
 fn the_root_of_a_user_namespace_is_not_taken_for_root() {
     if !root::or_skip("machines differ in who may make a user namespace") {
         return;

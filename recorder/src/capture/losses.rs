@@ -19,6 +19,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
+use nix::errno::Errno;
+
+use crate::kernel::priority::Denied;
 use crate::kernel::thread_times::ThreadTimes;
 use crate::units::text::count;
 use crate::units::{Cpu, Nanos};
@@ -211,6 +214,8 @@ pub struct LossCause {
     pub running: Duration,
     /// How long it slept by its own choice.
     pub slept: Duration,
+    /// What the kernel did not grant that could have prevented some of them.
+    pub denied: Denied,
 }
 
 impl Display for LossCause {
@@ -221,15 +226,21 @@ impl Display for LossCause {
         let (held_up, longest) = (self.held_up.as_secs_f64(), self.longest.as_secs_f64());
         let at_once = format!("{held_up:.2} s, at most {longest:.2} s at once");
         match self.cause {
-            Cause::CaptureWaited => write!(f, "the capture thread waited for a CPU ({at_once})"),
+            Cause::CaptureWaited => {
+                write!(f, "the capture thread waited for a CPU ({at_once})")?;
+                refused(f, "real-time priority", self.denied.real_time)
+            }
             Cause::DrainWaited => write!(f, "the drain thread waited for a CPU ({at_once})"),
             Cause::OutputBlocked => write!(f, "the output blocked the drain thread ({at_once})"),
             Cause::OutputBusy => write!(f, "compressing and writing took too long ({at_once})"),
-            Cause::PageFaults => write!(
-                f,
-                "memory was short: the capture thread waited for {} pages from a disk ({at_once})",
-                count(self.faults)
-            ),
+            Cause::PageFaults => {
+                write!(
+                    f,
+                    "memory was short: the capture thread waited for {} pages from a disk ({at_once})",
+                    count(self.faults)
+                )?;
+                refused(f, "locking memory", self.denied.locked_memory)
+            }
             Cause::Stopped => write!(
                 f,
                 "the capture thread was stopped (SIGSTOP, a frozen cgroup), blocked in the kernel, or held up by the machine's host ({at_once})"
@@ -250,12 +261,16 @@ impl Display for LossCause {
     }
 }
 
+fn refused(f: &mut Formatter<'_>, what: &str, errno: Option<Errno>) -> fmt::Result {
+    errno.map_or(Ok(()), |errno| write!(f, "; {what} was refused: {errno:?}"))
+}
+
 impl Cause {
     /// What helps against it.
     pub fn remedy(self) -> &'static str {
         match self {
             Cause::CaptureWaited | Cause::DrainWaited => {
-                "let fxtrec have CPU time (cgroup quota and weight, CAP_SYS_NICE), or try a larger --ring-size"
+                "let fxtrec have CPU time (cgroup quota, weight and real-time runtime, CAP_SYS_NICE), or try a larger --ring-size"
             }
             Cause::OutputBlocked => "try a faster output, or a larger --buffer-size",
             Cause::OutputBusy => "try an output that is not compressed, or a larger --buffer-size",
@@ -328,9 +343,10 @@ impl LossWatch {
         }
     }
 
-    /// What was lost so far, by cause; the greatest loss first.
-    pub fn causes(&self) -> Vec<LossCause> {
+    /// What was lost so far, by cause; the greatest loss first. The kernel did not grant what is `denied`.
+    pub fn causes(&self, denied: Denied) -> Vec<LossCause> {
         let mut causes = self.causes.clone();
+        causes.iter_mut().for_each(|cause| cause.denied = denied);
         causes.sort_by_key(|cause| std::cmp::Reverse(cause.events));
         causes
     }
@@ -384,6 +400,7 @@ impl LossWatch {
                     rate: 0,
                     running: Duration::ZERO,
                     slept: Duration::ZERO,
+                    denied: Denied::default(),
                 });
                 let last = self.causes.len() - 1;
                 &mut self.causes[last]
@@ -466,7 +483,7 @@ mod tests {
         }
 
         fn causes(&mut self) -> Vec<(Cause, u64, u128)> {
-            let causes = self.watch.causes();
+            let causes = self.watch.causes(Denied::default());
             causes
                 .iter()
                 .map(|cause| (cause.cause, cause.events, cause.held_up.as_millis()))
@@ -545,7 +562,7 @@ mod tests {
             machine.lose(0, 50_000);
         }
         machine.calm();
-        let causes = machine.watch.causes();
+        let causes = machine.watch.causes(Denied::default());
         assert_eq!((causes.len(), causes[0].cause, causes[0].gaps), (1, Cause::TooFast, 3));
         assert!(causes[0].to_string().contains("faster than they could be read"), "{}", causes[0]);
         assert!(causes[0].rate > 1_000_000, "{}", causes[0].rate);
@@ -558,7 +575,7 @@ mod tests {
         machine.lose(1, 9);
         machine.calm();
         assert_eq!(machine.causes()[0].0, Cause::Unknown);
-        let text = machine.watch.causes()[0].to_string();
+        let text = machine.watch.causes(Denied::default())[0].to_string();
         assert_eq!(
             text,
             "9 on CPU 1: cause unknown; in 0.20 s the capture thread ran 0.00 s and slept 0.20 s"
@@ -576,11 +593,36 @@ mod tests {
         machine.lose(1, 2);
         machine.calm();
         assert_eq!(machine.causes(), [(Cause::CaptureWaited, 3, 990)]);
-        let cause = &machine.watch.causes()[0];
+        let cause = &machine.watch.causes(Denied::default())[0];
         assert_eq!(
             cause.to_string(),
             "3 on CPUs 0,1: the capture thread waited for a CPU (0.99 s, at most 0.99 s at once)"
         );
+    }
+
+    #[test]
+    fn what_the_kernel_refused_is_told_with_the_losses_that_it_would_have_prevented() {
+        let told = |change: fn(&mut Sample)| {
+            let mut machine = Machine::new();
+            machine.calm();
+            machine.pass(3100, 100, change);
+            machine.lose(1, 5);
+            machine.calm();
+            let denied =
+                Denied { real_time: Some(Errno::EPERM), locked_memory: Some(Errno::ENOMEM) };
+            machine.watch.causes(denied)[0].to_string()
+        };
+        assert_eq!(
+            told(|sample| sample.capture.queued += 2950 * MS),
+            "5 on CPU 1: the capture thread waited for a CPU (2.95 s, at most 2.95 s at once); \
+             real-time priority was refused: EPERM"
+        );
+        assert_eq!(
+            told(|sample| sample.capture.major_faults += 7),
+            "5 on CPU 1: memory was short: the capture thread waited for 7 pages from a disk \
+             (3.00 s, at most 3.00 s at once); locking memory was refused: ENOMEM"
+        );
+        assert!(!told(|sample| sample.drain.queued += 1).contains("refused"));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Capability {
     SysPtrace,
     /// Mounts tracefs; before Linux 5.8 also stands for `Perfmon` and `Bpf`, and still includes both.
     SysAdmin,
+    /// Gives threads real-time priority and negative nice values.
+    SysNice,
     /// Raises limits.
     SysResource,
     /// Opens performance events of the whole machine (since Linux 5.8).
@@ -26,11 +28,12 @@ pub enum Capability {
 
 impl Capability {
     /// All that are known here, in the order of their numbers.
-    pub const ALL: [Capability; 7] = [
+    pub const ALL: [Capability; 8] = [
         Capability::DacReadSearch,
         Capability::IpcLock,
         Capability::SysPtrace,
         Capability::SysAdmin,
+        Capability::SysNice,
         Capability::SysResource,
         Capability::Perfmon,
         Capability::Bpf,
@@ -43,6 +46,7 @@ impl Capability {
             Capability::IpcLock => 14,
             Capability::SysPtrace => 19,
             Capability::SysAdmin => 21,
+            Capability::SysNice => 23,
             Capability::SysResource => 24,
             Capability::Perfmon => 38,
             Capability::Bpf => 39,
@@ -57,6 +61,7 @@ impl fmt::Display for Capability {
             Capability::IpcLock => "CAP_IPC_LOCK",
             Capability::SysPtrace => "CAP_SYS_PTRACE",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::SysNice => "CAP_SYS_NICE",
             Capability::SysResource => "CAP_SYS_RESOURCE",
             Capability::Perfmon => "CAP_PERFMON",
             Capability::Bpf => "CAP_BPF",

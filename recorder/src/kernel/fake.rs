@@ -287,6 +287,21 @@ impl Sys for Fake {
         self.answer("perf_disable")
     }
 
+    fn schedule(&self, _thread: libc::pid_t, policy: i32, priority: i32) -> io::Result<()> {
+        self.asked.lock().push(format!("schedule {policy} {priority}"));
+        self.answer("schedule")
+    }
+
+    fn lock_memory(&self) -> io::Result<()> {
+        self.asked.lock().push("lock_memory".to_owned());
+        self.answer("lock_memory")
+    }
+
+    fn unlock_memory(&self) -> io::Result<()> {
+        self.asked.lock().push("unlock_memory".to_owned());
+        self.answer("unlock_memory")
+    }
+
     fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords> {
         self.answer("perf_read")?;
         let mut events = self.events.lock();

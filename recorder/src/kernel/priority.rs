@@ -2,6 +2,10 @@
 
 use std::io;
 
+use nix::errno::Errno;
+
+use super::sys::Sys;
+
 /// As far as nice goes.
 const HIGHEST: libc::c_int = -20;
 
@@ -23,25 +27,47 @@ impl ThreadId {
     /// # Errors
     /// What sched_setscheduler(2) returns: EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup
     /// (v1) that has no real-time runtime.
-    pub fn make_real_time(self) -> io::Result<()> {
-        self.schedule(libc::SCHED_FIFO, REAL_TIME)
+    pub fn make_real_time(self, sys: &dyn Sys) -> Result<(), Errno> {
+        sys.schedule(self.0, libc::SCHED_FIFO, REAL_TIME).map_err(|error| errno(&error))
     }
 
     /// Makes it an ordinary thread again, as nice as it was.
     ///
     /// # Errors
     /// What sched_setscheduler(2) returns; ESRCH when it has ended.
-    pub fn make_ordinary(self) -> io::Result<()> {
-        self.schedule(libc::SCHED_OTHER, 0)
+    pub fn make_ordinary(self, sys: &dyn Sys) -> Result<(), Errno> {
+        sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
     }
+}
 
-    fn schedule(self, policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
-        let parameters = libc::sched_param { sched_priority: priority };
-        let policy = policy | libc::SCHED_RESET_ON_FORK;
-        // SAFETY: the parameters are read through a pointer to a live sched_param; a thread id of another process,
-        // should this one have been used again, is at worst refused or given a priority.
-        let result = unsafe { libc::sched_setscheduler(self.0, policy, &raw const parameters) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
+}
+
+/// What the kernel did not grant to the thread that empties the rings, though it was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// Being a real-time thread.
+    pub real_time: Option<Errno>,
+    /// Keeping its memory from being taken away.
+    pub locked_memory: Option<Errno>,
+}
+
+impl Denied {
+    /// Tries both, and gives them back.
+    pub fn try_out(sys: &dyn Sys) -> Denied {
+        let this = ThreadId::current();
+        let real_time = this.make_real_time(sys).err();
+        if real_time.is_none() {
+            // What could be made a real-time thread can be made an ordinary one.
+            let _ = this.make_ordinary(sys);
+        }
+        let locked_memory = lock_memory(sys).err();
+        if locked_memory.is_none() {
+            // It asks for no right.
+            let _ = sys.unlock_memory();
+        }
+        Denied { real_time, locked_memory }
     }
 }
 
@@ -59,8 +85,29 @@ pub fn raise() {
 ///
 /// # Errors
 /// What mlockall(2) returns: EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
-pub fn lock_memory() -> io::Result<()> {
-    // SAFETY: mlockall takes flags only, and changes no content.
-    let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+pub fn lock_memory(sys: &dyn Sys) -> Result<(), Errno> {
+    sys.lock_memory().map_err(|error| errno(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::fake::Fake;
+
+    #[test]
+    fn what_is_granted_to_a_try_is_given_back() {
+        let machine = Fake::default();
+        assert_eq!(Denied::try_out(&machine), Denied::default());
+        let asked = ["schedule 1 1", "schedule 0 0", "lock_memory", "unlock_memory"];
+        assert_eq!(machine.asked(), asked);
+    }
+
+    #[test]
+    fn each_refusal_is_kept_with_its_errno() {
+        let machine =
+            Fake::default().fail("schedule", libc::EPERM).fail("lock_memory", libc::ENOMEM);
+        let denied = Denied { real_time: Some(Errno::EPERM), locked_memory: Some(Errno::ENOMEM) };
+        assert_eq!(Denied::try_out(&machine), denied);
+        assert_eq!(machine.asked(), ["schedule 1 1", "lock_memory"]);
+    }
 }

@@ -63,6 +63,15 @@ pub trait Sys: Debug {
     /// `PERF_EVENT_IOC_DISABLE`.
     fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// sched_setscheduler(2) of a thread of this process. What it starts gets none of it.
+    fn schedule(&self, thread: libc::pid_t, policy: i32, priority: i32) -> io::Result<()>;
+
+    /// mlockall(2): keeps the pages of the present mappings in memory, from when they are first used.
+    fn lock_memory(&self) -> io::Result<()>;
+
+    /// munlockall(2).
+    fn unlock_memory(&self) -> io::Result<()>;
+
     /// Reads what the event's `read_format` asks for: its count first, then up to two more words.
     fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords>;
 
@@ -265,6 +274,24 @@ impl Sys for Linux {
     fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: the descriptor is open for the time of the call.
         check(unsafe { perf::ioctls::DISABLE(event.as_raw_fd(), 0) }).map(drop)
+    }
+
+    fn schedule(&self, thread: libc::pid_t, policy: i32, priority: i32) -> io::Result<()> {
+        let parameters = libc::sched_param { sched_priority: priority };
+        let policy = policy | libc::SCHED_RESET_ON_FORK;
+        // SAFETY: the parameters are read through a pointer to a live sched_param; a thread id of another process,
+        // should this one have been used again, is at worst refused or given a priority.
+        check(unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) }).map(drop)
+    }
+
+    fn lock_memory(&self) -> io::Result<()> {
+        // SAFETY: mlockall takes flags only, and changes no content.
+        check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) }).map(drop)
+    }
+
+    fn unlock_memory(&self) -> io::Result<()> {
+        // SAFETY: munlockall takes nothing, and changes no content.
+        check(unsafe { libc::munlockall() }).map(drop)
     }
 
     fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords> {

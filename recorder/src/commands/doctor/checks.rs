@@ -22,6 +22,8 @@ pub(super) fn checks(examination: &Examination) -> Vec<Check> {
         capabilities(facts),
         paranoid(examination),
         ring_memory(examination),
+        real_time(examination),
+        locked_memory(examination),
         lockdown(facts),
         seccomp(facts),
         user_namespace(facts),
@@ -179,6 +181,37 @@ fn ring_memory(examination: &Examination) -> Check {
         }
         Err(_) => Check::new(Status::Warn, name, "could not be tried"),
     }
+}
+
+fn real_time(examination: &Examination) -> Check {
+    let name = "real-time";
+    let Some(errno) = examination.denied.real_time else {
+        let text = "granted: the capture thread goes before ordinary ones while much happens";
+        return Check::new(Status::Ok, name, text);
+    };
+    let facts = &examination.facts;
+    let has_right = facts.namespaces.initial_user && facts.capabilities.has(Capability::SysNice);
+    let cause = match has_right {
+        true => "this cgroup has no real-time runtime (cpu.rt_runtime_us)",
+        false => "it takes CAP_SYS_NICE, or RLIMIT_RTPRIO of 1 (ulimit -r)",
+    };
+    let text = format!(
+        "real-time priority was refused: {errno:?}; {cause}\n\
+         events may be lost while there is more work than CPUs"
+    );
+    Check::new(Status::Warn, name, text)
+}
+
+fn locked_memory(examination: &Examination) -> Check {
+    let name = "locked memory";
+    let Some(errno) = examination.denied.locked_memory else {
+        return Check::new(Status::Ok, name, "granted: fxtrec stays in memory");
+    };
+    let text = format!(
+        "locking memory was refused: {errno:?}; it takes CAP_IPC_LOCK, or RLIMIT_MEMLOCK (ulimit -l)\n\
+         events may be lost while memory is short"
+    );
+    Check::new(Status::Warn, name, text)
 }
 
 fn lockdown(facts: &Facts) -> Check {

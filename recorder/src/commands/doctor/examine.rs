@@ -11,6 +11,7 @@ use crate::kernel::cpus;
 use crate::kernel::facts::Facts;
 use crate::kernel::ftrace::instance;
 use crate::kernel::perf::{CpuEvents, OpenError, Options, page_size};
+use crate::kernel::priority::Denied;
 use crate::kernel::refusal::{Refusal, explain_open, explain_tracefs};
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
@@ -40,6 +41,8 @@ pub(super) struct Examination {
     pub(super) bpf: Result<usize, Refusal>,
     /// Whether the kernel describes its own types.
     pub(super) btf: bool,
+    /// What a recording asks for to be in time, and does not get.
+    pub(super) denied: Denied,
 }
 
 /// Events that could be opened.
@@ -102,6 +105,8 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
         uprobes: sys.read(Path::new("/sys/bus/event_source/devices/uprobe/type")).is_ok(),
         swept,
         btf: sys.read(Path::new("/sys/kernel/btf/vmlinux")).is_ok(),
+        // Last of all: locked memory counts against the same limit as rings.
+        denied: Denied::try_out(sys),
         facts,
     }
 }

@@ -78,6 +78,8 @@ fn latency(examination: &Examination) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
     use crate::commands::doctor::checks::checks;
     use crate::commands::doctor::examine::{Instances, Opened};
@@ -87,6 +89,7 @@ mod tests {
     use crate::kernel::facts::tests::ordinary_user;
     use crate::kernel::facts::{Facts, Lockdown};
     use crate::kernel::namespaces::ProcView;
+    use crate::kernel::priority::Denied;
     use crate::kernel::refusal::Refusal;
     use crate::units::Cpu;
 
@@ -111,6 +114,7 @@ mod tests {
             uprobes: true,
             swept: 0,
             btf: true,
+            denied: Denied::default(),
         }
     }
 
@@ -193,6 +197,28 @@ mod tests {
         assert!(idle.text.contains("CPU 1, 3"), "{}", idle.text);
         assert!(verdicts(&small).iter().all(|verdict| verdict.works));
         assert!(verdicts(&small)[3].text.contains("small rings"));
+    }
+
+    #[test]
+    fn what_was_refused_to_the_capture_thread_warns_with_its_cause() {
+        let denied = Denied { real_time: Some(Errno::EPERM), locked_memory: Some(Errno::ENOMEM) };
+        let mut refused = Examination { denied, ..healthy() };
+        let text = |examination: &Examination, name| {
+            let check = named(examination, name);
+            assert_eq!(check.status, Status::Warn);
+            check.text.lines().next().expect("a line").to_owned()
+        };
+        assert_eq!(
+            text(&refused, "real-time"),
+            "real-time priority was refused: EPERM; this cgroup has no real-time runtime (cpu.rt_runtime_us)"
+        );
+        refused.facts.capabilities = Capabilities::of(&[Capability::Perfmon]);
+        assert_eq!(
+            text(&refused, "real-time"),
+            "real-time priority was refused: EPERM; it takes CAP_SYS_NICE, or RLIMIT_RTPRIO of 1 (ulimit -r)"
+        );
+        assert!(text(&refused, "locked memory").starts_with("locking memory was refused: ENOMEM"));
+        assert!(verdicts(&refused).iter().all(|verdict| verdict.works));
     }
 
     #[test]

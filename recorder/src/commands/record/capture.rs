@@ -25,7 +25,8 @@ use crate::encode::lanes::Closed;
 use crate::encode::stats::Stats;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
-use crate::kernel::priority;
+use crate::kernel::priority::{self, Denied};
+use crate::kernel::sys::Linux;
 use crate::kernel::thread_times::ThreadClock;
 use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
@@ -174,9 +175,9 @@ impl Capture {
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some());
         // Where it is not permitted, nice and the rings have to do.
-        let _ = priority::lock_memory();
+        let locked_memory = priority::lock_memory(&Linux).err();
         let thread = ThreadClock::of_this_thread();
-        let mut precedence = Precedence::new();
+        let mut precedence = Precedence::new(Box::new(Linux));
         let mut events = 0;
         let mut losses = LossWatch::new(self.enabled, self.sample(&thread));
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
@@ -220,6 +221,7 @@ impl Capture {
                 break;
             }
         }
+        let denied = Denied { real_time: precedence.refused(), locked_memory };
         drop(precedence);
         self.source.finish(&mut |time, cpu, event, bytes| {
             ended = time;
@@ -259,7 +261,7 @@ impl Capture {
         let _ = self.drain.send(Request::Write(statistics));
         let _ = self.drain.send(Request::End);
         let mut ending = ending(&self.encoder, &*self.source, ended);
-        ending.causes = losses.causes();
+        ending.causes = losses.causes(denied);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
         Captured { ending, cut_short: !open, triggers, warnings, providers }
     }

@@ -20,8 +20,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::errno::Errno;
+
 use crate::kernel::clock;
 use crate::kernel::priority::{self, ThreadId};
+use crate::kernel::sys::Sys;
 use crate::units::Nanos;
 
 const MS: u64 = 1_000_000;
@@ -85,6 +88,7 @@ impl Decision {
 /// What the capture thread and the watch share.
 #[derive(Debug)]
 struct Shared {
+    sys: Box<dyn Sys + Send + Sync>,
     thread: ThreadId,
     looked: AtomicU64,
     real_time: AtomicBool,
@@ -98,14 +102,15 @@ pub(super) struct Precedence {
     shared: Arc<Shared>,
     decision: Decision,
     watch: OnceLock<Option<JoinHandle<()>>>,
-    /// Whether the kernel refused; it is not asked again.
-    refused: bool,
+    /// What the kernel refused with; it is not asked again.
+    refused: Option<Errno>,
 }
 
 impl Precedence {
     /// Of the calling thread, which is an ordinary one still.
-    pub(super) fn new() -> Precedence {
+    pub(super) fn new(sys: Box<dyn Sys + Send + Sync>) -> Precedence {
         let shared = Shared {
+            sys,
             thread: ThreadId::current(),
             looked: AtomicU64::new(0),
             real_time: AtomicBool::new(false),
@@ -113,7 +118,12 @@ impl Precedence {
             over: AtomicBool::new(false),
         };
         let decision = Decision::new();
-        Precedence { shared: Arc::new(shared), decision, watch: OnceLock::new(), refused: false }
+        Precedence { shared: Arc::new(shared), decision, watch: OnceLock::new(), refused: None }
+    }
+
+    /// What the kernel refused to make it a real-time thread with, if it did.
+    pub(super) fn refused(&self) -> Option<Errno> {
+        self.refused
     }
 
     /// To be called after each look, which brought `events`, with the thread's CPU time so far.
@@ -123,24 +133,24 @@ impl Precedence {
         if self.shared.overdue.swap(false, Ordering::Relaxed) {
             self.decision.ban(now.0);
         }
-        let wanted = self.decision.after_look(now.0, running, events) && !self.refused;
+        let wanted = self.decision.after_look(now.0, running, events) && self.refused.is_none();
         if wanted == self.shared.real_time.load(Ordering::Relaxed) {
             return;
         }
         if !wanted {
             self.shared.real_time.store(false, Ordering::Relaxed);
             // It could be made a real-time thread, so it can be made an ordinary one.
-            let _ = self.shared.thread.make_ordinary();
+            let _ = self.shared.thread.make_ordinary(&*self.shared.sys);
             return;
         }
         // Without a watch it is too dangerous.
         let Some(watch) = self.watch.get_or_init(|| start_watch(&self.shared)) else { return };
-        match self.shared.thread.make_real_time() {
+        match self.shared.thread.make_real_time(&*self.shared.sys) {
             Ok(()) => {
                 self.shared.real_time.store(true, Ordering::Relaxed);
                 watch.thread().unpark();
             }
-            Err(_) => self.refused = true,
+            Err(errno) => self.refused = Some(errno),
         }
     }
 }
@@ -149,7 +159,7 @@ impl Drop for Precedence {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if self.shared.real_time.load(Ordering::Relaxed) {
-            let _ = self.shared.thread.make_ordinary();
+            let _ = self.shared.thread.make_ordinary(&*self.shared.sys);
         }
         if let Some(Some(watch)) = self.watch.take() {
             watch.thread().unpark();
@@ -174,7 +184,7 @@ fn start_watch(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
             if since >= OVERDUE && shared.real_time.load(Ordering::Relaxed) {
                 shared.overdue.store(true, Ordering::Relaxed);
                 shared.real_time.store(false, Ordering::Relaxed);
-                let _ = shared.thread.make_ordinary();
+                let _ = shared.thread.make_ordinary(&*shared.sys);
             }
         }
     };
@@ -184,6 +194,8 @@ fn start_watch(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::fake::Fake;
+    use crate::kernel::sys::Linux;
 
     #[test]
     fn it_is_a_real_time_thread_while_much_happens_and_for_a_second_after() {
@@ -219,10 +231,23 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_is_remembered_and_not_asked_for_again() {
+        let machine = Fake::default().fail("schedule", libc::EPERM);
+        let mut precedence = Precedence::new(Box::new(machine.clone()));
+        precedence.after_look(Nanos(100 * MS), 0, 1);
+        assert_eq!((precedence.refused(), machine.asked().len()), (None, 0));
+        for look in 2..10 {
+            precedence.after_look(Nanos(look * 100 * MS), 0, MANY);
+        }
+        assert_eq!(precedence.refused(), Some(Errno::EPERM));
+        assert_eq!(machine.asked(), ["schedule 1 1"]);
+    }
+
+    #[test]
     fn one_that_does_not_come_round_is_made_ordinary_by_the_watch() {
-        let mut precedence = Precedence::new();
+        let mut precedence = Precedence::new(Box::new(Linux));
         precedence.after_look(clock::now(), 0, MANY);
-        if precedence.refused {
+        if precedence.refused().is_some() {
             // Not permitted here; the end-to-end tests need the permission anyway.
             return;
         }
