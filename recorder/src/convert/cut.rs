@@ -10,6 +10,9 @@
 //! piece          |=a|======b=====|               |: written by the cut, with `inferred` or `cut`
 //! ```
 //!
+//! Of threads that nobody asked for, a piece of some threads shows no more than a recording of narrow scope does: whoever
+//! takes the CPU from one that was asked for, until that one goes out. The rest of the time is "not recorded", and not idle.
+//!
 //! Records made up in this way carry the boolean argument `inferred` where they are scheduling
 //! records, as those that fxtrec infers while recording, and `cut` where they are events.
 
@@ -19,15 +22,18 @@ mod section;
 
 use std::io::Write;
 
-use fxt_reader::record::{ContextSwitch, EventKind};
-use fxt_reader::{Error, Koid, Nanos, Reader, Record};
+use fxt_reader::record::{Arg as ReadArg, ContextSwitch, Event, EventKind};
+use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
 use fxt_writer::space::Output;
 use fxt_writer::writer::Single;
-use fxt_writer::{WriteError, Writer};
+use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
 
-use super::copy::{AsItIs, copy};
+use super::copy::{Arguments, AsItIs, Translate, arguments, copy};
 use super::error::ConvertError;
 use super::report::Report;
+use crate::encode::chain::{View, view};
+use crate::encode::unrecorded;
+use crate::encode::weight::NICE_0;
 pub use filter::Filter;
 use filter::Names;
 use open::Open;
@@ -98,6 +104,18 @@ pub fn cut_by(
     let mut cutter = Cutter { sections, ..Cutter::new(maker, window, target) };
     cutter.read(reader)?;
     cutter.end()
+}
+
+/// What a piece of some threads of a whole recording says about its scope.
+const SCOPE: &str = "cut";
+
+/// Puts it in place of what the recording said.
+struct NarrowScope;
+
+impl Translate for NarrowScope {
+    fn argument(&self, _: &Event<'_>, arg: &ReadArg<'_>) -> Option<Value<'static>> {
+        (arg.name == "scope").then_some(Value::Str(Text::Inline(SCOPE)))
+    }
 }
 
 struct Cutter<'w, 'o> {
@@ -194,17 +212,14 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => {
-                let time = event.time.max(self.window.from).min(self.window.to);
-                let moved = Record::Event(fxt_reader::record::Event { time, ..*event });
-                self.names.need_all(&moved, &mut self.target)?;
-                self.write(&moved)?;
+                self.trace_info(event)?;
                 Ok(true)
             }
             ("fxtrec", "trace_stats" | "probe_stats") if self.maker == Maker::Recording => {
                 // They come last, and stay so.
                 self.close()?;
                 let time = event.time.max(self.window.from).min(self.window.to);
-                let moved = Record::Event(fxt_reader::record::Event { time, ..*event });
+                let moved = Record::Event(Event { time, ..*event });
                 self.write(&moved)?;
                 Ok(true)
             }
@@ -216,31 +231,102 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
     }
 
+    /// Writes a switch as far as the piece is to have it, as a recording of narrow scope does.
     fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), ConvertError> {
         let filter = &self.window.filter;
         if !filter.admits_cpu(switch.cpu) {
             return Ok(());
         }
         let admits = |koid| filter.admits_thread(koid, &self.names);
-        let wanted = admits(switch.outgoing) || admits(switch.incoming);
         let shown = self.open.shown(switch.cpu);
-        if wanted {
-            self.names.need_idle(&mut self.target)?;
-            self.names.need(switch.outgoing, &mut self.target)?;
-            self.names.need(switch.incoming, &mut self.target)?;
-            if shown.is_some_and(|shown| shown != switch.outgoing) {
-                // Somebody nobody asked for had the CPU in between.
-                self.open.put_on(switch.cpu, switch.outgoing, switch, &mut self.target)?;
-            }
-            self.open.show(switch.cpu, switch.incoming);
-            self.report.count("context switches");
+        let whole = View { outgoing: true, incoming: true };
+        let view = match filter.chooses_threads() {
+            true => view(
+                admits(switch.outgoing),
+                admits(switch.incoming),
+                shown == Some(switch.outgoing),
+            ),
+            false => Some(whole),
+        };
+        let Some(view) = view else { return Ok(()) };
+        let nobody = filter.nobody(switch.cpu);
+        let outgoing = if view.outgoing { switch.outgoing } else { nobody };
+        let incoming = if view.incoming { switch.incoming } else { nobody };
+        // It is who has the CPU at the end.
+        self.names.need_occupant(nobody, &mut self.target)?;
+        self.names.need_occupant(outgoing, &mut self.target)?;
+        self.names.need_occupant(incoming, &mut self.target)?;
+        if shown.is_some_and(|shown| shown != outgoing) {
+            // Nobody saw it come in.
+            self.open.put_on(switch.cpu, outgoing, switch, &mut self.target)?;
+        }
+        self.open.show(switch.cpu, incoming);
+        self.report.count("context switches");
+        if view == whole {
             return self.write(&Record::ContextSwitch(*switch));
         }
-        // The outsider that followed a thread of the filter is shown until it goes out itself.
-        if shown.is_some_and(|shown| shown == switch.outgoing && shown != Koid(0)) {
-            self.open.take_off(switch.cpu, switch.time, &mut self.target)?;
+        self.report.read += 1;
+        self.write_part(switch, view, (outgoing, incoming))
+    }
+
+    /// Writes a switch of which one side is not in the piece.
+    fn write_part(
+        &mut self,
+        switch: &ContextSwitch<'_>,
+        view: View,
+        (outgoing, incoming): (Koid, Koid),
+    ) -> Result<(), ConvertError> {
+        let target = &mut self.target;
+        let weight = |shown: bool, weight: Option<i32>| match shown {
+            true => Value::Int32(weight.unwrap_or(NICE_0)),
+            false => Value::Int32(unrecorded::WEIGHT),
+        };
+        let mut args = Arguments::new();
+        let incoming_weight = weight(view.incoming, switch.incoming_weight());
+        args.push(Arg::new(target.text("incoming_weight")?, incoming_weight));
+        let outgoing_weight = weight(view.outgoing, switch.outgoing_weight());
+        args.push(Arg::new(target.text("outgoing_weight")?, outgoing_weight));
+        if let Some(letters) = switch.args.str("prev_state").filter(|_| view.outgoing) {
+            let letters = Value::Str(target.text(letters)?);
+            args.push(Arg::new(target.text("prev_state")?, letters));
         }
-        Ok(())
+        if switch.args.get("inferred").is_some() {
+            args.push(Arg::new(target.text("inferred")?, Value::Bool(true)));
+        }
+        // What is able to run is shown as waiting for a CPU.
+        let unseen = ThreadState::Blocked;
+        Ok(target.write(&write::ContextSwitch {
+            cpu: switch.cpu.0,
+            time: Ticks(switch.time.0),
+            outgoing,
+            incoming,
+            outgoing_state: if view.outgoing { switch.outgoing_state } else { unseen },
+            args: args.as_slice(),
+        })?)
+    }
+
+    /// Copies what the recording says about itself. A piece of some threads has a scope as narrow as that of a recording
+    /// of them, so that figures which need the rest of the machine are not computed from it.
+    fn trace_info(&mut self, event: &Event<'_>) -> Result<(), ConvertError> {
+        let time = event.time.max(self.window.from).min(self.window.to);
+        let moved = Event { time, ..*event };
+        self.names.need_all(&Record::Event(moved), &mut self.target)?;
+        let scope = event.args.str("scope").unwrap_or_default();
+        if !self.window.filter.chooses_threads() || !["", "all"].contains(&scope) {
+            return self.write(&Record::Event(moved));
+        }
+        self.report.read += 1;
+        let target = &mut self.target;
+        let mut args = arguments(event.args, Some(event), target, &NarrowScope)?;
+        if scope.is_empty() {
+            let scope = Value::Str(target.text(SCOPE)?);
+            args.push(Arg::new(target.text("scope")?, scope));
+        }
+        let thread = target.thread((event.thread.process, event.thread.thread))?;
+        let (category, name) = (target.text(event.category)?, target.text(event.name)?);
+        let (kind, time) = (write::EventKind::Instant, Ticks(time.0));
+        let args = args.as_slice();
+        Ok(target.write(&write::Event { kind, time, thread, category, name, args })?)
     }
 
     fn begin(&mut self) -> Result<(), ConvertError> {
@@ -273,7 +359,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         if !self.ended {
             self.ended = true;
             let end = self.window.to.min(self.last.max(self.window.from));
-            self.open.end(end, &mut self.target)?;
+            self.open.end(end, &self.window.filter, &mut self.target)?;
             section::put(self.sections, &mut self.target)?;
         }
         Ok(())

@@ -6,7 +6,11 @@ use std::process::Stdio;
 
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::recording::record_in;
+use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::{Switch, Trace};
+
+use serde_json::Value;
 
 use super::recording;
 
@@ -40,6 +44,41 @@ fn a_window_of_a_real_recording_stands_alone() {
         trace.switches.iter().filter(inside).filter(|switch| !switch.inferred).cloned().collect()
     };
     assert_eq!(real(&piece), real(&whole));
+}
+
+#[test]
+fn a_piece_of_one_program_has_its_figures_and_none_that_need_the_rest_of_the_machine() {
+    if !may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    // Outsiders have the CPUs in between.
+    let command = ["stress-ng", "--quiet", "--switch", "1", "--timeout", "1"];
+    record_in(&folder, &["-q"], &command);
+    folder.fxtrec(["cut", "-q", "t.fxt", "piece.fxt", "--comm", "stress-ng"]).expect(0);
+    folder.fxtrec(["dump", "piece.fxt", "--check"]).expect(0);
+    let report = |file: &str| -> Value {
+        let json = folder.fxtrec(["report", "--json", file]).expect(0).stdout;
+        serde_json::from_str(&json).expect("JSON")
+    };
+    let (whole, piece) = (report("t.fxt"), report("piece.fxt"));
+    let process = |report: &Value| -> Vec<Value> {
+        let processes = report["processes"].as_array().expect("processes").iter();
+        processes.filter(|process| process["name"] == "stress-ng").cloned().collect()
+    };
+    assert!(process(&whole)[0]["cpu_time_ns"].as_u64().expect("a number") > 1_000_000, "{whole:#}");
+    assert_eq!(process(&piece), process(&whole));
+    assert_eq!(piece["trace"]["recorded"]["scope"], "cut");
+    assert!(!whole["work_not_conserved_ns"].is_null() && piece["work_not_conserved_ns"].is_null());
+    let cpus = |report: &Value| report["cpus"].as_array().expect("CPUs").clone();
+    for figure in ["utilisation", "queue_mean", "queue_max"] {
+        assert!(cpus(&whole).iter().all(|cpu| !cpu[figure].is_null()), "{figure}: {whole:#}");
+        assert!(cpus(&piece).iter().all(|cpu| cpu[figure].is_null()), "{figure}: {piece:#}");
+    }
+    let idle = |report: &Value| -> u64 {
+        cpus(report).iter().map(|cpu| cpu["idle_ns"].as_u64().expect("a number")).sum()
+    };
+    assert!(idle(&piece) <= idle(&whole), "{} of {}", idle(&piece), idle(&whole));
 }
 
 #[test]

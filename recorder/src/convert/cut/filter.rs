@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fxt_reader::record::{KernelObject, Value};
+use fxt_reader::record::{KernelObject, Value, is_not_recorded};
 use fxt_reader::{Cpu, Koid, ObjectType, Record};
 use fxt_writer::record as write;
 use rustc_hash::FxHashSet;
@@ -10,6 +10,8 @@ use rustc_hash::FxHashSet;
 use super::Target;
 use crate::convert::copy::{AsItIs, arguments};
 use crate::convert::error::ConvertError;
+use crate::encode::unrecorded;
+use crate::units;
 
 /// The idle tasks of all CPUs.
 const IDLE: Koid = Koid(0);
@@ -26,13 +28,26 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether some threads are asked for, so that the piece does not know what the others do.
+    pub(super) fn chooses_threads(&self) -> bool {
+        !self.comms.is_empty() || !self.pids.is_empty()
+    }
+
+    /// Who has a CPU in the piece while the piece says nothing of it.
+    pub(super) fn nobody(&self, cpu: Cpu) -> Koid {
+        match self.chooses_threads() {
+            true => unrecorded::thread_of(units::Cpu(cpu.0.into())),
+            false => IDLE,
+        }
+    }
+
     pub(super) fn admits_cpu(&self, cpu: Cpu) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu.0)
     }
 
     /// Whether the thread is one of those asked for. The idle task never is, unless all are.
     pub(super) fn admits_thread(&self, thread: Koid, names: &Names) -> bool {
-        if self.comms.is_empty() && self.pids.is_empty() {
+        if !self.chooses_threads() {
             return true;
         }
         let known = names.threads.get(&thread);
@@ -146,6 +161,24 @@ impl Names {
             self.written.remove(&IDLE);
         }
         self.need(IDLE, target)
+    }
+
+    /// Sees to it that the piece has the name of a thread that has a CPU, which may be the idle task or the pseudo-thread
+    /// that stands for what is not recorded.
+    pub(super) fn need_occupant(
+        &mut self,
+        koid: Koid,
+        target: &mut Target<'_>,
+    ) -> Result<(), ConvertError> {
+        if koid == IDLE {
+            return self.need_idle(target);
+        }
+        if is_not_recorded(koid) && !self.threads.contains_key(&koid) {
+            let (name, process) = (unrecorded::NAME.to_owned(), Some(unrecorded::PROCESS));
+            self.processes.entry(unrecorded::PROCESS).or_insert_with(|| name.clone());
+            self.threads.insert(koid, ThreadName { name, process });
+        }
+        self.need(koid, target)
     }
 
     /// Sees to it that the piece has the names of all koids of a record.

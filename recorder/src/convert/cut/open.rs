@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use fxt_reader::record::{ContextSwitch, Event, EventKind, Value as ReadValue};
+use fxt_reader::record::{
+    ContextSwitch, Event, EventKind, NOT_RECORDED_WEIGHT, Value as ReadValue, is_not_recorded,
+};
 use fxt_reader::{Cpu, Koid, Nanos, Record, Thread, ThreadState};
 use fxt_writer::record as write;
 use fxt_writer::{Arg, Ticks, Value};
 
-use super::filter::Names;
+use super::filter::{Filter, Names};
 use super::{Target, Window};
 use crate::convert::error::ConvertError;
 use crate::convert::retype;
@@ -149,19 +151,16 @@ impl Open {
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
         let (from, filter) = (window.from, &window.filter);
-        if !self.cpus.is_empty() {
-            names.need_idle(target)?;
-        }
         for (cpu, on_cpu) in &mut self.cpus {
+            let nobody = filter.nobody(*cpu);
             let wanted = filter.admits_cpu(*cpu) && filter.admits_thread(on_cpu.thread, names);
-            // The idle task stands in for whoever nobody asked for.
             if !wanted {
-                on_cpu.thread = Koid(0);
+                on_cpu.thread = nobody;
             }
-            if on_cpu.thread != Koid(0) {
-                names.need(on_cpu.thread, target)?;
-                let sides = (Koid(0), (on_cpu.thread, on_cpu.weight));
-                write_switch(*cpu, from, sides.0, sides.1, target)?;
+            if on_cpu.thread != nobody {
+                names.need_occupant(nobody, target)?;
+                names.need_occupant(on_cpu.thread, target)?;
+                write_switch(*cpu, from, nobody, (on_cpu.thread, on_cpu.weight), target)?;
             }
         }
         for (thread, waiting) in &self.waiting {
@@ -207,15 +206,18 @@ impl Open {
     }
 
     /// Closes what is open at the end of the piece.
-    pub(super) fn end(&mut self, to: Nanos, target: &mut Target<'_>) -> Result<(), ConvertError> {
-        let taken: Vec<Cpu> = self
-            .cpus
-            .iter()
-            .filter(|(_, on_cpu)| on_cpu.thread != Koid(0))
-            .map(|(cpu, _)| *cpu)
-            .collect();
-        for cpu in taken {
-            self.take_off(cpu, to, target)?;
+    pub(super) fn end(
+        &mut self,
+        to: Nanos,
+        filter: &Filter,
+        target: &mut Target<'_>,
+    ) -> Result<(), ConvertError> {
+        for (cpu, on_cpu) in &mut self.cpus {
+            let nobody = filter.nobody(*cpu);
+            if on_cpu.thread != Koid(0) && on_cpu.thread != nobody {
+                let thread = std::mem::replace(&mut on_cpu.thread, nobody);
+                write_switch(*cpu, to, thread, (nobody, None), target)?;
+            }
         }
         let cut = [("cut", Value::Bool(true))];
         for operation in self.durations.values().flat_map(|open| open.iter().rev()) {
@@ -227,18 +229,6 @@ impl Open {
             }
         }
         Ok(())
-    }
-
-    /// Shows the CPU as idle from here on.
-    pub(super) fn take_off(
-        &mut self,
-        cpu: Cpu,
-        time: Nanos,
-        target: &mut Target<'_>,
-    ) -> Result<(), ConvertError> {
-        let Some(on_cpu) = self.cpus.get_mut(&cpu) else { return Ok(()) };
-        let thread = std::mem::replace(&mut on_cpu.thread, Koid(0));
-        write_switch(cpu, time, thread, (Koid(0), None), target)
     }
 
     /// Shows the thread on the CPU just before it leaves it.
@@ -277,7 +267,16 @@ fn write_switch(
     target: &mut Target<'_>,
 ) -> Result<(), ConvertError> {
     let weight_of = |koid, known: Option<i32>| {
-        Value::Int32(if koid == Koid(0) { IDLE } else { known.unwrap_or(NICE_0) })
+        Value::Int32(match koid {
+            Koid(0) => IDLE,
+            koid if is_not_recorded(koid) => NOT_RECORDED_WEIGHT,
+            _ => known.unwrap_or(NICE_0),
+        })
+    };
+    let outgoing_state = match is_not_recorded(outgoing) {
+        // Readers show what is able to run as waiting for a CPU.
+        true => write::ThreadState::Blocked,
+        false => write::ThreadState::Running,
     };
     let args = [
         Arg::new(target.text("incoming_weight")?, weight_of(incoming, weight)),
@@ -289,7 +288,7 @@ fn write_switch(
         time: Ticks(time.0),
         outgoing,
         incoming,
-        outgoing_state: write::ThreadState::Running,
+        outgoing_state,
         args: &args,
     })?)
 }

@@ -1,6 +1,7 @@
 //! Windows out of traces, which stand alone.
 
 use fxt_reader::check::{Promises, check};
+use fxt_reader::record::is_not_recorded;
 use fxt_reader::{Nanos, Reader};
 use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
@@ -90,7 +91,11 @@ fn switches(piece: &[u8]) -> Vec<String> {
         if let fxt_reader::Record::ContextSwitch(switch) = item.record {
             let inferred = if switch.args.get("inferred").is_some() { "*" } else { "" };
             let (time, cpu) = (switch.time.0, switch.cpu);
-            let (outgoing, incoming) = (switch.outgoing, switch.incoming);
+            let name = |koid| match is_not_recorded(koid) {
+                true => "?".to_owned(),
+                false => koid.to_string(),
+            };
+            let (outgoing, incoming) = (name(switch.outgoing), name(switch.incoming));
             list.push(format!("{time} cpu{cpu} {outgoing}->{incoming}{inferred}"));
         }
     }
@@ -179,8 +184,59 @@ fn a_piece_of_one_process_shows_who_took_its_cpu_until_that_one_leaves() {
     ] {
         assert_eq!(
             switches(&piece(0, u64::MAX, filter)),
-            ["1 cpu0 0->41", "5 cpu0 41->50", "7 cpu0 50->0*", "9 cpu0 0->41", "11 cpu0 41->0"]
+            ["1 cpu0 ?->41", "5 cpu0 41->50", "7 cpu0 50->?", "9 cpu0 ?->41", "11 cpu0 41->0"]
         );
+    }
+}
+
+#[test]
+fn a_window_of_one_process_begins_and_ends_with_what_is_not_recorded() {
+    let app = || Filter { pids: vec![40], ..Filter::default() };
+    assert_eq!(
+        switches(&piece(2, 6, app())),
+        ["2 cpu0 ?->41*", "5 cpu0 41->50", "6 cpu0 50->?*"],
+        "50 goes out behind the window"
+    );
+    let six = piece(6, 10, app());
+    assert_eq!(switches(&six), ["9 cpu0 ?->41", "10 cpu0 41->?*"], "50 had the CPU before");
+    let all = records(&six);
+    let of = |what: &str| all.iter().filter(|record| record.contains(what)).count();
+    assert_eq!(of("name: \"not recorded\""), 2, "a process and a thread: {all:#?}");
+    assert_eq!(of("name: \"idle\""), 0, "{all:#?}");
+    let unseen = "\"outgoing_weight\": Int32(0)";
+    assert_eq!(of(unseen), 1, "{all:#?}");
+    assert!(all.iter().any(|record| record.contains(unseen) && record.contains("Blocked")));
+}
+
+#[test]
+fn a_piece_of_some_threads_says_so_and_one_of_all_is_as_whole_as_the_trace() {
+    let scoped = |scope: Option<&str>| {
+        let mut trace = Writer::new(Vec::new());
+        trace.start("fxtrec", 1_000_000_000).expect("room");
+        let args: Vec<(&str, Value<'_>)> =
+            scope.map(|scope| ("scope", scope.into())).into_iter().collect();
+        let thread = (Koid(7), Koid(7));
+        trace.instant(Ticks(0), thread, "fxtrec", "trace_info", &args).expect("room");
+        for koid in [0, 41] {
+            let (kind, koid, name) = (ObjectType::Thread, Koid(koid), Text::Inline("one"));
+            let args = [Arg::new(Text::Inline("process"), Value::Koid(koid))];
+            trace.write(&KernelObject { kind, koid, name, args: &args }).expect("room");
+        }
+        put_switch(&mut trace, 0, 1, (0, 41));
+        put_switch(&mut trace, 0, 2, (41, 0));
+        trace.into_inner()
+    };
+    let scope = |trace: &[u8], filter| {
+        let all = records(&piece_of(trace, 0, 9, filter));
+        let info = all.iter().find(|record| record.contains("trace_info")).expect("an event");
+        let scope = info.split_once("\"scope\": Str(\"").map(|(_, rest)| rest);
+        scope.and_then(|rest| rest.split_once('"')).map(|(scope, _)| scope.to_owned())
+    };
+    let some = || Filter { pids: vec![41], ..Filter::default() };
+    for (whole, cut) in [(None, "cut"), (Some("all"), "cut"), (Some("app"), "app")] {
+        let trace = scoped(whole);
+        assert_eq!(scope(&trace, some()).as_deref(), Some(cut), "{whole:?}");
+        assert_eq!(scope(&trace, Filter::default()).as_deref(), whole);
     }
 }
 
