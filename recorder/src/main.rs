@@ -9,7 +9,7 @@ use fxtrec::commands::{
     compare, convert, ctl, cut, daemon, doctor, dump, merge, open, probes, record, report,
 };
 use fxtrec::control::{OUTPUT_PROCESS, run_output_process};
-use fxtrec::units::escape::Escaping;
+use fxtrec::units::escape::{self, Escaping};
 
 fn main() -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().collect();
@@ -20,10 +20,18 @@ fn main() -> ExitCode {
     }
     let command = match Cli::parse_line(&line) {
         Ok(command) => command,
+        Err(error) if error.use_stderr() => {
+            // It repeats arguments, which others may have chosen, and has no colours of its own.
+            for text in error.render().ansi().to_string().lines() {
+                // Without standard error there is nobody to tell; the status remains.
+                let _ = writeln!(messages(), "{}", escape::line(text));
+            }
+            return ExitCode::from(cli::exit_code(&error, &line));
+        }
         Err(error) => {
             return match error.print() {
-                Err(unprinted) if !error.use_stderr() => fail(&unprinted, EXIT_FAILURE),
-                _ => ExitCode::from(cli::exit_code(&error, &line)),
+                Err(unprinted) => fail(&unprinted, EXIT_FAILURE),
+                Ok(()) => ExitCode::from(cli::exit_code(&error, &line)),
             };
         }
     };

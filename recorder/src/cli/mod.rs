@@ -38,6 +38,7 @@ mod values;
 
 use std::ffi::OsString;
 
+use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -163,8 +164,9 @@ impl Cli {
     /// Parses a whole command line, the program's own name first.
     ///
     /// # Errors
-    /// A [`clap::Error`], which also stands for `--help` and `--version`: print
-    /// it with its `print` and exit with [`exit_code`].
+    /// A [`clap::Error`], which also stands for `--help` and `--version`: exit with [`exit_code`]. What goes to standard
+    /// output is clap's own text, to be printed with its `print`. What goes to standard error repeats arguments as they
+    /// are and has no colours, so that everything in it that a terminal would obey can be escaped.
     pub fn parse_line<I, T>(line: I) -> Result<Command, clap::Error>
     where
         I: IntoIterator<Item = T>,
@@ -172,7 +174,7 @@ impl Cli {
     {
         let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
         refuse_reserved_word(line.get(1))?;
-        let cli = Cli::try_parse_from(&line)?;
+        let cli = Cli::try_parse_from(&line).map_err(|error| without_colours(error, &line))?;
         let mut command = cli.command.unwrap_or(Command::Record(cli.record));
         if let Command::Record(args) = &mut command {
             let before = line.len().checked_sub(args.command.len() + 1).map(|at| &line[at]);
@@ -205,9 +207,18 @@ pub fn exit_code(error: &clap::Error, line: &[OsString]) -> u8 {
     }
 }
 
+/// The same error by a parser without colours, unless it is a text of clap's own.
+fn without_colours(error: clap::Error, line: &[OsString]) -> clap::Error {
+    if !error.use_stderr() {
+        return error;
+    }
+    let plain = Cli::command().styles(Styles::plain()).try_get_matches_from(line);
+    plain.err().unwrap_or(error)
+}
+
 fn refuse_reserved_word(first: Option<&OsString>) -> Result<(), clap::Error> {
     let Some(word) = first.and_then(|word| word.to_str()) else { return Ok(()) };
-    let mut command = Cli::command();
+    let mut command = Cli::command().styles(Styles::plain());
     command.build();
     if !RESERVED.contains(&word) || command.find_subcommand(word).is_some() {
         return Ok(());

@@ -63,6 +63,27 @@ fn wrong_arguments_of_a_subcommand_that_runs_nothing_are_2() {
 }
 
 #[test]
+fn arguments_that_are_repeated_are_escaped() {
+    // A title and a colour for the terminal, C1's way to begin them, a mark that turns the direction, fxtrec's own red.
+    let evil = "\x1b[31m\x1b]0;title\x07\u{9b}1m\u{202e}\x1b[1;31mx";
+    let shown = r"\x1b[31m\x1b]0;title\x07\x9b1m\u{202e}\x1b[1;31mx";
+    let option = format!("--{evil}");
+    for (line, code) in [
+        (&["report", "a", evil][..], 2),
+        (&["report", &option], 2),
+        (&["convert", "--sched", evil, "a", "b"], 2),
+        (&["cut", "a", "b", "--pid", evil], 2),
+        (&["-p", evil], 125),
+        (&[&option], 125),
+    ] {
+        let done = run(line).expect(code);
+        assert!(done.stderr.contains(shown), "{line:?}: {:?}", done.stderr);
+        let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!done.stderr.contains(acts), "{line:?}: {:?}", done.stderr);
+    }
+}
+
+#[test]
 fn a_probe_in_a_fifo_is_refused_at_once() {
     if !may_record() {
         return;
