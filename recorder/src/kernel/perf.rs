@@ -313,7 +313,8 @@ impl CpuEvents {
         self.cpu
     }
 
-    /// The descriptor that poll(2) reports readable when the ring wants to be read, and hung up when the CPU is gone.
+    /// The descriptor that poll(2) reports readable when the ring wants to be read. A CPU that goes
+    /// offline is not told by it.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.dummy.as_fd()
     }

@@ -180,6 +180,13 @@ impl Scene {
         self
     }
 
+    /// A CPU goes offline.
+    pub(crate) fn offline(&mut self, micros: u64, cpu: u16) -> &mut Scene {
+        let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
+        self.own_event(micros, "cpu_offline", &args);
+        self
+    }
+
     /// Why events were lost.
     pub(crate) fn blame(&mut self, micros: u64, cause: &str) -> &mut Scene {
         let args = [Arg::new(name("text"), Value::Str(Text::Inline(cause)))];

@@ -45,6 +45,8 @@ pub(super) struct CpuState {
     pub(super) since: u64,
     /// Whether that is the time of a switch that the kernel reported.
     pub(super) sound: bool,
+    /// Whether it went offline, and no switch on it was seen since.
+    pub(super) away: bool,
     /// A thread whose slice was already counted as censored.
     pub(super) cut: Option<u64>,
     /// Whether samples of this CPU count.
@@ -114,6 +116,7 @@ impl CpuState {
             occupant: None,
             since: begin,
             sound: false,
+            away: false,
             cut: None,
             counted,
             history,
@@ -248,6 +251,14 @@ impl Cpus {
             state.queue.since = now;
             state.queue.most = 0;
         }
+    }
+
+    /// Nobody has the CPU any more.
+    pub(super) fn vacate(&mut self, cpu: u16, now: u64) -> Option<Occupant> {
+        let (state, balance) = self.get_with_balance(cpu);
+        let occupant = state.occupant.take();
+        balance.weigh(state, now);
+        occupant
     }
 
     /// A thread more waits for the CPU.

@@ -55,12 +55,12 @@ impl<O: Observer> Analysis<O> {
             // It is back already, as its events say.
             return true;
         }
+        on.idle += if on.counted { on.ran(now) } else { 0 };
         let full = on.history.push(now, Tenant::Unknown);
         on.since = now;
         on.sound = false;
-        if let Some(occupant) = on.occupant.take() {
-            self.vanish(cpu, occupant);
-        }
+        on.away = true;
+        self.cpus.vacate(cpu, now);
         if full {
             self.tidy_history(cpu);
         }
@@ -92,6 +92,7 @@ impl<O: Observer> Analysis<O> {
             let full = on.history.push(now, Tenant::Unknown);
             on.since = now;
             on.sound = false;
+            on.away = false;
             if let Some(occupant) = on.occupant.take() {
                 self.vanish(number.0, occupant);
             }

@@ -84,6 +84,10 @@ impl<O: Observer> Analysis<O> {
         let before = on.occupant;
         on.sound = false;
         on.occupant = None;
+        if std::mem::take(&mut on.away) {
+            // Nobody had a CPU that was offline.
+            on.since = now;
+        }
         if let Some(before) = before {
             // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
             on.history.correct(Tenant::Unknown);
@@ -96,7 +100,9 @@ impl<O: Observer> Analysis<O> {
                 UNRECORDED_SLOT => Tenant::Unknown,
                 _ => Tenant::Thread(out.koid),
             };
-            on.history.correct(tenant);
+            if on.since < now {
+                on.history.correct(tenant);
+            }
             on.occupant = Some(Occupant { koid: out.koid, slot });
         }
         slot

@@ -66,6 +66,27 @@ fn a_queue_beside_an_idle_cpu_is_work_not_conserved() {
 }
 
 #[test]
+fn a_cpu_that_is_offline_is_neither_idle_nor_busy_and_free_for_nobody() {
+    let mut scene = Scene::new();
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    scene.switch(0, 1, 0, Leaves::R, 102);
+    scene.switch(30, 1, 102, Leaves::S, 0);
+    scene.offline(40, 1);
+    scene.wake(50, 0, 103);
+    scene.wake(70, 1, 104);
+    // It comes back idle, which it was not while it was away.
+    scene.switch(80, 1, 0, Leaves::R, 104);
+    scene.switch(85, 1, 104, Leaves::S, 0);
+    scene.switch(85, 0, 101, Leaves::S, 103);
+    scene.end(100);
+    let report = scene.report();
+    let [zero, one] = &report.cpus[..] else { panic!("two CPUs: {report:?}") };
+    assert_eq!((micros(zero.busy), micros(zero.idle)), (100, 0));
+    assert_eq!((micros(one.busy), micros(one.idle)), (35, 25), "10 before, 15 after");
+    assert_eq!(unconserved(&report), 0);
+}
+
+#[test]
 fn an_idle_cpu_that_a_thread_was_woken_for_is_on_its_way() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 101, Leaves::S, 0);
