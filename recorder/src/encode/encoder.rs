@@ -15,6 +15,7 @@ use departed::Departed;
 use probes::Probes;
 
 use super::chain::{Chains, Occupant, View, view};
+use super::generations::id_of;
 use super::lanes::{Closed, Lanes};
 use super::state::{OutgoingState, outgoing_state};
 use super::stats::Stats;
@@ -207,6 +208,9 @@ impl<L: Lanes> Encoder<L> {
     fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {
         self.stats.switches += 1;
         let outgoing = self.threads.get(switch.prev, told(&switch.prev_comm));
+        if let Some(former) = self.former_owner(cpu, switch.prev, outgoing) {
+            return self.former_owner_leaves(time, cpu, former, switch);
+        }
         self.has_cpu(time, cpu, outgoing)?;
         let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
@@ -230,6 +234,39 @@ impl<L: Lanes> Encoder<L> {
             }
             _ => self.threads.set_run(outgoing, Run::Blocked),
         }
+        Ok(())
+    }
+
+    /// The earlier owner of an id, if it has the CPU still. The kernel gives the id of a thread that ends away before it
+    /// has gone out for the last time.
+    #[inline]
+    fn former_owner(&mut self, cpu: Cpu, tid: Tid, slot: Slot) -> Option<Occupant> {
+        let koid = self.threads.thread(slot).koid;
+        let chain = self.chains.of(cpu);
+        let is_former = |now: &Occupant| now.koid != koid && id_of(now.koid) == u64::from(tid.0);
+        chain.current.filter(is_former).filter(|_| !chain.gap)
+    }
+
+    /// It goes out under an id that is another's, who is not concerned.
+    #[cold]
+    fn former_owner_leaves(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        former: Occupant,
+        switch: &Switch,
+    ) -> Result<(), Closed> {
+        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let state = outgoing_state(switch.state);
+        let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
+        let inn = self.side(incoming, switch.next_prio);
+        // It is known no more; its name was written when it came in.
+        if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), state, false)? {
+            self.stats.switches_written += 1;
+        }
+        self.watch_found(time, cpu, None, incoming);
+        self.chains.of(cpu).current = Some(Occupant { slot: incoming, koid: inn.koid });
+        self.threads.set_run(incoming, Run::Running);
         Ok(())
     }
 

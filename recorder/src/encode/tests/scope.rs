@@ -138,6 +138,33 @@ fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
 }
 
 #[test]
+fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, fork((6, 6), (5, 5)));
+    scene.at(111, 0, wakeup_new(6, 5));
+    scene.at(120, 1, switch(0, "R", 6));
+    // It has given its id away, and not gone out yet.
+    scene.at(130, 0, fork((6, 6), (5, 5)));
+    scene.at(131, 0, wakeup_new(6, 5));
+    scene.told();
+    scene.at(140, 1, switch(6, "X", 0));
+    scene.at(150, 0, switch(5, "S", 6));
+    scene.at(160, 0, switch(6, "S", 5));
+    let heir = 6 + SECOND;
+    assert_eq!(
+        scene.scheduled(),
+        [
+            // Whether it was in scope is known no more, so who follows it is not shown.
+            "140 cpu 1: 6 (1024) dead -> 3489660930 (0)".to_owned(),
+            format!("150 cpu 0: 5 (1024) blocked -> {heir} (1024)"),
+            format!("160 cpu 0: {heir} (1024) blocked -> 5 (1024)"),
+        ]
+    );
+    assert_eq!(scene.encoder.stats().inferred_switches, 0);
+}
+
+#[test]
 fn a_child_of_the_scope_whose_fork_was_lost_is_in_scope() {
     let mut scene = only_five();
     scene.at(100, 0, switch(0, "R", 5));
