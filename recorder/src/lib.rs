@@ -22,4 +22,4 @@ pub mod manager;
 pub mod probe;
 pub mod report;
 pub mod sink;
-pub mod units;
+pub use fxtrec_units as units;

@@ -7,8 +7,9 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::record::Mode;
-use super::values::{ByteSize, TimeSpan, pid};
+use super::values::pid;
 use crate::control::categories::Category;
+use crate::units::quantity::{ByteSize, TimeSpan};
 
 /// The arguments of `fxtrec ctl`.
 #[derive(Args, Clone, Debug)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::ByteSize;
 use crate::control::RUNTIME_DIR;
 use crate::control::policy::POLICY_PATH;
+use crate::units::quantity::ByteSize;
 
 /// The arguments of `fxtrec daemon`.
 #[derive(Args, Clone, Debug)]

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::values::{ByteSize, TimeSpan, ValueError};
 use crate::report::gates::expr::Trigger;
+use crate::units::quantity::{ByteSize, TimeSpan, ValueError};
 
 /// The options of flight recording.
 #[derive(Args, Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::values::{TimeSpan, ValueError};
+use crate::units::quantity::{TimeSpan, ValueError};
 
 /// The arguments of `fxtrec merge`.
 #[derive(Args, Clone, Debug)]

@@ -63,7 +63,7 @@ pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
-pub use values::{ByteSize, TimePoint, TimeSpan, UserSpec, ValueError};
+pub use values::{TimePoint, UserSpec};
 
 /// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.
 pub const EXIT_FAILURE: u8 = 125;

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::values::ByteSize;
 use crate::control::categories::Category;
+use crate::units::quantity::ByteSize;
 
 const PROVIDERS: &str = "Applications' own events";
 

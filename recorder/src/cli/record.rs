@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use super::providers::ProviderArgs;
 use super::source::SourceArgs;
 use super::trace_points::TracePointArgs;
-use super::values::{ByteSize, TimeSpan, UserSpec, pid};
+use super::values::{UserSpec, pid};
+use crate::units::quantity::{ByteSize, TimeSpan};
 
 const WHAT: &str = "What to record";
 const OUTPUT: &str = "Output";

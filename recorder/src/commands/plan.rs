@@ -14,17 +14,16 @@ use std::time::Duration;
 
 use flight::{FlightError, FlightPlan};
 
-use crate::cli::{
-    self, ByteSize, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec,
-};
+use crate::cli::{self, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
 use crate::kernel::child::Launch;
 use crate::kernel::syscalls;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
 use crate::probe::Spec;
-use crate::probe::nearest::nearest;
 use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
+use crate::units::nearest::nearest;
+use crate::units::quantity::ByteSize;
 
 pub use providers::Providers;
 
@@ -281,8 +280,8 @@ fn refuse_mistyped(args: &RecordArgs) -> Result<(), PlanError> {
     if word.contains('/') || is_in_path(word) {
         return Ok(());
     }
-    match nearest(word, cli::subcommands().iter().copied(), 1).pop() {
-        Some(near) => Err(PlanError::Mistyped { word: word.to_owned(), near }),
+    match nearest(word, cli::subcommands().iter().copied(), 1).first() {
+        Some(&near) => Err(PlanError::Mistyped { word: word.to_owned(), near: near.to_owned() }),
         None => Ok(()),
     }
 }

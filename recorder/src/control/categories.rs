@@ -28,9 +28,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use crate::probe::nearest::nearest;
 use crate::probe::spec::{Binary, SpecError};
 use crate::probe::{SiteKind, Spec};
+use crate::units::nearest::nearest;
 
 /// The longest category, in bytes: no more fit the protocol of applications.
 pub const MAX_BYTES: usize = 255;
@@ -185,8 +185,7 @@ impl FromStr for Category {
         });
         if of_kernel && name.is_none() {
             let known = KernelCategory::ALL.map(KernelCategory::name);
-            let near = nearest(text, known, 1);
-            let meant = known.into_iter().find(|name| near.first().is_some_and(|it| it == name));
+            let meant = nearest(text, known, 1).pop();
             return Err(CategoryError::NoSuchKernel { text: text.to_owned(), meant });
         }
         Ok(Category::Application(text.to_owned()))

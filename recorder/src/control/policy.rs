@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use super::categories::{KernelCategory, KernelPlan, PROBE_PREFIX, ProbeCategory, Selection};
 pub use crate::kernel::peer::Credentials;
 use crate::probe::Spec;
-use crate::probe::nearest::nearest;
+use crate::units::nearest::nearest;
 pub use error::{Denied, PolicyError};
 pub use file::{Names, SystemNames};
 
@@ -309,7 +309,7 @@ impl Policy {
         Denied::NoSuchProbe {
             name: name.to_owned(),
             path: self.path.clone(),
-            meant: nearest(name, names, 1).pop(),
+            meant: nearest(name, names, 1).first().map(|near| (*near).to_owned()),
         }
     }
 }

@@ -24,7 +24,6 @@ mod error;
 mod glob;
 mod list;
 pub mod locate;
-pub(crate) mod nearest;
 mod resolve;
 pub mod spec;
 pub mod usdt;

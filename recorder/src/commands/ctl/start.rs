@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::file::TraceFile;
 use super::{CtlError, connect, run, show, stop};
-use crate::cli::{ByteSize, CtlCommon, CtlStartArgs, Disposition, Mode, ProviderOverride};
+use crate::cli::{CtlCommon, CtlStartArgs, Disposition, Mode, ProviderOverride};
 use crate::control::client::Client;
 use crate::control::wire::{
     BufferDisposition, BufferingMode, ProviderSpec, ProviderStats, SessionState, StartOptions,
@@ -16,6 +16,7 @@ use crate::control::wire::{
 use crate::kernel::child::{Held, Launch};
 use crate::kernel::signals::Signals;
 use crate::manager::SOCKET_VARIABLE;
+use crate::units::quantity::ByteSize;
 
 const MIB: u64 = 1024 * 1024;
 

@@ -12,13 +12,13 @@ use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Style, refuse_to_read_again};
 use crate::commands::trace_file::{ReadError, open};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
-use crate::probe::nearest::nearest;
 use crate::report::csv::write_csv;
 use crate::report::json::write_json;
 use crate::report::page::PageError;
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
+use crate::units::nearest::nearest;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

@@ -7,12 +7,12 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::error::Problem;
 use super::{DEFAULT_PROVIDERS_PER_USER, ProbeRight, Rights, Rule, Who};
-use crate::cli::ByteSize;
 use crate::control::categories::{self, KernelCategory, PROBE_PREFIX};
 use crate::kernel::user;
 use crate::manager::MAX_PROVIDERS;
 use crate::probe::Spec;
-use crate::probe::nearest::nearest;
+use crate::units::nearest::nearest;
+use crate::units::quantity::ByteSize;
 
 const FILE_KEYS: [&str; 3] = ["providers-per-user", "probes", "allow"];
 const RULE_KEYS: [&str; 5] = ["users", "groups", "kernel", "other-users", "max-buffer"];

@@ -11,9 +11,9 @@ use super::args::{self, Arguments, FetchArg, Moment};
 use super::elf::{self, Elf, Functions, Selection};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
-use super::nearest::nearest;
 use super::spec::{Mode, Place, Spec, Value};
 use super::{ProbeError, Site, SiteKind, glob};
+use crate::units::nearest::nearest;
 
 /// How many names like a mistyped one are shown.
 const SHOWN: usize = 4;
@@ -236,6 +236,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
             .map(|function| elf::Names::of(&function.raw).short.into_owned())
             .collect();
         let nearest = nearest(pattern, names.iter().map(String::as_str), SHOWN);
+        let nearest = nearest.into_iter().map(str::to_owned).collect();
         Problem::NoFunction { path, pattern: pattern.to_owned(), symbols, nearest }
     }
 

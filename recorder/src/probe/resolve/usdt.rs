@@ -7,10 +7,10 @@ use object::ReadRef;
 use super::{File, SHOWN};
 use crate::probe::args::{self, Arguments, FetchArg, Moment};
 use crate::probe::error::Problem;
-use crate::probe::nearest::nearest;
 use crate::probe::spec::Spec;
 use crate::probe::usdt::{self, Probe};
 use crate::probe::{Site, SiteKind, glob};
+use crate::units::nearest::nearest;
 
 impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
     pub(super) fn usdt(
@@ -36,14 +36,15 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
     pub(in crate::probe) fn no_usdt(&self, provider: &str, name: &str, all: &[Probe]) -> Problem {
         let there: BTreeSet<String> = all.iter().map(Probe::id).collect();
         let wanted = format!("{provider}:{name}");
-        let mut like = nearest(&wanted, there.iter().map(String::as_str), SHOWN);
-        let rest: Vec<_> = there.into_iter().filter(|it| !like.contains(it)).collect();
-        like.extend(rest.into_iter().take(SHOWN * 2));
+        let names = || there.iter().map(String::as_str);
+        let like = nearest(&wanted, names(), SHOWN);
+        let rest = names().filter(|it| !like.contains(it)).take(SHOWN * 2);
+        let nearest = like.iter().copied().chain(rest).map(str::to_owned).collect();
         Problem::NoUsdt {
             path: self.path.to_owned(),
             provider: provider.to_owned(),
             name: name.to_owned(),
-            nearest: like,
+            nearest,
         }
     }
 

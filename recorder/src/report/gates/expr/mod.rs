@@ -29,7 +29,6 @@
 
 mod condition;
 mod lexer;
-mod nearest;
 mod parser;
 mod problem;
 mod trigger;

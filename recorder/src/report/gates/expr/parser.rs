@@ -7,11 +7,11 @@ use glob::Pattern;
 use super::super::amount::Amount;
 use super::super::metric::{Dimension, Quantity, Stat, Total};
 use super::lexer::{Kind, Token, tokens};
-use super::nearest::nearest;
 use super::problem::{ParseError, Problem};
 use super::trigger::{Trigger, What};
 use super::{Comparison, Condition, Gate, Measure};
 use crate::report::Metric;
+use crate::units::nearest::nearest;
 
 /// Conditions may be inside each other this often; nobody means more, and the stack has an end.
 const MAX_DEPTH: usize = 32;
@@ -134,14 +134,14 @@ impl<'a> Parser<'a> {
         }
         let Some(metric) = Metric::ALL.into_iter().find(|metric| metric.name() == name) else {
             let known = Metric::ALL.map(Metric::name).into_iter();
-            let nearest = nearest(name, known.chain(Total::ALL.map(Total::name)));
+            let nearest = nearest(name, known.chain(Total::ALL.map(Total::name)), 1).pop();
             return self.fail(name_span, Problem::Metric { name: name.to_owned(), nearest });
         };
         let Some(stat) = stat else { return self.fail(span, Problem::NoStat(metric.name())) };
         match Stat::ALL.into_iter().find(|known| known.name() == stat) {
             Some(stat) => Ok(Quantity::Statistic(metric, stat)),
             None => {
-                let nearest = nearest(stat, Stat::ALL.map(Stat::name).into_iter());
+                let nearest = nearest(stat, Stat::ALL.map(Stat::name), 1).pop();
                 let (metric, name) = (metric.name(), stat.to_owned());
                 self.fail(stat_span, Problem::Stat { metric, name, nearest })
             }
@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
                     return self.fail(span, Problem::NoMoment(total.name()));
                 }
                 let known = Metric::ALL.map(Metric::name).into_iter();
-                let nearest = nearest(name, known.chain(["lost", "probe", "alert"]));
+                let nearest = nearest(name, known.chain(["lost", "probe", "alert"]), 1).pop();
                 self.fail(span, Problem::NoTrigger { name: name.to_owned(), nearest })
             }
         }
@@ -303,7 +303,7 @@ impl<'a> Parser<'a> {
         }
         let (word, span) = self.take();
         let Some(field) = FIELDS.into_iter().find(|field| *field == word) else {
-            let nearest = nearest(word, FIELDS.into_iter());
+            let nearest = nearest(word, FIELDS, 1).pop();
             return self.fail(span, Problem::Field { name: word.to_owned(), nearest });
         };
         if self.peek().kind != Kind::Sign || matches!(self.word(), "(" | ")") {

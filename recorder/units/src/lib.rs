@@ -1,6 +1,12 @@
-//! Units and identities that must not be mistaken for each other, and how people read them.
+//! Units and identities that must not be mistaken for each other, and how people read and write them.
+//!
+//! The lowest crate of the recorder: every other one may use it, and it uses none of them.
+
+#![forbid(unsafe_code)]
 
 pub mod escape;
+pub mod nearest;
+pub mod quantity;
 pub mod text;
 
 /// A CPU's number as the kernel counts them.

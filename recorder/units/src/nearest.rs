@@ -5,11 +5,11 @@ const COMPARED: usize = 200;
 
 /// At most `most` of `names` that are like `wanted`, the most alike first; none that is entirely
 /// different.
-pub(crate) fn nearest<'a>(
+pub fn nearest<'a>(
     wanted: &str,
     names: impl IntoIterator<Item = &'a str>,
     most: usize,
-) -> Vec<String> {
+) -> Vec<&'a str> {
     let wanted_folded = wanted.to_lowercase();
     let letters = wanted_folded.trim_matches(['*', '?']);
     let bound = (letters.len() / 3).max(1);
@@ -29,7 +29,7 @@ pub(crate) fn nearest<'a>(
         .collect();
     ranked.sort_by(|a, b| (a.0, a.1.len(), a.1).cmp(&(b.0, b.1.len(), b.1)));
     ranked.dedup_by(|a, b| a.1 == b.1);
-    ranked.into_iter().take(most).map(|(_, name)| name.to_owned()).collect()
+    ranked.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
 fn last_part(name: &str) -> &str {
@@ -64,5 +64,16 @@ mod tests {
         let names = ["__memcpy_avx_unaligned", "memmove", "main"];
         assert_eq!(nearest("memcpy", names, 5), ["__memcpy_avx_unaligned"]);
         assert!(nearest("quux", names, 5).is_empty());
+    }
+
+    #[test]
+    fn a_slip_of_the_hand_is_understood_and_another_word_is_not() {
+        let known = ["wakeup", "preempt", "runqueue", "switches_per_s"];
+        let near = |word| nearest(word, known, 1).first().copied();
+        assert_eq!(near("wakup"), Some("wakeup"));
+        assert_eq!(near("Wakeup"), Some("wakeup"));
+        assert_eq!(near("run_queue"), Some("runqueue"));
+        assert_eq!(near("switches_per_sec"), Some("switches_per_s"));
+        assert_eq!(near("throughput"), None);
     }
 }
