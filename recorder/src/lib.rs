@@ -17,7 +17,7 @@ pub mod control;
 pub mod convert;
 pub mod encode;
 pub mod flight;
-pub mod kernel;
+pub use fxtrec_kernel as kernel;
 pub mod manager;
 pub mod probe;
 pub mod report;

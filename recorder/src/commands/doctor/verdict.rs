@@ -86,7 +86,7 @@ mod tests {
     use crate::commands::doctor::{Check, Status};
     use crate::commands::plan::DEFAULT_RING_BYTES;
     use crate::kernel::caps::{Capabilities, Capability};
-    use crate::kernel::facts::tests::ordinary_user;
+    use crate::kernel::fake::ordinary_user;
     use crate::kernel::facts::{Facts, Lockdown};
     use crate::kernel::namespaces::ProcView;
     use crate::kernel::priority::Denied;

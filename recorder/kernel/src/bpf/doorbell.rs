@@ -1,0 +1,61 @@
+//! What the programs wake the reader with, when a lane fills faster than it is read.
+//!
+//! Array maps cannot be waited for, so the smallest of BPF's own ring buffers
+//! stands beside them: a program adds eight bytes and has the kernel wake
+//! whoever polls. What is in it does not matter.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::sys::{BpfSys, MapKind, MapSpec};
+use crate::perf::page_size;
+use crate::sys::Mapping;
+
+/// The ring buffer and its two positions.
+#[derive(Debug)]
+pub struct Doorbell {
+    map: OwnedFd,
+    /// The reader's position.
+    consumer: Mapping,
+    /// The programs' position, which may only be read.
+    producer: Mapping,
+}
+
+impl Doorbell {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// What bpf(2) or mmap(2) returns.
+    pub fn new(sys: &dyn BpfSys) -> io::Result<Doorbell> {
+        let page = page_size();
+        let map = sys.map_create(&MapSpec {
+            kind: MapKind::RingBuffer,
+            value_bytes: 0,
+            entries: u32::try_from(page).unwrap_or(4096),
+            mapped: false,
+            inner: None,
+        })?;
+        let consumer = Mapping::new(Some(map.as_fd()), page)?;
+        let producer = Mapping::of_part(map.as_fd(), page, page)?;
+        Ok(Doorbell { map, consumer, producer })
+    }
+
+    /// The map, for the programs, and the descriptor that poll(2) reports readable when the bell has been rung.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Makes it silent until it is rung again.
+    pub fn answer(&self) {
+        // SAFETY: a ring buffer's second page begins with the producer's position, an aligned u64 that the kernel
+        // writes atomically; the mapping lives as long as self and is only read.
+        let producer = unsafe { AtomicU64::from_ptr(self.producer.base().cast()) };
+        // SAFETY: its first page begins with the consumer's position, which only this reader writes.
+        let consumer = unsafe { AtomicU64::from_ptr(self.consumer.base().cast()) };
+        // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
+        let rung = producer.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        consumer.store(rung, Ordering::Release);
+    }
+}

@@ -1,0 +1,271 @@
+//! Loading the programs and running them: everything of BPF that a recording holds.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::asm::AsmError;
+use super::btf::{Btf, BtfError};
+use super::doorbell::Doorbell;
+use super::interrupts::InterruptCount;
+use super::lane::{Lane, LaneShape};
+use super::programs::{self, Program, Setting};
+use super::scope::ScopeMap;
+use super::sys::{self, BpfSys, MapKind, MapSpec};
+use super::task::TaskLayout;
+use crate::sys::Sys;
+use crate::units::Cpu;
+
+/// Where the kernel describes its types.
+pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
+const MIN_LANE_BYTES: usize = 128 * 1024;
+
+/// Why BPF programs could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BpfError {
+    /// The kernel does not describe its types, or not to this user.
+    #[error("{path} cannot be read: {error}", path = BTF_PATH)]
+    NoBtf {
+        /// What came back.
+        error: io::Error,
+    },
+    /// The description lacks something.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// A map could not be made or mapped.
+    #[error("the BPF map for {what} cannot be made: {error}")]
+    Map {
+        /// What it is for.
+        what: &'static str,
+        /// What came back.
+        error: io::Error,
+    },
+    /// A program was refused.
+    #[error("the kernel refused the BPF program {name}: {error}")]
+    Load {
+        /// The program.
+        name: &'static str,
+        /// What came back.
+        error: io::Error,
+        /// What the verifier said; empty when it was not asked.
+        log: String,
+    },
+    /// A program could not be attached to its tracepoint.
+    #[error("the BPF program {name} cannot be attached: {error}")]
+    Attach {
+        /// The program.
+        name: &'static str,
+        /// What came back.
+        error: io::Error,
+    },
+    /// A program could not be assembled.
+    #[error(transparent)]
+    Asm(#[from] AsmError),
+}
+
+impl BpfError {
+    /// What the verifier said, when it was asked and had something to say.
+    pub fn verifier_log(&self) -> Option<&str> {
+        match self {
+            BpfError::Load { log, .. } => Some(log.trim_end()).filter(|log| !log.is_empty()),
+            _ => None,
+        }
+    }
+}
+
+/// What to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The CPUs that are online.
+    pub cpus: &'a [Cpu],
+    /// How many CPUs there may ever be: one more than the highest number.
+    pub possible: usize,
+    /// Bytes of each CPU's lane, at most.
+    pub lane_bytes: usize,
+    /// Whether `sched_waking` is recorded.
+    pub waking: bool,
+    /// Whether only threads of a scope are.
+    pub narrow: bool,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    name: &'static str,
+    program: OwnedFd,
+    /// While it runs.
+    link: Option<OwnedFd>,
+}
+
+/// The maps and programs of a recording. They vanish with it.
+#[derive(Debug)]
+pub struct BpfEvents {
+    sys: Box<dyn BpfSys + Send>,
+    shape: LaneShape,
+    /// The map of lanes.
+    outer: OwnedFd,
+    doorbell: Doorbell,
+    scope: Option<ScopeMap>,
+    programs: Vec<Loaded>,
+}
+
+fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
+    move |error| BpfError::Map { what, error }
+}
+
+/// More than the kernel gives: of memory, or (before Linux 6.11) of a single value.
+fn is_too_much(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::E2BIG | libc::EPERM | libc::EINVAL))
+}
+
+impl BpfEvents {
+    /// Loads the programs, and makes the lanes of all CPUs. Nothing runs yet.
+    ///
+    /// # Errors
+    /// [`BpfError`], at the first call that the kernel refuses.
+    pub fn open(
+        files: &dyn Sys,
+        sys: Box<dyn BpfSys + Send>,
+        wanted: &Wanted<'_>,
+    ) -> Result<(BpfEvents, Vec<(Cpu, Lane)>), BpfError> {
+        let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
+        let btf = Btf::parse(bytes)?;
+        let (shape, lanes) = make_lanes(&*sys, wanted)?;
+        let first = lanes.first().map(|(_, lane)| lane.map());
+        let outer = sys.map_create(&MapSpec {
+            kind: MapKind::ArrayOfMaps,
+            value_bytes: 4,
+            entries: u32::try_from(wanted.possible.max(1)).unwrap_or(u32::MAX),
+            mapped: false,
+            inner: first,
+        });
+        let outer = outer.map_err(map_error("all CPUs"))?;
+        let doorbell = Doorbell::new(&*sys).map_err(map_error("waking the reader"))?;
+        let scope = wanted.narrow.then(|| ScopeMap::new(&*sys)).transpose();
+        let scope = scope.map_err(map_error("the threads in scope"))?;
+        let load_with = |interrupts| {
+            let setting = Setting {
+                task: &TaskLayout::new(&btf, interrupts)?,
+                shape,
+                lanes: outer.as_fd(),
+                doorbell: doorbell.fd(),
+                scope: scope.as_ref().map(ScopeMap::fd),
+            };
+            load_all(&*sys, &setting, wanted.waking)
+        };
+        let programs = first_loaded(InterruptCount::candidates(&btf), load_with)?;
+        let events = BpfEvents { sys, shape, outer, doorbell, scope, programs };
+        for (cpu, lane) in &lanes {
+            events.give(*cpu, lane)?;
+        }
+        Ok((events, lanes))
+    }
+
+    fn give(&self, cpu: Cpu, lane: &Lane) -> Result<(), BpfError> {
+        let given = self.sys.map_set_map(self.outer.as_fd(), cpu.0, lane.map());
+        given.map_err(map_error("a CPU"))
+    }
+
+    /// A lane for a CPU that came online later.
+    ///
+    /// # Errors
+    /// [`BpfError::Map`].
+    pub fn add(&self, cpu: Cpu) -> Result<Lane, BpfError> {
+        let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
+        self.give(cpu, &lane)?;
+        Ok(lane)
+    }
+
+    /// Lets the programs run.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`]; those that were attached before run on.
+    pub fn attach(&mut self) -> Result<(), BpfError> {
+        for Loaded { name, program, link } in &mut self.programs {
+            let attached = self.sys.attach(program.as_fd());
+            *link = Some(attached.map_err(|error| BpfError::Attach { name, error })?);
+        }
+        Ok(())
+    }
+
+    /// Stops the programs; what is in the lanes stays readable.
+    pub fn detach(&mut self) {
+        // In the reverse order, so that no wake-up names a thread whose switch was not seen.
+        for loaded in self.programs.iter_mut().rev() {
+            loaded.link = None;
+        }
+    }
+
+    /// Which threads the programs report, when not all.
+    pub fn scope(&self) -> Option<&ScopeMap> {
+        self.scope.as_ref()
+    }
+
+    /// How many events no program saw since it was running already on their CPU, where the kernel counts that.
+    pub fn missed(&self) -> u64 {
+        let missed = |loaded: &Loaded| self.sys.missed(loaded.program.as_fd()).unwrap_or(0);
+        self.programs.iter().map(missed).sum()
+    }
+
+    /// The descriptor that poll(2) reports readable when a lane wants to be read.
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.doorbell.fd()
+    }
+
+    /// To be called after the wait, before the lanes are read.
+    pub fn answer(&self) {
+        self.doorbell.answer();
+    }
+}
+
+fn make_lanes(
+    sys: &dyn BpfSys,
+    wanted: &Wanted<'_>,
+) -> Result<(LaneShape, Vec<(Cpu, Lane)>), BpfError> {
+    let mut bytes = wanted.lane_bytes;
+    loop {
+        let shape = LaneShape::within(bytes);
+        let lane = |cpu: &Cpu| Lane::new(sys, shape).map(|lane| (*cpu, lane));
+        match wanted.cpus.iter().map(lane).collect() {
+            Ok(lanes) => return Ok((shape, lanes)),
+            Err(error) if is_too_much(&error) && bytes / 2 >= MIN_LANE_BYTES => bytes /= 2,
+            Err(error) => return Err(BpfError::Map { what: "a CPU", error }),
+        }
+    }
+}
+
+/// Loads by the first of several ways that the kernel accepts; else says why it did not accept the last, which asks
+/// least of it.
+fn first_loaded<T>(
+    ways: Vec<InterruptCount>,
+    load: impl Fn(InterruptCount) -> Result<T, BpfError>,
+) -> Result<T, BpfError> {
+    let mut refused = None;
+    for way in ways {
+        match load(way) {
+            Err(error @ BpfError::Load { .. }) => refused = Some(error),
+            result => return result,
+        }
+    }
+    refused.map_or_else(|| load(InterruptCount::Unknown), Err)
+}
+
+fn load_all(
+    sys: &dyn BpfSys,
+    setting: &Setting<'_>,
+    waking: bool,
+) -> Result<Vec<Loaded>, BpfError> {
+    programs::all(setting, waking)?.iter().map(|program| load(sys, program)).collect()
+}
+
+fn load(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {
+    match sys::load(sys, &program.spec()) {
+        Ok(loaded) => Ok(Loaded { name: program.name, program: loaded, link: None }),
+        Err((error, log)) => Err(BpfError::Load { name: program.name, error, log }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Refusals and what is done about them, on a kernel of files.
+
+use std::cell::RefCell;
+
+use super::super::asm::Insn;
+use super::super::record::{RECORD_BYTES, Record, RecordKind, at as part};
+use super::super::sys::ProgramSpec;
+use super::super::{lane, scope};
+use super::*;
+use crate::sys::Mapping;
+use crate::units::Tid;
+
+/// Grants maps as files, which can be mapped like them, and refuses what it is told to.
+#[derive(Debug, Default)]
+struct Kernel {
+    /// The largest value that a map may have.
+    most_value_bytes: Option<u32>,
+    /// What its verifier says to every program.
+    verdict: Option<&'static str>,
+    /// Bytes of the values of the maps that were asked for.
+    asked: RefCell<Vec<u32>>,
+}
+
+fn file(bytes: u32) -> OwnedFd {
+    let file = tempfile::tempfile().expect("a temporary file");
+    file.set_len(u64::from(bytes)).expect("it can grow");
+    file.into()
+}
+
+impl BpfSys for Kernel {
+    fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+        self.asked.borrow_mut().push(spec.value_bytes);
+        match self.most_value_bytes {
+            Some(most) if spec.value_bytes > most => Err(io::Error::from_raw_os_error(libc::E2BIG)),
+            _ => Ok(file(spec.value_bytes.next_multiple_of(4096))),
+        }
+    }
+
+    fn map_set_map(&self, _: BorrowedFd<'_>, _: u32, _: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn program_load(&self, _: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+        let Some(verdict) = self.verdict else { return Ok(file(0)) };
+        if let Some(log) = log {
+            log[..verdict.len()].copy_from_slice(verdict.as_bytes());
+        }
+        Err(io::Error::from_raw_os_error(libc::EACCES))
+    }
+
+    fn attach(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        Ok(file(0))
+    }
+
+    fn missed(&self, _: BorrowedFd<'_>) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+fn wanted(lane_bytes: usize) -> Wanted<'static> {
+    Wanted { cpus: &[Cpu(0), Cpu(1)], possible: 2, lane_bytes, waking: false, narrow: false }
+}
+
+#[test]
+fn a_refused_program_is_an_error_with_what_the_verifier_said() {
+    let kernel = Kernel { verdict: Some("R2 invalid mem access\n"), ..Kernel::default() };
+    let insns: Vec<Insn> = Vec::new();
+    let program = Program { name: "fxtrec_switch", tracepoint: 1, insns };
+    let error = load(&kernel, &program).expect_err("refused");
+    assert!(error.to_string().contains("fxtrec_switch"), "{error}");
+    assert_eq!(error.verifier_log(), Some("R2 invalid mem access"));
+    assert!(load(&Kernel::default(), &program).is_ok());
+}
+
+#[test]
+fn a_kernel_that_takes_no_values_of_that_size_gets_smaller_lanes_for_all_cpus() {
+    let kernel = Kernel { most_value_bytes: Some(1 << 22), ..Kernel::default() };
+    let (shape, lanes) = make_lanes(&kernel, &wanted(8 << 20)).expect("smaller ones are granted");
+    assert!(shape.bytes() <= 1 << 22, "{shape:?}");
+    assert_eq!(lanes.len(), 2);
+    assert_eq!(shape, LaneShape::within(4 << 20));
+    let kernel = Kernel { most_value_bytes: Some(4096), ..Kernel::default() };
+    assert!(matches!(make_lanes(&kernel, &wanted(8 << 20)), Err(BpfError::Map { .. })));
+}
+
+#[test]
+fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
+    let ways = vec![InterruptCount::OfTask { offset: 1 }, InterruptCount::Unknown];
+    let refuse = |way| match way {
+        InterruptCount::Unknown => Ok("the last"),
+        _ => Err(BpfError::Load { name: "x", error: io::Error::other("no"), log: String::new() }),
+    };
+    assert_eq!(first_loaded(ways.clone(), refuse).expect("the last works"), "the last");
+    assert_eq!(first_loaded(ways, |_| Ok("the first")).expect("it works"), "the first");
+}
+
+/// Writes records as a program does.
+struct Writer {
+    mapping: Mapping,
+    shape: LaneShape,
+    head: u64,
+}
+
+impl Writer {
+    fn put(&mut self, tid: u32) {
+        let slot = self.head as usize & (self.shape.records - 1);
+        let mut record = [0; RECORD_BYTES];
+        record[part::NAMED_TID as usize..][..4].copy_from_slice(&tid.to_ne_bytes());
+        record[part::KIND as usize] = RecordKind::Name as u8;
+        let at = lane::at::RECORDS + slot * RECORD_BYTES;
+        self.head += 1;
+        for (at, bytes) in
+            [(at, &record[..]), (lane::at::HEAD as usize, &self.head.to_ne_bytes()[..])]
+        {
+            assert!(at + bytes.len() <= self.mapping.len());
+            // SAFETY: the assertion keeps the bytes inside of the mapping, and the lane's reader holds no reference.
+            unsafe { self.mapping.base().add(at).copy_from(bytes.as_ptr(), bytes.len()) };
+        }
+    }
+}
+
+#[test]
+fn records_come_out_as_they_went_in_across_the_end_of_the_lane() {
+    let kernel = Kernel::default();
+    let shape = LaneShape::within(64 * 1024);
+    let mut lane = Lane::new(&kernel, shape).expect("a lane");
+    let mapping = Mapping::new(Some(lane.map()), shape.bytes()).expect("the same memory");
+    let mut writer = Writer { mapping, shape, head: 0 };
+    let mut tid = 0;
+    for round in 0..20 {
+        let first = tid;
+        for _ in 0..shape.records / 3 {
+            writer.put(tid);
+            tid += 1;
+        }
+        assert_eq!(lane.refresh(), u64::from(tid - first), "round {round}");
+        for expected in first..tid {
+            let found = lane.next_record().flatten().expect("it was written");
+            let Record::Name { tid, .. } = found else { panic!("{found:?}") };
+            assert_eq!(tid, Tid(expected));
+        }
+        assert_eq!(lane.next_record(), None);
+        lane.release();
+    }
+    assert!(tid as usize > 6 * shape.records);
+}
+
+#[test]
+fn a_thread_is_new_in_scope_once() {
+    let scope = scope::ScopeMap::new(&Kernel::default()).expect("a set");
+    assert!(scope.insert(Tid(70)));
+    assert!(!scope.insert(Tid(70)));
+    assert!(scope.insert(Tid(6)), "another bit of the same place in another word");
+}

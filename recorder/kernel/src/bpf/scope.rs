@@ -1,0 +1,66 @@
+//! Which threads the programs report, when not all: one bit for each possible thread id.
+//!
+//! Half a megabyte that both sides map. The programs look a bit up in a few
+//! instructions, without a call; a program on `task_newtask` gives a child its
+//! parent's bit, set or clear, before the child runs. Nothing clears the bit of
+//! a thread that ends: its id may be another's by then, and who gets it next
+//! gets a bit of its own. An execve(2) of another than the main thread needs
+//! nothing: it takes over an id whose bit is set.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::sys::{BpfSys, MapKind, MapSpec};
+use crate::sys::Mapping;
+use crate::units::Tid;
+
+/// Thread ids stay below the kernel's `PID_MAX_LIMIT`, 2^22.
+pub const TIDS: usize = 4 * 1024 * 1024;
+
+/// Bits of a word.
+pub const WORD_BITS: usize = 64;
+
+/// Bytes of the whole set.
+pub const SCOPE_BYTES: usize = TIDS / 8;
+
+/// The set of threads in scope.
+#[derive(Debug)]
+pub struct ScopeMap {
+    map: OwnedFd,
+    mapping: Mapping,
+}
+
+impl ScopeMap {
+    /// A set without threads.
+    ///
+    /// # Errors
+    /// What bpf(2) or mmap(2) returns.
+    pub fn new(sys: &dyn BpfSys) -> io::Result<ScopeMap> {
+        let map = sys.map_create(&MapSpec {
+            kind: MapKind::Array,
+            value_bytes: SCOPE_BYTES as u32,
+            entries: 1,
+            mapped: true,
+            inner: None,
+        })?;
+        let mapping = Mapping::new(Some(map.as_fd()), SCOPE_BYTES)?;
+        Ok(ScopeMap { map, mapping })
+    }
+
+    /// The map, for the programs.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Puts a thread in scope; false when it was already.
+    pub fn insert(&self, tid: Tid) -> bool {
+        let tid = tid.0 as usize % TIDS;
+        let at = tid / WORD_BITS * size_of::<u64>();
+        // SAFETY: the remainder keeps the aligned word inside of the mapping, which lives as long as self; programs and
+        // user space change it by atomic operations only.
+        let word = unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) };
+        let bit = 1_u64.rotate_left((tid % WORD_BITS) as u32);
+        word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+}

@@ -1,0 +1,327 @@
+//! COMMAND: started at once, held back before its first instruction, let go
+//! when recording is on.
+//!
+//! ```text
+//! fxtrec                                  child
+//! Held::start  -- fork ----------------->  signals, user as COMMAND is to have them
+//!   pid known, probes and scope set up     waits on the gate
+//! Held::release -- one byte ------------>  execve
+//!              <-- end of file ----------  it worked: the gate was close-on-exec
+//!              <-- step and errno -------  it did not; the child exits
+//! ```
+//!
+//! This is fork and exec by hand, since [`std::process::Command`] returns only
+//! after exec. Everything that allocates (paths, arguments, environment) is
+//! made before the fork, and the child makes nothing but system calls, so it
+//! does not matter which other threads exist. When fxtrec dies, the gate closes,
+//! and a child that is still held exits without having run anything.
+//!
+//! COMMAND keeps standard input, output and error, the terminal, the process
+//! group, and every descriptor that fxtrec itself was given.
+
+mod prepare;
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use super::signals::Inherited;
+use super::user::Account;
+use prepare::Prepared;
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// A path, or a name to look for in `PATH`.
+    pub program: OsString,
+    /// The arguments behind the program's name.
+    pub args: Vec<OsString>,
+    /// Variables that it gets beside fxtrec's own, or in place of them.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Whom to run it as; `None` for the user fxtrec runs as.
+    pub user: Option<Account>,
+    /// Whether its standard output goes to standard error, since standard output has the trace.
+    pub stdout_to_stderr: bool,
+}
+
+impl Launch {
+    /// The files that the kernel will be asked to run, in order, until it takes one.
+    pub fn candidates(&self) -> Vec<PathBuf> {
+        prepare::program_paths(self)
+    }
+}
+
+/// Why COMMAND did not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// An argument or a variable cannot be passed on.
+    #[error("cannot run {program}: an argument contains a zero byte")]
+    ZeroByte {
+        /// The program as it was given.
+        program: String,
+    },
+    /// No process could be made.
+    #[error("cannot start a process for {program}: {source}")]
+    Fork {
+        /// The program as it was given.
+        program: String,
+        /// What the system call returned.
+        source: io::Error,
+    },
+    /// The child could not become the user it was to run as.
+    #[error("cannot run {program} as {user}: {call}: {source}{advice}")]
+    User {
+        /// The program as it was given.
+        program: String,
+        /// The user's name.
+        user: String,
+        /// The system call that was refused.
+        call: &'static str,
+        /// What it returned.
+        source: io::Error,
+        /// What to do next, or nothing.
+        advice: &'static str,
+    },
+    /// There is no such program.
+    #[error("{program}: command not found{advice}")]
+    NotFound {
+        /// The program as it was given.
+        program: String,
+        /// What to look at, or nothing.
+        advice: &'static str,
+    },
+    /// The program is there and cannot be run.
+    #[error("cannot run {program}: {source}{advice}")]
+    NotRunnable {
+        /// The program as it was given.
+        program: String,
+        /// What execve(2) returned.
+        source: io::Error,
+        /// What to look at, or nothing.
+        advice: &'static str,
+    },
+}
+
+impl LaunchError {
+    /// The exit status that shells and env(1) use for it: 127 not found, 126 not runnable, and 125
+    /// when it never came to trying.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LaunchError::NotFound { .. } => 127,
+            LaunchError::NotRunnable { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+/// A child that waits before exec. Dropped, it is ended without having run anything.
+#[derive(Debug)]
+#[must_use = "a held child that is dropped never runs"]
+pub struct Held {
+    child: Child,
+    gate: UnixStream,
+    prepared: Prepared,
+}
+
+impl Held {
+    /// Makes the process. From here on its id is known.
+    ///
+    /// # Errors
+    /// When an argument has a zero byte, or no process can be made.
+    pub fn start(launch: &Launch, inherited: &Inherited) -> Result<Held, LaunchError> {
+        let prepared = Prepared::new(launch, *inherited)?;
+        let fork_error = |source| LaunchError::Fork { program: prepared.program(), source };
+        let (gate, childs_end) = UnixStream::pair().map_err(fork_error)?;
+        // SAFETY: the child only calls Prepared::run, which makes system calls and touches memory
+        // that was set up before, and never returns. That is allowed in a child of a process
+        // with threads.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(fork_error(io::Error::last_os_error())),
+            0 => prepared.run(gate.as_raw_fd(), childs_end.as_raw_fd()),
+            _ => {
+                let exit_fd = open_pidfd(pid).ok();
+                let child = Child { pid, exit_fd, ended: None, held: true };
+                Ok(Held { child, gate, prepared })
+            }
+        }
+    }
+
+    /// The process id, which is COMMAND's later, as this pid namespace numbers it.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Lets the child run COMMAND, and returns when it does.
+    ///
+    /// A child that was killed while it was held is returned like one that runs: its
+    /// [`Child::try_wait`] tells.
+    ///
+    /// # Errors
+    /// When COMMAND cannot be found or run, or not as the user asked for.
+    pub fn release(self) -> Result<Child, LaunchError> {
+        let Held { mut child, mut gate, prepared } = self;
+        // A child that is gone already is no error here: how it ended is what counts.
+        let _ = gate.write_all(&[1]);
+        let mut report = [0; prepare::Report::LEN];
+        match gate.read_exact(&mut report) {
+            Err(_) => {
+                child.held = false;
+                Ok(child)
+            }
+            Ok(()) => Err(prepared.explain(prepare::Report::from_bytes(report))),
+        }
+    }
+}
+
+/// A child that runs COMMAND.
+#[derive(Debug)]
+pub struct Child {
+    pid: libc::pid_t,
+    exit_fd: Option<OwnedFd>,
+    ended: Option<Ended>,
+    held: bool,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.held {
+            // It may be stopped, so closing the gate is not enough.
+            let _ = self.signal(Signal::SIGKILL);
+            let _ = self.wait();
+        }
+    }
+}
+
+impl Child {
+    /// The process id as this pid namespace numbers it.
+    pub fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// Becomes readable when the child ends. `None` on kernels before 5.3 and where pidfds are
+    /// refused: SIGCHLD (see [`crate::signals`]) tells everywhere.
+    pub fn exit_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.exit_fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How the child ended, or `None` while it runs.
+    ///
+    /// # Errors
+    /// What waitpid(2) returns.
+    pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
+        self.wait_with(libc::WNOHANG)
+    }
+
+    /// Waits until the child has ended.
+    ///
+    /// # Errors
+    /// What waitpid(2) returns.
+    pub fn wait(&mut self) -> io::Result<Ended> {
+        loop {
+            if let Some(ended) = self.wait_with(0)? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn wait_with(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
+        if self.ended.is_none() {
+            let mut status = 0;
+            // SAFETY: the call writes one int through a pointer to a live int.
+            match unsafe { libc::waitpid(self.pid, &raw mut status, flags) } {
+                0 => {}
+                -1 => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+                _ => self.ended = Some(Ended(ExitStatus::from_raw(status))),
+            }
+        }
+        Ok(self.ended)
+    }
+
+    /// Sends a signal to the child; nothing happens when it has ended already.
+    ///
+    /// # Errors
+    /// What kill(2) returns, for example EPERM when the child runs as another user.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        if self.ended.is_some() {
+            // The id may belong to somebody else by now.
+            return Ok(());
+        }
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid), signal)
+            .map_err(io::Error::from)
+    }
+}
+
+/// How COMMAND ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended(ExitStatus);
+
+impl Ended {
+    /// The exit status that shells give it: COMMAND's own, or 128+n when signal n ended it.
+    pub fn exit_code(self) -> u8 {
+        let code = self.0.code().or_else(|| self.0.signal().map(|signal| 128 + signal));
+        code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+    }
+
+    /// The signal that ended it, if one did.
+    pub fn signal(self) -> Option<i32> {
+        self.0.signal()
+    }
+}
+
+/// Opens a descriptor that becomes readable when the process ends.
+///
+/// # Errors
+/// ESRCH when there is no such process, ENOSYS before Linux 5.3, EPERM in some sandboxes.
+pub fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two numbers and no pointer.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(Errno::last().into());
+    }
+    let fd = i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
+    // SAFETY: the call returned a new descriptor, close-on-exec, that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether the process behind a descriptor of [`open_pidfd`] has ended.
+pub fn has_ended(process: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
+/// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another that got its number.
+///
+/// # Errors
+/// What pidfd_send_signal(2) returns: ESRCH when the process has ended, EPERM when it is somebody else's.
+pub fn signal_process(process: &OwnedFd, signal: Signal) -> io::Result<()> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: with a null siginfo the kernel fills in its own, as for kill(2); the rest are numbers.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            signal as libc::c_int,
+            no_info,
+            0,
+        )
+    };
+    if result < 0 { Err(Errno::last().into()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

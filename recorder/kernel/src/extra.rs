@@ -1,0 +1,191 @@
+//! Events that are recorded beside the scheduler's: user probes and any tracepoint.
+//!
+//! They write into the same ring as the scheduler's, so their order against
+//! switches is the kernel's. Two of them can carry the same `common_type` (a
+//! tracepoint asked for twice with different filters, or one that the scheduler
+//! is recorded with), and perf's own user probes carry none at all. So as soon as
+//! there is one such event, every record of the ring begins with the id that the
+//! kernel gave to the event which wrote it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use perf_event_open_sys::bindings as b;
+use rustc_hash::FxHashMap;
+
+use super::sys::Sys;
+use super::uprobe::Uprobe;
+use crate::units::Cpu;
+
+/// The number of the stack pointer among perf's registers, on machines that the recorder knows it of.
+const STACK_POINTER: Option<u32> = match () {
+    () if cfg!(target_arch = "x86_64") => Some(7),
+    () if cfg!(target_arch = "aarch64") => Some(31),
+    () => None,
+};
+
+/// The place of an extra event in the list that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtraIndex(pub u16);
+
+/// An event to be recorded beside the scheduler's.
+#[derive(Clone, Debug)]
+pub struct Extra {
+    /// What it is called in messages: `sched:sched_switch`, `probe render of /bin/app`.
+    pub label: String,
+    /// What reports it.
+    pub what: What,
+    /// Whether its samples carry the stack pointer that the thread has in its program.
+    pub user_stack: bool,
+    /// What the kernel is to check before it takes a sample, in its own filter language.
+    pub filter: Option<CString>,
+}
+
+/// What reports an event.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// The tracepoint with this id.
+    Tracepoint(u64),
+    /// perf's own user probe, which needs no definition anywhere and ends with its descriptor.
+    Uprobe(Uprobe),
+}
+
+/// Which step of getting an extra event was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtraCall {
+    /// perf_event_open(2).
+    Open,
+    /// `PERF_EVENT_IOC_SET_FILTER`.
+    SetFilter,
+    /// `PERF_EVENT_IOC_ID`.
+    Id,
+}
+
+impl ExtraCall {
+    /// The system call.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExtraCall::Open => "perf_event_open",
+            ExtraCall::SetFilter => "ioctl PERF_EVENT_IOC_SET_FILTER",
+            ExtraCall::Id => "ioctl PERF_EVENT_IOC_ID",
+        }
+    }
+}
+
+/// Tries an event on one CPU, its filter included, and keeps nothing open.
+///
+/// # Errors
+/// What came back, and from which call.
+pub fn try_open(sys: &dyn Sys, cpu: Cpu, extra: &Extra) -> Result<(), (ExtraCall, io::Error)> {
+    let mut attr =
+        b::perf_event_attr { size: size_of::<b::perf_event_attr>() as u32, ..Default::default() };
+    attr.set_disabled(1);
+    extra.fill(&mut attr);
+    let event = sys.perf_event_open(&mut attr, cpu.0).map_err(|error| (ExtraCall::Open, error))?;
+    extra.prepare(sys, event.as_fd()).map(drop)
+}
+
+impl Extra {
+    /// Makes `attr`, which has what all events have in common, one for this event.
+    pub(super) fn fill(&self, attr: &mut b::perf_event_attr) {
+        attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
+        attr.__bindgen_anon_1.sample_period = 1;
+        match &self.what {
+            What::Tracepoint(id) => {
+                attr.type_ = b::PERF_TYPE_TRACEPOINT;
+                attr.config = *id;
+            }
+            What::Uprobe(probe) => probe.fill(attr),
+        }
+        if let (true, Some(register)) = (self.user_stack, STACK_POINTER) {
+            attr.sample_type |= u64::from(b::PERF_SAMPLE_REGS_USER);
+            attr.sample_regs_user = 1 << register;
+        }
+    }
+
+    /// What is left to do after the event was opened: its filter. Returns its id.
+    pub(super) fn prepare(
+        &self,
+        sys: &dyn Sys,
+        event: BorrowedFd<'_>,
+    ) -> Result<u64, (ExtraCall, io::Error)> {
+        if let Some(filter) = &self.filter {
+            sys.perf_set_filter(event, filter).map_err(|error| (ExtraCall::SetFilter, error))?;
+        }
+        sys.perf_id(event).map_err(|error| (ExtraCall::Id, error))
+    }
+}
+
+/// The extra events of one CPU, open.
+#[derive(Debug, Default)]
+pub struct OpenExtras {
+    events: Vec<OwnedFd>,
+    by_id: FxHashMap<u64, (ExtraIndex, bool)>,
+}
+
+impl OpenExtras {
+    /// Adds an event that was opened for the CPU, by the id that the kernel gave it.
+    pub fn add(&mut self, event: OwnedFd, id: u64, index: ExtraIndex, user_stack: bool) {
+        self.events.push(event);
+        self.by_id.insert(id, (index, user_stack && STACK_POINTER.is_some()));
+    }
+
+    pub(super) fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.events.iter().map(AsFd::as_fd)
+    }
+
+    /// Which of the extra events has this id, and whether its samples carry the stack pointer.
+    pub fn find(&self, id: u64) -> Option<(ExtraIndex, bool)> {
+        self.by_id.get(&id).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fake::{Fake, options};
+    use crate::perf::{CpuEvents, OpenError, Options};
+
+    #[test]
+    fn extra_events_share_the_ring_and_make_every_record_carry_an_id() {
+        let fake = Fake::default();
+        let extra = |id, user_stack, filter: Option<&std::ffi::CStr>| Extra {
+            label: String::new(),
+            what: What::Tracepoint(id),
+            user_stack,
+            filter: filter.map(Into::into),
+        };
+        let extras = Arc::new([extra(21, false, Some(c"pid==1")), extra(12, true, None)]);
+        let options = Options { extras, ..options() };
+        let events = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect("opens");
+        let asked = fake.asked();
+        let expected =
+            ["open 2 21 cpu 0", "set_output", "set_filter pid==1", "open 2 12 cpu 0", "set_output"];
+        assert_eq!(asked[asked.len() - 5..], expected);
+        let identifier = u64::from(b::PERF_SAMPLE_IDENTIFIER);
+        assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
+        // The dummy and the scheduler's two came first; the same tracepoint once more is told apart.
+        assert_eq!(events.extras.find(3), None);
+        assert_eq!(events.extras.find(4), Some((ExtraIndex(0), false)));
+        assert_eq!(events.extras.find(5).map(|(index, _)| index), Some(ExtraIndex(1)));
+    }
+
+    #[test]
+    fn a_refused_filter_is_told_from_a_refused_event() {
+        let extra = || {
+            let filter = Some(c"nonsense".into());
+            let label = "a:b".to_owned();
+            Extra { label, what: What::Tracepoint(21), user_stack: false, filter }
+        };
+        let options = Options { extras: Arc::new([extra()]), ..options() };
+        let fake = Fake::default().fail("perf_set_filter", libc::EINVAL);
+        let error = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect_err("refused");
+        assert!(
+            matches!(&error, OpenError::Extra { call: ExtraCall::SetFilter, label, .. } if label == "a:b"),
+            "{error:?}"
+        );
+    }
+}

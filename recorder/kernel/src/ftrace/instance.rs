@@ -1,0 +1,203 @@
+//! A tracing instance: rings, clock and enabled events of its own.
+//!
+//! The directory is made by [`Instance::create`] and removed when the value is
+//! dropped. A process that is killed leaves it behind: it is removed by the next
+//! start of fxtrec, which knows it by its name and by its lock. Whoever made an
+//! instance keeps a lock on the directory for as long as he lives, so that a
+//! process which cannot be seen, for it is in another pid namespace, is not taken
+//! for dead.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::error::FtraceError;
+use super::owner::Owner;
+use super::pipe::RawPipe;
+use super::stats::CpuStats;
+use crate::sys::Sys;
+use crate::tracefs::Tracefs;
+use crate::units::Cpu;
+
+/// Where in tracefs instances are.
+const INSTANCES: &str = "instances";
+
+/// Removing an instance is tried this often: one that somebody looks into is busy.
+const REMOVE_TRIES: u32 = 20;
+
+/// The time between two tries.
+const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// An instance of this process, removed on drop.
+///
+/// Its pipes must be closed before it is dropped; the kernel keeps an instance that is being read.
+#[derive(Debug)]
+pub struct Instance {
+    sys: Box<dyn Sys + Send + Sync>,
+    path: PathBuf,
+    /// Held, where the file system has locks, until the process ends in whatever way.
+    _lock: Option<Flock<File>>,
+}
+
+impl Instance {
+    /// Makes an instance that records nothing yet, and removes those that dead processes left behind.
+    ///
+    /// # Errors
+    /// [`FtraceError::Create`].
+    pub fn create(
+        sys: Box<dyn Sys + Send + Sync>,
+        tracefs: &Tracefs,
+    ) -> Result<Instance, FtraceError> {
+        remove_stale(&*sys, tracefs);
+        let path = tracefs.path().join(INSTANCES).join(Owner::current(&*sys).new_name());
+        sys.make_dir(&path).map_err(|source| FtraceError::Create { path: path.clone(), source })?;
+        // Nothing of the lock's is needed as long as the owner can be seen.
+        let _lock = lock(&path).ok();
+        Ok(Instance { sys, path, _lock })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Changes a setting, or switches an event: `name` is the path of a file in the instance.
+    ///
+    /// # Errors
+    /// [`FtraceError::Write`].
+    pub fn write(&self, name: &str, value: &str) -> Result<(), FtraceError> {
+        let path = self.path.join(name);
+        self.sys.write_file(&path, value.as_bytes()).map_err(|source| FtraceError::Write {
+            path,
+            value: value.to_owned(),
+            source,
+        })
+    }
+
+    /// The content of a file of the instance.
+    ///
+    /// # Errors
+    /// [`FtraceError::Read`].
+    pub fn read(&self, name: &str) -> Result<String, FtraceError> {
+        let path = self.path.join(name);
+        match self.sys.read(&path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(source) => Err(FtraceError::Read { path, source }),
+        }
+    }
+
+    /// Opens the ring of a CPU for reading.
+    ///
+    /// # Errors
+    /// [`FtraceError::Read`].
+    pub fn open_pipe(&self, cpu: Cpu) -> Result<RawPipe, FtraceError> {
+        let path = self.path.join(format!("per_cpu/cpu{}/trace_pipe_raw", cpu.0));
+        match self.sys.open_nonblocking(&path) {
+            Ok(fd) => Ok(RawPipe::new(fd)),
+            Err(source) => Err(FtraceError::Read { path, source }),
+        }
+    }
+
+    /// What the kernel counted on a CPU so far.
+    ///
+    /// # Errors
+    /// [`FtraceError::Read`].
+    pub fn stats(&self, cpu: Cpu) -> Result<CpuStats, FtraceError> {
+        Ok(CpuStats::parse(&self.read(&format!("per_cpu/cpu{}/stats", cpu.0))?))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        for attempt in 1..=REMOVE_TRIES {
+            match self.sys.remove_dir(&self.path) {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY) && attempt < REMOVE_TRIES =>
+                {
+                    std::thread::sleep(REMOVE_PAUSE);
+                }
+                // What cannot be removed now is removed by the next start.
+                _ => return,
+            }
+        }
+    }
+}
+
+fn lock(path: &Path) -> io::Result<Flock<File>> {
+    Flock::lock(File::open(path)?, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, errno)| errno.into())
+}
+
+/// Removes the instances of processes that are no more. Returns their names.
+pub fn remove_stale(sys: &dyn Sys, tracefs: &Tracefs) -> Vec<String> {
+    let folder = tracefs.path().join(INSTANCES);
+    let names = sys.list(&folder).unwrap_or_default();
+    let stale = |name: &String| {
+        let dead = Owner::of_name(name).is_some_and(|owner| !owner.is_alive(sys));
+        // One that has just been made is not locked yet, but its owner is seen; one whose owner is not seen is locked.
+        dead && lock(&folder.join(name)).is_ok()
+    };
+    // A busy one is left to a later start.
+    names
+        .into_iter()
+        .filter(stale)
+        .filter(|name| sys.remove_dir(&folder.join(name)).is_ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::Linux;
+
+    /// A folder that looks like tracefs to whoever makes and removes directories in it.
+    fn folder() -> (tempfile::TempDir, Tracefs) {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        std::fs::create_dir(folder.path().join(INSTANCES)).expect("it is ours");
+        let tracefs = Tracefs::at(folder.path());
+        (folder, tracefs)
+    }
+
+    fn instances(folder: &tempfile::TempDir) -> Vec<String> {
+        Linux.list(&folder.path().join(INSTANCES)).expect("it is ours")
+    }
+
+    #[test]
+    fn an_instance_goes_with_its_value() {
+        let (folder, tracefs) = folder();
+        let instance = Instance::create(Box::new(Linux), &tracefs).expect("made");
+        assert_eq!(instances(&folder).len(), 1);
+        drop(instance);
+        assert!(instances(&folder).is_empty());
+    }
+
+    #[test]
+    fn instances_of_the_dead_are_removed_and_those_of_others_are_not() {
+        let (folder, tracefs) = folder();
+        let living = Instance::create(Box::new(Linux), &tracefs).expect("made");
+        // Process ids do not go that far.
+        for name in ["fxtrec-4294967295-1-0", "fxtrec-bench-4294967295", "somebody-else"] {
+            std::fs::create_dir(folder.path().join(INSTANCES).join(name)).expect("it is ours");
+        }
+        assert_eq!(remove_stale(&Linux, &tracefs), ["fxtrec-4294967295-1-0"]);
+        let mine = living.path().file_name().expect("a name").to_string_lossy().into_owned();
+        assert_eq!(
+            instances(&folder),
+            [mine, "fxtrec-bench-4294967295".into(), "somebody-else".into()]
+        );
+    }
+
+    #[test]
+    fn an_instance_whose_owner_is_not_seen_but_holds_its_lock_stays() {
+        let (folder, tracefs) = folder();
+        let path = folder.path().join(INSTANCES).join("fxtrec-4294967295-1-0");
+        std::fs::create_dir(&path).expect("it is ours");
+        let held = lock(&path).expect("nobody has it");
+        assert!(remove_stale(&Linux, &tracefs).is_empty());
+        drop(held);
+        assert_eq!(remove_stale(&Linux, &tracefs).len(), 1);
+    }
+}

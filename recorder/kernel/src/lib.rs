@@ -1,0 +1,55 @@
+//! Everything that touches Linux: perf events and their rings, BPF, tracefs, procfs, namespaces, processes and signals.
+//!
+//! All `unsafe` of the recorder is in this crate. It knows nothing of traces: of the crates above it, it uses `fxtrec-units`
+//! and, for memory that is shared with applications, `fxt-writer`'s `SharedWords`.
+
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
+
+use fxtrec_units as units;
+
+pub mod activation;
+pub mod bell;
+pub mod bpf;
+pub mod caps;
+pub mod child;
+pub mod clock;
+pub mod cpus;
+pub mod directory;
+pub mod event_list;
+pub mod extra;
+pub mod facts;
+pub mod file_lock;
+pub mod format;
+pub mod ftrace;
+pub mod helper;
+pub mod hotplug;
+pub mod idle_probe;
+pub mod limits;
+pub mod machine;
+pub mod namespaces;
+pub mod notify;
+pub mod peer;
+pub mod perf;
+pub mod pipe;
+pub mod prev_state;
+pub mod print_fmt;
+pub mod priority;
+pub mod process_files;
+pub mod procfs;
+pub mod random;
+pub mod refusal;
+pub mod regular;
+pub mod ring;
+pub mod seqpacket;
+pub mod shared_memory;
+pub mod signals;
+pub mod stream;
+pub mod sys;
+pub mod syscalls;
+pub mod terminal;
+pub mod thread_times;
+pub mod tracefs;
+pub mod uprobe;
+pub mod user;
+pub mod waker;

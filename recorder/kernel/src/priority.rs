@@ -1,0 +1,113 @@
+//! Letting the threads that empty the rings go before others.
+
+use std::io;
+
+use nix::errno::Errno;
+
+use super::sys::Sys;
+
+/// As far as nice goes.
+const HIGHEST: libc::c_int = -20;
+
+/// The lowest real-time priority: before every ordinary thread, after every other real-time one.
+const REAL_TIME: libc::c_int = 1;
+
+/// A thread of this process, for the calls that change another one's priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(libc::pid_t);
+
+impl ThreadId {
+    /// The calling thread.
+    pub fn current() -> ThreadId {
+        ThreadId(nix::unistd::gettid().as_raw())
+    }
+
+    /// Makes it a real-time thread. Threads and processes that it starts are ordinary ones.
+    ///
+    /// # Errors
+    /// What sched_setscheduler(2) returns: EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup
+    /// (v1) that has no real-time runtime.
+    pub fn make_real_time(self, sys: &dyn Sys) -> Result<(), Errno> {
+        sys.schedule(self.0, libc::SCHED_FIFO, REAL_TIME).map_err(|error| errno(&error))
+    }
+
+    /// Makes it an ordinary thread again, as nice as it was.
+    ///
+    /// # Errors
+    /// What sched_setscheduler(2) returns; ESRCH when it has ended.
+    pub fn make_ordinary(self, sys: &dyn Sys) -> Result<(), Errno> {
+        sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
+}
+
+/// What the kernel did not grant to the thread that empties the rings, though it was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// Being a real-time thread.
+    pub real_time: Option<Errno>,
+    /// Keeping its memory from being taken away.
+    pub locked_memory: Option<Errno>,
+}
+
+impl Denied {
+    /// Tries both, and gives them back.
+    pub fn try_out(sys: &dyn Sys) -> Denied {
+        let this = ThreadId::current();
+        let real_time = this.make_real_time(sys).err();
+        if real_time.is_none() {
+            // What could be made a real-time thread can be made an ordinary one.
+            let _ = this.make_ordinary(sys);
+        }
+        let locked_memory = lock_memory(sys).err();
+        if locked_memory.is_none() {
+            // It asks for no right.
+            let _ = sys.unlock_memory();
+        }
+        Denied { real_time, locked_memory }
+    }
+}
+
+/// Gives the calling thread the highest ordinary priority, where that is permitted.
+///
+/// Elsewhere it stays as it is: the rings take up what it is late for, and a loss would be counted.
+pub fn raise() {
+    // SAFETY: setpriority takes three numbers; process 0 means the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST) };
+}
+
+/// Keeps the pages of this process that are in memory now, and those of its present mappings that will be, from being
+/// taken away: code above all, which a machine short of memory reads from the disk again and again. Nothing is read
+/// ahead, so that no more memory is taken than is used anyway.
+///
+/// # Errors
+/// What mlockall(2) returns: EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
+pub fn lock_memory(sys: &dyn Sys) -> Result<(), Errno> {
+    sys.lock_memory().map_err(|error| errno(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    #[test]
+    fn what_is_granted_to_a_try_is_given_back() {
+        let machine = Fake::default();
+        assert_eq!(Denied::try_out(&machine), Denied::default());
+        let asked = ["schedule 1 1", "schedule 0 0", "lock_memory", "unlock_memory"];
+        assert_eq!(machine.asked(), asked);
+    }
+
+    #[test]
+    fn each_refusal_is_kept_with_its_errno() {
+        let machine =
+            Fake::default().fail("schedule", libc::EPERM).fail("lock_memory", libc::ENOMEM);
+        let denied = Denied { real_time: Some(Errno::EPERM), locked_memory: Some(Errno::ENOMEM) };
+        assert_eq!(Denied::try_out(&machine), denied);
+        assert_eq!(machine.asked(), ["schedule 1 1", "lock_memory"]);
+    }
+}
