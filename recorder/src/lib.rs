@@ -19,7 +19,7 @@ pub mod encode;
 pub mod flight;
 pub use fxtrec_kernel as kernel;
 pub mod manager;
-pub mod probe;
+pub use fxtrec_probe as probe;
 pub mod report;
 pub mod sink;
 pub use fxtrec_units as units;

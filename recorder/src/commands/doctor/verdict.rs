@@ -86,8 +86,8 @@ mod tests {
     use crate::commands::doctor::{Check, Status};
     use crate::commands::plan::DEFAULT_RING_BYTES;
     use crate::kernel::caps::{Capabilities, Capability};
-    use crate::kernel::fake::ordinary_user;
     use crate::kernel::facts::{Facts, Lockdown};
+    use crate::kernel::fake::ordinary_user;
     use crate::kernel::namespaces::ProcView;
     use crate::kernel::priority::Denied;
     use crate::kernel::refusal::Refusal;

@@ -3,8 +3,8 @@
 use super::fetch::Fetch;
 use super::registers::{self, Passed};
 use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
-use crate::probe::elf::Arch;
-use crate::probe::spec::{Arg, ArgType, Value};
+use crate::elf::Arch;
+use crate::spec::{Arg, ArgType, Value};
 
 /// The kernel takes no longer text for an argument, in bytes.
 const LONGEST: usize = 63;
@@ -138,7 +138,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::Spec;
+    use crate::Spec;
 
     fn lowered(text: &str, arch: Arch) -> Result<Vec<(String, String)>, String> {
         let spec: Spec = text.parse().expect("a spec");

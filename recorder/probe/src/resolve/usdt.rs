@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use object::ReadRef;
 
 use super::{File, SHOWN};
-use crate::probe::args::{self, Arguments, FetchArg, Moment};
-use crate::probe::error::Problem;
-use crate::probe::spec::Spec;
-use crate::probe::usdt::{self, Probe};
-use crate::probe::{Site, SiteKind, glob};
-use crate::units::nearest::nearest;
+use crate::args::{self, Arguments, FetchArg, Moment};
+use crate::error::Problem;
+use crate::spec::Spec;
+use crate::usdt::{self, Probe};
+use crate::{Site, SiteKind, glob};
+use fxtrec_units::nearest::nearest;
 
 impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
     pub(super) fn usdt(
@@ -33,7 +33,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         meant.iter().map(|probe| self.usdt_site(spec, probe, one)).collect()
     }
 
-    pub(in crate::probe) fn no_usdt(&self, provider: &str, name: &str, all: &[Probe]) -> Problem {
+    pub(crate) fn no_usdt(&self, provider: &str, name: &str, all: &[Probe]) -> Problem {
         let there: BTreeSet<String> = all.iter().map(Probe::id).collect();
         let wanted = format!("{provider}:{name}");
         let names = || there.iter().map(String::as_str);
@@ -79,7 +79,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
     }
 
     /// A probe's arguments as the kernel fetches them, or as the assembler wrote those it cannot.
-    pub(in crate::probe) fn operands(&self, probe: &Probe) -> Vec<Result<String, String>> {
+    pub(crate) fn operands(&self, probe: &Probe) -> Vec<Result<String, String>> {
         let operands = self.parsed_operands(probe).into_iter();
         operands.map(|it| it.map(|it| format!("{}:{}", it.fetch, it.kind))).collect()
     }

@@ -21,7 +21,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
-use crate::kernel::regular;
+use fxtrec_kernel::regular;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache, ReadRef};

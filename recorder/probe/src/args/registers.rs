@@ -1,6 +1,6 @@
 //! Registers and calling conventions, by the names that the kernel's probes use.
 
-use crate::probe::elf::Arch;
+use crate::elf::Arch;
 
 use super::Width;
 

@@ -11,7 +11,7 @@
 
 use std::path::PathBuf;
 
-use crate::probe::elf::Arch;
+use crate::elf::Arch;
 
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::{ArgType, SpecError, Value};
-use crate::probe::args::{Verbatim, Width};
+use crate::args::{Verbatim, Width};
 
 /// The kernel follows no more addresses than fit into its 16 steps per argument.
 const DEEPEST: usize = 8;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::cache::{self, Entry};
 use super::error::LocateError;
 use super::{hwcaps, root};
-use crate::kernel::process_files;
-use crate::kernel::regular;
-use crate::probe::elf::{self, Arch, Dynamic, Elf};
+use crate::elf::{self, Arch, Dynamic, Elf};
+use fxtrec_kernel::process_files;
+use fxtrec_kernel::regular;
 
 /// No program needs more libraries than this.
 const MOST: usize = 4096;

@@ -70,7 +70,7 @@ fn candidates(id: &[u8], link: Option<&str>, path: &Path, root: &Path) -> Vec<Pa
 }
 
 /// Bytes as two hexadecimal digits each.
-pub(in crate::probe) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::functions::{Function, Functions};
 use super::names::{Names, squeeze};
-use crate::probe::glob;
+use crate::glob;
 
 /// A function that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ const ENTRY: usize = 8;
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Where the code begins that `address` is in, by the index of unwind information; an
     /// instruction begins there. `None` when there is no such index or nothing before `address`.
-    pub(in crate::probe) fn code_start(&self, address: u64) -> Option<u64> {
+    pub(crate) fn code_start(&self, address: u64) -> Option<u64> {
         let headers = self.header.program_headers(self.endian, self.data).ok()?;
         let header =
             headers.iter().find(|header| header.p_type(self.endian) == elf::PT_GNU_EH_FRAME)?;

@@ -13,7 +13,7 @@
 
 use object::ReadRef;
 
-use crate::probe::elf::{Elf, ElfError};
+use crate::elf::{Elf, ElfError};
 
 const SECTION: &str = ".note.stapsdt";
 const BASE_SECTION: &str = ".stapsdt.base";

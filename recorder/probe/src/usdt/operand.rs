@@ -10,8 +10,8 @@
 //! more: an index register and a floating-point register are beyond it. Such
 //! an argument is left out, unless it is asked for by its number.
 
-use crate::probe::args::{ArgKind, Fetch, Operand, Verbatim, Width, by_assembler};
-use crate::probe::elf::Arch;
+use crate::args::{ArgKind, Fetch, Operand, Verbatim, Width, by_assembler};
+use crate::elf::Arch;
 
 /// No probe has more arguments; the macros that make them stop at 12.
 const MOST: usize = 64;

@@ -16,7 +16,9 @@
 //!
 //! Nothing in here changes the machine or needs privileges beyond reading the
 //! files. `docs/probes.md` is the grammar for users; how a [`Site`] becomes a
-//! probe is [`crate::kernel`]'s business.
+//! probe is [`fxtrec_kernel`]'s business.
+
+#![forbid(unsafe_code)]
 
 pub mod args;
 pub mod elf;

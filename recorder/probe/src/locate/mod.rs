@@ -19,10 +19,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::spec::Binary;
-use crate::kernel::child::Launch;
-use crate::kernel::process_files;
-use crate::units::Pid;
 pub use error::LocateError;
+use fxtrec_kernel::child::Launch;
+use fxtrec_kernel::process_files;
+use fxtrec_units::Pid;
 
 /// What a spec is read in the light of.
 #[derive(Clone, Debug)]

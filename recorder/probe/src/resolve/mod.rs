@@ -13,7 +13,7 @@ use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
 use super::spec::{Mode, Place, Spec, Value};
 use super::{ProbeError, Site, SiteKind, glob};
-use crate::units::nearest::nearest;
+use fxtrec_units::nearest::nearest;
 
 /// How many names like a mistyped one are shown.
 const SHOWN: usize = 4;

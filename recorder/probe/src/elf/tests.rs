@@ -21,7 +21,7 @@ fn ask_everything(file: &[u8]) -> Result<usize, ElfError> {
     if let Some(code) = code {
         let _ = check_unnamed(&elf, code.address.saturating_add(code.size / 2));
     }
-    let probes = crate::probe::usdt::probes(&elf);
+    let probes = crate::usdt::probes(&elf);
     for function in functions.all.iter().take(50) {
         let _ = check_bounds(&elf, &functions, function, "f", 5);
         functions.at(function.address);
