@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::report::compare::DEFAULT_MEASURES;
 use crate::report::gates::evaluate::OnTooFew;
-use crate::report::gates::expr::Measure;
+use fxtrec_gates::Measure;
 
 /// The arguments of `fxtrec compare`.
 #[derive(Args, Clone, Debug)]

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::report::gates::expr::Trigger;
 use crate::units::quantity::{ByteSize, TimeSpan, ValueError};
+use fxtrec_gates::Trigger;
 
 /// The options of flight recording.
 #[derive(Args, Clone, Debug, Default)]

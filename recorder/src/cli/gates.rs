@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::report::gates::evaluate::OnTooFew;
-use crate::report::gates::expr::Gate;
+use fxtrec_gates::Gate;
 
 /// The status fxtrec exits with when all went well but for a gate, or a comparison.
 pub const EXIT_GATE_FAILED: u8 = 3;

@@ -8,8 +8,8 @@
 //!     |--- wakeup ---|--- slice -----|--- preempt ----|-- slice ----|--- blocked ---|
 //! ```
 
-use crate::report::Metric;
 use crate::units::{Cpu, Nanos};
+use fxtrec_gates::Metric;
 
 /// What a thread is in the middle of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

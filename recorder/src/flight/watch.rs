@@ -13,11 +13,11 @@
 use super::ledger::{Ledger, Length};
 use crate::capture::event::Comm;
 use crate::kernel::extra::ExtraIndex;
-use crate::report::Metric;
-use crate::report::gates::amount::Amount;
-use crate::report::gates::expr::{Comparison, Condition, Trigger, What};
-use crate::report::gates::metric::Dimension;
 use crate::units::{Cpu, Nanos, Tid};
+use fxtrec_gates::Amount;
+use fxtrec_gates::Dimension;
+use fxtrec_gates::Metric;
+use fxtrec_gates::{Comparison, Condition, Trigger, What};
 
 /// What has fired and was not taken yet; more than these are suppressed.
 const MOST_WAITING: usize = 64;
@@ -233,7 +233,7 @@ impl Length {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::gates::expr::Subject;
+    use fxtrec_gates::Subject;
 
     fn watch(triggers: &[&str], interval: u64, most: Option<u32>) -> Watch {
         let parsed = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));

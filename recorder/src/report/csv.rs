@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::distribution::Distribution;
-use super::metric::Metric;
 use super::model::Report;
 use crate::units::escape;
+use fxtrec_gates::Metric;
 
 /// What is written of each metric, behind its name and an underscore.
 type Column = (&'static str, fn(&Distribution) -> Option<u64>);

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use fxtrec_gates::Stat;
+
 use fxt_reader::Nanos;
 
 use super::counts::Counts;
@@ -36,6 +38,22 @@ pub struct Distribution {
 }
 
 impl Distribution {
+    /// What this statistic of the values is, in nanoseconds or a count; `None` where it needs a value and there is none.
+    pub fn statistic(&self, stat: Stat) -> Option<f64> {
+        let nanos = |length: Option<Duration>| length.map(|length| length.as_nanos() as f64);
+        match stat {
+            Stat::Count => Some(self.count() as f64),
+            Stat::Sum => nanos(Some(self.sum())),
+            Stat::Min => nanos(self.min()),
+            Stat::Mean => nanos(self.mean()),
+            Stat::P50 => nanos(self.percentile(50.0)),
+            Stat::P90 => nanos(self.percentile(90.0)),
+            Stat::P99 => nanos(self.percentile(99.0)),
+            Stat::P999 => nanos(self.percentile(99.9)),
+            Stat::Max => nanos(self.max()),
+        }
+    }
+
     /// How many samples there are.
     pub fn count(&self) -> u64 {
         self.count

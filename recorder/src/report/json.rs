@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::distribution::Distribution;
-use super::metric::Metric;
 use super::model::{Party, Report, Span, Stats, Wait};
+use fxtrec_gates::Metric;
 
 /// Goes up when a member changes its meaning or goes away; new members may come at any time.
 pub const VERSION: u32 = 1;

@@ -36,7 +36,6 @@ pub mod csv;
 mod distribution;
 pub mod gates;
 pub mod json;
-mod metric;
 mod model;
 pub mod page;
 #[cfg(test)]
@@ -48,8 +47,8 @@ pub mod timehist;
 
 pub use analysis::{Analysis, Observer, Options, analyse};
 pub use distribution::{Bucket, Distribution};
+pub use fxtrec_gates::{Metric, NoSuchMetric};
 pub use glob::{Pattern, PatternError};
-pub use metric::{Metric, NoSuchMetric};
 pub use model::{
     Antagonist, CpuReport, Gap, Losses, Origin, Party, ProcessReport, Report, Span, Stats,
     ThreadReport, Wait,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use fxt_reader::{Cpu, Koid, Nanos};
 
 use super::distribution::Distribution;
-use super::metric::Metric;
 use super::selection::ThreadFilter;
+use fxtrec_gates::Metric;
 
 /// What the scheduler did with the threads of a trace.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use fxtrec::report::gates::amount::Amount;
-use fxtrec::report::gates::metric::Dimension;
+use fxtrec_gates::Amount;
+use fxtrec_gates::Dimension;
 use fxtrec_tests::event::Event;
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;

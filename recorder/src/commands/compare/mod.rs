@@ -12,10 +12,10 @@ use crate::report::compare::show::{Text, change, json, why_blind};
 use crate::report::compare::{Comparison, Number, Run, runs_needed};
 use crate::report::gates::evaluate::OnTooFew;
 use crate::report::gates::evidence::Evidence;
-use crate::report::gates::expr::Measure;
-use crate::report::gates::metric::Quantity;
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::{Options, Report, Selection, analyse};
+use fxtrec_gates::Measure;
+use fxtrec_gates::Quantity;
 
 /// Why recordings cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
     let (values, number) = match measure.quantity {
         Quantity::Total(total) => (0, recorded.total(total, condition)),
         Quantity::Statistic(metric, stat) => match recorded.values(metric, condition) {
-            Some(values) => (values.count(), stat.of(&values)),
+            Some(values) => (values.count(), values.statistic(stat)),
             None => (0, None),
         },
     };

@@ -15,12 +15,12 @@ use fxt_reader::Reader;
 
 use crate::cli::GateArgs;
 use crate::report::gates::evaluate::{OnTooFew, Verdict, judge};
-use crate::report::gates::expr::Gate;
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::gates::show::{Text, markdown, write_junit};
 use crate::report::{Options, Report, Selection, analyse};
 use crate::sink::{Output, Target};
 use file::Awaiting;
+use fxtrec_gates::Gate;
 
 /// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";

@@ -8,10 +8,10 @@ use super::DEFAULT_BUFFER_BYTES;
 use crate::cli::{FlightArgs, Mode, Rotate};
 use crate::flight::files::Bounds;
 use crate::flight::watch::Limits;
-use crate::report::gates::expr::Trigger;
 use crate::sink::{Output, Target};
 use crate::units::Nanos;
 use crate::units::quantity::TimeSpan;
+use fxtrec_gates::Trigger;
 
 /// Trace buffer when there are triggers and `--buffer-size` does not say otherwise, in bytes: at some 20 000 events
 /// per second, half of it is half a minute.

@@ -14,11 +14,11 @@ use crate::encode::threads::{IDLE, Slot, Threads};
 use crate::flight::ledger::{Doing, Length};
 use crate::flight::watch::{Culprit, Fired, Watch};
 use crate::kernel::extra::ExtraIndex;
-use crate::report::Metric;
-use crate::report::gates::amount::Amount;
-use crate::report::gates::expr::{Condition, Subject};
-use crate::report::gates::metric::Dimension;
 use crate::units::{Cpu, Nanos};
+use fxtrec_gates::Amount;
+use fxtrec_gates::Dimension;
+use fxtrec_gates::Metric;
+use fxtrec_gates::{Condition, Subject};
 
 /// An expression is cut to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;

@@ -9,8 +9,8 @@ use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
 use super::roster::freeze;
 use super::thread::{State, blocked};
 use super::{Analysis, Observer};
-use crate::report::metric::Metric;
 use crate::report::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
+use fxtrec_gates::Metric;
 
 impl<O: Observer> Analysis<O> {
     /// The figures of what was seen.

@@ -9,10 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::recent::Recent;
 use super::thread::{Live, State};
 use crate::report::distribution::Distribution;
-use crate::report::metric::Metric;
 use crate::report::model::{Party, Stats, ThreadReport, Wait};
 use crate::report::selection::ThreadFilter;
 use crate::report::tally::Tally;
+use fxtrec_gates::Metric;
 
 /// So many ended threads are kept one by one.
 pub(super) const MAX_ENDED: usize = 65_536;

@@ -7,8 +7,8 @@ use super::history::Tenant;
 use super::records::Side;
 use super::thread::{Cause, Live, State, blocked};
 use super::{Analysis, Names, Observer, SwitchedOut};
-use crate::report::metric::Metric;
 use crate::report::model::Span;
+use fxtrec_gates::Metric;
 
 /// The argument of a switch that says a thread waits uninterruptibly.
 const UNINTERRUPTIBLE: &str = "D";

@@ -1,8 +1,8 @@
 //! What is known of a thread while the trace goes on.
 
-use crate::report::metric::Metric;
 use crate::report::model::Wait;
 use crate::report::tally::Tally;
+use fxtrec_gates::Metric;
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,8 +10,8 @@ pub mod ranks;
 pub mod show;
 
 use crate::report::gates::evidence::Doubt;
-use crate::report::gates::expr::Measure;
 use effect::{ALPHA, Effect};
+use fxtrec_gates::Measure;
 
 /// What is compared unless told otherwise.
 pub const DEFAULT_MEASURES: [&str; 5] =

@@ -1,9 +1,7 @@
 //! From a gate and a recording to a verdict.
 
-use super::amount::Amount;
 use super::evidence::{Doubt, Evidence, Offender};
-use super::expr::{Comparison, Gate};
-use super::metric::{Quantity, Stat, Total};
+use fxtrec_gates::{Amount, Comparison, Gate, Quantity, Stat, Total};
 
 /// So many of the worst are named.
 const OFFENDERS: usize = 3;
@@ -75,7 +73,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, on_too_few: OnTooFew)
         }),
         Quantity::Statistic(metric, stat) => {
             evidence.values(metric, condition).map(|values| Measured {
-                number: stat.of(&values),
+                number: values.statistic(stat),
                 samples: Some(values.count()),
                 censored: values.censored(),
                 doubt: Doubt::default(),

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::amount::Amount;
-use super::expr::Condition;
-use super::metric::{Quantity, Total};
 use crate::report::{Distribution, Metric};
+use fxtrec_gates::Amount;
+use fxtrec_gates::Condition;
+use fxtrec_gates::{Quantity, Total};
 
 /// What can be asked of a recording. A condition narrows the question to those it is true of.
 pub trait Evidence {
@@ -59,5 +59,5 @@ impl fmt::Display for Offender {
 
 /// A length of time, as it is printed.
 pub(super) fn time(length: Duration) -> Amount {
-    Amount { number: length.as_nanos() as f64, dimension: super::metric::Dimension::Time }
+    Amount { number: length.as_nanos() as f64, dimension: fxtrec_gates::Dimension::Time }
 }

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use fxt_reader::{Cpu, Nanos};
 
-use super::amount::Amount;
 use super::evidence::{Doubt, Evidence, Offender, time};
-use super::expr::{Condition, Subject};
-use super::metric::{Dimension, Quantity, Stat, Total};
 use crate::report::{Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
+use fxtrec_gates::Amount;
+use fxtrec_gates::{Condition, Subject};
+use fxtrec_gates::{Dimension, Quantity, Stat, Total};
 
 /// So many antagonists of a wait are named.
 const NAMED: usize = 3;
@@ -177,7 +177,7 @@ fn telling(stat: Stat) -> Stat {
 /// A thread's part in a quantity.
 fn part(quantity: Quantity, thread: &ThreadReport) -> Option<f64> {
     match quantity {
-        Quantity::Statistic(metric, stat) => telling(stat).of(thread.metric(metric)),
+        Quantity::Statistic(metric, stat) => thread.metric(metric).statistic(telling(stat)),
         Quantity::Total(Total::Migrations) => Some(thread.stats.migrations as f64),
         Quantity::Total(_) => Some(thread.stats.switches() as f64),
     }

@@ -4,7 +4,7 @@ use super::error::{ExtraError, Names};
 use crate::commands::plan::Plan;
 use crate::encode::probes::catalog::Catalog;
 use crate::flight::watch::Watch;
-use crate::report::gates::expr::What;
+use fxtrec_gates::What;
 
 /// What to watch out for; `None` when there are no triggers.
 ///

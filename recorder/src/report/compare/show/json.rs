@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::effect::ALPHA;
 use super::super::{Comparison, Finding, Row, Run};
-use crate::report::gates::metric::Dimension;
+use fxtrec_gates::Dimension;
 
 /// Goes up when something that a reader relies on changes its meaning; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 2;

@@ -1,7 +1,7 @@
 use super::super::{Comparison, Number, Run};
 use super::text::change;
 use super::*;
-use crate::report::gates::expr::Measure;
+use fxtrec_gates::Measure;
 
 fn comparison(base: &[f64], new: &[f64]) -> Comparison {
     let measures: Vec<Measure> = vec!["wakeup.p99".parse().expect("a measure")];

@@ -12,7 +12,7 @@ use std::fmt;
 
 use super::super::effect::Ratio;
 use super::super::{Comparison, Finding, Row, Run, runs_needed};
-use crate::report::gates::amount::Amount;
+use fxtrec_gates::Amount;
 
 /// Shows a comparison.
 #[derive(Clone, Copy, Debug)]

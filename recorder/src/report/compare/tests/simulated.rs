@@ -4,8 +4,8 @@
 use super::super::*;
 use super::measures;
 use crate::report::distribution::Distribution;
-use crate::report::gates::metric::{Quantity, Stat};
 use crate::report::tally::Tally;
+use fxtrec_gates::{Quantity, Stat};
 
 /// A generator of random numbers (splitmix64).
 pub(super) struct Random(pub(super) u64);
@@ -118,7 +118,7 @@ impl Machine {
 }
 
 fn number(values: &Distribution, stat: Stat) -> Number {
-    match stat.of(values) {
+    match values.statistic(stat) {
         Some(number) if values.count() >= stat.samples_needed() => Number::Is(number),
         _ => Number::TooFew { values: values.count(), needed: stat.samples_needed() },
     }

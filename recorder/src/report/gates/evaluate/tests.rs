@@ -1,9 +1,9 @@
-use super::super::expr::Condition;
-use super::super::metric::{Dimension, Total};
 use super::*;
 use crate::report::tally::Tally;
 use crate::report::{Distribution, Metric};
 use fxt_reader::Nanos;
+use fxtrec_gates::Condition;
+use fxtrec_gates::{Dimension, Total};
 
 /// A recording of which all is known.
 #[derive(Default)]

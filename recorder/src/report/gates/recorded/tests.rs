@@ -1,8 +1,8 @@
 use super::super::evaluate::{Finding, OnTooFew, Verdict, judge};
-use super::super::expr::Gate;
 use super::*;
 use crate::report::scene::{Leaves, Scene};
 use crate::report::{Options, Selection};
+use fxtrec_gates::Gate;
 
 /// On CPU 0 the process 100: `audio` (101) wakes and waits 30 us behind `spin` (102). On CPU 1 `audio` wakes again, and
 /// waits 7 us behind `other` (201). 5 events of CPU 1 are lost at the end.

@@ -8,9 +8,9 @@ pub use junit::write_junit;
 pub use markdown::markdown;
 pub use text::Text;
 
-use super::amount::Amount;
 use super::evaluate::{Finding, Verdict};
-use super::metric::{Dimension, Quantity};
+use fxtrec_gates::Amount;
+use fxtrec_gates::{Dimension, Quantity};
 
 /// The measured value and what it is from: `wakeup.p99 is 3.41 ms, of 12 345 values`.
 fn finding(verdict: &Verdict<'_>) -> String {

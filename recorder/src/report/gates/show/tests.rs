@@ -2,8 +2,8 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::super::evidence::{Doubt, Offender};
-use super::super::expr::Gate;
 use super::*;
+use fxtrec_gates::Gate;
 
 fn gate(text: &str) -> Gate {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

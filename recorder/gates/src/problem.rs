@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::super::metric::{Dimension, Stat, Total};
-use crate::report::Metric;
+use super::{Dimension, Metric, Stat, Total};
 
 /// A line that is not of the language, with the place where it stops being so. Shows itself with the line and a mark
 /// under the place.

@@ -11,13 +11,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::super::amount::Amount;
-use super::{Comparison, Condition, ParseError, parser};
-use crate::report::Metric;
+use super::{Amount, Comparison, Condition, Metric, ParseError, parser};
 
 /// What a trigger waits for.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum What {
     /// A length of time of some thread.
     Length {
@@ -69,7 +66,7 @@ impl fmt::Display for Trigger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::gates::metric::Dimension;
+    use crate::Dimension;
 
     fn trigger(text: &str) -> Trigger {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

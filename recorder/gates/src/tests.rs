@@ -1,6 +1,4 @@
-use super::super::metric::{Dimension, Stat, Total};
 use super::*;
-use crate::report::Metric;
 
 fn gate(text: &str) -> Gate {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

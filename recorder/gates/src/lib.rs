@@ -1,4 +1,7 @@
-//! The language of gates.
+//! The language of gates and triggers: which values, how they are compared with a limit, and whose they are.
+//!
+//! Nothing in this crate measures: the report evaluates gates when a recording is over, and the recorder looks at every
+//! value as it comes when it has a trigger.
 //!
 //! ```text
 //! gate       = measure OP VALUE [ "if" condition ]
@@ -27,21 +30,26 @@
 //!   there are count, sum, min, mean, p50, p90, p99, p99.9, max; p90 is nearest
 //! ```
 
+#![forbid(unsafe_code)]
+
+mod amount;
 mod condition;
 mod lexer;
+mod metric;
 mod parser;
 mod problem;
+mod quantity;
 mod trigger;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use amount::Amount;
 pub use condition::{Condition, Subject};
+pub use metric::{Metric, NoSuchMetric};
 pub use problem::{ParseError, Problem};
+pub use quantity::{Dimension, Quantity, Stat, Total};
 pub use trigger::{Trigger, What};
-
-use super::amount::Amount;
-use super::metric::Quantity;
 
 /// How a measured value is held against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! What a gate can be about: the metrics of `docs/latency.md`, the statistics of each, and their dimensions.
 
 use std::fmt;
-use std::time::Duration;
 
-use crate::report::{Distribution, Metric};
+use crate::Metric;
 
 /// A metric that is one number for the whole recording, or for the threads of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,22 +87,6 @@ impl Stat {
             Stat::P99 => "p99",
             Stat::P999 => "p99.9",
             Stat::Max => "max",
-        }
-    }
-
-    /// What the statistic of these values is, in nanoseconds or a count; `None` where it needs a value and there is none.
-    pub fn of(self, values: &Distribution) -> Option<f64> {
-        let nanos = |length: Option<Duration>| length.map(|length| length.as_nanos() as f64);
-        match self {
-            Stat::Count => Some(values.count() as f64),
-            Stat::Sum => nanos(Some(values.sum())),
-            Stat::Min => nanos(values.min()),
-            Stat::Mean => nanos(values.mean()),
-            Stat::P50 => nanos(values.percentile(50.0)),
-            Stat::P90 => nanos(values.percentile(90.0)),
-            Stat::P99 => nanos(values.percentile(99.0)),
-            Stat::P999 => nanos(values.percentile(99.9)),
-            Stat::Max => nanos(values.max()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::metric::Dimension;
+use super::Dimension;
 
 /// A measured value or a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -56,7 +56,7 @@ impl Metric {
     }
 
     /// Its place in [`Metric::ALL`].
-    pub(super) const fn index(self) -> usize {
+    pub const fn index(self) -> usize {
         self as usize
     }
 }

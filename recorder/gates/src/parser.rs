@@ -4,14 +4,13 @@ use std::ops::Range;
 
 use glob::Pattern;
 
-use super::super::amount::Amount;
-use super::super::metric::{Dimension, Quantity, Stat, Total};
 use super::lexer::{Kind, Token, tokens};
 use super::problem::{ParseError, Problem};
 use super::trigger::{Trigger, What};
-use super::{Comparison, Condition, Gate, Measure};
-use crate::report::Metric;
-use crate::units::nearest::nearest;
+use super::{
+    Amount, Comparison, Condition, Dimension, Gate, Measure, Metric, Quantity, Stat, Total,
+};
+use fxtrec_units::nearest::nearest;
 
 /// Conditions may be inside each other this often; nobody means more, and the stack has an end.
 const MAX_DEPTH: usize = 32;
