@@ -21,5 +21,5 @@ pub use fxtrec_kernel as kernel;
 pub mod manager;
 pub use fxtrec_probe as probe;
 pub mod report;
-pub mod sink;
+pub use fxtrec_sink as sink;
 pub use fxtrec_units as units;

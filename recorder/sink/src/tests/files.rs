@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::super::*;
 use super::{records, unpack, unpack_what_is_there};
-use crate::kernel::user::Owner;
 use fxt_format::walk::whole_records;
+use fxtrec_kernel::user::Owner;
 
 fn output(path: &Path, compression: Compression) -> Output {
     Output { target: Target::Path(path.to_owned()), compression, named: true }

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::SFlag;
 
 use super::{OutFileError, Place};
-use crate::kernel::directory::{Facts, FileId, Fresh};
-use crate::kernel::file_lock;
-use crate::sink::OsError;
+use crate::OsError;
+use fxtrec_kernel::directory::{Facts, FileId, Fresh};
+use fxtrec_kernel::file_lock;
 
 /// Only who records may read what the machine did.
 const MODE: u32 = 0o600;

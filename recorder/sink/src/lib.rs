@@ -22,6 +22,8 @@
 //!                +-> Memory, BlackHole
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod drain;
 pub mod outfile;
 pub mod tee;
@@ -43,7 +45,7 @@ pub use memory::{BlackHole, Memory};
 
 use fxt_format::walk::count_records;
 
-use crate::units::text;
+use fxtrec_units::text;
 
 /// Takes a trace in pieces.
 pub trait Sink: Send + Debug {

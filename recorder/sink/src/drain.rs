@@ -22,8 +22,8 @@ use fxt_writer::packet::Packet;
 
 use super::memory::Refuse;
 use super::{Sink, SinkError, Totals};
-use crate::kernel::priority;
-use crate::kernel::thread_times::{ThreadClock, ThreadTimes};
+use fxtrec_kernel::priority;
+use fxtrec_kernel::thread_times::{ThreadClock, ThreadTimes};
 
 /// How often a compressor ends a block, so that what it holds can be read. See the sum in `commands::record::pace`.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(150);

@@ -1,7 +1,7 @@
 //! The one way in which an output file comes to be, whatever command writes it.
 //!
 //! fxtrec often runs as root, in directories that others write to. So a name is looked up once, and nothing is ever
-//! truncated, followed or given away by name: see [`crate::kernel::directory`].
+//! truncated, followed or given away by name: see [`fxtrec_kernel::directory`].
 //!
 //! ```text
 //!  Place::find(path)   walks to the directory, holds it
@@ -29,9 +29,9 @@ pub use derived::{Derived, Pending, mode_of};
 pub use error::OutFileError;
 pub use recording::{Hold, Recording, Undo};
 
-use crate::kernel::directory::{Directory, Facts, Trusted};
-use crate::kernel::file_lock;
-use crate::kernel::user::Owner;
+use fxtrec_kernel::directory::{Directory, Facts, Trusted};
+use fxtrec_kernel::file_lock;
+use fxtrec_kernel::user::Owner;
 
 /// A name in a directory that is held open.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::path::Path;
 use nix::sys::stat::SFlag;
 
 use super::{OutFileError, Place, facts_of, refuse_inputs};
-use crate::kernel::directory::{Facts, Fresh};
-use crate::kernel::user::Owner;
+use fxtrec_kernel::directory::{Facts, Fresh};
+use fxtrec_kernel::user::Owner;
 
 /// What a file is readable by at least: whoever made it.
 const OWN: u32 = 0o600;
@@ -57,7 +57,7 @@ impl Derived {
     ) -> Result<Derived, OutFileError> {
         refuse_inputs(path, inputs)?;
         if path == Path::new("-") {
-            let file = crate::kernel::directory::inherited(1)?;
+            let file = fxtrec_kernel::directory::inherited(1)?;
             return Ok(Derived { file, pending: Pending(None) });
         }
         let place = Place::find(path, owner)?;

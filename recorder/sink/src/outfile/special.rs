@@ -7,7 +7,7 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::SFlag;
 
 use super::{OutFileError, Place};
-use crate::kernel::directory::{Directory, Facts, Held, Trusted, count, inherited};
+use fxtrec_kernel::directory::{Directory, Facts, Held, Trusted, count, inherited};
 
 impl Place {
     /// Opens the FIFO or device that is here, or that a link here leads to; `None` when it is none. To be called only

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::kernel::pipe;
+use fxtrec_kernel::pipe;
 
 /// The end of the way.
 pub(super) trait Medium: Send + Debug {

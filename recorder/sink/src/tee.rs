@@ -105,7 +105,7 @@ impl Read for Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::Memory;
+    use crate::Memory;
 
     #[test]
     fn the_copy_is_what_was_written_to_its_end() {

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::io;
 
-use crate::kernel::directory::WalkError;
-use crate::kernel::file_lock::Holder;
-use crate::sink::OsError;
+use crate::OsError;
+use fxtrec_kernel::directory::WalkError;
+use fxtrec_kernel::file_lock::Holder;
 
 /// Why an output is not created. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ use super::medium::{Medium, RegularFile, Stream};
 use super::outfile::{Hold, OutFileError, Place, Recording, Undo};
 use super::plain::Plain;
 use super::{Compression, Output, Sink, Target};
-use crate::kernel::user::Owner;
+use fxtrec_kernel::user::Owner;
 
 /// An output that is open, and what happened on the way.
 #[derive(Debug)]
