@@ -20,6 +20,6 @@ pub mod flight;
 pub use fxtrec_kernel as kernel;
 pub mod manager;
 pub use fxtrec_probe as probe;
-pub mod report;
+pub use fxtrec_report as report;
 pub use fxtrec_sink as sink;
 pub use fxtrec_units as units;

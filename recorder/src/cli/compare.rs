@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use super::gates::OnTooFew;
 use crate::report::compare::DEFAULT_MEASURES;
-use crate::report::gates::evaluate::OnTooFew;
 use fxtrec_gates::Measure;
 
 /// The arguments of `fxtrec compare`.

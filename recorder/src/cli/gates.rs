@@ -2,13 +2,32 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-
-use crate::report::gates::evaluate::OnTooFew;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use fxtrec_gates::Gate;
+
+use crate::report::gates::evaluate;
 
 /// The status fxtrec exits with when all went well but for a gate, or a comparison.
 pub const EXIT_GATE_FAILED: u8 = 3;
+
+/// What becomes of a gate that there are too few values for, as it is given on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnTooFew(pub evaluate::OnTooFew);
+
+impl ValueEnum for OnTooFew {
+    fn value_variants<'a>() -> &'a [OnTooFew] {
+        &[OnTooFew(evaluate::OnTooFew::Fail), OnTooFew(evaluate::OnTooFew::Pass)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self.0 {
+            evaluate::OnTooFew::Fail => PossibleValue::new("fail")
+                .help("It fails: what was not measured is not known to be well"),
+            evaluate::OnTooFew::Pass => PossibleValue::new("pass").help("It passes"),
+        })
+    }
+}
 
 /// Gates, and where their verdicts go.
 #[derive(Args, Clone, Debug, Default)]

@@ -126,7 +126,7 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
         })
         .collect();
     if blind.len() == comparison.rows.len() {
-        let failed = args.on_too_few == OnTooFew::Fail;
+        let failed = args.on_too_few.0 == OnTooFew::Fail;
         let word = if failed { "FAILED" } else { "passed" };
         let advice = match blind.iter().all(|row| row.fewest.is_some()) {
             true => String::new(),

@@ -121,7 +121,7 @@ impl Gates {
         };
         Ok(Some(Gates {
             gates: args.fail_if.clone(),
-            on_too_few: args.on_too_few,
+            on_too_few: args.on_too_few.0,
             junit: args.junit.as_ref().map(create).transpose()?,
             summary: summary.filter(|path| !path.is_empty()).map(PathBuf::from),
         }))

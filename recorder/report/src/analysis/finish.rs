@@ -1,0 +1,115 @@
+//! The end of a pass: what is open is censored, and figures are made.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use fxt_reader::Nanos;
+
+use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
+use super::roster::freeze;
+use super::thread::{State, blocked};
+use super::{Analysis, Observer};
+use crate::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
+use fxtrec_gates::Metric;
+
+impl<O: Observer> Analysis<O> {
+    /// The figures of what was seen.
+    pub fn finish(mut self) -> (Report, O) {
+        let end = self.now;
+        let most = self.worst.most();
+        let (idle_wakeups, folded) = (self.ignored_wakeups, self.roster.folded);
+        let span = match self.span {
+            Some(span) if self.active => Span { begin: span.begin, end: Nanos(end) },
+            _ => Span::default(),
+        };
+        // Who had a CPU and who waited for it is known of the scope only.
+        let narrow = self.narrow;
+        let mut cpus = Vec::new();
+        if self.active {
+            self.cut_slices(end);
+            self.cut_waits();
+            self.cpus.settle_queues(end);
+            let length = end.saturating_sub(span.begin.0);
+            cpus.extend(self.cpus.iter().filter(|(_, on)| on.counted).map(|(cpu, on)| CpuReport {
+                cpu,
+                metrics: freeze(std::mem::take(&mut on.tallies)),
+                switches: on.switches,
+                inferred: on.inferred,
+                busy: Duration::from_nanos(on.busy),
+                idle: Duration::from_nanos(on.idle),
+                load: (!narrow).then(|| Load {
+                    busy: share(on.busy, on.busy + on.idle),
+                    queue_mean: on.queue.mean(length),
+                    queue_max: on.queue.most,
+                }),
+            }));
+        }
+        let unconserved = Duration::from_nanos(self.cpus.unconserved(end));
+        let unconserved = (!narrow).then_some(unconserved);
+        let mut threads = self.roster.finish();
+        let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
+        threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
+        let total = Stats::merge(threads.iter().map(|thread| &thread.stats));
+        let mut report = Report {
+            origin: self.origin,
+            span,
+            cpus,
+            unconserved,
+            losses: self.losses,
+            idle_wakeups,
+            folded,
+            threads,
+            total,
+            worst: self.worst.finish(),
+        };
+        report.retain(&self.selection.threads);
+        report.complete_worst(most);
+        (report, self.observer)
+    }
+
+    /// Threads that still run at the end.
+    fn cut_slices(&mut self, end: u64) {
+        for (_, on) in self.cpus.iter() {
+            let Some(occupant) = on.occupant else { continue };
+            let ran = end.saturating_sub(on.since);
+            if !on.counted {
+                continue;
+            }
+            match occupant.slot {
+                IDLE_SLOT => {
+                    on.idle += ran;
+                    continue;
+                }
+                UNRECORDED_SLOT => continue,
+                _ => {}
+            }
+            on.busy += ran;
+            let live = self.roster.live(occupant.slot);
+            if live.koid == occupant.koid {
+                live.cpu_time += ran;
+                live.tallies[Metric::Slice.index()].censor();
+                on.tallies[Metric::Slice.index()].censor();
+            }
+        }
+    }
+
+    /// Threads that still wait at the end.
+    fn cut_waits(&mut self) {
+        for live in self.roster.living() {
+            let metric = match live.state {
+                State::Waiting(cause) => cause.metric(),
+                State::Blocked { uninterruptible } => blocked(uninterruptible),
+                _ => continue,
+            };
+            let on = self.cpus.get(live.cpu);
+            if on.counted {
+                live.tallies[metric.index()].censor();
+                on.tallies[metric.index()].censor();
+            }
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}

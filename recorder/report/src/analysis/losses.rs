@@ -1,0 +1,115 @@
+//! Gaps: what is no longer known when something is missing.
+
+use fxt_reader::record::Event;
+use fxt_reader::{Cpu, Nanos};
+
+use super::cpu::IDLE_SLOT;
+use super::history::Tenant;
+use super::records::number;
+use super::{Analysis, Observer};
+use crate::model::{Gap, Span};
+
+/// So many gaps are listed.
+const MAX_LISTED: usize = 1000;
+
+/// A gap that was announced, whose time comes with the next record that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    Nothing,
+    /// A provider's buffer filled up. fxtrec says more in the event that follows.
+    Loss,
+    /// A part of the file could not be read.
+    Damage,
+}
+
+impl<O: Observer> Analysis<O> {
+    /// fxtrec lost events of a CPU. False when that is beyond what is wanted.
+    pub(super) fn lost_event(&mut self, event: &Event<'_>) -> bool {
+        if self.pending == Pending::Loss {
+            self.pending = Pending::Nothing;
+        }
+        if !self.advance(event.time) {
+            return false;
+        }
+        let cpu = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok());
+        let count = number(event, "count");
+        if self.active {
+            self.losses.unknown += u64::from(count.is_none());
+            self.losses.at_most |= event.args.get("at_most").is_some();
+        }
+        self.gap(cpu.map(Cpu), count);
+        true
+    }
+
+    /// A CPU went offline. Nothing is missing, but until it is back it is not idle either.
+    pub(super) fn cpu_offline(&mut self, event: &Event<'_>) -> bool {
+        if !self.advance(event.time) {
+            return false;
+        }
+        let Some(cpu) = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok()) else {
+            return true;
+        };
+        let now = self.now;
+        let on = self.cpus.get(cpu);
+        if on.occupant.is_none_or(|occupant| occupant.slot != IDLE_SLOT) {
+            // It is back already, as its events say.
+            return true;
+        }
+        on.idle += if on.counted { on.ran(now) } else { 0 };
+        let full = on.history.push(now, Tenant::Unknown);
+        on.since = now;
+        on.sound = false;
+        on.away = true;
+        self.cpus.vacate(cpu, now);
+        if full {
+            self.tidy_history(cpu);
+        }
+        true
+    }
+
+    /// A gap was announced by something that had no time.
+    pub(super) fn settle_pending(&mut self) {
+        if std::mem::replace(&mut self.pending, Pending::Nothing) != Pending::Nothing {
+            self.gap(None, None);
+        }
+    }
+
+    /// Events of a CPU, or of any, are missing, up to the present time.
+    fn gap(&mut self, cpu: Option<Cpu>, events: Option<u64>) {
+        let now = self.now;
+        let mut hit = Vec::new();
+        let mut begin = now;
+        for (number, on) in self.cpus.iter() {
+            if cpu.is_none_or(|cpu| cpu == number) {
+                begin = begin.min(on.since);
+                hit.push(number);
+            }
+        }
+        for number in hit {
+            let on = self.cpus.get(number.0);
+            // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
+            on.history.correct(Tenant::Unknown);
+            let full = on.history.push(now, Tenant::Unknown);
+            on.since = now;
+            on.sound = false;
+            on.away = false;
+            if let Some(occupant) = on.occupant.take() {
+                self.vanish(number.0, occupant);
+            }
+            if full {
+                self.tidy_history(number.0);
+            }
+        }
+        self.cpus.forget_queues(cpu, now);
+        // Anybody may have run there, too: nothing that is open can be relied on.
+        self.epoch += 1;
+        if self.active {
+            self.losses.events = self.losses.events.saturating_add(events.unwrap_or(0));
+            self.losses.gaps += 1;
+            if self.losses.list.len() < MAX_LISTED {
+                let span = Span { begin: Nanos(begin), end: Nanos(now) };
+                self.losses.list.push(Gap { cpu, span, events });
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Records: what an analysis takes from each kind of them.
+
+use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
+use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
+use fxt_reader::record::{
+    Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent, is_not_recorded,
+};
+use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
+
+use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
+use super::losses::Pending;
+use super::{Analysis, Observer};
+use crate::model::Origin;
+
+/// The name by which fxtrec introduces itself in a trace.
+const FXTREC: &str = "fxtrec";
+
+/// One side of a switch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub(super) koid: u64,
+    pub(super) idle: bool,
+    /// It stands for what is not recorded.
+    pub(super) unrecorded: bool,
+}
+
+impl Side {
+    /// What stands in for a slot where it is no thread.
+    #[inline(always)]
+    pub(super) fn no_thread(self) -> Option<u32> {
+        match self {
+            Side { idle: true, .. } => Some(IDLE_SLOT),
+            Side { unrecorded: true, .. } => Some(UNRECORDED_SLOT),
+            _ => None,
+        }
+    }
+}
+
+impl<O: Observer> Analysis<O> {
+    /// Takes the next record. False when the part of the trace that is wanted is over.
+    #[inline(always)]
+    pub fn take(&mut self, item: &Item<'_>) -> bool {
+        self.observer.record(item);
+        match &item.record {
+            Record::ContextSwitch(switch) => {
+                self.scheduler = item.provider;
+                self.context_switch(switch)
+            }
+            Record::Wakeup(wakeup) => {
+                self.scheduler = item.provider;
+                self.wakeup(wakeup)
+            }
+            Record::LegacyContextSwitch(switch) => {
+                self.scheduler = item.provider;
+                self.legacy_switch(switch)
+            }
+            Record::KernelObject(object) => {
+                self.named(object);
+                true
+            }
+            Record::Event(event) if event.category == FXTREC => self.own_event(event),
+            Record::ProviderInfo(info) => {
+                self.roster.by_fxtrec |= info.name == FXTREC;
+                true
+            }
+            Record::ProviderEvent(event) => {
+                self.provider_event(*event);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    #[inline(always)]
+    fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> bool {
+        if !self.advance(switch.time) {
+            return false;
+        }
+        let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
+        if !self.roster.by_fxtrec {
+            let (out_weight, in_weight) = weights(switch.args);
+            out.idle |= out_weight == Some(IDLE_WEIGHT);
+            inn.idle |= in_weight == Some(IDLE_WEIGHT);
+        }
+        // Both weights are always there, and nothing else usually.
+        if switch.args.len() > 2 {
+            self.switch_with_more(switch, out, inn);
+        } else {
+            self.switch(switch.cpu, out, inn, (switch.outgoing_state, None), false);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn switch_with_more(&mut self, switch: &ContextSwitch<'_>, out: Side, inn: Side) {
+        let (detail, inferred) = more_about(switch.args);
+        self.switch(switch.cpu, out, inn, (switch.outgoing_state, detail), inferred);
+    }
+
+    fn side(&self, koid: Koid) -> Side {
+        // Only a trace of narrow scope has such pseudo-threads.
+        let unrecorded = self.narrow && is_not_recorded(koid);
+        Side { koid: koid.0, idle: koid.0 == 0, unrecorded }
+    }
+
+    #[inline(never)]
+    fn legacy_switch(&mut self, switch: &LegacyContextSwitch) -> bool {
+        if !self.advance(switch.time) {
+            return false;
+        }
+        let side = |koid: Koid, priority: u8| Side {
+            koid: koid.0,
+            idle: priority == 0,
+            unrecorded: false,
+        };
+        let out = side(switch.outgoing.thread, switch.outgoing_priority);
+        let inn = side(switch.incoming.thread, switch.incoming_priority);
+        for thread in [switch.outgoing, switch.incoming] {
+            self.roster.belongs(thread.thread.0, thread.process.0);
+        }
+        self.switch(switch.cpu, out, inn, (switch.outgoing_state, None), false);
+        true
+    }
+
+    #[inline(always)]
+    fn wakeup(&mut self, wakeup: &Wakeup<'_>) -> bool {
+        if !self.advance(wakeup.time) {
+            return false;
+        }
+        let waker = if wakeup.args.len() > 1 { waker(wakeup.args) } else { None };
+        self.wake(wakeup.cpu, wakeup.koid.0, waker.map_or(0, |koid| koid.0));
+        true
+    }
+
+    fn named(&mut self, object: &KernelObject<'_>) {
+        match object.object_type {
+            ObjectType::Process => self.roster.name_process(object.koid.0, object.name),
+            ObjectType::Thread => {
+                let process = object.process().map(|process| process.0);
+                self.roster.name_thread(object.koid.0, object.name, process);
+                self.roster.choose(object.koid.0, &self.selection.threads);
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn own_event(&mut self, event: &Event<'_>) -> bool {
+        match event.name {
+            "trace_info" => {
+                let origin = origin(event);
+                self.narrow = origin.is_narrow();
+                self.origin = Some(origin);
+            }
+            "trace_stats" if event.time.0 <= self.wanted.to => {
+                self.now = self.now.max(event.time.0);
+            }
+            "lost" => return self.lost_event(event),
+            "loss_cause" => {
+                let text = event.args.str("text").unwrap_or_default().to_owned();
+                if self.losses.causes.len() < MOST_CAUSES {
+                    self.losses.causes.push(text);
+                }
+            }
+            "loss_stats" => self.losses.unreported = number(event, "unreported").unwrap_or(0),
+            "cpu_offline" => return self.cpu_offline(event),
+            _ => {}
+        }
+        true
+    }
+
+    fn provider_event(&mut self, event: ProviderEvent) {
+        let ours = self.scheduler.is_none_or(|scheduler| scheduler == event.id);
+        if ours && event.event == ProviderEventKind::BufferFilledUp {
+            self.pending = Pending::Loss;
+        }
+    }
+}
+
+/// Nobody has more causes than these; a file may say anything.
+const MOST_CAUSES: usize = 16;
+
+impl<O: Observer> Visitor for Analysis<O> {
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        self.take(item) && !self.observer.is_content()
+    }
+}
+
+/// The kernel's letters for the state of who goes out, and whether the switch is inferred.
+fn more_about(args: Args<'_>) -> (Option<&str>, bool) {
+    let (mut detail, mut inferred) = (None, false);
+    for arg in &args {
+        match (arg.name, arg.value) {
+            ("prev_state", Value::Str(letters)) => detail = Some(letters),
+            ("inferred", Value::Bool(is)) => inferred = is,
+            _ => {}
+        }
+    }
+    (detail, inferred)
+}
+
+/// The weights of both sides of a switch, outgoing first.
+#[inline(never)]
+fn weights(args: Args<'_>) -> (Option<i32>, Option<i32>) {
+    (args.int32(OUTGOING_WEIGHT_ARG), args.int32(INCOMING_WEIGHT_ARG))
+}
+
+/// Who woke a thread.
+#[inline(never)]
+fn waker(args: Args<'_>) -> Option<Koid> {
+    args.koid("waker")
+}
+
+pub(super) fn number(event: &Event<'_>, name: &str) -> Option<u64> {
+    match event.args.get(name)? {
+        Value::UInt32(value) => Some(value.into()),
+        Value::UInt64(value) => Some(value),
+        Value::Int32(value) => u64::try_from(value).ok(),
+        Value::Int64(value) => u64::try_from(value).ok(),
+        _ => None,
+    }
+}
+
+fn origin(event: &Event<'_>) -> Origin {
+    let text = |name| event.args.str(name).unwrap_or_default().to_owned();
+    Origin {
+        version: text("version"),
+        command_line: text("command_line"),
+        host: text("host"),
+        release: text("release"),
+        cpus: number(event, "cpus").unwrap_or(0),
+        scope: text("scope"),
+    }
+}

@@ -1,0 +1,320 @@
+//! All threads: those that live, in slots; those that ended, as reports; and everybody's names.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fxt_reader::Koid;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::recent::Recent;
+use super::thread::{Live, State};
+use crate::distribution::Distribution;
+use crate::model::{Party, Stats, ThreadReport, Wait};
+use crate::selection::ThreadFilter;
+use crate::tally::Tally;
+use fxtrec_gates::Metric;
+
+/// So many ended threads are kept one by one.
+pub(super) const MAX_ENDED: usize = 65_536;
+
+/// So many names ended threads are summed up by; those of further names are put together.
+const MAX_GROUPS: usize = 4096;
+
+/// The name that threads are put together under when there are too many names.
+const OTHERS: &str = "(others)";
+
+/// So many names are remembered of threads that were summed up: somebody may have waited for them.
+const AFTERLIFE: usize = 4096;
+
+/// In fxtrec's traces the bits of a koid below this are the thread id.
+const ID_BITS: u32 = 22;
+
+#[derive(Clone, Debug)]
+struct Named {
+    comm: Arc<str>,
+    process: Option<u64>,
+}
+
+/// All threads.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.
+    pub(super) by_fxtrec: bool,
+    slots: FxHashMap<u64, u32>,
+    recent: Recent,
+    lives: Vec<Live>,
+    vacant: Vec<u32>,
+    named: FxHashMap<u64, Named>,
+    processes: FxHashMap<u64, Arc<str>>,
+    texts: FxHashSet<Arc<str>>,
+    ended: Vec<ThreadReport>,
+    groups: FxHashMap<Arc<str>, Group>,
+    /// Processes with a thread that was woken: in a trace of narrow scope, those in scope.
+    woken: FxHashSet<u64>,
+    /// How many were summed up.
+    pub(super) folded: u64,
+    /// Of those, the ones whose names are still known.
+    fading: VecDeque<u64>,
+}
+
+/// Ended threads of one name.
+#[derive(Debug, Default)]
+struct Group {
+    threads: u64,
+    tallies: [Tally; 6],
+    sums: Stats,
+    worst: Option<Box<Wait>>,
+}
+
+impl Roster {
+    /// The slot of a thread, which is made if there is none.
+    #[inline]
+    pub(super) fn slot(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
+        let recent = self.recent.guess(koid);
+        // A slot that is vacant has no koid.
+        match self.lives.get(recent as usize) {
+            Some(live) if live.koid == koid && koid != 0 => recent,
+            _ => self.look_up(koid, filter),
+        }
+    }
+
+    fn look_up(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
+        let slot = match self.slots.get(&koid) {
+            Some(&slot) => slot,
+            None => self.add(koid, filter),
+        };
+        self.recent.note(koid, slot);
+        slot
+    }
+
+    #[cold]
+    fn add(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
+        let chosen = filter.is_everything() || self.fits(koid, filter);
+        let live = Live { koid, chosen, ..Live::default() };
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.lives[slot as usize] = live;
+                slot
+            }
+            None => {
+                self.lives.push(live);
+                // There are fewer threads than bytes of trace.
+                u32::try_from(self.lives.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.slots.insert(koid, slot);
+        slot
+    }
+
+    /// The thread in a slot.
+    #[inline]
+    pub(super) fn live(&mut self, slot: u32) -> &mut Live {
+        &mut self.lives[slot as usize]
+    }
+
+    /// All threads that have not ended.
+    pub(super) fn living(&mut self) -> impl Iterator<Item = &mut Live> {
+        let slots = self.slots.values();
+        let mut taken: Vec<u32> = slots.copied().collect();
+        taken.sort_unstable();
+        let mut taken = taken.into_iter().peekable();
+        let numbered = (0_u32..).zip(&mut self.lives);
+        numbered.filter_map(move |(slot, live)| taken.next_if_eq(&slot).map(|_| live))
+    }
+
+    /// How many threads there are places for: those that have not ended, and some.
+    pub(super) fn places(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// When the waits for a CPU began that can still be told the length of.
+    pub(super) fn waits_for(&self, cpu: u16, epoch: u32) -> Vec<u64> {
+        let waits = |live: &&Live| {
+            matches!(live.state, State::Waiting(_)) && live.cpu == cpu && live.epoch == epoch
+        };
+        self.lives.iter().filter(waits).map(|live| live.since).collect()
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(new.clone());
+        new
+    }
+
+    /// A process has a name.
+    pub(super) fn name_process(&mut self, koid: u64, name: &str) {
+        let name = self.text(name);
+        self.processes.insert(koid, name);
+    }
+
+    /// A thread has a name.
+    pub(super) fn name_thread(&mut self, koid: u64, comm: &str, process: Option<u64>) {
+        let comm = self.text(comm);
+        self.named.insert(koid, Named { comm, process });
+    }
+
+    /// A thread is of this process.
+    pub(super) fn belongs(&mut self, koid: u64, process: u64) {
+        if !self.named.contains_key(&koid) {
+            let comm = self.text(&format!("[{koid}]"));
+            self.named.insert(koid, Named { comm, process: Some(process) });
+        }
+    }
+
+    /// Looks again which threads the filter chooses, after this one got a name.
+    pub(super) fn choose(&mut self, koid: u64, filter: &ThreadFilter) {
+        if !filter.is_everything()
+            && self.fits(koid, filter)
+            && let Some(&slot) = self.slots.get(&koid)
+        {
+            self.live(slot).chosen = true;
+        }
+    }
+
+    fn fits(&self, koid: u64, filter: &ThreadFilter) -> bool {
+        let (comm, pid) = self.comm_and_pid(koid);
+        filter.admits(comm.unwrap_or_default(), pid, Some(self.tid(koid)))
+    }
+
+    /// The thread's name and its process's id, where they are known.
+    pub(super) fn comm_and_pid(&self, koid: u64) -> (Option<&str>, Option<u64>) {
+        let Some(named) = self.named.get(&koid) else { return (None, None) };
+        (Some(&named.comm), named.process.map(|process| self.tid(process)))
+    }
+
+    /// Takes note that a thread of narrow scope was woken: of outsiders no wake-ups are written.
+    pub(super) fn was_woken(&mut self, koid: u64) {
+        let process = self.named.get(&koid).and_then(|named| named.process);
+        self.woken.insert(process.unwrap_or(koid));
+    }
+
+    /// Whether the thread is of a process of which one was woken.
+    pub(super) fn is_in_scope(&self, koid: u64) -> bool {
+        let process = self.named.get(&koid).and_then(|named| named.process);
+        self.woken.contains(&process.unwrap_or(koid))
+    }
+
+    /// The thread id in a koid.
+    pub(super) fn tid(&self, koid: u64) -> u64 {
+        if self.by_fxtrec { koid & (u64::MAX >> (u64::BITS - ID_BITS)) } else { koid }
+    }
+
+    /// A thread by its name, for whoever is to be named.
+    pub(super) fn party(&mut self, koid: u64) -> Party {
+        let tid = self.tid(koid);
+        let (comm, pid) = match self.named.get(&koid) {
+            Some(named) => (named.comm.clone(), named.process.map(|process| self.tid(process))),
+            None => (self.text(&format!("[{tid}]")), None),
+        };
+        Party { koid: Koid(koid), comm, pid, tid }
+    }
+
+    /// The thread in the slot has ended.
+    pub(super) fn end(&mut self, slot: u32) {
+        let live = std::mem::take(self.live(slot));
+        self.slots.remove(&live.koid);
+        self.vacant.push(slot);
+        if self.ended.len() < MAX_ENDED {
+            let report = self.report(live);
+            self.ended.extend(report);
+        } else {
+            self.fold(live);
+        }
+    }
+
+    #[cold]
+    fn fold(&mut self, live: Live) {
+        self.folded += 1;
+        self.fading.push_back(live.koid);
+        if self.fading.len() > AFTERLIFE
+            && let Some(koid) = self.fading.pop_front()
+        {
+            self.named.remove(&koid);
+            self.processes.remove(&koid);
+        }
+        let Some(report) = self.report(live) else { return };
+        let crowded = self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&report.comm);
+        let name = if crowded { self.text(OTHERS) } else { report.comm };
+        let group = self.groups.entry(name).or_default();
+        group.threads += 1;
+        for (tally, distribution) in group.tallies.iter_mut().zip(&report.stats.metrics) {
+            tally.add(distribution);
+        }
+        let (sums, stats) = (&mut group.sums, &report.stats);
+        sums.cpu_time += stats.cpu_time;
+        sums.voluntary += stats.voluntary;
+        sums.involuntary += stats.involuntary;
+        sums.migrations += stats.migrations;
+        sums.inferred += stats.inferred;
+        let length = |wait: &Option<Box<Wait>>| wait.as_ref().map(|wait| wait.length());
+        if length(&report.worst) > length(&group.worst) {
+            group.worst = report.worst;
+        }
+    }
+
+    /// The report of a thread, unless there is nothing to report.
+    fn report(&mut self, mut live: Live) -> Option<ThreadReport> {
+        let stats = Stats {
+            metrics: freeze(std::mem::take(&mut live.tallies)),
+            cpu_time: std::time::Duration::from_nanos(live.cpu_time),
+            voluntary: live.voluntary,
+            involuntary: live.involuntary,
+            migrations: live.migrations,
+            inferred: live.inferred,
+        };
+        if stats == Stats::default() {
+            return None;
+        }
+        let process = self.named.get(&live.koid).and_then(|named| named.process);
+        let Party { koid, comm, pid, tid } = self.party(live.koid);
+        let process_name = process.and_then(|process| self.processes.get(&process)).cloned();
+        Some(ThreadReport {
+            koid: Some(koid),
+            pid,
+            tid: Some(tid),
+            process: process.map(Koid),
+            process_name: process_name.unwrap_or_else(|| comm.clone()),
+            comm,
+            threads: 1,
+            stats,
+            worst: live.worst,
+        })
+    }
+
+    /// The reports of all threads.
+    pub(super) fn finish(mut self) -> Vec<ThreadReport> {
+        let mut slots: Vec<u32> = self.slots.values().copied().collect();
+        slots.sort_unstable();
+        let mut reports = std::mem::take(&mut self.ended);
+        for slot in slots {
+            let live = std::mem::take(self.live(slot));
+            reports.extend(self.report(live));
+        }
+        reports.extend(self.groups.into_iter().map(|(comm, group)| ThreadReport {
+            koid: None,
+            pid: None,
+            tid: None,
+            process: None,
+            process_name: comm.clone(),
+            comm,
+            threads: group.threads,
+            // A run-queue wait was made of its parts already.
+            stats: Stats { metrics: group.tallies.map(|tally| tally.freeze()), ..group.sums },
+            worst: group.worst,
+        }));
+        reports
+    }
+}
+
+/// The distributions of all metrics. What stands in the tally of the run-queue wait are waits of which it is not known
+/// what sort they were.
+pub(super) fn freeze(tallies: [Tally; 6]) -> [Distribution; 6] {
+    let mut metrics = tallies.map(Tally::freeze);
+    let parts = [Metric::Wakeup, Metric::Preemption, Metric::RunQueue];
+    let run_queue = Distribution::merge(parts.map(|part| &metrics[part.index()]));
+    metrics[Metric::RunQueue.index()] = run_queue;
+    metrics
+}

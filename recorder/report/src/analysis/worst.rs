@@ -1,0 +1,121 @@
+//! The longest waits, and who caused them.
+
+use std::time::Duration;
+
+use fxt_reader::Cpu;
+
+use super::history::OpenWaits;
+use super::thread::{Cause, Live};
+use super::{Analysis, Observer};
+use crate::model::{Antagonist, Span, Wait};
+use crate::selection::ThreadFilter;
+
+/// So many antagonists of a wait are named.
+const NAMED: usize = 5;
+
+/// So many sums of who had a CPU are kept for open waits, shared out among all CPUs.
+const SUMS: usize = 1 << 20;
+
+/// Each CPU may have so many, however many CPUs there are.
+const FEWEST_SUMS: usize = 4096;
+
+/// The longest waits so far.
+#[derive(Debug)]
+pub(super) struct Worst {
+    most: usize,
+    everyone: bool,
+    /// The longest first.
+    waits: Vec<Wait>,
+    /// What a wait must exceed to be among them, in nanoseconds.
+    floor: u64,
+}
+
+impl Worst {
+    pub(super) fn new(most: usize, filter: &ThreadFilter) -> Worst {
+        let everyone = filter.is_everything();
+        // With none wanted, none is long enough.
+        let floor = if most == 0 { u64::MAX } else { 0 };
+        Worst { most, everyone, waits: Vec::new(), floor }
+    }
+
+    /// Whether a wait of this thread would be among the longest.
+    #[inline]
+    pub(super) fn wants(&self, live: &Live, nanos: u64) -> bool {
+        nanos > self.floor && (self.everyone || live.chosen)
+    }
+
+    fn take(&mut self, wait: Wait) {
+        let at = self.waits.partition_point(|known| known.length() >= wait.length());
+        self.waits.insert(at, wait);
+        self.waits.truncate(self.most);
+        if let (true, Some(last)) = (self.waits.len() == self.most, self.waits.last()) {
+            self.floor = last.span.end.0.saturating_sub(last.span.begin.0);
+        }
+    }
+
+    /// How many are wanted.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    pub(super) fn finish(self) -> Vec<Wait> {
+        self.waits
+    }
+}
+
+impl<O: Observer> Analysis<O> {
+    /// A wait has ended that is the thread's longest, or among the longest of all.
+    #[cold]
+    pub(super) fn note_wait(
+        &mut self,
+        slot: u32,
+        cause: Cause,
+        span: Span,
+        (queued_on, ran_on): (Cpu, Cpu),
+    ) {
+        let live = self.roster.live(slot);
+        let (koid, waker) = (live.koid, live.waker);
+        let nanos = span.end.0.saturating_sub(span.begin.0);
+        let among_worst = self.worst.wants(live, nanos);
+        let own_longest = nanos > live.longest;
+        let history = &self.cpus.get(queued_on.0).history;
+        let shares = history.shares(span.begin.0, span.end.0, koid, NAMED);
+        let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
+            thread: self.roster.party(other),
+            ran: Duration::from_nanos(ran),
+        };
+        let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
+        let wait = Wait {
+            thread: self.roster.party(koid),
+            metric: cause.metric(),
+            span,
+            queued_on,
+            ran_on,
+            waker: (waker != 0).then(|| self.roster.party(waker)),
+            antagonists,
+            more_antagonists: shares.more,
+            others: shares.others,
+            idle: shares.idle,
+            unknown: shares.unknown,
+        };
+        if own_longest {
+            let live = self.roster.live(slot);
+            live.longest = nanos;
+            live.worst = Some(Box::new(wait.clone()));
+        }
+        if among_worst {
+            self.worst.take(wait);
+        }
+    }
+
+    /// Lets a CPU's history forget what no open wait needs.
+    #[cold]
+    pub(super) fn tidy_history(&mut self, cpu: u16) {
+        let open = OpenWaits {
+            begins: self.roster.waits_for(cpu, self.epoch),
+            asked: self.roster.places(),
+            sums: FEWEST_SUMS.max(SUMS / self.cpus.count().max(1)),
+        };
+        self.cpus.get(cpu).history.tidy(open);
+    }
+}

@@ -1,0 +1,115 @@
+//! A report as comma-separated values (RFC 4180): a row for each thread.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::distribution::Distribution;
+use super::model::Report;
+use fxtrec_gates::Metric;
+use fxtrec_units::escape;
+
+/// What is written of each metric, behind its name and an underscore.
+type Column = (&'static str, fn(&Distribution) -> Option<u64>);
+
+const COLUMNS: [Column; 11] = [
+    ("count", |of| Some(of.count())),
+    ("censored", |of| Some(of.censored())),
+    ("sum_ns", |of| Some(ns(of.sum()))),
+    ("min_ns", |of| of.min().map(ns)),
+    ("mean_ns", |of| of.mean().map(ns)),
+    ("p50_ns", |of| of.percentile(50.0).map(ns)),
+    ("p90_ns", |of| of.percentile(90.0).map(ns)),
+    ("p99_ns", |of| of.percentile(99.0).map(ns)),
+    ("p99.9_ns", |of| of.percentile(99.9).map(ns)),
+    ("max_ns", |of| of.max().map(ns)),
+    ("max_at_ns", |of| of.max_at().map(|at| at.0)),
+];
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A field in one line, in quotes where it needs them.
+fn field(text: &str) -> Cow<'_, str> {
+    let text = escape::line(text);
+    if text.contains(['"', ',']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text
+    }
+}
+
+fn cell(number: Option<u64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// Writes a row for each thread; a cell is empty where there is nothing to say.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    write!(
+        out,
+        "koid,tid,pid,comm,process,threads,cpu_time_ns,voluntary,involuntary,migrations,inferred"
+    )?;
+    for metric in Metric::ALL {
+        for (name, _) in COLUMNS {
+            write!(out, ",{metric}_{name}")?;
+        }
+    }
+    writeln!(out)?;
+    for thread in report.threads() {
+        let ids = [thread.koid.map(|koid| koid.0), thread.tid, thread.pid].map(cell);
+        let stats = &thread.stats;
+        write!(
+            out,
+            "{},{},{},{},{},{},{},{},{},{},{}",
+            ids[0],
+            ids[1],
+            ids[2],
+            field(&thread.comm),
+            field(&thread.process_name),
+            thread.threads,
+            ns(stats.cpu_time),
+            stats.voluntary,
+            stats.involuntary,
+            stats.migrations,
+            stats.inferred
+        )?;
+        for metric in Metric::ALL {
+            for (_, value) in COLUMNS {
+                write!(out, ",{}", cell(value(stats.metric(metric))))?;
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::{Leaves, Scene};
+
+    #[test]
+    fn a_row_has_a_cell_for_each_heading_whatever_the_thread_is_called() {
+        let mut scene = Scene::new();
+        scene.name(101, "a \"b\",\n\x1bc");
+        scene.wake(10, 0, 101);
+        scene.switch(15, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::S, 0);
+        let mut out = Vec::new();
+        write_csv(&scene.report(), &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        let [headings, row] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        let quoted = "\"a \"\"b\"\",\\x0a\\x1bc\"";
+        assert!(row.starts_with(&format!("101,101,100,{quoted},p100,1,5000,1,0,0,0,")), "{row}");
+        let row = row.replace(quoted, "name");
+        let cells: Vec<&str> = row.split(',').collect();
+        let headings: Vec<&str> = headings.split(',').collect();
+        assert_eq!(cells.len(), headings.len());
+        let of = |name: &str| cells[headings.iter().position(|h| *h == name).expect("a column")];
+        assert_eq!((of("wakeup_max_ns"), of("slice_p99.9_ns")), ("5000", "5000"));
+        assert_eq!((of("preempt_count"), of("preempt_max_ns")), ("0", ""));
+    }
+}

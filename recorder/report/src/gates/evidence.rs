@@ -1,0 +1,63 @@
+//! What a verdict is based on.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Distribution, Metric};
+use fxtrec_gates::Amount;
+use fxtrec_gates::Condition;
+use fxtrec_gates::{Quantity, Total};
+
+/// What can be asked of a recording. A condition narrows the question to those it is true of.
+pub trait Evidence {
+    /// The values of a metric; `None` when the condition is true of no thread at all.
+    fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution>;
+
+    /// A metric that is one number; `None` when the condition is true of no thread at all.
+    fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64>;
+
+    /// Who contributed most to a quantity, worst first, at most so many.
+    fn offenders(
+        &self,
+        quantity: Quantity,
+        condition: Option<&Condition>,
+        at_most: usize,
+    ) -> Vec<Offender>;
+
+    /// How many events are missing from the recording.
+    fn lost(&self) -> u64;
+
+    /// How well that is known.
+    fn doubt(&self) -> Doubt {
+        Doubt::default()
+    }
+}
+
+/// How well it is known how many events are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubt {
+    /// Whether they may be fewer.
+    pub at_most: bool,
+    /// Gaps of which nobody knows how many are missing there, and which are not in the sum.
+    pub unknown_gaps: u64,
+}
+
+/// A thread that has a large part in a failed gate, or a gap.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offender {
+    /// Its own figure.
+    pub amount: Amount,
+    /// Who it is, and what more is known.
+    pub what: String,
+}
+
+impl fmt::Display for Offender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  {}", self.amount, self.what)
+    }
+}
+
+/// A length of time, as it is printed.
+pub(super) fn time(length: Duration) -> Amount {
+    Amount { number: length.as_nanos() as f64, dimension: fxtrec_gates::Dimension::Time }
+}

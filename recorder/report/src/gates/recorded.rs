@@ -1,0 +1,272 @@
+//! Reports as evidence.
+//!
+//! A report has its figures by thread and by CPU, not by both. A condition that names CPUs is therefore asked of one
+//! report for each group of CPUs that it tells apart:
+//!
+//! ```text
+//! cpu = 1 and comm = "app" or cpu = 3      CPUs 0 .. 7      groups {1} {3} {0 2 4 5 6 7}
+//! ```
+//!
+//! Within a group the condition is about threads alone, and whose figures it is true of are put together.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use fxt_reader::{Cpu, Nanos};
+
+use super::evidence::{Doubt, Evidence, Offender, time};
+use crate::{Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
+use fxtrec_gates::Amount;
+use fxtrec_gates::{Condition, Subject};
+use fxtrec_gates::{Dimension, Quantity, Stat, Total};
+
+/// So many antagonists of a wait are named.
+const NAMED: usize = 3;
+
+/// A recording, as one report and, where conditions name CPUs, one for each group of CPUs.
+#[derive(Clone, Debug)]
+pub struct Recorded<'r> {
+    whole: &'r Report,
+    by_cpus: Vec<(Cpu, Report)>,
+}
+
+/// The groups of `report`'s CPUs that these conditions tell apart; none when they name no CPU.
+pub fn cpu_groups<'c>(
+    report: &Report,
+    conditions: impl IntoIterator<Item = &'c Condition>,
+) -> Vec<Vec<Cpu>> {
+    let mut named: Vec<u64> = conditions.into_iter().flat_map(Condition::cpus).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    named.sort_unstable();
+    named.dedup();
+    let all = report.cpus.iter().map(|cpu| cpu.cpu);
+    let (alone, others): (Vec<Cpu>, Vec<Cpu>) =
+        all.partition(|cpu| named.binary_search(&u64::from(cpu.0)).is_ok());
+    let others = if others.is_empty() { None } else { Some(others) };
+    alone.into_iter().map(|cpu| vec![cpu]).chain(others).collect()
+}
+
+impl<'r> Recorded<'r> {
+    /// Evidence for conditions that name no CPU.
+    pub fn new(whole: &'r Report) -> Recorded<'r> {
+        Recorded { whole, by_cpus: Vec::new() }
+    }
+
+    /// Adds a report about one of the [`cpu_groups`] alone.
+    pub fn add(&mut self, group: &[Cpu], report: Report) {
+        // Conditions say the same of every CPU of a group.
+        if let Some(cpu) = group.first() {
+            self.by_cpus.push((*cpu, report));
+        }
+    }
+
+    /// The threads that a condition is true of, each with the report that it is from; one that several groups have is
+    /// there several times.
+    fn chosen(&self, condition: Option<&Condition>) -> Vec<(&Report, &ThreadReport)> {
+        let names_cpus = condition.is_some_and(|condition| !condition.cpus().is_empty());
+        let sources: Vec<(Option<u16>, &Report)> = match names_cpus {
+            true => self.by_cpus.iter().map(|(cpu, report)| (Some(cpu.0), report)).collect(),
+            false => vec![(None, self.whole)],
+        };
+        let mut chosen = Vec::new();
+        for (cpu, report) in sources {
+            let fits = |thread: &&ThreadReport| {
+                let (comm, pid, tid) = (&*thread.comm, thread.pid, thread.tid);
+                condition.is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu }))
+            };
+            chosen.extend(report.threads().iter().filter(fits).map(|thread| (report, thread)));
+        }
+        chosen
+    }
+
+    fn gaps(&self, at_most: usize) -> Vec<Offender> {
+        let begin = self.whole.span.begin;
+        let mut gaps: Vec<_> = self.whole.losses.list.iter().collect();
+        // One of unknown size may be the largest.
+        gaps.sort_by_key(|gap| Reverse(gap.events.unwrap_or(u64::MAX)));
+        let offender = |gap: &&crate::Gap| {
+            let cpu = gap.cpu.map(|cpu| format!(" of CPU {}", cpu.0)).unwrap_or_default();
+            let length = time(gap.span.length());
+            let number = if gap.events.is_none() { "or an unknown number of " } else { "" };
+            let what = format!("{number}events{cpu} in {length}{}", until(gap.span.end, begin));
+            Offender { amount: count(gap.events.unwrap_or(0)), what }
+        };
+        gaps.iter().take(at_most).map(offender).collect()
+    }
+}
+
+impl Evidence for Recorded<'_> {
+    fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution> {
+        if condition.is_none() {
+            return Some(self.whole.total().metric(metric).clone());
+        }
+        let chosen = self.chosen(condition);
+        let parts = chosen.iter().map(|(_, thread)| thread.metric(metric));
+        (!chosen.is_empty()).then(|| Distribution::merge(parts))
+    }
+
+    fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64> {
+        let chosen = self.chosen(condition);
+        if condition.is_some() && chosen.is_empty() {
+            return None;
+        }
+        let sum = |of: fn(&Stats) -> u64| chosen.iter().map(|(_, thread)| of(&thread.stats)).sum();
+        let switches = match condition {
+            // Those from idle, which is no thread, as well.
+            None => self.whole.switches(),
+            Some(_) => sum(Stats::switches),
+        };
+        Some(match total {
+            Total::Lost => self.whole.losses.events as f64,
+            Total::Switches => switches as f64,
+            Total::SwitchesPerSecond => self.whole.per_second(switches),
+            Total::Migrations => {
+                let migrations: u64 = sum(|stats| stats.migrations);
+                migrations as f64
+            }
+        })
+    }
+
+    fn offenders(
+        &self,
+        quantity: Quantity,
+        condition: Option<&Condition>,
+        at_most: usize,
+    ) -> Vec<Offender> {
+        if quantity == Quantity::Total(Total::Lost) {
+            return self.gaps(at_most);
+        }
+        let mut chosen: Vec<(f64, &Report, &ThreadReport)> = self
+            .chosen(condition)
+            .into_iter()
+            .map(|(report, thread)| (part(quantity, thread).unwrap_or(0.0), report, thread))
+            .filter(|(part, ..)| *part > 0.0)
+            .collect();
+        // Equal ones by name and id, so that every run says the same.
+        chosen.sort_by(|a, b| {
+            b.0.total_cmp(&a.0).then_with(|| (&a.2.comm, a.2.tid).cmp(&(&b.2.comm, b.2.tid)))
+        });
+        let describe = |(number, report, thread): &(f64, &Report, &ThreadReport)| {
+            let dimension = part_dimension(quantity);
+            let amount = Amount { number: *number, dimension };
+            Offender { amount, what: describe(quantity, report, thread, self.whole.span.begin) }
+        };
+        chosen.iter().take(at_most).map(describe).collect()
+    }
+
+    fn lost(&self) -> u64 {
+        self.whole.losses.events
+    }
+
+    fn doubt(&self) -> Doubt {
+        Doubt { at_most: self.whole.losses.at_most, unknown_gaps: self.whole.losses.unknown }
+    }
+}
+
+/// The statistic by which a thread's part in another is told.
+fn telling(stat: Stat) -> Stat {
+    match stat {
+        Stat::Count => Stat::Count,
+        Stat::Sum | Stat::Mean => Stat::Sum,
+        Stat::Min | Stat::P50 | Stat::P90 | Stat::P99 | Stat::P999 | Stat::Max => Stat::Max,
+    }
+}
+
+/// A thread's part in a quantity.
+fn part(quantity: Quantity, thread: &ThreadReport) -> Option<f64> {
+    match quantity {
+        Quantity::Statistic(metric, stat) => thread.metric(metric).statistic(telling(stat)),
+        Quantity::Total(Total::Migrations) => Some(thread.stats.migrations as f64),
+        Quantity::Total(_) => Some(thread.stats.switches() as f64),
+    }
+}
+
+fn part_dimension(quantity: Quantity) -> Dimension {
+    match quantity {
+        Quantity::Statistic(metric, stat) => Quantity::Statistic(metric, telling(stat)).dimension(),
+        Quantity::Total(_) => Dimension::Count,
+    }
+}
+
+fn count(number: u64) -> Amount {
+    Amount { number: number as f64, dimension: Dimension::Count }
+}
+
+/// When something ended, counted from the beginning of the recording.
+fn until(moment: Nanos, begin: Nanos) -> String {
+    let seconds = moment.0.saturating_sub(begin.0) as f64 / 1e9;
+    format!(", until {seconds:.6} s")
+}
+
+/// Who a thread is, and what is known about its worst moment.
+fn describe(quantity: Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
+    let name = match (thread.tid, thread.threads) {
+        (Some(tid), _) => format!("{} ({tid})", thread.comm),
+        (None, 1) => thread.comm.to_string(),
+        (None, threads) => format!("{} ({threads} threads)", thread.comm),
+    };
+    let Quantity::Statistic(metric, stat) = quantity else { return name };
+    if telling(stat) != Stat::Max {
+        return name;
+    }
+    let values = thread.metric(metric);
+    let wait = longest(metric, report, thread).filter(|wait| Some(wait.length()) == values.max());
+    match (wait, values.max_at()) {
+        (Some(wait), _) => name + &circumstances(wait, begin),
+        (None, Some(end)) => name + &until(end, begin),
+        (None, None) => name,
+    }
+}
+
+/// The longest wait of a thread that is of this metric.
+fn longest<'r>(metric: Metric, report: &'r Report, thread: &'r ThreadReport) -> Option<&'r Wait> {
+    let fits = |wait: &&Wait| {
+        let own = thread.koid == Some(wait.thread.koid);
+        own && (metric == Metric::RunQueue || wait.metric == metric)
+    };
+    report
+        .worst()
+        .iter()
+        .chain(thread.worst.as_deref())
+        .filter(fits)
+        .max_by_key(|wait| wait.length())
+}
+
+fn circumstances(wait: &Wait, begin: Nanos) -> String {
+    let mut text = format!(" for CPU {}{}", wait.queued_on.0, until(wait.span.end, begin));
+    if wait.ran_on != wait.queued_on {
+        text += &format!(", then ran on CPU {}", wait.ran_on.0);
+    }
+    let (named, rest) = wait.antagonists.split_at(NAMED.min(wait.antagonists.len()));
+    let mut parts: Vec<String> = named
+        .iter()
+        .map(|antagonist| format!("{} {}", party(&antagonist.thread), time(antagonist.ran)))
+        .collect();
+    let more = rest.len() as u64 + wait.more_antagonists;
+    let others = wait.others + rest.iter().map(|antagonist| antagonist.ran).sum::<Duration>();
+    for (what, length) in [
+        (format!("{more} more"), others),
+        ("idle".to_owned(), wait.idle),
+        ("not known".to_owned(), wait.unknown),
+    ] {
+        if !length.is_zero() {
+            parts.push(format!("{what} {}", time(length)));
+        }
+    }
+    if !parts.is_empty() {
+        text += &format!("; meanwhile there: {}", parts.join(", "));
+    }
+    if let Some(waker) = &wait.waker {
+        text += &format!("; woken by {}", party(waker));
+    }
+    text
+}
+
+fn party(party: &Party) -> String {
+    format!("{} ({})", party.comm, party.tid)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::super::evaluate::{Finding, OnTooFew, Verdict, judge};
+use super::*;
+use crate::scene::{Leaves, Scene};
+use crate::{Options, Selection};
+use fxtrec_gates::Gate;
+
+/// On CPU 0 the process 100: `audio` (101) wakes and waits 30 us behind `spin` (102). On CPU 1 `audio` wakes again, and
+/// waits 7 us behind `other` (201). 5 events of CPU 1 are lost at the end.
+fn scene() -> Scene {
+    let mut scene = Scene::new();
+    scene.name(101, "audio").name(102, "spin").name(201, "other");
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    scene.switch(10, 0, 101, Leaves::S, 102);
+    scene.wake_by(20, 0, 101, 201);
+    scene.switch(50, 0, 102, Leaves::R, 101);
+    scene.switch(60, 0, 101, Leaves::S, 102);
+    scene.switch(60, 1, 0, Leaves::R, 201);
+    scene.wake(70, 1, 101);
+    scene.switch(77, 1, 201, Leaves::S, 101);
+    scene.switch(80, 1, 101, Leaves::S, 0);
+    scene.switch(90, 0, 102, Leaves::S, 0);
+    scene.lose(95, 1, 5);
+    scene.switch(95, 1, 0, Leaves::R, 201);
+    scene.end(100);
+    scene
+}
+
+/// Judges a gate as the commands do, with a report for each group of CPUs it tells apart.
+fn with_verdict<T>(scene: &Scene, gate: &str, look: impl FnOnce(&Verdict<'_>) -> T) -> T {
+    let gate: Gate = gate.parse().unwrap_or_else(|error| panic!("{gate}: {error}"));
+    let report = scene.report();
+    let mut recorded = Recorded::new(&report);
+    for group in cpu_groups(&report, gate.condition.as_ref()) {
+        let selection = Selection { cpus: group.clone(), ..Selection::default() };
+        recorded.add(&group, scene.report_with(Options { selection, ..Options::default() }));
+    }
+    look(&judge(&gate, &recorded, OnTooFew::Fail))
+}
+
+/// The measured value: nanoseconds for times.
+fn measured(gate: &str) -> Option<f64> {
+    with_verdict(&scene(), gate, |verdict| verdict.measured.map(|amount| amount.number))
+}
+
+#[test]
+fn without_a_condition_a_gate_is_about_all_threads() {
+    assert_eq!(measured("wakeup.count > 9"), Some(2.0));
+    assert_eq!(measured("wakeup.max > 9s"), Some(30_000.0));
+    assert_eq!(measured("wakeup.sum > 9s"), Some(37_000.0));
+    assert_eq!(measured("preempt.max > 9s"), Some(10_000.0));
+    assert_eq!(measured("runqueue.count > 9"), Some(3.0));
+    assert_eq!(measured("lost > 9"), Some(5.0));
+    assert_eq!(measured("migrations > 9"), Some(1.0));
+    assert_eq!(measured("switches > 99"), Some(9.0), "those from idle are among them");
+    assert_eq!(measured("switches_per_s > 1"), Some(90_000.0), "9 in 100 us");
+}
+
+#[test]
+fn a_condition_on_threads_leaves_the_others_out() {
+    for condition in ["comm = 'audio'", "comm ~ 'a*'", "tid = 101", "pid = 100 and tid != 102"] {
+        let value = |measure: &str| measured(&format!("{measure} if {condition}"));
+        assert_eq!(value("wakeup.count > 9"), Some(2.0), "{condition}");
+        assert_eq!(value("preempt.count > 9"), Some(0.0), "{condition}");
+        assert_eq!(value("switches > 9"), Some(3.0), "{condition}");
+        assert_eq!(value("migrations > 9"), Some(1.0), "{condition}");
+    }
+    assert_eq!(measured("slice.max > 9s if comm = 'spin'"), Some(40_000.0));
+}
+
+#[test]
+fn a_condition_on_cpus_is_about_the_values_of_these_cpus() {
+    let value = |condition: &str| measured(&format!("wakeup.max > 9s if {condition}"));
+    assert_eq!(value("cpu = 0"), Some(30_000.0));
+    assert_eq!(value("cpu = 1"), Some(7_000.0));
+    assert_eq!(value("cpu != 0"), Some(7_000.0));
+    assert_eq!(value("cpu = 0 or cpu = 1"), Some(30_000.0));
+    assert_eq!(value("cpu = 1 and comm = 'audio'"), Some(7_000.0));
+    assert_eq!(value("cpu = 1 and comm = 'spin'"), None, "spin was not there");
+    // On CPU 0 audio, on CPU 1 anybody else: no report has such a thing in one place.
+    assert_eq!(value("cpu = 0 and comm = 'audio' or cpu = 1 and comm = 'other'"), Some(30_000.0));
+    assert_eq!(measured("switches > 9 if cpu = 1"), Some(2.0));
+}
+
+#[test]
+fn who_is_nobody_is_found_to_be() {
+    let finding = |gate| with_verdict(&scene(), gate, |verdict| verdict.finding);
+    assert_eq!(finding("wakeup.max > 1ms if comm = 'Audio'"), Finding::Nobody);
+    assert_eq!(finding("wakeup.max > 1ms if cpu = 7"), Finding::Nobody);
+    assert_eq!(finding("switches > 1 if tid = 9"), Finding::Nobody);
+    assert_eq!(finding("blocked_d.max > 1ms if comm = 'audio'"), Finding::Kept);
+}
+
+fn offenders(gate: &str) -> Vec<String> {
+    with_verdict(&scene(), gate, |verdict| {
+        verdict.offenders.iter().map(ToString::to_string).collect()
+    })
+}
+
+#[test]
+fn the_worst_of_a_wait_is_named_with_those_who_had_the_cpu_and_the_waker() {
+    let expected = "30.0 us  audio (101) for CPU 0, until 0.000050 s; meanwhile there: spin (102) 30.0 us; \
+                    woken by other (201)";
+    assert_eq!(offenders("wakeup.p50 > 1us"), [expected]);
+    let expected =
+        "7.00 us  audio (101) for CPU 1, until 0.000077 s; meanwhile there: other (201) 7.00 us";
+    assert_eq!(offenders("wakeup.max > 1us if cpu = 1"), [expected]);
+    assert_eq!(
+        offenders("preempt.max > 1us"),
+        ["10.0 us  spin (102) for CPU 0, until 0.000060 s; meanwhile there: audio (101) 10.0 us"]
+    );
+}
+
+#[test]
+fn the_worst_of_other_quantities_are_those_with_the_largest_part() {
+    let expected =
+        ["40.0 us  spin (102), until 0.000050 s", "17.0 us  other (201), until 0.000077 s"];
+    assert_eq!(offenders("slice.max > 1us")[..2], expected);
+    assert_eq!(offenders("slice.sum > 1us")[0], "70.0 us  spin (102)");
+    assert_eq!(offenders("switches_per_s > 1")[0], "3  audio (101)");
+    assert_eq!(offenders("migrations > 0"), ["1  audio (101)"]);
+    assert_eq!(offenders("lost > 0"), ["5  events of CPU 1 in 15.0 us, until 0.000095 s"]);
+    assert!(offenders("wakeup.max < 1s").is_empty(), "nobody is to blame for being fast");
+}
+
+#[test]
+fn cpus_that_no_condition_tells_apart_are_one_group() {
+    let report = scene().report();
+    let groups = |condition: &str| {
+        let gate: Gate = format!("wakeup.max > 1s if {condition}").parse().expect("a gate");
+        cpu_groups(&report, gate.condition.as_ref())
+    };
+    assert!(groups("comm = 'a'").is_empty());
+    assert_eq!(groups("cpu = 1"), [[Cpu(1)], [Cpu(0)]]);
+    assert_eq!(groups("cpu = 7"), [[Cpu(0), Cpu(1)]]);
+    assert_eq!(groups("cpu = 0 or cpu = 1 or cpu = 0"), [[Cpu(0)], [Cpu(1)]]);
+}

@@ -1,0 +1,88 @@
+//! Verdicts as JUnit XML, which CI systems read.
+//!
+//! Each gate is a test case. What is too few to tell, and passes, is a skipped one.
+
+use std::io::{self, Write};
+
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
+
+use super::super::evaluate::{Finding, Verdict};
+use super::{censored, finding};
+use fxtrec_units::escape;
+
+/// Writes a whole document. `about` says of which recording.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_junit(verdicts: &[Verdict<'_>], about: &str, out: impl Write) -> io::Result<()> {
+    let mut writer = Writer::new_with_indent(out, b' ', 2);
+    writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+    let failures = verdicts.iter().filter(|verdict| verdict.failed).count();
+    let skipped = verdicts.iter().filter(|verdict| is_skipped(verdict)).count();
+    let counts = [
+        ("tests", verdicts.len().to_string()),
+        ("failures", failures.to_string()),
+        ("errors", "0".to_owned()),
+        ("skipped", skipped.to_string()),
+    ];
+    let counts = || counts.iter().map(|(name, count)| (*name, count.as_str()));
+    writer
+        .create_element("testsuites")
+        .with_attribute(("name", "fxtrec"))
+        .with_attributes(counts())
+        .write_inner_content(|writer| {
+            writer
+                .create_element("testsuite")
+                .with_attribute(("name", clean(about).as_str()))
+                .with_attributes(counts())
+                .write_inner_content(|writer| {
+                    verdicts.iter().try_for_each(|verdict| write_case(verdict, writer))
+                })?;
+            Ok(())
+        })?;
+    writer.get_mut().write_all(b"\n")?;
+    writer.get_mut().flush()
+}
+
+fn is_skipped(verdict: &Verdict<'_>) -> bool {
+    !verdict.failed && matches!(verdict.finding, Finding::TooFew { .. } | Finding::Nobody)
+}
+
+fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Result<()> {
+    let finding = finding(verdict);
+    let name = clean(&verdict.gate.to_string());
+    let case = writer
+        .create_element("testcase")
+        .with_attribute(("classname", "fxtrec.gates"))
+        .with_attribute(("name", name.as_str()))
+        .with_attribute(("time", "0"));
+    case.write_inner_content(|writer| {
+        if is_skipped(verdict) {
+            let skipped = writer.create_element("skipped");
+            skipped.with_attribute(("message", finding.as_str())).write_empty()?;
+        } else if verdict.failed {
+            let kind = match verdict.finding {
+                Finding::TooFew { .. } | Finding::Nobody => "too few values",
+                Finding::Broken | Finding::Kept => "latency",
+            };
+            let more = verdict.offenders.iter().map(ToString::to_string).chain(censored(verdict));
+            let more: Vec<String> = more.map(|line| clean(&line)).collect();
+            writer
+                .create_element("failure")
+                .with_attribute(("message", finding.as_str()))
+                .with_attribute(("type", kind))
+                .write_text_content(BytesText::new(&more.join("\n")))?;
+        } else {
+            let output = writer.create_element("system-out");
+            output.write_text_content(BytesText::new(&finding))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Threads choose their names, and XML has no way to write most control characters.
+fn clean(text: &str) -> String {
+    escape::line(text).into_owned()
+}

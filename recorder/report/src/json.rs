@@ -1,0 +1,394 @@
+//! A report as JSON, in the shape that `docs/latency.md` describes.
+//!
+//! The shape is a promise of its own, so it has types of its own, whatever becomes of the model.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::distribution::Distribution;
+use super::model::{Party, Report, Span, Stats, Wait};
+use fxtrec_gates::Metric;
+
+/// Goes up when a member changes its meaning or goes away; new members may come at any time.
+pub const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    version: u32,
+    trace: Trace<'a>,
+    losses: Losses,
+    switches: u64,
+    switches_per_s: f64,
+    ignored_wakeups: u64,
+    folded_threads: u64,
+    work_not_conserved_ns: Option<u64>,
+    total: Figures,
+    cpus: Vec<Cpu>,
+    processes: Vec<Process<'a>>,
+    threads: Vec<Thread<'a>>,
+    worst: Vec<Worst<'a>>,
+}
+
+#[derive(Serialize)]
+struct Trace<'a> {
+    begin_ns: u64,
+    end_ns: u64,
+    recorded: Option<Recorded<'a>>,
+}
+
+#[derive(Serialize)]
+struct Recorded<'a> {
+    version: &'a str,
+    command_line: &'a str,
+    host: &'a str,
+    release: &'a str,
+    cpus: u64,
+    scope: &'a str,
+}
+
+#[derive(Serialize)]
+struct Losses {
+    events: u64,
+    at_most: bool,
+    unknown: u64,
+    unreported: u64,
+    gaps: u64,
+    damaged: u64,
+    truncated: bool,
+    causes: Vec<String>,
+    list: Vec<Gap>,
+}
+
+#[derive(Serialize)]
+struct Gap {
+    cpu: Option<u16>,
+    begin_ns: u64,
+    end_ns: u64,
+    events: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    cpu_time_ns: u64,
+    voluntary: u64,
+    involuntary: u64,
+    migrations: u64,
+    inferred: u64,
+    metrics: Metrics,
+}
+
+#[derive(Serialize)]
+struct Metrics {
+    wakeup: Values,
+    preempt: Values,
+    runqueue: Values,
+    slice: Values,
+    blocked: Values,
+    blocked_d: Values,
+}
+
+#[derive(Serialize)]
+struct Values {
+    count: u64,
+    censored: u64,
+    sum_ns: u64,
+    min_ns: Option<u64>,
+    mean_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    #[serde(rename = "p99.9_ns")]
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
+    max_at_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Cpu {
+    cpu: u16,
+    busy_ns: u64,
+    idle_ns: u64,
+    utilisation: Option<f64>,
+    switches: u64,
+    inferred: u64,
+    queue_mean: Option<f64>,
+    queue_max: Option<u64>,
+    metrics: Metrics,
+}
+
+#[derive(Serialize)]
+struct Process<'a> {
+    koid: u64,
+    pid: Option<u64>,
+    name: &'a str,
+    threads: u64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+#[derive(Serialize)]
+struct Thread<'a> {
+    koid: Option<u64>,
+    tid: Option<u64>,
+    pid: Option<u64>,
+    comm: &'a str,
+    process: &'a str,
+    threads: u64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+#[derive(Serialize)]
+struct Worst<'a> {
+    #[serde(flatten)]
+    thread: Who<'a>,
+    metric: &'static str,
+    begin_ns: u64,
+    end_ns: u64,
+    length_ns: u64,
+    queued_on: u16,
+    ran_on: u16,
+    waker: Option<Who<'a>>,
+    antagonists: Vec<Antagonist<'a>>,
+    more_antagonists: u64,
+    others_ns: u64,
+    idle_ns: u64,
+    unknown_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Antagonist<'a> {
+    #[serde(flatten)]
+    thread: Who<'a>,
+    ran_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Who<'a> {
+    koid: u64,
+    tid: u64,
+    pid: Option<u64>,
+    comm: &'a str,
+}
+
+fn ns(duration: Duration) -> u64 {
+    // 584 years fit.
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn values(of: &Distribution) -> Values {
+    Values {
+        count: of.count(),
+        censored: of.censored(),
+        sum_ns: ns(of.sum()),
+        min_ns: of.min().map(ns),
+        mean_ns: of.mean().map(ns),
+        p50_ns: of.percentile(50.0).map(ns),
+        p90_ns: of.percentile(90.0).map(ns),
+        p99_ns: of.percentile(99.0).map(ns),
+        p999_ns: of.percentile(99.9).map(ns),
+        max_ns: of.max().map(ns),
+        max_at_ns: of.max_at().map(|at| at.0),
+    }
+}
+
+fn metrics<'a>(of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
+    Metrics {
+        wakeup: values(of(Metric::Wakeup)),
+        preempt: values(of(Metric::Preemption)),
+        runqueue: values(of(Metric::RunQueue)),
+        slice: values(of(Metric::Slice)),
+        blocked: values(of(Metric::Blocked)),
+        blocked_d: values(of(Metric::BlockedUninterruptible)),
+    }
+}
+
+fn figures(stats: &Stats) -> Figures {
+    Figures {
+        cpu_time_ns: ns(stats.cpu_time),
+        voluntary: stats.voluntary,
+        involuntary: stats.involuntary,
+        migrations: stats.migrations,
+        inferred: stats.inferred,
+        metrics: metrics(|metric| stats.metric(metric)),
+    }
+}
+
+fn who(party: &Party) -> Who<'_> {
+    Who { koid: party.koid.0, tid: party.tid, pid: party.pid, comm: &party.comm }
+}
+
+fn worst(wait: &Wait) -> Worst<'_> {
+    let Span { begin, end } = wait.span;
+    Worst {
+        thread: who(&wait.thread),
+        metric: wait.metric.name(),
+        begin_ns: begin.0,
+        end_ns: end.0,
+        length_ns: ns(wait.length()),
+        queued_on: wait.queued_on.0,
+        ran_on: wait.ran_on.0,
+        waker: wait.waker.as_ref().map(who),
+        antagonists: wait
+            .antagonists
+            .iter()
+            .map(|antagonist| Antagonist {
+                thread: who(&antagonist.thread),
+                ran_ns: ns(antagonist.ran),
+            })
+            .collect(),
+        more_antagonists: wait.more_antagonists,
+        others_ns: ns(wait.others),
+        idle_ns: ns(wait.idle),
+        unknown_ns: ns(wait.unknown),
+    }
+}
+
+/// Writes the report as one JSON object.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let processes = report.processes();
+    let document = Document {
+        format: "fxtrec-report",
+        version: VERSION,
+        trace: Trace {
+            begin_ns: report.span.begin.0,
+            end_ns: report.span.end.0,
+            recorded: report.origin.as_ref().map(|origin| Recorded {
+                version: &origin.version,
+                command_line: &origin.command_line,
+                host: &origin.host,
+                release: &origin.release,
+                cpus: origin.cpus,
+                scope: &origin.scope,
+            }),
+        },
+        losses: losses(report),
+        switches: report.switches(),
+        switches_per_s: report.switches_per_second(),
+        ignored_wakeups: report.idle_wakeups,
+        folded_threads: report.folded,
+        work_not_conserved_ns: report.unconserved.map(ns),
+        total: figures(report.total()),
+        cpus: report.cpus.iter().map(cpu).collect(),
+        processes: processes
+            .iter()
+            .map(|process| Process {
+                koid: process.koid.0,
+                pid: process.pid,
+                name: &process.name,
+                threads: process.threads,
+                figures: figures(&process.stats),
+            })
+            .collect(),
+        threads: report
+            .threads()
+            .iter()
+            .map(|thread| Thread {
+                koid: thread.koid.map(|koid| koid.0),
+                tid: thread.tid,
+                pid: thread.pid,
+                comm: &thread.comm,
+                process: &thread.process_name,
+                threads: thread.threads,
+                figures: figures(&thread.stats),
+            })
+            .collect(),
+        worst: report.worst().iter().map(worst).collect(),
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn losses(report: &Report) -> Losses {
+    let losses = &report.losses;
+    Losses {
+        events: losses.events,
+        at_most: losses.at_most,
+        unknown: losses.unknown,
+        unreported: losses.unreported,
+        gaps: losses.gaps,
+        damaged: losses.damaged,
+        truncated: losses.truncated,
+        causes: losses.causes.clone(),
+        list: losses
+            .list
+            .iter()
+            .map(|gap| Gap {
+                cpu: gap.cpu.map(|cpu| cpu.0),
+                begin_ns: gap.span.begin.0,
+                end_ns: gap.span.end.0,
+                events: gap.events,
+            })
+            .collect(),
+    }
+}
+
+fn cpu(cpu: &super::model::CpuReport) -> Cpu {
+    Cpu {
+        cpu: cpu.cpu.0,
+        busy_ns: ns(cpu.busy),
+        idle_ns: ns(cpu.idle),
+        utilisation: cpu.load.map(|load| load.busy),
+        switches: cpu.switches,
+        inferred: cpu.inferred,
+        queue_mean: cpu.load.map(|load| load.queue_mean),
+        queue_max: cpu.load.map(|load| load.queue_max),
+        metrics: metrics(|metric| cpu.metric(metric)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scene::{Leaves, Scene};
+
+    fn document() -> Value {
+        let mut scene = Scene::new();
+        scene.wake_by(10, 0, 101, 202);
+        scene.switch(15, 0, 0, Leaves::R, 101);
+        scene.switch(20, 0, 101, Leaves::D, 0);
+        scene.lose(30, 0, 3);
+        let mut out = Vec::new();
+        write_json(&scene.report(), &mut out).expect("memory");
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
+    #[test]
+    fn the_document_says_what_it_is_and_has_every_part() {
+        let document = document();
+        assert_eq!(document["format"], "fxtrec-report");
+        assert_eq!(document["version"], VERSION);
+        let keys: Vec<&str> = document.as_object().expect("one").keys().map(|k| &**k).collect();
+        let mut documented = include_str!("../../../docs/latency.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .filter(|key| keys.contains(key))
+            .collect::<Vec<_>>();
+        documented.sort_unstable();
+        documented.dedup();
+        assert_eq!(documented.len(), keys.len(), "docs/latency.md has {documented:?} of {keys:?}");
+    }
+
+    #[test]
+    fn figures_are_numbers_and_what_is_not_known_is_null() {
+        let document = document();
+        let thread = &document["threads"][0];
+        assert_eq!((&thread["tid"], &thread["comm"]), (&json!(101), &json!("t101")));
+        let wakeup = &thread["metrics"]["wakeup"];
+        let figures = ["count", "censored", "sum_ns", "p99_ns", "p99.9_ns", "max_ns", "max_at_ns"];
+        let expected = [1, 0, 5_000, 5_000, 5_000, 5_000, 15_000];
+        assert_eq!(figures.map(|name| wakeup[name].as_u64()), expected.map(Some));
+        assert_eq!(thread["metrics"]["preempt"]["max_ns"], Value::Null);
+        assert_eq!(document["losses"]["list"][0]["events"], 3);
+        assert_eq!(document["worst"][0]["waker"]["tid"], 202);
+        assert_eq!(document["worst"][0]["idle_ns"], 5_000);
+    }
+}

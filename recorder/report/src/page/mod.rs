@@ -1,0 +1,164 @@
+//! The page: a trace to look at, in one file, without a network.
+//!
+//! ```text
+//!  records ──▶ Extract ──▶ tiles (exact, packed) ──┐
+//!                 │                                ├─▶ blocks ─▶ html
+//!                 │   tiles ──▶ pyramid (bins) ────┤
+//!                 └─▶ spans, names, gaps ──────────┘
+//! ```
+//!
+//! A [`Page`] watches the analysis of a trace, so that both take one pass; with
+//! the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few bytes that it takes in the page. What stands in the
+//! file, and how its script works, is in `docs/page.md`.
+
+mod bins;
+mod columns;
+mod error;
+mod extract;
+mod html;
+mod info;
+mod machine;
+mod meta;
+mod pyramid;
+mod span_blocks;
+mod spans;
+mod state;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod tile;
+mod usage;
+
+use std::io::Write;
+
+use fxt_reader::Item;
+
+pub use error::PageError;
+
+use super::{Observer, Report};
+use extract::Extract;
+use meta::{Blocks, Contents};
+use pyramid::{Pyramid, Scale};
+use spans::Finished;
+
+/// Events in a tile: what the page unfolds at once, in a few milliseconds.
+const TILE_EVENTS: u32 = 16_384;
+
+/// A page in the making.
+///
+/// ```
+/// use fxt_reader::Reader;
+/// use fxtrec_report::page::Page;
+/// use fxtrec_report::{Options, analysis};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let trace = 0x0016_5478_4604_0010_u64.to_le_bytes();
+/// let reader = Reader::from_slice(&trace);
+/// let (report, page) = analysis::observe(reader, Options::default(), Page::new())?;
+/// let mut file = Vec::new();
+/// page.write(&report, &mut file)?;
+/// assert!(file.starts_with(b"<!doctype html>"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Page {
+    extract: Extract,
+    /// Why nothing more is taken.
+    failed: Option<PageError>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Page {
+    /// A page of a trace of which nothing has been read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_tiles_of(TILE_EVENTS)
+    }
+
+    fn with_tiles_of(events: u32) -> Self {
+        Self { extract: Extract::new(events), failed: None }
+    }
+
+    /// Writes the page; `report` is of the same trace.
+    ///
+    /// # Errors
+    ///
+    /// [`PageError::Write`] when `out` fails, [`PageError::Pack`] when the
+    /// compressor does, which needs memory only.
+    pub fn write(mut self, report: &Report, out: &mut dyn Write) -> Result<(), PageError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let range = self.extract.finish()?;
+        let (begin, end) = range;
+        let spans = std::mem::take(&mut self.extract.spans).finish(end);
+        let scale = Scale::new(begin, end, self.extract.tiles.len());
+        let mut pyramid = Pyramid::new(scale);
+        self.extract.replay(end, &mut pyramid)?;
+        let mut starts: Vec<u64> = self.extract.tiles.iter().map(|tile| tile.start).collect();
+        // The first tile also stands for the time before its first event.
+        match starts.first_mut() {
+            Some(first) => *first = begin,
+            None => starts.push(begin),
+        }
+        let (blocks, data) =
+            self.blocks(pyramid, scale, &spans, &starts).map_err(PageError::Pack)?;
+        let contents = Contents {
+            extract: &self.extract,
+            spans: &spans,
+            scale,
+            range,
+            starts: &starts,
+            blocks: &blocks,
+            report,
+        };
+        html::write(&contents.json(), &data, out).map_err(PageError::Write)
+    }
+
+    /// Numbers all blocks, the coarsest bins first, since they are wanted first.
+    fn blocks(
+        &mut self,
+        pyramid: Pyramid,
+        scale: Scale,
+        spans: &Finished,
+        starts: &[u64],
+    ) -> std::io::Result<(Blocks, Vec<Vec<u8>>)> {
+        let (mut blocks, mut data) = (Blocks::default(), Vec::new());
+        let mut add = |block: Vec<u8>| {
+            data.push(block);
+            data.len() - 1
+        };
+        for (chunks, level) in pyramid.finish()?.into_iter().zip(0..) {
+            let coarse = spans.coarse(scale.width_at(level));
+            let coarse = span_blocks::blocks(&coarse, &scale.chunk_starts(level))?;
+            let numbers = chunks
+                .into_iter()
+                .zip(coarse)
+                .map(|(bins, spans)| (add(bins), spans.map(&mut add)))
+                .collect();
+            blocks.levels.push(numbers);
+        }
+        let exact = span_blocks::blocks(&spans.list, starts)?;
+        let mut tiles = self.extract.tiles.iter_mut();
+        for spans in exact {
+            let events = tiles.next().map(|tile| add(std::mem::take(&mut tile.packed)));
+            blocks.tiles.push((events, spans.map(&mut add)));
+        }
+        Ok((blocks, data))
+    }
+}
+
+/// Takes the records of the trace.
+impl Observer for Page {
+    fn record(&mut self, item: &Item<'_>) {
+        if self.failed.is_none() {
+            self.failed = self.extract.take(&item.record).err();
+        }
+    }
+}

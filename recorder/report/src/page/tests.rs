@@ -1,0 +1,162 @@
+//! A trace put together record by record, and the page that is made of it.
+
+use fxt_reader::Reader;
+use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
+use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
+use serde_json::Value as Json;
+
+use super::Page;
+use crate::{Options, analysis};
+
+type Trace = Writer<fxt_writer::writer::Single<Vec<u8>>>;
+
+const IDLE: i32 = i32::MIN;
+
+fn trace() -> Trace {
+    let mut trace = Writer::new(Vec::new());
+    trace.start("fxtrec", 1_000_000_000).unwrap();
+    trace
+}
+
+fn name(trace: &mut Trace, kind: ObjectType, koid: u64, name: &str, process: u64) {
+    let args = [Arg::new(Text::Inline("process"), Value::Koid(Koid(process)))];
+    let args = if kind == ObjectType::Thread { &args[..] } else { &[] };
+    let name = Text::Inline(name);
+    trace.write(&KernelObject { kind, koid: Koid(koid), name, args }).unwrap();
+}
+
+fn switch(trace: &mut Trace, time: u64, out: (u64, ThreadState), incoming: u64) {
+    let weight = |koid| Value::Int32(if koid == 0 { IDLE } else { 1024 });
+    let args = [
+        Arg::new(Text::Inline("incoming_weight"), weight(incoming)),
+        Arg::new(Text::Inline("outgoing_weight"), weight(out.0)),
+    ];
+    let (outgoing, incoming) = (Koid(out.0), Koid(incoming));
+    let time = Ticks(time);
+    let outgoing_state = out.1;
+    trace
+        .write(&ContextSwitch { cpu: 0, time, outgoing, incoming, outgoing_state, args: &args })
+        .unwrap();
+}
+
+fn wake(trace: &mut Trace, time: u64, thread: u64, waker: u64) {
+    let args = [Arg::new(Text::Inline("waker"), Value::Koid(Koid(waker)))];
+    trace.write(&Wakeup { cpu: 0, time: Ticks(time), thread: Koid(thread), args: &args }).unwrap();
+}
+
+/// The page of a trace, and what stands in its table of contents.
+fn page(trace: Trace, tile_events: u32) -> (String, Json) {
+    let bytes = trace.into_inner();
+    let page = Page::with_tiles_of(tile_events);
+    let reader = Reader::from_slice(&bytes);
+    let (report, page) = analysis::observe(reader, Options::default(), page).unwrap();
+    let mut out = Vec::new();
+    page.write(&report, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let contents =
+        text.split_once("id=\"contents\">").unwrap().1.split_once("</script>").unwrap().0;
+    let contents = serde_json::from_str(contents).unwrap();
+    (text, contents)
+}
+
+/// One thread that sleeps, is woken by another, waits and runs.
+fn waiting() -> Trace {
+    let mut trace = trace();
+    name(&mut trace, ObjectType::Process, 40, "server", 0);
+    name(&mut trace, ObjectType::Thread, 41, "worker", 40);
+    name(&mut trace, ObjectType::Thread, 50, "hog </script>", 50);
+    name(&mut trace, ObjectType::Thread, 60, "never seen", 60);
+    switch(&mut trace, 1_000, (41, ThreadState::Blocked), 50);
+    wake(&mut trace, 2_000, 41, 50);
+    switch(&mut trace, 5_000, (50, ThreadState::Running), 41);
+    switch(&mut trace, 9_000, (41, ThreadState::Blocked), 0);
+    trace
+}
+
+#[test]
+fn the_contents_name_threads_cpus_and_the_length_of_the_trace() {
+    let (_, contents) = page(waiting(), 100);
+    assert_eq!(contents["length"], 8_000);
+    assert_eq!(contents["begin"], "1000");
+    assert_eq!((&contents["switches"], &contents["wakeups"]), (&3.into(), &1.into()));
+    let names: Vec<&str> =
+        contents["threads"].as_array().unwrap().iter().map(|t| t[1].as_str().unwrap()).collect();
+    assert_eq!(names, ["idle", "worker", "hog </script>"]);
+    // Koid, name, process and its name, time it ran and waited, longest wait.
+    let worker = &contents["threads"][1];
+    assert_eq!(worker.to_string(), r#"[41,"worker",40,"server",4000,3000,3000]"#);
+    // Busy until it idles; the worker was there first.
+    assert_eq!(contents["cpus"].to_string(), "[[0,8000,1]]");
+}
+
+#[test]
+fn the_longest_wait_says_when_and_who_had_the_cpu() {
+    let (_, contents) = page(waiting(), 100);
+    let wait = &contents["worst"][0];
+    assert_eq!(wait["who"].to_string(), r#"[41,"worker"]"#);
+    assert_eq!((&wait["from"], &wait["to"]), (&1_000.into(), &4_000.into()));
+    assert_eq!(wait["by"].to_string(), r#"[[[50,"hog </script>"],3000]]"#);
+    assert_eq!(contents["latency"][0]["of"]["count"], 1);
+    assert_eq!(contents["latency"][0]["of"]["max"], 3_000);
+}
+
+#[test]
+fn every_block_that_the_contents_name_is_in_the_page_once() {
+    let mut trace = waiting();
+    trace.duration_begin(Ticks(1_100), (Koid(50), Koid(50)), "app", "work", &[]).unwrap();
+    trace.duration_end(Ticks(4_900), (Koid(50), Koid(50)), "app", "work", &[]).unwrap();
+    let (text, contents) = page(trace, 2);
+    let tiles = contents["tiles"].as_array().unwrap();
+    assert_eq!(tiles.len(), 2);
+    assert_eq!(tiles.iter().map(|tile| tile[0].as_u64().unwrap()).collect::<Vec<_>>(), [0, 4_000]);
+    assert_eq!(tiles.iter().map(|tile| tile[1].as_u64().unwrap()).collect::<Vec<_>>(), [2, 2]);
+    let mut named: Vec<u64> =
+        tiles.iter().flat_map(|tile| [&tile[2], &tile[3]]).filter_map(Json::as_u64).collect();
+    for level in contents["levels"].as_array().unwrap() {
+        for chunk in level[1].as_array().unwrap() {
+            named.extend([&chunk[0], &chunk[1]].into_iter().filter_map(|block| block.as_u64()));
+        }
+    }
+    named.sort_unstable();
+    let blocks = text.matches("id=\"block-").count() as u64;
+    assert_eq!(named, (0..blocks).collect::<Vec<_>>());
+    assert_eq!(contents["depths"].to_string(), "[[2,1]]");
+    assert_eq!(contents["names"].to_string(), r#"["work"]"#);
+}
+
+#[test]
+fn lost_events_are_a_gap_since_the_last_switch_of_their_cpu() {
+    let mut trace = waiting();
+    let args = [("count", Value::Uint64(17)), ("cpu", Value::Uint32(0))];
+    trace.instant(Ticks(9_500), (Koid(1), Koid(1)), "fxtrec", "lost", &args).unwrap();
+    let (_, contents) = page(trace, 100);
+    assert_eq!(contents["gaps"].to_string(), "[[0,8000,8500,17]]");
+}
+
+#[test]
+fn a_gap_of_unknown_size_is_not_one_of_none() {
+    let mut trace = waiting();
+    let args = [("cpu", Value::Uint32(0))];
+    trace.instant(Ticks(9_500), (Koid(1), Koid(1)), "fxtrec", "lost", &args).unwrap();
+    let (_, contents) = page(trace, 100);
+    assert_eq!(contents["gaps"].to_string(), "[[0,8000,8500,null]]");
+}
+
+#[test]
+fn an_empty_trace_is_a_page_too() {
+    let (text, contents) = page(trace(), 100);
+    assert_eq!((&contents["length"], &contents["worst"]), (&0.into(), &Json::Array(Vec::new())));
+    assert_eq!(contents["tiles"].to_string(), "[[0,0,null,null]]");
+    assert!(text.ends_with("</html>\n"));
+}
+
+#[test]
+fn the_charting_library_is_the_released_one() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page/assets/uplot");
+    let check = std::process::Command::new("sha256sum")
+        .args(["--check", "--strict", "--quiet", "SHA256SUMS"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}

@@ -1,0 +1,228 @@
+//! Traces made by hand, for tests: what happens on which CPU, at microseconds of the trace.
+//!
+//! Thread `t` is of process `t / 100 * 100`, and is called `t41` unless it was named otherwise.
+
+use fxt_reader::Reader;
+use fxt_writer::record::{
+    ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
+    ProviderEvent, ProviderInfo, Record, ThreadState, Wakeup,
+};
+use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+
+use super::analysis::{self, Options};
+use super::model::{Report, ThreadReport};
+
+/// How a thread leaves a CPU, in the kernel's letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// Able to run.
+    R,
+    /// Asleep.
+    S,
+    /// Asleep, and no signal wakes it.
+    D,
+    /// Idle, as a worker of the kernel is.
+    I,
+    /// Stopped.
+    T,
+    /// Dead.
+    X,
+}
+
+/// A trace that is being made.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    bytes: Vec<u8>,
+    named: std::collections::BTreeSet<u64>,
+}
+
+const PROVIDER: ProviderId = ProviderId(1);
+
+fn name(text: &str) -> Text<'_> {
+    Text::Inline(text)
+}
+
+fn weight(koid: u64) -> Value<'static> {
+    Value::Int32(if koid == 0 { i32::MIN } else { 1024 })
+}
+
+impl Scene {
+    /// A trace of fxtrec's in which nothing has happened.
+    pub fn new() -> Scene {
+        Scene::of_scope("all")
+    }
+
+    /// The same, of a recording with that scope.
+    pub fn of_scope(scope: &str) -> Scene {
+        let mut scene = Scene { bytes: Vec::new(), named: Default::default() };
+        scene.put(&Magic);
+        scene.put(&ProviderInfo { id: PROVIDER, name: "fxtrec" });
+        scene.put(&Initialization { ticks_per_second: 1_000_000_000 });
+        let cpus = Arg::new(name("cpus"), Value::Uint32(2));
+        let scope = Arg::new(name("scope"), Value::Str(name(scope)));
+        scene.own_event(0, "trace_info", &[cpus, scope]);
+        scene
+    }
+
+    fn put(&mut self, record: &impl Record) {
+        record.write(&mut self.bytes).expect("memory has room, and the record is sound");
+    }
+
+    fn own_event(&mut self, micros: u64, event: &str, args: &[Arg<'_>]) {
+        self.put(&Event {
+            kind: EventKind::Instant,
+            time: Ticks(micros * 1000),
+            thread: ThreadName::Inline { process: Koid(9), thread: Koid(9) },
+            category: name("fxtrec"),
+            name: name(event),
+            args,
+        });
+    }
+
+    /// A thread and its process get names.
+    pub fn name(&mut self, koid: u64, comm: &str) -> &mut Scene {
+        self.named.insert(koid);
+        let process = koid / 100 * 100;
+        let process_name = format!("p{process}");
+        let of = [Arg::new(name("process"), Value::Koid(Koid(process)))];
+        self.put(&KernelObject {
+            kind: ObjectType::Process,
+            koid: Koid(process),
+            name: name(&process_name),
+            args: &[],
+        });
+        self.put(&KernelObject {
+            kind: ObjectType::Thread,
+            koid: Koid(koid),
+            name: name(comm),
+            args: &of,
+        });
+        self
+    }
+
+    fn know(&mut self, koid: u64) {
+        if koid != 0 && !self.named.contains(&koid) {
+            self.name(koid, &format!("t{koid}"));
+        }
+    }
+
+    fn write_switch(&mut self, at: (u64, u16), out: u64, how: Leaves, inn: u64, inferred: bool) {
+        self.know(out);
+        self.know(inn);
+        let mut args = vec![
+            Arg::new(name("incoming_weight"), weight(inn)),
+            Arg::new(name("outgoing_weight"), weight(out)),
+        ];
+        if let Some(letter) = [(Leaves::D, "D"), (Leaves::I, "I")].iter().find(|l| l.0 == how) {
+            args.push(Arg::new(name("prev_state"), Value::Str(name(letter.1))));
+        }
+        if inferred {
+            args.push(Arg::new(name("inferred"), Value::Bool(true)));
+        }
+        self.put(&ContextSwitch {
+            cpu: at.1,
+            time: Ticks(at.0 * 1000),
+            outgoing: Koid(out),
+            incoming: Koid(inn),
+            outgoing_state: match how {
+                Leaves::R => ThreadState::Running,
+                Leaves::S | Leaves::D | Leaves::I => ThreadState::Blocked,
+                Leaves::T => ThreadState::Suspended,
+                Leaves::X => ThreadState::Dead,
+            },
+            args: &args,
+        });
+    }
+
+    /// At a time, on a CPU, one thread goes out and another comes in; 0 is idle.
+    pub fn switch(&mut self, micros: u64, cpu: u16, out: u64, how: Leaves, inn: u64) -> &mut Scene {
+        self.write_switch((micros, cpu), out, how, inn, false);
+        self
+    }
+
+    /// The same, as fxtrec writes a switch that it had to infer.
+    pub fn inferred(&mut self, micros: u64, cpu: u16, out: u64, inn: u64) -> &mut Scene {
+        self.write_switch((micros, cpu), out, Leaves::R, inn, true);
+        self
+    }
+
+    /// A thread is woken for a CPU, by nobody known.
+    pub fn wake(&mut self, micros: u64, cpu: u16, koid: u64) -> &mut Scene {
+        self.wake_by(micros, cpu, koid, 0)
+    }
+
+    /// A thread is woken for a CPU by another.
+    pub fn wake_by(&mut self, micros: u64, cpu: u16, koid: u64, waker: u64) -> &mut Scene {
+        self.know(koid);
+        self.know(waker);
+        let args = [
+            Arg::new(name("weight"), weight(koid)),
+            Arg::new(name("waker"), Value::Koid(Koid(waker))),
+        ];
+        self.put(&Wakeup {
+            cpu,
+            time: Ticks(micros * 1000),
+            thread: Koid(koid),
+            args: if waker == 0 { &args[..1] } else { &args },
+        });
+        self
+    }
+
+    /// Events of a CPU were lost, up to this time.
+    pub fn lose(&mut self, micros: u64, cpu: u16, count: u32) -> &mut Scene {
+        self.put(&ProviderEvent::buffer_filled_up(PROVIDER));
+        let args = [
+            Arg::new(name("count"), Value::Uint32(count)),
+            Arg::new(name("cpu"), Value::Uint32(cpu.into())),
+        ];
+        self.own_event(micros, "lost", &args);
+        self
+    }
+
+    /// A CPU goes offline.
+    pub(crate) fn offline(&mut self, micros: u64, cpu: u16) -> &mut Scene {
+        let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
+        self.own_event(micros, "cpu_offline", &args);
+        self
+    }
+
+    /// Why events were lost.
+    pub fn blame(&mut self, micros: u64, cause: &str) -> &mut Scene {
+        let args = [Arg::new(name("text"), Value::Str(Text::Inline(cause)))];
+        self.own_event(micros, "loss_cause", &args);
+        self
+    }
+
+    /// Something that is no record.
+    pub fn damage(&mut self) -> &mut Scene {
+        self.bytes.extend([0; 16]);
+        self
+    }
+
+    /// The recording ended.
+    pub fn end(&mut self, micros: u64) -> &mut Scene {
+        self.own_event(micros, "trace_stats", &[]);
+        self
+    }
+
+    /// The trace.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What becomes of it with these options.
+    pub fn report_with(&self, options: Options) -> Report {
+        analysis::analyse(Reader::from_slice(&self.bytes), options).expect("it is a trace")
+    }
+
+    /// What becomes of it.
+    pub fn report(&self) -> Report {
+        self.report_with(Options::default())
+    }
+}
+
+/// The thread of that id.
+pub fn thread(report: &Report, tid: u64) -> &ThreadReport {
+    let found = report.threads().iter().find(|thread| thread.tid == Some(tid));
+    found.unwrap_or_else(|| panic!("no thread {tid} in {report:#?}"))
+}

@@ -1,0 +1,47 @@
+//! The short form that ends a recording: a few lines.
+
+use std::io::{self, Write};
+
+use super::worst::{antagonists, party};
+use crate::{Metric, Report};
+use fxtrec_units::text::{count, percent, short};
+
+/// So many CPUs are named one by one.
+const MAX_CPUS: usize = 8;
+
+/// So many of those who had the CPU during the worst wait are named.
+const MAX_NAMED: usize = 2;
+
+/// Writes the short form, in the manner of the summary that it follows.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let lines =
+        [("wakeup", Metric::Wakeup), ("preempted", Metric::Preemption), ("slice", Metric::Slice)];
+    for (label, metric) in lines {
+        let of = report.total().metric(metric);
+        let (Some(p50), Some(p99), Some(max)) =
+            (of.percentile(50.0), of.percentile(99.0), of.max())
+        else {
+            continue;
+        };
+        let (p50, p99, max, number) = (short(p50), short(p99), short(max), count(of.count()));
+        writeln!(out, "  {label:<10} p50 {p50}, p99 {p99}, max {max} ({number} samples)")?;
+    }
+    if let Some(worst) = report.worst().first() {
+        let (length, who, cpu) = (short(worst.length()), party(&worst.thread), worst.queued_on);
+        writeln!(
+            out,
+            "  worst wait {length}: {who} for CPU {cpu}; there ran {}",
+            antagonists(worst, MAX_NAMED)
+        )?;
+    }
+    let loads = report.cpus.iter().filter_map(|cpu| cpu.load.map(|load| (cpu.cpu, load.busy)));
+    let busy: Vec<String> =
+        loads.map(|(cpu, busy)| format!("CPU {cpu} {}", percent(busy))).collect();
+    if (1..=MAX_CPUS).contains(&busy.len()) {
+        writeln!(out, "  busy       {}", busy.join(", "))?;
+    }
+    Ok(())
+}

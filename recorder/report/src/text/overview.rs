@@ -1,0 +1,175 @@
+//! What the whole trace comes to: its head, the metrics, the CPUs.
+
+use std::io::{self, Write};
+
+use super::grid::{Grid, Side, printable};
+use crate::{Distribution, Metric, Report};
+use fxtrec_units::text::{count, percent, short, short_or_dash};
+
+/// Writes what was recorded, and what is missing.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let length = report.span.length().as_secs_f64();
+    let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
+    let (switches, threads) = (count(report.switches()), count(threads));
+    let rate = count(report.switches_per_second() as u64);
+    let cpus = report.cpus.len();
+    writeln!(
+        out,
+        "{length:.6} s from {}, {cpus} CPUs, {threads} threads, {switches} switches ({rate} per second)",
+        report.span.begin
+    )?;
+    if let Some(origin) = &report.origin {
+        let command = printable(&origin.command_line, 100);
+        writeln!(out, "recorded on {} (Linux {}): {command}", origin.host, origin.release)?;
+        if report.is_narrow() {
+            writeln!(
+                out,
+                "the trace holds the switches of some threads only (scope {}): figures of CPUs are those of these threads",
+                origin.scope
+            )?;
+        }
+    }
+    let losses = &report.losses;
+    if losses.gaps > 0 {
+        let (events, gaps) = (count(losses.events), count(losses.gaps));
+        let at_most = if losses.at_most { "at most " } else { "" };
+        let unknown = match losses.unknown {
+            0 => String::new(),
+            unknown => format!(", an unknown number more in {} of them", count(unknown)),
+        };
+        writeln!(
+            out,
+            "LOST {at_most}{events} events in {gaps} gaps{unknown}; what spans one is censored"
+        )?;
+        for cause in &losses.causes {
+            writeln!(out, "  {}", printable(cause, 250))?;
+        }
+    }
+    if losses.unreported > 0 {
+        let events = count(losses.unreported);
+        writeln!(
+            out,
+            "{events} events are missing that the kernel counted but never wrote; nobody knows when they were"
+        )?;
+    }
+    if losses.damaged > 0 {
+        writeln!(out, "DAMAGED in {} places; what spans one is censored", count(losses.damaged))?;
+    }
+    if losses.truncated {
+        writeln!(out, "the file was cut off: it ends before the recording did")?;
+    }
+    if report.folded > 0 {
+        let folded = count(report.folded);
+        writeln!(out, "{folded} ended threads are summed up by name instead of one by one")?;
+    }
+    writeln!(out)
+}
+
+/// Writes a line for each metric, of all threads together.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut grid = Grid::new(&[
+        ("All threads", Side::Left),
+        ("Count", Side::Right),
+        ("Min", Side::Right),
+        ("Avg", Side::Right),
+        ("p50", Side::Right),
+        ("p90", Side::Right),
+        ("p99", Side::Right),
+        ("p99.9", Side::Right),
+        ("Max", Side::Right),
+        ("Sum", Side::Right),
+        ("Censored", Side::Right),
+    ]);
+    for metric in Metric::ALL {
+        let of: &Distribution = report.total().metric(metric);
+        grid.row(vec![
+            metric.title().to_owned(),
+            count(of.count()),
+            short_or_dash(of.min()),
+            short_or_dash(of.mean()),
+            short_or_dash(of.percentile(50.0)),
+            short_or_dash(of.percentile(90.0)),
+            short_or_dash(of.percentile(99.0)),
+            short_or_dash(of.percentile(99.9)),
+            short_or_dash(of.max()),
+            short(of.sum()),
+            count(of.censored()),
+        ]);
+    }
+    grid.write(out)?;
+    let total = report.total();
+    writeln!(
+        out,
+        "  {} voluntary and {} involuntary switches out, {} migrations",
+        count(total.voluntary),
+        count(total.involuntary),
+        count(total.migrations)
+    )?;
+    writeln!(out)
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// Writes a line for each CPU.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut grid = Grid::new(&[
+        ("CPU", Side::Right),
+        ("Busy", Side::Right),
+        ("Switches", Side::Right),
+        ("Per s", Side::Right),
+        ("Inferred", Side::Right),
+        ("Queue avg", Side::Right),
+        ("Queue max", Side::Right),
+        ("Wakeup p99", Side::Right),
+        ("Wakeup max", Side::Right),
+        ("Wait p99", Side::Right),
+        ("Wait max", Side::Right),
+        ("Slice avg", Side::Right),
+    ]);
+    for cpu in &report.cpus {
+        let (wakeup, wait) = (cpu.metric(Metric::Wakeup), cpu.metric(Metric::RunQueue));
+        grid.row(vec![
+            cpu.cpu.to_string(),
+            or_dash(cpu.load.map(|load| percent(load.busy))),
+            count(cpu.switches),
+            count(report.per_second(cpu.switches) as u64),
+            count(cpu.inferred),
+            or_dash(cpu.load.map(|load| format!("{:.2}", load.queue_mean))),
+            or_dash(cpu.load.map(|load| count(load.queue_max))),
+            short_or_dash(wakeup.percentile(99.0)),
+            short_or_dash(wakeup.max()),
+            short_or_dash(wait.percentile(99.0)),
+            short_or_dash(wait.max()),
+            short_or_dash(cpu.metric(Metric::Slice).mean()),
+        ]);
+    }
+    grid.write(out)?;
+    match report.unconserved {
+        Some(unconserved) => {
+            let length = report.span.length().as_secs_f64();
+            let share = if length > 0.0 { unconserved.as_secs_f64() / length } else { 0.0 };
+            writeln!(
+                out,
+                "  work not conserved: for {} ({}) one CPU had a queue while another was idle",
+                short(unconserved),
+                percent(share)
+            )?;
+        }
+        None => writeln!(
+            out,
+            "  busy, queue, work not conserved: not known, the trace has the switches of its scope only (record with -a)"
+        )?,
+    }
+    writeln!(out)
+}

@@ -1,0 +1,121 @@
+use super::*;
+use crate::scene::{Leaves, Scene};
+use crate::{Metric, Report};
+
+/// Thread 101 waits 5 us and 45 us, 202 waits 20 us; 101 runs most.
+fn report() -> Report {
+    let mut scene = Scene::new();
+    scene.wake_by(10, 0, 101, 202);
+    scene.switch(15, 0, 0, Leaves::R, 101);
+    scene.wake(20, 0, 202);
+    scene.switch(40, 0, 101, Leaves::R, 202);
+    scene.switch(85, 0, 202, Leaves::S, 101);
+    scene.switch(185, 0, 101, Leaves::S, 0);
+    scene.report()
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).expect("memory takes all");
+    String::from_utf8(out).expect("text")
+}
+
+fn tasks(sort: SortKey, rows: Option<usize>) -> Vec<String> {
+    let style = TableStyle { metric: Metric::RunQueue, sort, rows };
+    let table = text(|out| write_threads(&report(), style, out));
+    let lines = table.lines().skip(3).take_while(|line| !line.is_empty());
+    lines.map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_table_has_a_row_for_each_thread_sorted_as_asked_and_a_total() {
+    let by_max = tasks(SortKey::Max, None);
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let first = words(&by_max[0]);
+    let expected = ["t101:101", "0.125", "2", "2", "0.025", "0.005", "0.045", "0.045"];
+    assert_eq!(first[..8], expected);
+    assert_eq!(first[8..], ["0.000085000", "0", "0"], "when the longest ended, and no more");
+    assert!(by_max[1].starts_with("t202:202"), "{by_max:?}");
+    assert!(by_max[2].starts_with("TOTAL"), "{by_max:?}");
+    assert!(tasks(SortKey::Name, None)[1].starts_with("t202"));
+    assert!(tasks(SortKey::Percentile(500), None)[0].starts_with("t202"));
+    assert!(tasks(SortKey::Runtime, None)[0].starts_with("t101"));
+}
+
+#[test]
+fn rows_that_are_left_out_are_counted() {
+    let short = tasks(SortKey::Max, Some(1));
+    assert_eq!(short.len(), 3);
+    assert_eq!(short[2], "and 1 more threads (--rows 0 shows all)");
+}
+
+#[test]
+fn sort_keys_are_those_that_the_error_lists() {
+    let error = "latency".parse::<SortKey>().expect_err("no such key").to_string();
+    let list = error.split("there are ").nth(1).expect("a list");
+    for name in list.replace(" and ", ", ").replace(" (avg)", ", avg").split(", ") {
+        assert!(name.parse::<SortKey>().is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
+    let worst = text(|out| write_worst(&report(), out));
+    let lines: Vec<&str> = worst.lines().collect();
+    assert_eq!(
+        lines[1],
+        "   1.  45.0 us  t101[101] on CPU 0, preempted, 0.000040000 to 0.000085000"
+    );
+    assert_eq!(lines[2].trim(), "CPU 0: t202[202] 45.0 us");
+    assert!(worst.contains("t101[101] on CPU 0, woken by t202[202]"), "{worst}");
+    assert!(worst.contains("CPU 0: idle 5.00 us"), "{worst}");
+}
+
+#[test]
+fn the_time_of_antagonists_that_are_not_named_is_told_together() {
+    let mut scene = Scene::new();
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    scene.wake(10, 0, 109);
+    scene.switch(40, 0, 101, Leaves::S, 102);
+    scene.switch(60, 0, 102, Leaves::S, 103);
+    scene.switch(70, 0, 103, Leaves::S, 109);
+    let report = scene.report();
+    let wait = &report.worst()[0];
+    assert_eq!(antagonists(wait, 1), "t101[101] 30.0 us, 2 more 30.0 us");
+    assert_eq!(antagonists(wait, 9), "t101[101] 30.0 us, t102[102] 20.0 us, t103[103] 10.0 us");
+}
+
+#[test]
+fn the_overview_names_every_metric_and_every_cpu() {
+    let metrics = text(|out| write_metrics(&report(), out));
+    for metric in Metric::ALL {
+        assert!(metrics.contains(metric.title()), "{metrics}");
+    }
+    let cpus = text(|out| write_cpus(&report(), out));
+    assert!(cpus.lines().nth(2).is_some_and(|line| line.trim().starts_with("0  97.1 %")), "{cpus}");
+}
+
+#[test]
+fn losses_and_a_narrow_scope_are_said_at_the_head() {
+    let plain = text(|out| write_head(&report(), out));
+    assert!(!plain.contains("LOST") && !plain.contains("scope"), "{plain}");
+    let mut scene = Scene::of_scope("app");
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    scene.lose(20, 0, 1234);
+    scene.switch(30, 0, 101, Leaves::S, 0);
+    scene.blame(40, "1 234 on CPU 0: the output blocked");
+    let head = text(|out| write_head(&scene.report(), out));
+    assert!(head.contains("LOST 1 234 events in 1 gaps"), "{head}");
+    assert!(head.contains("\n  1 234 on CPU 0: the output blocked\n"), "{head}");
+    assert!(head.contains("(scope app)"), "{head}");
+}
+
+#[test]
+fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
+    let brief = text(|out| write_brief(&report(), out));
+    let lines: Vec<&str> = brief.lines().collect();
+    assert_eq!(lines[0], "  wakeup     p50 5.00 us, p99 20.0 us, max 20.0 us (2 samples)");
+    assert_eq!(lines[3], "  worst wait 45.0 us: t101[101] for CPU 0; there ran t202[202] 45.0 us");
+    assert_eq!(lines[4], "  busy       CPU 0 97.1 %");
+    assert_eq!(text(|out| write_brief(&Report::default(), out)), "");
+}

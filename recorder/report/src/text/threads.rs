@@ -1,0 +1,196 @@
+//! The table of threads or processes, in the order of `perf sched latency`'s columns.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::grid::{Grid, Side, printable};
+use crate::{Distribution, Metric, Report, Stats, ThreadReport};
+use fxtrec_units::text::{count, millis, millis_or_dash};
+
+/// What rows are sorted by, the greatest first; names from A to Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortKey {
+    /// The longest sample.
+    #[default]
+    Max,
+    /// The mean.
+    Mean,
+    /// A percentile, in tenths of a percent.
+    Percentile(u16),
+    /// The sum.
+    Sum,
+    /// How many samples.
+    Count,
+    /// Time on a CPU.
+    Runtime,
+    /// Switches out.
+    Switches,
+    /// Migrations.
+    Migrations,
+    /// The name.
+    Name,
+}
+
+/// The name of no sort key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot sort by that; there are max, mean (avg), p50, p90, p99, p99.9, sum, count, runtime, switches, migrations and name"
+)]
+pub struct NoSuchKey;
+
+impl FromStr for SortKey {
+    type Err = NoSuchKey;
+
+    fn from_str(name: &str) -> Result<SortKey, NoSuchKey> {
+        Ok(match name {
+            "max" => SortKey::Max,
+            "mean" | "avg" => SortKey::Mean,
+            "p50" => SortKey::Percentile(500),
+            "p90" => SortKey::Percentile(900),
+            "p99" => SortKey::Percentile(990),
+            "p99.9" => SortKey::Percentile(999),
+            "sum" => SortKey::Sum,
+            "count" => SortKey::Count,
+            "runtime" => SortKey::Runtime,
+            "switches" => SortKey::Switches,
+            "migrations" => SortKey::Migrations,
+            "name" => SortKey::Name,
+            _ => return Err(NoSuchKey),
+        })
+    }
+}
+
+/// How the table is made.
+#[derive(Clone, Copy, Debug)]
+pub struct TableStyle {
+    /// What the columns of lengths are about.
+    pub metric: Metric,
+    /// What rows are sorted by.
+    pub sort: SortKey,
+    /// How many rows at most; `None` for all.
+    pub rows: Option<usize>,
+}
+
+/// What a row is about.
+struct Row<'a> {
+    name: String,
+    stats: &'a Stats,
+}
+
+impl Row<'_> {
+    fn rank(&self, style: TableStyle) -> (Reverse<u128>, &str) {
+        let distribution = self.stats.metric(style.metric);
+        let nanos = |duration: Option<Duration>| duration.map_or(0, |d| d.as_nanos() + 1);
+        let rank = match style.sort {
+            SortKey::Max => nanos(distribution.max()),
+            SortKey::Mean => nanos(distribution.mean()),
+            SortKey::Percentile(tenths) => nanos(distribution.percentile(f64::from(tenths) / 10.0)),
+            SortKey::Sum => distribution.sum().as_nanos(),
+            SortKey::Count => distribution.count().into(),
+            SortKey::Runtime => self.stats.cpu_time.as_nanos(),
+            SortKey::Switches => self.stats.switches().into(),
+            SortKey::Migrations => self.stats.migrations.into(),
+            SortKey::Name => 0,
+        };
+        (Reverse(rank), &self.name)
+    }
+}
+
+/// A thread as it is called in tables: `cc1:1234`, or `cc1 (12 threads)`.
+pub fn thread_name(thread: &ThreadReport) -> String {
+    let comm = printable(&thread.comm, 32);
+    match thread.tid {
+        Some(tid) => format!("{comm}:{tid}"),
+        None => format!("{comm} ({} threads)", count(thread.threads)),
+    }
+}
+
+/// Writes the table of threads.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
+    let rows = report.threads().iter();
+    let rows = rows.map(|thread| Row { name: thread_name(thread), stats: &thread.stats });
+    write_rows("Task", "threads", rows.collect(), report.total(), style, out)
+}
+
+/// Writes the table of processes.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_processes(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
+    let processes = report.processes();
+    let rows = processes.iter().map(|process| Row {
+        name: match process.pid {
+            Some(pid) => format!("{}:{pid}", printable(&process.name, 32)),
+            None => printable(&process.name, 32),
+        },
+        stats: &process.stats,
+    });
+    let folded = report.threads().iter().filter(|thread| thread.koid.is_none());
+    let folded = folded.map(|thread| Row { name: thread_name(thread), stats: &thread.stats });
+    let rows = rows.chain(folded).collect();
+    write_rows("Process", "processes", rows, report.total(), style, out)
+}
+
+fn write_rows(
+    heading: &'static str,
+    what: &str,
+    mut rows: Vec<Row<'_>>,
+    total: &Stats,
+    style: TableStyle,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    rows.sort_by(|a, b| a.rank(style).cmp(&b.rank(style)));
+    let shown = style.rows.unwrap_or(usize::MAX).min(rows.len());
+    let mut grid = Grid::new(&[
+        (heading, Side::Left),
+        ("Runtime ms", Side::Right),
+        ("Switches", Side::Right),
+        ("Count", Side::Right),
+        ("Avg ms", Side::Right),
+        ("p50 ms", Side::Right),
+        ("p99 ms", Side::Right),
+        ("Max ms", Side::Right),
+        ("Max ended at s", Side::Right),
+        ("Censored", Side::Right),
+        ("Migr", Side::Right),
+    ]);
+    for row in &rows[..shown] {
+        grid.row(cells(&row.name, row.stats, style.metric));
+    }
+    grid.row(cells("TOTAL", total, style.metric));
+    writeln!(out, "{} of each {}:", capital(style.metric.title()), heading.to_lowercase())?;
+    grid.write(out)?;
+    if shown < rows.len() {
+        let rest = count((rows.len() - shown) as u64);
+        writeln!(out, "  and {rest} more {what} (--rows 0 shows all)")?;
+    }
+    writeln!(out)
+}
+
+fn cells(name: &str, stats: &Stats, metric: Metric) -> Vec<String> {
+    let distribution: &Distribution = stats.metric(metric);
+    vec![
+        name.to_owned(),
+        millis(stats.cpu_time),
+        count(stats.switches()),
+        count(distribution.count()),
+        millis_or_dash(distribution.mean()),
+        millis_or_dash(distribution.percentile(50.0)),
+        millis_or_dash(distribution.percentile(99.0)),
+        millis_or_dash(distribution.max()),
+        distribution.max_at().map_or_else(|| "-".to_owned(), |at| at.to_string()),
+        count(distribution.censored()),
+        count(stats.migrations),
+    ]
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + chars.as_str()
+}
