@@ -10,13 +10,12 @@
 //! meanwhile, and [`control`] lets others start and stop recordings. Everything that touches
 //! Linux directly, and all `unsafe`, is in [`kernel`].
 
-pub mod capture;
+pub use fxtrec_capture as capture;
 pub mod cli;
 pub mod commands;
 pub mod control;
 pub mod convert;
-pub mod encode;
-pub mod flight;
+pub use fxtrec_capture::{encode, flight};
 pub use fxtrec_kernel as kernel;
 pub mod manager;
 pub use fxtrec_probe as probe;

@@ -1,0 +1,225 @@
+//! Events from programs inside of the kernel, one lane of records per CPU.
+//!
+//! Switches and wake-ups come from [`fxtrec_kernel::bpf`]; forks, exits and
+//! names, and whatever else perf is asked for, come from perf's rings. Both have
+//! the same clock, and meet in the merger: each CPU has a queue for either.
+
+mod cpu;
+mod state;
+
+use std::io;
+use std::time::Duration;
+
+use super::order::Merger;
+use super::perf_rings::{PerfRings, RingCounts};
+use super::sched::SchedLayout;
+use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
+use cpu::CpuLane;
+use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
+use fxtrec_kernel::bpf::sys::BpfSys;
+use fxtrec_kernel::perf::{KernelCount, Options};
+use fxtrec_kernel::sys::Sys;
+use fxtrec_kernel::waker::Waker;
+use fxtrec_kernel::{clock, cpus, procfs};
+use fxtrec_units::{Cpu, Nanos, Pid, Tid};
+use state::States;
+
+/// How many times the threads of a process are listed at most, until no new one turns up.
+const LISTINGS: usize = 100;
+
+/// What a recording asks of this source.
+#[derive(Clone, Debug)]
+pub struct BpfOptions {
+    /// The perf events beside the programs.
+    pub perf: Options,
+    /// The smallest perf ring to be content with, in bytes.
+    pub min_perf_ring_bytes: usize,
+    /// Bytes of each CPU's lane, at most.
+    pub lane_bytes: usize,
+    /// Whether `sched_waking` is recorded.
+    pub waking: bool,
+    /// Whether only some processes are wanted, which [`Source::narrow`] will tell.
+    pub narrow: bool,
+}
+
+/// The programs, the lanes of all CPUs, perf's rings, and the merger of them all.
+#[derive(Debug)]
+pub struct BpfSource {
+    events: BpfEvents,
+    lanes: Vec<CpuLane>,
+    states: States,
+    rings: PerfRings,
+    merger: Merger,
+    waking: bool,
+    narrow: bool,
+    unknown: u64,
+    /// Events that no program saw, as far as they have been told.
+    missed: u64,
+}
+
+impl BpfSource {
+    /// Opens everything on every online CPU; nothing runs yet.
+    ///
+    /// # Errors
+    /// [`SourceError`], at the first call that the kernel refuses.
+    pub fn open(
+        sys: Box<dyn Sys + Send + Sync>,
+        bpf: Box<dyn BpfSys + Send>,
+        layout: SchedLayout,
+        options: BpfOptions,
+    ) -> Result<BpfSource, SourceError> {
+        let BpfOptions { mut perf, min_perf_ring_bytes, lane_bytes, waking, narrow } = options;
+        if perf.namespace_ids {
+            return Err(SourceError::InnerPidNamespace);
+        }
+        let states = States::new(layout.states()).ok_or(SourceError::UnknownStates)?;
+        let online = cpus::online(&*sys)?;
+        let possible = cpus::possible(&*sys)?.last().map_or(0, |cpu| cpu.0 as usize + 1);
+        let wanted = Wanted { cpus: &online, possible, lane_bytes, waking, narrow };
+        let (events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
+        perf.tracepoints.clear();
+        let mut merger = Merger::new();
+        let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
+        let lane = |(cpu, lane)| CpuLane::new(cpu, lane, &mut merger, narrow);
+        let lanes = lanes.into_iter().map(lane).collect();
+        Ok(BpfSource {
+            events,
+            lanes,
+            states,
+            rings,
+            merger,
+            waking,
+            narrow,
+            unknown: 0,
+            missed: 0,
+        })
+    }
+
+    fn round_once(&mut self, take: &mut Take<'_>) -> bool {
+        let BpfSource { lanes, states, rings, merger, unknown, .. } = self;
+        let read = |merger: &mut Merger| {
+            let full = rings.read(merger);
+            let mut read = |lane: &mut CpuLane| lane.read(states, merger, unknown);
+            lanes.iter_mut().fold(full, |full, lane| read(lane) || full)
+        };
+        merger.round(read, clock::now, take)
+    }
+
+    /// Adds what the programs could not write or did not see. The latter belongs to no CPU; the first one stands for it.
+    fn tell_unseen(&mut self) {
+        let missed = self.events.missed();
+        let mut also = missed.saturating_sub(std::mem::replace(&mut self.missed, missed));
+        for lane in &mut self.lanes {
+            lane.tell_unseen(&mut self.merger, std::mem::take(&mut also));
+        }
+    }
+
+    /// Puts every thread of the process in scope. One that is made while they are listed by one not yet in scope is in
+    /// the next list.
+    fn include(&self, pid: Pid) {
+        let Some(scope) = self.events.scope() else { return };
+        for _ in 0..LISTINGS {
+            let tids = procfs::thread_ids(pid.0);
+            let new = tids.into_iter().filter(|tid| scope.insert(Tid(*tid))).count();
+            if new == 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Source for BpfSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Bpf
+    }
+
+    fn cpus(&self) -> Vec<Cpu> {
+        self.rings.cpus()
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.lanes.iter().map(CpuLane::bytes).min().unwrap_or(0)
+    }
+
+    fn enable(&mut self) -> Result<(), SourceError> {
+        // Forks and names first, so that no event comes from a thread whose fork was missed.
+        self.rings.enable()?;
+        Ok(self.events.attach()?)
+    }
+
+    fn narrow(&mut self, pids: &[Pid]) {
+        for pid in pids {
+            self.include(*pid);
+        }
+    }
+
+    fn round(&mut self, take: &mut Take<'_>) {
+        self.round_once(take);
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) {
+        self.events.detach();
+        self.rings.disable();
+        if self.round_once(&mut *take) {
+            self.rings.tell_rest(&mut self.merger);
+            self.tell_unseen();
+            for lane in &mut self.lanes {
+                lane.tell_rest(&mut self.merger);
+            }
+            self.merger.emit(Nanos(u64::MAX), take);
+        }
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+        let fds = self.rings.poll_fds().chain([self.events.poll_fd()]);
+        let waited = waker.wait(fds, timeout);
+        self.events.answer();
+        waited
+    }
+
+    fn follow_hotplug(&mut self) -> Result<(), SourceError> {
+        let looked = self.rings.follow_hotplug(&mut self.merger)?;
+        if looked {
+            let online = self.rings.online()?;
+            for lane in &mut self.lanes {
+                lane.follow(online.contains(&lane.cpu));
+                // All that a CPU did that is offline is in its lane by now.
+                lane.read(&self.states, &mut self.merger, &mut self.unknown);
+            }
+        }
+        for lane in &mut self.lanes {
+            lane.tell_offline(&mut self.merger);
+        }
+        if !looked {
+            return Ok(());
+        }
+        self.tell_unseen();
+        // A CPU that went keeps its lane, so that no switch is missed when it comes back.
+        for cpu in self.rings.cpus() {
+            if self.lanes.iter().all(|lane| lane.cpu != cpu) {
+                let time = clock::now();
+                let lane = self.events.add(cpu)?;
+                let lane = CpuLane::new(cpu, lane, &mut self.merger, self.narrow);
+                // It had none until now, and what found none nobody counted.
+                lane.tell_unknown(&mut self.merger, time);
+                self.lanes.push(lane);
+            }
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> SourceStats {
+        let RingCounts { undecoded, garbled, .. } = self.rings.counts();
+        let kinds = if self.waking { 4 } else { 3 };
+        let mut counts = vec![KernelCount::default(); kinds];
+        for lane in &self.lanes {
+            let lane = lane.counts();
+            for (count, fired) in counts.iter_mut().zip(lane.fired) {
+                count.fired += fired;
+            }
+        }
+        let (late, most_late) = self.merger.late();
+        let undecoded = undecoded + self.unknown;
+        SourceStats { kernel_counts: counts, undecoded, garbled, unreported: 0, late, most_late }
+    }
+}

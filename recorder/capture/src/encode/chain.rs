@@ -1,0 +1,114 @@
+//! Who has which CPU: the chain of threads, in truth and in the file.
+//!
+//! ```text
+//!   kernel   A -> B    B -> C    C -> idle    (idle -> D unseen)    D -> E
+//!   chain      B         C        idle                                ^ D goes out, but idle was in:
+//!                                                                       idle -> D is inferred first
+//! ```
+//!
+//! With a narrow scope the file shows less than the truth: a switch is written
+//! when a thread of the scope goes out or comes in, and the outsider that
+//! follows such a thread is shown until it goes out itself. The rest of the time a
+//! pseudo-thread of the CPU has it, which stands for what is not recorded. The idle
+//! task is an outsider like others: what is shown as idle was idle.
+//!
+//! ```text
+//!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
+//!   file     A -> x    x -> ?                  ? -> A        A -> idle     idle -> ?    ? is not recorded
+//! ```
+
+use super::threads::Slot;
+use fxt_writer::Koid;
+use fxtrec_units::Cpu;
+
+/// A thread as a CPU's chain remembers it, which may outlive what is known about the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupant {
+    /// Where it is kept.
+    pub slot: Slot,
+    /// Its id in the trace.
+    pub koid: Koid,
+}
+
+/// One CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chain {
+    /// Who has the CPU; `None` until an event told it.
+    pub current: Option<Occupant>,
+    /// Who has it in the file; `None` before its first record.
+    pub shown: Option<Koid>,
+    /// Whether events of this CPU were lost since its last switch.
+    pub gap: bool,
+    /// Whether the trace has the name of the thread that stands for what is not recorded.
+    pub unrecorded: bool,
+}
+
+/// The chains of all CPUs.
+#[derive(Debug, Default)]
+pub struct Chains(Vec<Chain>);
+
+impl Chains {
+    /// The chain of `cpu`.
+    pub fn of(&mut self, cpu: Cpu) -> &mut Chain {
+        let at = cpu.0 as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, Chain::default());
+        }
+        &mut self.0[at]
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (Cpu, Chain)> {
+        (0..).map(Cpu).zip(self.0.iter().copied())
+    }
+
+    /// All of them, to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Chain> {
+        self.0.iter_mut()
+    }
+}
+
+/// What the file shows of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Whether the outgoing side is the thread itself, or what is not recorded in its place.
+    pub outgoing: bool,
+    /// The same of the incoming side.
+    pub incoming: bool,
+}
+
+/// How a switch is shown when only some threads are in scope; `None` when it is not.
+///
+/// `shown` says whether the outgoing thread is the one that the file shows on the CPU.
+pub fn view(outgoing_in_scope: bool, incoming_in_scope: bool, shown: bool) -> Option<View> {
+    match (outgoing_in_scope, incoming_in_scope) {
+        (true, _) => Some(View { outgoing: true, incoming: true }),
+        (false, true) => Some(View { outgoing: shown, incoming: true }),
+        (false, false) if shown => Some(View { outgoing: true, incoming: false }),
+        (false, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second picture in the module's documentation.
+    #[test]
+    fn an_outsider_is_shown_until_it_goes_out_and_then_no_more() {
+        let whole = Some(View { outgoing: true, incoming: true });
+        assert_eq!(view(true, false, true), whole, "A -> x");
+        assert_eq!(
+            view(false, false, true),
+            Some(View { outgoing: true, incoming: false }),
+            "x -> y"
+        );
+        assert_eq!(view(false, false, false), None, "y -> z");
+        assert_eq!(
+            view(false, true, false),
+            Some(View { outgoing: false, incoming: true }),
+            "z -> A"
+        );
+        assert_eq!(view(false, true, true), whole, "x -> A");
+    }
+}

@@ -1,0 +1,675 @@
+//! From typed events, in order of time, to records.
+
+mod departed;
+mod moment;
+mod probes;
+mod watch;
+
+use fxt_writer::record::{
+    ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
+    ThreadState, Wakeup,
+};
+use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+
+use departed::Departed;
+use probes::Probes;
+
+use super::chain::{Chains, Occupant, View, view};
+use super::generations::id_of;
+use super::lanes::{Closed, Lanes};
+use super::state::{OutgoingState, outgoing_state};
+use super::stats::Stats;
+use super::strings;
+use super::threads::{IDLE, Naming, Run, Slot, Threads};
+use super::unrecorded;
+use super::weight::{self, weight};
+use crate::event::{Comm, Event, Kind, Life, LocalId, Loss, Switch, Wake, WakeKind};
+use crate::flight::watch::Watch;
+use fxtrec_units::{Cpu, Nanos, Tid};
+
+/// The provider id of fxtrec's own records.
+pub const PROVIDER: ProviderId = ProviderId(1);
+
+/// Turns events into records.
+#[derive(Debug)]
+pub struct Encoder<L> {
+    lanes: L,
+    threads: Threads,
+    chains: Chains,
+    /// Whether only some threads are wanted.
+    narrow: bool,
+    recorder: ThreadName,
+    stats: Stats,
+    blind: Vec<Cpu>,
+    departed: Departed,
+    probes: Probes,
+    /// What is waited for, when something is.
+    watch: Option<Box<Watch>>,
+}
+
+/// One side of a switch, as it is written.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    koid: Koid,
+    weight: i32,
+}
+
+/// The state of a thread that nobody saw go out: most often it blocked. What is able to run comes in again, and readers
+/// would show it as waiting for a CPU until it does; a wake-up of what has blocked is seen, or its next slice.
+fn unseen_state(koid: Koid) -> OutgoingState {
+    let fxt = if koid == Koid(0) { ThreadState::Running } else { ThreadState::Blocked };
+    OutgoingState { fxt, detail: None }
+}
+
+/// The name, if the event tells one.
+fn told(comm: &Comm) -> Option<&Comm> {
+    Some(comm).filter(|comm| **comm != Comm::default())
+}
+
+fn ticks(time: Nanos) -> Ticks {
+    Ticks(time.0)
+}
+
+fn cpu_arg(cpu: Cpu) -> Arg<'static> {
+    Arg::new(strings::CPU, Value::Uint32(cpu.0))
+}
+
+fn cpu_number(cpu: Cpu) -> u16 {
+    // The format has 16 bits for a CPU, and Linux at most 8192 of them.
+    u16::try_from(cpu.0).unwrap_or(u16::MAX)
+}
+
+impl<L: Lanes> Encoder<L> {
+    /// An encoder of the threads known so far; `narrow` says whether only those in scope are wanted.
+    ///
+    /// `recorder` is the thread that fxtrec's own events are put on.
+    pub fn new(lanes: L, threads: Threads, narrow: bool, recorder: ThreadName) -> Encoder<L> {
+        Encoder {
+            lanes,
+            threads,
+            chains: Chains::default(),
+            narrow,
+            recorder,
+            stats: Stats::default(),
+            blind: Vec::new(),
+            departed: Departed::default(),
+            probes: Probes::default(),
+            watch: None,
+        }
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The thread that fxtrec's own events are put on.
+    pub fn recorder(&self) -> ThreadName {
+        self.recorder
+    }
+
+    /// The known threads.
+    pub fn threads(&mut self) -> &mut Threads {
+        &mut self.threads
+    }
+
+    /// Where the records go.
+    pub fn lanes(&mut self) -> &mut L {
+        &mut self.lanes
+    }
+
+    /// Where the records went, when no more follow.
+    pub fn into_lanes(self) -> L {
+        self.lanes
+    }
+
+    /// The CPUs that left a task unseen, though nothing was lost, since this was last asked.
+    pub fn take_blind(&mut self) -> Vec<Cpu> {
+        std::mem::take(&mut self.blind)
+    }
+
+    /// Writes what there is to write about one event, which carries `bytes` if it is a sample. Times must not go back
+    /// from call to call.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn event(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        event: &Event,
+        bytes: &[u8],
+    ) -> Result<(), Closed> {
+        match &event.kind {
+            Kind::Switch(switch) => self.switch(time, cpu, switch),
+            Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
+                // It came so late that the thread has gone out for ever since.
+                self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
+                self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
+                Ok(())
+            }
+            Kind::Wake(wake) => self.wake(time, cpu, wake),
+            Kind::Running { tid, .. } => self.running(time, cpu, *tid),
+            Kind::Fork { pid, tid, parent_pid, parent_tid } => {
+                self.stats.forks += 1;
+                self.threads.fork(event.time, (*pid, *tid), (*parent_pid, *parent_tid));
+                Ok(())
+            }
+            Kind::Exit { .. } => {
+                self.stats.exits += 1;
+                Ok(())
+            }
+            Kind::Comm { pid, tid, exec, comm } => {
+                self.stats.renames += 1;
+                self.threads.renamed(*pid, *tid, *comm, *exec);
+                match self.threads.tid_of(*tid).filter(|_| *exec) {
+                    Some(tid) => {
+                        let slot = self.threads.get(tid, None);
+                        self.executed(time, cpu, slot)?;
+                        self.end_program_spans(time, slot)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Kind::Life(life) => {
+                self.life(event.time, life);
+                Ok(())
+            }
+            Kind::Identity { tid, local_pid, local_tid } => {
+                self.threads.identify(*tid, *local_pid, *local_tid);
+                Ok(())
+            }
+            Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
+            Kind::Skipped => {
+                self.chains.of(cpu).current = None;
+                Ok(())
+            }
+            Kind::Lost(loss) => self.lost(time, cpu, loss),
+            Kind::LostLives { count } => self.lost_lives(time, cpu, *count),
+            Kind::Offline { goes_idle } => self.offline(time, cpu, *goes_idle),
+            Kind::Online => self.instant(time, strings::CPU_ONLINE, &[cpu_arg(cpu)]),
+        }
+    }
+
+    fn life(&mut self, time: Nanos, life: &Life) {
+        match *life {
+            Life::Begin { tid, parent, same_process } => {
+                self.stats.forks += 1;
+                self.threads.begun(time, tid, parent, same_process);
+            }
+            Life::Rename { tid, comm } => {
+                self.stats.renames += 1;
+                self.threads.named(tid, comm);
+            }
+            Life::End { .. } => self.stats.exits += 1,
+        }
+    }
+
+    fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {
+        self.stats.switches += 1;
+        let outgoing = self.threads.get(switch.prev, told(&switch.prev_comm));
+        if let Some(former) = self.former_owner(cpu, switch.prev, outgoing) {
+            return self.former_owner_leaves(time, cpu, former, switch);
+        }
+        self.has_cpu(time, cpu, outgoing)?;
+        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let state = outgoing_state(switch.state);
+        let out = self.side(outgoing, switch.prev_prio);
+        let inn = self.side(incoming, switch.next_prio);
+
+        if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), state, false)? {
+            self.stats.switches_written += 1;
+        }
+        self.watch_switch(time, cpu, (outgoing, incoming), state)?;
+        let chain = self.chains.of(cpu);
+        chain.current = Some(Occupant { slot: incoming, koid: inn.koid });
+        chain.gap = false;
+        self.threads.set_run(incoming, Run::Running);
+        match state.fxt {
+            ThreadState::Running => self.threads.set_run(outgoing, Run::Runnable),
+            ThreadState::Dying | ThreadState::Dead => {
+                self.end_thread_spans(time, outgoing)?;
+                self.depart(time, outgoing);
+                self.threads.end(outgoing);
+            }
+            _ => self.threads.set_run(outgoing, Run::Blocked),
+        }
+        Ok(())
+    }
+
+    /// The earlier owner of an id, if it has the CPU still. The kernel gives the id of a thread that ends away before it
+    /// has gone out for the last time.
+    #[inline]
+    fn former_owner(&mut self, cpu: Cpu, tid: Tid, slot: Slot) -> Option<Occupant> {
+        let koid = self.threads.thread(slot).koid;
+        let chain = self.chains.of(cpu);
+        let is_former = |now: &Occupant| now.koid != koid && id_of(now.koid) == u64::from(tid.0);
+        chain.current.filter(is_former).filter(|_| !chain.gap)
+    }
+
+    /// It goes out under an id that is another's, who is not concerned.
+    #[cold]
+    fn former_owner_leaves(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        former: Occupant,
+        switch: &Switch,
+    ) -> Result<(), Closed> {
+        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let state = outgoing_state(switch.state);
+        let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
+        let inn = self.side(incoming, switch.next_prio);
+        // It is known no more; its name was written when it came in.
+        if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), state, false)? {
+            self.stats.switches_written += 1;
+        }
+        self.watch_found(time, cpu, None, incoming);
+        self.chains.of(cpu).current = Some(Occupant { slot: incoming, koid: inn.koid });
+        self.threads.set_run(incoming, Run::Running);
+        Ok(())
+    }
+
+    fn side(&mut self, slot: Slot, prio: i32) -> Side {
+        let thread = self.threads.thread_mut(slot);
+        thread.weight = weight(thread.tid, prio);
+        Side { koid: thread.koid, weight: thread.weight }
+    }
+
+    /// A side of an inferred switch; the thread may have ended since it was last seen.
+    fn inferred_side(&self, occupant: Occupant) -> Side {
+        let thread = self.threads.thread(occupant.slot);
+        let weight = if thread.koid == occupant.koid { thread.weight } else { weight::NICE_0 };
+        Side { koid: occupant.koid, weight }
+    }
+
+    /// Writes a switch as far as it is in scope; false when it is not.
+    fn write_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        (outgoing, out): (Slot, Side),
+        (incoming, inn): (Slot, Side),
+        state: OutgoingState,
+        inferred: bool,
+    ) -> Result<bool, Closed> {
+        let chain = self.chains.of(cpu);
+        let whole = View { outgoing: true, incoming: true };
+        let view = match self.narrow {
+            false => Some(whole),
+            true => view(
+                self.threads.thread(outgoing).in_scope,
+                self.threads.thread(incoming).in_scope,
+                chain.shown == Some(out.koid),
+            ),
+        };
+        let Some(view) = view else { return Ok(false) };
+        let nobody = Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT };
+        let (out, state) = match view.outgoing {
+            true => (out, state),
+            false => (nobody, unseen_state(nobody.koid)),
+        };
+        let inn = if view.incoming { inn } else { nobody };
+        let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
+        if view != whole && !std::mem::replace(&mut chain.unrecorded, true) {
+            unrecorded::objects(&mut self.lanes, cpu)?;
+        }
+        if view.outgoing {
+            self.name(outgoing)?;
+        }
+        if view.incoming {
+            self.name(incoming)?;
+        }
+        if let Some(koid) = shown {
+            // The thread came into scope while it had the CPU.
+            let weight = match koid {
+                Koid(0) => weight::IDLE,
+                koid if koid == nobody.koid => nobody.weight,
+                _ => weight::NICE_0,
+            };
+            self.stats.inferred_switches += 1;
+            self.put_switch(time, cpu, Side { koid, weight }, out, unseen_state(koid), true)?;
+        }
+        self.put_switch(time, cpu, out, inn, state, inferred)?;
+        Ok(true)
+    }
+
+    fn put_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        out: Side,
+        inn: Side,
+        state: OutgoingState,
+        inferred: bool,
+    ) -> Result<(), Closed> {
+        let none = Arg::new(Text::EMPTY, Value::Null);
+        let mut args = [
+            Arg::new(strings::INCOMING_WEIGHT, Value::Int32(inn.weight)),
+            Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(out.weight)),
+            none,
+            none,
+        ];
+        let mut count = 2;
+        if let Some(detail) = state.detail {
+            args[count] = Arg::new(strings::PREV_STATE, Value::Str(strings::detail(detail)));
+            count += 1;
+        }
+        if inferred {
+            args[count] = Arg::new(strings::INFERRED, Value::Bool(true));
+            count += 1;
+        }
+        self.lanes.rolling(&ContextSwitch {
+            cpu: cpu_number(cpu),
+            time: ticks(time),
+            outgoing: out.koid,
+            incoming: inn.koid,
+            outgoing_state: state.fxt,
+            args: &args[..count],
+        })
+    }
+
+    /// An event names `slot` as the thread that has `cpu`. When it is not the one that came in last, the switch
+    /// between the two is missing, and is inferred to have been at the latest now.
+    #[inline]
+    fn has_cpu(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
+        let koid = self.threads.thread(slot).koid;
+        let chain = self.chains.of(cpu);
+        let now = Occupant { slot, koid };
+        match chain.current {
+            Some(current) if current.koid == koid => Ok(()),
+            Some(before) => self.infer(time, cpu, before, now),
+            None => {
+                chain.current = Some(now);
+                self.threads.set_run(slot, Run::Running);
+                self.watch_found(time, cpu, None, slot);
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn infer(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        before: Occupant,
+        now: Occupant,
+    ) -> Result<(), Closed> {
+        let gap = std::mem::take(&mut self.chains.of(cpu).gap);
+        self.chains.of(cpu).current = Some(now);
+        // The one that was in may have ended since, and its place may be another's.
+        let known = self.threads.thread(before.slot).koid == before.koid;
+        self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
+        if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
+            // The file shows nothing of it, not even its name.
+            self.threads.set_run(now.slot, Run::Running);
+            return Ok(());
+        }
+        let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
+        if !gap && !takeover {
+            // The task that was in is one of those that the kernel does not report.
+            self.blind.push(cpu);
+        }
+        // The one that took part in a takeover is gone, and so is one whose place is another's.
+        let state = match takeover || !known {
+            true => OutgoingState { fxt: ThreadState::Dead, detail: None },
+            false => unseen_state(before.koid),
+        };
+        let (out, inn) = (self.inferred_side(before), self.inferred_side(now));
+        let outgoing = if known { before.slot } else { IDLE };
+        if self.write_switch(time, cpu, (outgoing, out), (now.slot, inn), state, true)? {
+            self.stats.inferred_switches += 1;
+        }
+        self.threads.set_run(now.slot, Run::Running);
+        match (known, takeover) {
+            (true, true) => {
+                self.end_thread_spans(time, before.slot)?;
+                self.depart(time, before.slot);
+                self.threads.end(before.slot);
+            }
+            (true, false) => self.threads.set_run(before.slot, Run::Unknown),
+            (false, _) => {}
+        }
+        Ok(())
+    }
+
+    /// A thread has executed a program. When another than the main thread did, it goes by the main thread's id from now
+    /// on, and the thread that it was is gone.
+    fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
+        let current = self.chains.of(cpu).current;
+        let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);
+        match before {
+            Some(before) if self.threads.is_takeover(before.slot, slot) => {
+                self.has_cpu(time, cpu, slot)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn running(&mut self, time: Nanos, cpu: Cpu, tid: LocalId) -> Result<(), Closed> {
+        match self.threads.tid_of(tid) {
+            Some(tid) => {
+                let slot = self.threads.get(tid, None);
+                self.has_cpu(time, cpu, slot)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn wake(&mut self, time: Nanos, cpu: Cpu, wake: &Wake) -> Result<(), Closed> {
+        let current = self.threads.get(wake.current, None);
+        self.has_cpu(time, cpu, current)?;
+        if wake.kind == WakeKind::Waking {
+            return self.waking(time, wake, current);
+        }
+        self.stats.wakeups += 1;
+        let slot = match wake.kind {
+            WakeKind::New => self.threads.woken_new(time, wake.tid, wake.current, &wake.comm),
+            _ => self.threads.get(wake.tid, told(&wake.comm)),
+        };
+        let announced = self.threads.thread_mut(slot).waker.take();
+        if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
+            // Readers would end its slice here.
+            self.stats.spurious_wakeups += 1;
+            return Ok(());
+        }
+        self.threads.set_run(slot, Run::Runnable);
+        let thread = self.threads.thread(slot);
+        if self.narrow && !thread.in_scope {
+            return Ok(());
+        }
+        let koid = thread.koid;
+        let waker = match announced {
+            // The thread that completes a wake-up need not be the one that began it.
+            Some(waker) => Some(waker),
+            None if wake.from_task => {
+                self.name(current)?;
+                Some(self.threads.thread(current).koid)
+            }
+            None => None,
+        };
+        self.name(slot)?;
+        let args = [
+            Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio))),
+            Arg::new(strings::WAKER, Value::Koid(waker.unwrap_or_default())),
+        ];
+        self.stats.wakeups_written += 1;
+        self.lanes.rolling(&Wakeup {
+            cpu: cpu_number(wake.target),
+            time: ticks(time),
+            thread: koid,
+            args: if waker.is_some() { &args } else { &args[..1] },
+        })?;
+        self.watch_wake(time, wake.target, slot)
+    }
+
+    /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
+    fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
+        self.stats.wakings += 1;
+        let slot = self.threads.get(wake.tid, told(&wake.comm));
+        if self.narrow && !self.threads.thread(slot).in_scope {
+            return Ok(());
+        }
+        self.name(slot)?;
+        let mut thread = self.recorder;
+        self.threads.thread_mut(slot).waker = None;
+        if wake.from_task {
+            self.name(current)?;
+            let waker = self.threads.thread(current);
+            let (koid, process) = (waker.koid, waker.process);
+            thread =
+                ThreadName::Inline { process: self.threads.process_koid(process), thread: koid };
+            self.threads.thread_mut(slot).waker = Some(koid);
+        }
+        let koid = self.threads.thread(slot).koid;
+        self.lanes.rolling(&EventRecord {
+            kind: EventKind::Instant,
+            time: ticks(time),
+            thread,
+            category: strings::SCHED,
+            name: strings::WAKING,
+            args: &[
+                Arg::new(strings::THREAD, Value::Koid(koid)),
+                Arg::new(strings::CPU, Value::Uint32(wake.target.0)),
+            ],
+        })
+    }
+
+    fn lost(&mut self, time: Nanos, cpu: Cpu, loss: &Loss) -> Result<(), Closed> {
+        self.stats.count_loss(loss);
+        self.chains.of(cpu).gap = true;
+        self.threads.doubt();
+        self.doubt_interrupts(time, cpu)?;
+        self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
+        let mut args = [cpu_arg(cpu); 4];
+        let mut count = 0;
+        let mut add = |arg| {
+            args[count] = arg;
+            count += 1;
+        };
+        if let Some(events) = loss.events {
+            add(Arg::new(strings::COUNT, Value::uint(events)));
+        }
+        add(cpu_arg(cpu));
+        if loss.at_most {
+            add(Arg::new(strings::AT_MOST, Value::Bool(true)));
+        }
+        if loss.switch_records > 0 {
+            add(Arg::new(strings::SWITCH_RECORDS, Value::uint(loss.switch_records)));
+        }
+        self.instant(time, strings::LOST, &args[..count])?;
+        self.watch_loss(time, cpu, loss.events)
+    }
+
+    /// Forks, exits or names are missing, while all switches are there: who is whose is doubtful, who ran is not.
+    fn lost_lives(&mut self, time: Nanos, cpu: Cpu, count: Option<u64>) -> Result<(), Closed> {
+        match count {
+            Some(count) => self.stats.lost_lives = self.stats.lost_lives.saturating_add(count),
+            None => self.stats.unseen_lives += 1,
+        }
+        self.threads.doubt_names();
+        let count = count.map(|count| Arg::new(strings::COUNT, Value::uint(count)));
+        let args = [cpu_arg(cpu), count.unwrap_or(cpu_arg(cpu))];
+        self.instant(time, strings::LOST_LIVES, &args[..1 + usize::from(count.is_some())])
+    }
+
+    /// The CPU is gone, and nobody has it until it is back.
+    fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
+        if goes_idle && self.chains.of(cpu).current.is_some() {
+            // That the idle task comes in last needs no tracepoint to be known.
+            self.chains.of(cpu).gap = true;
+            self.has_cpu(time, cpu, IDLE)?;
+            self.chains.of(cpu).gap = true;
+        }
+        self.instant(time, strings::CPU_OFFLINE, &[cpu_arg(cpu)])
+    }
+
+    /// Writes one of fxtrec's own events.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn instant(&mut self, time: Nanos, name: Text<'_>, args: &[Arg<'_>]) -> Result<(), Closed> {
+        self.lanes.rolling(&own_event(time, self.recorder, name, args))
+    }
+
+    /// Lets the trace know the thread's present name, and its process's, before a record uses them.
+    #[inline]
+    fn name(&mut self, slot: Slot) -> Result<(), Closed> {
+        if self.threads.thread(slot).naming == Naming::Done {
+            return Ok(());
+        }
+        self.write_name(slot)
+    }
+
+    #[cold]
+    fn write_name(&mut self, slot: Slot) -> Result<(), Closed> {
+        let thread = self.threads.thread(slot);
+        let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);
+        let process_koid = self.threads.process_koid(home);
+        let process = self.threads.process_mut(home);
+        let naming = std::mem::replace(&mut process.naming, Naming::Done);
+        if naming != Naming::Done {
+            if process.name.is_empty() {
+                process.name = comm.as_bytes().to_vec();
+            }
+            self.stats.processes += u64::from(naming == Naming::Never);
+            process_object(&mut self.lanes, process_koid, &process.name, tid)?;
+        }
+        let thread = self.threads.thread_mut(slot);
+        self.stats.threads += u64::from(thread.naming == Naming::Never);
+        thread.naming = Naming::Done;
+        thread_object(&mut self.lanes, koid, &comm, tid, process_koid)
+    }
+}
+
+/// Names a process. `tid` stands in where it has no name.
+fn process_object(lanes: &mut impl Lanes, koid: Koid, name: &[u8], tid: Tid) -> Result<(), Closed> {
+    lanes.durable(&KernelObject {
+        kind: ObjectType::Process,
+        koid,
+        name: Text::Inline(&display_name(name, tid)),
+        args: &[],
+    })
+}
+
+/// Names a thread of a process.
+fn thread_object(
+    lanes: &mut impl Lanes,
+    koid: Koid,
+    comm: &Comm,
+    tid: Tid,
+    process: Koid,
+) -> Result<(), Closed> {
+    lanes.durable(&KernelObject {
+        kind: ObjectType::Thread,
+        koid,
+        name: Text::Inline(&display_name(comm.as_bytes(), tid)),
+        args: &[Arg::new(strings::PROCESS, Value::Koid(process))],
+    })
+}
+
+/// One of fxtrec's own events.
+pub fn own_event<'a>(
+    time: Nanos,
+    recorder: ThreadName,
+    name: Text<'a>,
+    args: &'a [Arg<'a>],
+) -> EventRecord<'a> {
+    EventRecord {
+        kind: EventKind::Instant,
+        time: ticks(time),
+        thread: recorder,
+        category: strings::FXTREC,
+        name,
+        args,
+    }
+}
+
+/// A name that readers accept: text, and never empty.
+fn display_name(name: &[u8], tid: Tid) -> std::borrow::Cow<'_, str> {
+    match fxt_writer::text::clean(name) {
+        name if name.is_empty() => format!("[{}]", tid.0).into(),
+        name => name,
+    }
+}

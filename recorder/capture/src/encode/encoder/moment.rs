@@ -1,0 +1,133 @@
+//! What the machine is in the middle of, as the encoder knows it.
+
+use fxt_reader::record::is_not_recorded;
+use fxt_writer::Koid;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Encoder, cpu_number};
+use crate::encode::chain::Chain;
+use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::moment::{Contender, Label, Moment, Span, Track};
+use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
+use crate::encode::threads::{IDLE, Naming};
+use crate::encode::{unrecorded, weight};
+use fxtrec_units::{Cpu, Nanos};
+
+impl<L: Lanes> Encoder<L> {
+    /// What the machine is in the middle of, as far as the trace shows it. Who waits for a CPU is known to an encoder
+    /// with a [`Watch`](crate::flight::watch::Watch) only.
+    pub fn present(&mut self) -> Moment {
+        let mut moment = Moment::default();
+        let living = self.living();
+        for (cpu, chain) in self.chains.all() {
+            if let Some(koid) = chain.shown.filter(|koid| !chain.gap && living.contains(koid)) {
+                let weight = self.weight_of(koid, &chain);
+                moment.cpus.insert(cpu_number(cpu), Contender { koid, weight });
+            }
+        }
+        let mut processes: FxHashMap<Koid, Koid> = FxHashMap::default();
+        for slot in self.threads.slots() {
+            let thread = self.threads.thread(slot);
+            let (koid, home, weight) = (thread.koid, thread.process, thread.weight);
+            let written = slot != IDLE && thread.naming != Naming::Never;
+            let watch = self.watch.as_deref();
+            let queue = watch.and_then(|watch| watch.ledger.queued_on(slot.index()));
+            if let Some(cpu) = queue.filter(|_| written) {
+                moment.waiting.insert(koid, (cpu_number(cpu), weight));
+            }
+            processes.insert(koid, self.threads.process_koid(home));
+        }
+        for (koid, stack) in self.probes.spans().all() {
+            let spans = stack.open().iter().map(|open| Span {
+                category: Label::Known(open.category),
+                name: Label::Known(open.name),
+            });
+            // Of a thread whose end was not seen the process is not known any more.
+            let process = processes.get(&koid).copied().unwrap_or(koid);
+            moment.spans.insert((process, koid), spans.collect());
+        }
+        for (cpu, open) in self.probes.interrupts().all() {
+            let spans = open.iter().map(|open| Span {
+                category: Label::Known(open.category),
+                name: match open.name {
+                    Name::Known(text) => Label::Known(text),
+                    Name::Copied(..) => Label::Own(open.name.own_text()),
+                },
+            });
+            moment.spans.insert(interrupt_track(cpu), spans.collect());
+        }
+        moment
+    }
+
+    /// The weight of a thread that a chain shows.
+    fn weight_of(&self, koid: Koid, chain: &Chain) -> i32 {
+        let current = chain.current.map(|current| self.threads.thread(current.slot));
+        match current.filter(|thread| thread.koid == koid) {
+            _ if koid == Koid(0) => weight::IDLE,
+            _ if is_not_recorded(fxt_reader::Koid(koid.0)) => unrecorded::WEIGHT,
+            Some(thread) => thread.weight,
+            None => weight::NICE_0,
+        }
+    }
+
+    /// Ends a piece of the trace at `time`: what is open in it is closed. Returns what the next piece is to begin with:
+    /// the names of all that is in the trace, and what the machine is in the middle of.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn turn(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
+        self.let_go_of_the_past();
+        let moment = self.present();
+        moment.end(time, &mut self.lanes)?;
+        let mut beginning = self.names();
+        self.names_are_known();
+        moment.begin(time, &mut beginning)?;
+        Ok(beginning)
+    }
+
+    /// The names that were just written are those that threads and processes have now.
+    fn names_are_known(&mut self) {
+        for slot in self.threads.slots() {
+            let thread = self.threads.thread_mut(slot);
+            if slot != IDLE && thread.naming == Naming::Never {
+                continue;
+            }
+            thread.naming = Naming::Done;
+            let home = thread.process;
+            self.threads.process_mut(home).naming = Naming::Done;
+        }
+    }
+
+    /// The threads that live and are in the trace, the idle task among them.
+    fn living(&self) -> FxHashSet<Koid> {
+        let slots = self.threads.slots().into_iter();
+        let threads = slots.map(|slot| self.threads.thread(slot));
+        let written = threads.filter(|thread| thread.naming != Naming::Never);
+        let unrecorded = self.chains.all().filter(|(_, chain)| chain.unrecorded);
+        let unrecorded = unrecorded.map(|(cpu, _)| unrecorded::thread_of(cpu));
+        written.map(|thread| thread.koid).chain(unrecorded).chain([Koid(0)]).collect()
+    }
+
+    /// Forgets what only an earlier piece can name: threads that have ended, on CPUs and as wakers.
+    fn let_go_of_the_past(&mut self) {
+        let living = self.living();
+        for chain in self.chains.all_mut() {
+            let shown = chain.shown.is_none_or(|koid| living.contains(&koid));
+            let current = chain
+                .current
+                .is_none_or(|current| self.threads.thread(current.slot).koid == current.koid);
+            if chain.gap || !shown || !current {
+                *chain = Chain { unrecorded: chain.unrecorded, ..Chain::default() };
+            }
+        }
+        for slot in self.threads.slots() {
+            let thread = self.threads.thread_mut(slot);
+            thread.waker = thread.waker.filter(|waker| living.contains(waker));
+        }
+    }
+}
+
+/// Where the interrupts of a CPU are shown.
+fn interrupt_track(cpu: Cpu) -> Track {
+    (PROCESS, thread_of(cpu))
+}

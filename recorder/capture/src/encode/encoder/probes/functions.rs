@@ -1,0 +1,80 @@
+//! Functions that threads are inside of.
+
+use fxt_writer::record::EventKind;
+
+use super::{Hit, Unseen};
+use crate::encode::encoder::Encoder;
+use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::probes::spans::{Frame, Open, SpanId};
+use crate::encode::threads::Slot;
+use fxtrec_units::Nanos;
+
+impl<L: Lanes> Encoder<L> {
+    /// A function is called.
+    pub(super) fn call(&mut self, hit: &Hit<'_>, id: SpanId) -> Result<(), Closed> {
+        self.count(hit.entry.class);
+        let (place, koid) = (self.place(hit.time, hit.slot)?, self.koid(hit.slot));
+        let stack = hit.user.map(|user| user.stack);
+        let ended = self.probes.spans.of(koid).map_or(0, |open| open.ended_by_call(id, stack));
+        self.end_unseen(place, koid, ended, Unseen::Inferred)?;
+        let (category, name) = (hit.entry.category, hit.entry.name);
+        let open = Open { frame: Frame::Function(id, stack), category, name, gone: false };
+        self.probes.spans.deepen(koid).push(open);
+        self.write(place, EventKind::DurationBegin, hit)
+    }
+
+    /// It returns.
+    pub(super) fn returned(&mut self, hit: &Hit<'_>, id: SpanId) -> Result<(), Closed> {
+        let koid = self.koid(hit.slot);
+        let stack = hit.user.map(|user| user.stack);
+        let is_32_bit = hit.user.is_some_and(|user| user.is_32_bit);
+        let open = self.probes.spans.of(koid);
+        let Some(inside) = open.and_then(|open| open.inside_of_return(id, stack, is_32_bit)) else {
+            self.stats.probes.unmatched_ends += 1;
+            return Ok(());
+        };
+        let place = self.place(hit.time, hit.slot)?;
+        self.end_unseen(place, koid, inside, Unseen::Inferred)?;
+        self.probes.spans.deepen(koid).pop();
+        self.probes.spans.tidy(koid);
+        self.write(place, EventKind::DurationEnd, hit)
+    }
+
+    /// A thread goes out for the last time: nothing that it is inside of will end.
+    pub(in crate::encode::encoder) fn end_thread_spans(
+        &mut self,
+        time: Nanos,
+        slot: Slot,
+    ) -> Result<(), Closed> {
+        let koid = self.koid(slot);
+        if self.probes.spans.of(koid).is_none() {
+            return Ok(());
+        }
+        let place = self.place(time, slot)?;
+        self.end_unseen(place, koid, usize::MAX, Unseen::Unfinished)?;
+        self.probes.spans.tidy(koid);
+        Ok(())
+    }
+
+    /// A thread executes another program: what it was inside of in the old one will not end.
+    pub(in crate::encode::encoder) fn end_program_spans(
+        &mut self,
+        time: Nanos,
+        slot: Slot,
+    ) -> Result<(), Closed> {
+        let koid = self.koid(slot);
+        let Some(stack) = self.probes.spans.of(koid) else { return Ok(()) };
+        stack.lose_program();
+        self.end_gone(time, slot)
+    }
+
+    /// Ends what lost its program, as far as nothing is on top of it.
+    pub(super) fn end_gone(&mut self, time: Nanos, slot: Slot) -> Result<(), Closed> {
+        let (place, koid) = (self.place(time, slot)?, self.koid(slot));
+        while let Some(gone) = self.probes.spans.of(koid).and_then(|stack| stack.pop_gone()) {
+            self.end(place, gone.category, gone.name, Unseen::Unfinished)?;
+        }
+        self.probes.spans.tidy(koid);
+        Ok(())
+    }
+}

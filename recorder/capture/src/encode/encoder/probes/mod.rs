@@ -1,0 +1,257 @@
+//! Samples of probes, tracepoints, system calls and interrupts, made events of the trace.
+
+mod functions;
+mod interrupts;
+mod syscalls;
+
+use std::sync::Arc;
+
+use fxt_writer::record::{Event as EventRecord, EventKind};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
+
+use super::{Encoder, ticks};
+use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
+use crate::encode::probes::fields::with_args;
+use crate::encode::probes::interrupts::{Interrupts, Line, Name};
+use crate::encode::probes::spans::Spans;
+use crate::encode::strings;
+use crate::encode::threads::Slot;
+use crate::event::{Sample, UserState};
+use fxtrec_units::{Cpu, Nanos};
+
+/// What the encoder remembers of probes.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    catalog: Arc<Catalog>,
+    spans: Spans,
+    interrupts: Interrupts,
+    /// Room for texts, used again for each sample.
+    scratch: String,
+}
+
+/// A sample, and what it is of.
+#[derive(Clone, Copy, Debug)]
+struct Hit<'a> {
+    time: Nanos,
+    cpu: Cpu,
+    /// The thread that had the CPU.
+    slot: Slot,
+    catalog: &'a Catalog,
+    entry: &'a Entry,
+    user: Option<UserState>,
+    raw: &'a [u8],
+}
+
+/// Where an event is put in the trace.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    time: Nanos,
+    thread: ThreadName,
+}
+
+/// Why something is ended though its end was not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unseen {
+    /// What was seen later shows that it had ended.
+    Inferred,
+    /// Its thread or the recording ended first.
+    Unfinished,
+}
+
+impl Unseen {
+    fn mark(self) -> [Arg<'static>; 1] {
+        let name = match self {
+            Unseen::Inferred => strings::INFERRED,
+            Unseen::Unfinished => strings::UNFINISHED,
+        };
+        [Arg::new(name, Value::Bool(true))]
+    }
+}
+
+impl Probes {
+    /// What threads are inside of.
+    pub(super) fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    /// What CPUs are inside of.
+    pub(super) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+}
+
+impl<L: Lanes> Encoder<L> {
+    /// Says what may arrive beside the scheduler's events.
+    pub fn expect(&mut self, catalog: Catalog) {
+        self.probes.catalog = Arc::new(catalog);
+    }
+
+    /// What may arrive beside the scheduler's events.
+    pub fn catalog(&self) -> &Catalog {
+        &self.probes.catalog
+    }
+
+    /// Writes what there is to write about a sample, which says like a wake-up who has the CPU. Only a tracepoint may
+    /// be `sched_switch` itself, whose sample can come after the switch that it is about.
+    pub(super) fn sample(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        sample: &Sample,
+        raw: &[u8],
+    ) -> Result<(), Closed> {
+        let slot = self.threads.get(sample.current, None);
+        let catalog = Arc::clone(&self.probes.catalog);
+        let Some(entry) = catalog.entry(sample.extra) else { return Ok(()) };
+        if entry.class != Class::Tracepoint {
+            self.has_cpu(time, cpu, slot)?;
+        }
+        if entry.in_scope_only && !self.threads.thread(slot).in_scope {
+            return Ok(());
+        }
+        self.watch_probe(time, cpu, slot, sample.extra)?;
+        let user = sample.user;
+        let hit = Hit { time, cpu, slot, catalog: &catalog, entry, user, raw };
+        self.act(&hit).unwrap_or_else(|| {
+            self.stats.probes.undecoded += 1;
+            Ok(())
+        })
+    }
+
+    /// `None` when the sample is too short for what decides.
+    fn act(&mut self, hit: &Hit<'_>) -> Option<Result<(), Closed>> {
+        let raw = hit.raw;
+        Some(match &hit.entry.act {
+            Act::Instant => self.moment(hit),
+            Act::Call(id) => self.call(hit, *id),
+            Act::Return(id) => self.returned(hit, *id),
+            Act::SyscallEnter(number) => self.syscall(hit, number.integer(raw)?),
+            Act::SyscallExit(number, ret) => {
+                self.syscall_ended(hit, number.integer(raw)?, ret.integer(raw)?)
+            }
+            Act::HardEnter(number, name) => {
+                let line = Line::Hard(number.integer(raw)?);
+                let name = interrupts::copied_name(name, raw, &mut self.probes.scratch);
+                self.interrupt(hit, line, name)
+            }
+            Act::HardExit(number) => self.interrupt_ended(hit, Line::Hard(number.integer(raw)?)),
+            Act::SoftEnter(vector) => {
+                let vector = vector.integer(raw)?;
+                self.interrupt(hit, Line::Soft(vector), Name::Known(hit.catalog.softirq(vector)))
+            }
+            Act::SoftExit(vector) => self.interrupt_ended(hit, Line::Soft(vector.integer(raw)?)),
+            Act::VectorEnter(vector) => {
+                self.interrupt(hit, Line::Vector(*vector), Name::Known(hit.entry.name))
+            }
+            Act::VectorExit(vector) => self.interrupt_ended(hit, Line::Vector(*vector)),
+        })
+    }
+
+    fn count(&mut self, class: Class) {
+        let counts = &mut self.stats.probes;
+        let count = match class {
+            Class::Probe => &mut counts.probe_hits,
+            Class::Tracepoint => &mut counts.tracepoints,
+            Class::Syscall => &mut counts.syscalls,
+            Class::Interrupt => &mut counts.interrupts,
+        };
+        *count += 1;
+    }
+
+    fn moment(&mut self, hit: &Hit<'_>) -> Result<(), Closed> {
+        self.count(hit.entry.class);
+        let place = self.place(hit.time, hit.slot)?;
+        self.write(place, EventKind::Instant, hit)
+    }
+
+    /// The thread as events name it, once it has a name itself.
+    fn place(&mut self, time: Nanos, slot: Slot) -> Result<Place, Closed> {
+        self.name(slot)?;
+        let thread = self.threads.thread(slot);
+        let (koid, process) = (thread.koid, thread.process);
+        let process = self.threads.process_koid(process);
+        Ok(Place { time, thread: ThreadName::Inline { process, thread: koid } })
+    }
+
+    fn koid(&self, slot: Slot) -> Koid {
+        self.threads.thread(slot).koid
+    }
+
+    /// Writes an event with the arguments that the sample carries.
+    fn write(&mut self, place: Place, kind: EventKind, hit: &Hit<'_>) -> Result<(), Closed> {
+        let Entry { category, name, args, .. } = hit.entry;
+        let lanes = &mut self.lanes;
+        let written = with_args(args, hit.raw, &mut self.probes.scratch, |args| {
+            put(lanes, place, kind, *category, *name, args)
+        });
+        written.unwrap_or_else(|| {
+            self.stats.probes.undecoded += 1;
+            put(&mut self.lanes, place, kind, *category, *name, &[])
+        })
+    }
+
+    /// Ends the `count` innermost of what a thread is inside of.
+    fn end_unseen(
+        &mut self,
+        place: Place,
+        koid: Koid,
+        count: usize,
+        why: Unseen,
+    ) -> Result<(), Closed> {
+        for _ in 0..count {
+            let Some(open) = self.probes.spans.of(koid).and_then(|stack| stack.pop()) else {
+                break;
+            };
+            self.end(place, open.category, open.name, why)?;
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        place: Place,
+        category: Text<'_>,
+        name: Text<'_>,
+        why: Unseen,
+    ) -> Result<(), Closed> {
+        match why {
+            Unseen::Inferred => self.stats.probes.inferred_ends += 1,
+            Unseen::Unfinished => self.stats.probes.unfinished += 1,
+        }
+        put(&mut self.lanes, place, EventKind::DurationEnd, category, name, &why.mark())
+    }
+
+    /// Ends everything that has begun, at the end of a recording.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn end_all_spans(&mut self, time: Nanos) -> Result<(), Closed> {
+        for koid in self.probes.spans.threads() {
+            let known = self.threads.slots().into_iter().find(|slot| self.koid(*slot) == koid);
+            let thread = match known {
+                Some(slot) => self.place(time, slot)?.thread,
+                // Its end was not seen, and its tid is another's by now.
+                None => ThreadName::Inline { process: koid, thread: koid },
+            };
+            self.end_unseen(Place { time, thread }, koid, usize::MAX, Unseen::Unfinished)?;
+            self.probes.spans.tidy(koid);
+        }
+        for cpu in self.probes.interrupts.open() {
+            self.end_interrupts(time, cpu, usize::MAX, Unseen::Unfinished)?;
+        }
+        Ok(())
+    }
+}
+
+fn put(
+    lanes: &mut impl Lanes,
+    place: Place,
+    kind: EventKind,
+    category: Text<'_>,
+    name: Text<'_>,
+    args: &[Arg<'_>],
+) -> Result<(), Closed> {
+    let Place { time, thread } = place;
+    lanes.rolling(&EventRecord { kind, time: ticks(time), thread, category, name, args })
+}

@@ -1,0 +1,241 @@
+//! Telling a [`Watch`] what happens, and writing down what it fires on.
+//!
+//! Without a watch each of these is one look at whether there is one.
+
+use fxt_writer::record::ThreadState;
+use fxt_writer::{Arg, Koid, Text, Value, text};
+
+use super::{Encoder, own_event};
+use crate::encode::generations::id_of;
+use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::state::{Detail, OutgoingState};
+use crate::encode::strings;
+use crate::encode::threads::{IDLE, Slot, Threads};
+use crate::flight::ledger::{Doing, Length};
+use crate::flight::watch::{Culprit, Fired, Watch};
+use fxtrec_gates::Amount;
+use fxtrec_gates::Dimension;
+use fxtrec_gates::Metric;
+use fxtrec_gates::{Condition, Subject};
+use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_units::{Cpu, Nanos};
+
+/// An expression is cut to this many characters in the trace.
+const EXPRESSION_CHARS: usize = 1000;
+
+/// What a thread does that went out in this state.
+fn doing_next(state: OutgoingState) -> Doing {
+    match (state.fxt, state.detail) {
+        (ThreadState::Running, _) => Doing::Preempted,
+        (ThreadState::Blocked, Some(Detail::Uninterruptible)) => Doing::BlockedUninterruptible,
+        (ThreadState::Blocked, _) => Doing::Blocked,
+        _ => Doing::Unknown,
+    }
+}
+
+/// Whether the condition is true of a thread, as far as it is known now.
+fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bool {
+    let thread = threads.thread(slot);
+    let process = threads.process(thread.process).koid;
+    condition.holds(&Subject {
+        comm: &String::from_utf8_lossy(thread.comm.as_bytes()),
+        pid: process.map(id_of),
+        tid: Some(thread.tid.0.into()),
+        cpu: u16::try_from(cpu.0).ok(),
+    })
+}
+
+impl<L: Lanes> Encoder<L> {
+    /// From now on, watches out for what `watch` waits for.
+    pub fn watch_with(&mut self, watch: Watch) {
+        self.watch = Some(Box::new(watch));
+    }
+
+    /// What is waited for.
+    pub fn watch(&mut self) -> Option<&mut Watch> {
+        self.watch.as_deref_mut()
+    }
+
+    /// A switch was written.
+    #[inline]
+    pub(super) fn watch_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        sides: (Slot, Slot),
+        state: OutgoingState,
+    ) -> Result<(), Closed> {
+        if self.watch.is_none() {
+            return Ok(());
+        }
+        self.switched(time, cpu, sides, state)
+    }
+
+    #[inline(never)]
+    fn switched(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        (outgoing, incoming): (Slot, Slot),
+        state: OutgoingState,
+    ) -> Result<(), Closed> {
+        if self.is_watched(outgoing)
+            && let Some(watch) = &mut self.watch
+        {
+            let slice = watch.ledger.goes_out(outgoing.index(), doing_next(state), cpu, time);
+            self.measured(time, outgoing, slice)?;
+        }
+        if self.is_watched(incoming)
+            && let Some(watch) = &mut self.watch
+        {
+            let wait = watch.ledger.comes_in(incoming.index(), cpu, time);
+            self.measured(time, incoming, wait)?;
+            // Either sort of wait is one for the run queue as well.
+            let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
+            self.measured(time, incoming, queue)?;
+        }
+        Ok(())
+    }
+
+    /// A thread that was not able to run was woken, and that was written.
+    #[inline]
+    pub(super) fn watch_wake(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        let koid = self.threads.thread(slot).koid;
+        if let Some(has) = watch.ledger.runs_on(slot.index())
+            && self.chains.of(has).current.is_some_and(|current| current.koid == koid)
+        {
+            // After a loss it was not known to be awake; but nobody has taken its CPU since.
+            return Ok(());
+        }
+        let blocked = watch.ledger.is_woken(slot.index(), cpu, time);
+        self.measured(time, slot, blocked)
+    }
+
+    /// A thread turned out to have a CPU, perhaps instead of the one that was thought to.
+    #[inline]
+    pub(super) fn watch_found(&mut self, time: Nanos, cpu: Cpu, before: Option<Slot>, now: Slot) {
+        let Some(watch) = &mut self.watch else { return };
+        if let Some(before) = before {
+            watch.ledger.forget(before.index());
+        }
+        watch.ledger.is_running(now.index(), cpu, time);
+    }
+
+    /// Events of a CPU were lost, and that was written.
+    pub(super) fn watch_loss(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        count: Option<u64>,
+    ) -> Result<(), Closed> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        watch.ledger.doubt();
+        if let Some(current) = self.chains.of(cpu).current {
+            watch.ledger.is_running(current.slot.index(), cpu, time);
+        }
+        let Some(trigger) = watch.loss(count) else { return Ok(()) };
+        let amount = |count| Amount { number: count as f64, dimension: Dimension::Count };
+        self.fire_at((time, cpu), trigger, None, count.map(amount))
+    }
+
+    /// A sample beside the scheduler's is about to be written.
+    #[inline]
+    pub(super) fn watch_probe(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        slot: Slot,
+        extra: ExtraIndex,
+    ) -> Result<(), Closed> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        let threads = &self.threads;
+        let met = watch.probe(extra, |condition| is_true(condition, threads, slot, cpu));
+        match met {
+            Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), None),
+            None => Ok(()),
+        }
+    }
+
+    /// A provider raised an alert. Whoever `from` is, is told to people.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn alert(&mut self, time: Nanos, name: &str, from: &str) -> Result<(), Closed> {
+        let Some(trigger) = self.watch.as_ref().and_then(|watch| watch.alert(name)) else {
+            return Ok(());
+        };
+        let fired = Fired {
+            trigger,
+            time,
+            cpu: None,
+            thread: None,
+            value: None,
+            from: Some(from.to_owned()),
+        };
+        self.fire(fired, None)
+    }
+
+    /// The threads whose waits the trace shows.
+    fn is_watched(&self, slot: Slot) -> bool {
+        slot != IDLE && (!self.narrow || self.threads.thread(slot).in_scope)
+    }
+
+    fn measured(&mut self, time: Nanos, slot: Slot, length: Option<Length>) -> Result<(), Closed> {
+        let (Some(watch), Some(length)) = (&self.watch, length) else { return Ok(()) };
+        let (threads, cpu) = (&self.threads, length.cpu);
+        let met = watch.length(length.metric, length.nanos, |condition| {
+            is_true(condition, threads, slot, cpu)
+        });
+        match met {
+            Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), Some(length.amount())),
+            None => Ok(()),
+        }
+    }
+
+    /// Something has met a trigger at a time on a CPU.
+    fn fire_at(
+        &mut self,
+        (time, cpu): (Nanos, Cpu),
+        trigger: usize,
+        slot: Option<Slot>,
+        value: Option<Amount>,
+    ) -> Result<(), Closed> {
+        let cpu = Some(cpu);
+        self.fire(Fired { trigger, time, cpu, thread: None, value, from: None }, slot)
+    }
+
+    /// Notes what has fired, and for which thread, unless it is too soon or too much.
+    #[cold]
+    fn fire(&mut self, mut fired: Fired, slot: Option<Slot>) -> Result<(), Closed> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        if !watch.admit(fired.time) {
+            return Ok(());
+        }
+        if let Some(slot) = slot {
+            self.name(slot)?;
+        }
+        let thread = slot.map(|slot| self.threads.thread(slot));
+        fired.thread = thread.map(|thread| Culprit {
+            koid: thread.koid.0,
+            tid: thread.tid,
+            comm: thread.comm,
+        });
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        let expression: String =
+            watch.triggers()[fired.trigger].to_string().chars().take(EXPRESSION_CHARS).collect();
+        let expression = text::clean(expression.as_bytes());
+        let inline = Text::Inline;
+        let mut args = vec![Arg::new(inline("expression"), Value::Str(inline(&expression)))];
+        args.extend(fired.cpu.map(|cpu| Arg::new(strings::CPU, Value::Uint32(cpu.0))));
+        let koid = fired.thread.map(|thread| Value::Koid(Koid(thread.koid)));
+        args.extend(koid.map(|koid| Arg::new(strings::THREAD, koid)));
+        args.extend(fired.value.map(|value| {
+            let name = if value.dimension == Dimension::Time { "value_ns" } else { "value" };
+            Arg::new(inline(name), Value::uint(value.number as u64))
+        }));
+        let time = fired.time;
+        watch.note(fired);
+        self.lanes.rolling(&own_event(time, self.recorder, inline("trigger"), &args))
+    }
+}

@@ -1,0 +1,148 @@
+//! What the machine is in the middle of at one moment, written so that a trace can begin there.
+//!
+//! ```text
+//! recording  ===a====|======b=====|==a==     a has the CPU, c waits for it, b is inside of f
+//! piece              |=a|===b=====|==a==     |: a switch to a, a wake-up of c, the beginning of f
+//! ```
+//!
+//! The switches and wake-ups that are made up for this carry the argument `inferred`, the beginnings of durations
+//! `cut`, as those of `fxtrec cut` do. A thread that has no CPU and is on no queue waits for something else, or nothing
+//! is known of it.
+
+pub mod rewind;
+
+use std::collections::BTreeMap;
+
+use fxt_writer::record::{
+    ContextSwitch, Event as EventRecord, EventKind, ThreadState, Wakeup as WakeupRecord,
+};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
+
+use super::lanes::{Closed, Lanes};
+use super::{strings, weight};
+use fxtrec_units::Nanos;
+
+/// The argument that marks beginnings and ends of durations which are only those of a piece.
+pub const CUT: &str = "cut";
+
+/// A thread that has a CPU, or waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// Its id in the trace.
+    pub koid: Koid,
+    /// Its weight.
+    pub weight: i32,
+}
+
+/// The category or name of a duration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// A string that the head of the trace registers.
+    Known(Text<'static>),
+    /// Any text.
+    Own(String),
+}
+
+impl Label {
+    fn text(&self) -> Text<'_> {
+        match self {
+            Label::Known(text) => *text,
+            Label::Own(text) => Text::Inline(text),
+        }
+    }
+}
+
+/// Something that a thread is inside of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its category.
+    pub category: Label,
+    /// Its name.
+    pub name: Label,
+}
+
+/// A process and one of its threads.
+pub type Track = (Koid, Koid);
+
+/// What the machine is in the middle of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Who has each CPU, as the trace shows it. Idle ones may be missing.
+    pub cpus: BTreeMap<u16, Contender>,
+    /// Who waits, and on which queue.
+    pub waiting: BTreeMap<Koid, (u16, i32)>,
+    /// What threads are inside of, the outermost first.
+    pub spans: BTreeMap<Track, Vec<Span>>,
+}
+
+impl Moment {
+    /// Writes what a trace must begin with that begins at `time`, in this moment. All names are to be in it already.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn begin(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
+        let time = Ticks(time.0);
+        for (cpu, contender) in self.cpus.iter().filter(|(_, contender)| contender.koid != Koid(0))
+        {
+            out.rolling(&ContextSwitch {
+                cpu: *cpu,
+                time,
+                outgoing: Koid(0),
+                incoming: contender.koid,
+                outgoing_state: ThreadState::Running,
+                args: &[
+                    Arg::new(strings::INCOMING_WEIGHT, Value::Int32(contender.weight)),
+                    Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(weight::IDLE)),
+                    Arg::new(strings::INFERRED, Value::Bool(true)),
+                ],
+            })?;
+        }
+        for (koid, (cpu, weight)) in &self.waiting {
+            out.rolling(&WakeupRecord {
+                cpu: *cpu,
+                time,
+                thread: *koid,
+                args: &[
+                    Arg::new(strings::WEIGHT, Value::Int32(*weight)),
+                    Arg::new(strings::INFERRED, Value::Bool(true)),
+                ],
+            })?;
+        }
+        for (track, spans) in &self.spans {
+            for span in spans {
+                put(out, time, EventKind::DurationBegin, *track, span)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all durations, in a trace that ends at `time` while the recording goes on.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn end(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
+        for (track, spans) in &self.spans {
+            for span in spans.iter().rev() {
+                put(out, Ticks(time.0), EventKind::DurationEnd, *track, span)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(
+    out: &mut impl Lanes,
+    time: Ticks,
+    kind: EventKind,
+    (process, thread): Track,
+    span: &Span,
+) -> Result<(), Closed> {
+    out.rolling(&EventRecord {
+        kind,
+        time,
+        thread: ThreadName::Inline { process, thread },
+        category: span.category.text(),
+        name: span.name.text(),
+        args: &[Arg::new(Text::Inline(CUT), Value::Bool(true))],
+    })
+}

@@ -1,0 +1,119 @@
+//! From the end of a trace back to its beginning.
+//!
+//! Of a trace whose first part was overwritten, the encoder knows what the machine is in the middle of at its end. What it
+//! was in the middle of at the beginning follows from that and from the records in between:
+//!
+//! ```text
+//!                 beginning                              end
+//!   CPU 0 has     a          <-- the first to go out
+//!   CPU 1 has     b          <-- (no switch)             b
+//!   c waits       since      <-- (no record of c)        waits
+//!   d is inside   f > g      <-- the end of g            f
+//! ```
+//!
+//! What cannot be known is left out: who waited, where the first record of a thread is that it came in (its wake-up may
+//! be one that the kernel does not report), and who had the CPU, where events were lost before its first switch.
+
+use std::collections::{BTreeMap, HashSet};
+
+use fxt_reader::record::{ContextSwitch, Event, EventKind};
+use fxt_reader::{Error, Nanos as ReadNanos, Reader, Record};
+use fxt_writer::Koid;
+
+use super::{Contender, Label, Moment, Span, Track};
+use crate::encode::weight::NICE_0;
+use fxtrec_units::Nanos;
+
+/// When a trace begins, and what the machine was in the middle of then. `now` is that of its end.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn rewind(trace: &mut Reader<'_>, now: &Moment) -> Result<Option<(Nanos, Moment)>, Error> {
+    let mut past = Past::default();
+    while let Some(item) = trace.next()? {
+        past.take(&item.record);
+    }
+    Ok(past.begin.map(|begin| (Nanos(begin.0), past.conclude(now))))
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    begin: Option<ReadNanos>,
+    /// Whether events were lost by now.
+    doubtful: bool,
+    /// Who went out first; none where that is not known.
+    cpus: BTreeMap<u16, Option<Contender>>,
+    /// The threads of which there is a record.
+    seen: HashSet<Koid>,
+    /// How many of what each track is inside of began within the trace.
+    begun: BTreeMap<Track, usize>,
+    /// What ended within the trace without having begun there, the innermost first.
+    ended: BTreeMap<Track, Vec<Span>>,
+}
+
+impl Past {
+    fn take(&mut self, record: &Record<'_>) {
+        match record {
+            Record::ContextSwitch(switch) => {
+                self.begin.get_or_insert(switch.time);
+                self.switch(switch);
+            }
+            Record::Wakeup(wakeup) => {
+                self.begin.get_or_insert(wakeup.time);
+                self.seen.insert(Koid(wakeup.koid.0));
+            }
+            Record::Event(event) if event.category == "fxtrec" => {
+                self.doubtful |= event.name == "lost";
+            }
+            Record::Event(event) => {
+                self.begin.get_or_insert(event.time);
+                self.event(event);
+            }
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, switch: &ContextSwitch<'_>) {
+        let known = !self.doubtful && switch.args.get("inferred").is_none();
+        let koid = Koid(switch.outgoing.0);
+        let weight = switch.outgoing_weight().unwrap_or(NICE_0);
+        let first = known.then_some(Contender { koid, weight });
+        self.cpus.entry(switch.cpu.0).or_insert(first);
+        self.seen.extend([koid, Koid(switch.incoming.0)]);
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let track = (Koid(event.thread.process.0), Koid(event.thread.thread.0));
+        match event.kind {
+            EventKind::DurationBegin => *self.begun.entry(track).or_default() += 1,
+            EventKind::DurationEnd => match self.begun.get_mut(&track) {
+                Some(begun) if *begun > 0 => *begun -= 1,
+                _ => self.ended.entry(track).or_default().push(Span {
+                    category: Label::Own(event.category.to_owned()),
+                    name: Label::Own(event.name.to_owned()),
+                }),
+            },
+            _ => {}
+        }
+    }
+
+    fn conclude(self, now: &Moment) -> Moment {
+        let first = self.cpus.iter().filter_map(|(cpu, first)| Some((*cpu, (*first)?)));
+        let unchanged = now.cpus.iter().filter(|(cpu, _)| !self.cpus.contains_key(cpu));
+        let cpus = first.chain(unchanged.map(|(cpu, contender)| (*cpu, *contender))).collect();
+        let waiting = now.waiting.iter().filter(|(koid, _)| !self.seen.contains(koid));
+        let waiting = waiting.map(|(koid, queue)| (*koid, *queue)).collect();
+        // What is open now and did not begin within the trace, then what ended within it.
+        let mut spans: BTreeMap<Track, Vec<Span>> = BTreeMap::new();
+        for (track, open) in &now.spans {
+            let begun = self.begun.get(track).copied().unwrap_or(0);
+            let before = open.len().saturating_sub(begun);
+            spans.insert(*track, open[..before].to_vec());
+        }
+        for (track, ended) in self.ended {
+            spans.entry(track).or_default().extend(ended.into_iter().rev());
+        }
+        spans.retain(|_, open| !open.is_empty());
+        Moment { cpus, waiting, spans }
+    }
+}

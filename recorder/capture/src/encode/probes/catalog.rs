@@ -1,0 +1,312 @@
+//! What the samples of each event become, known before recording begins.
+//!
+//! Every name in it is registered as a string at the head of the trace, behind
+//! those that all traces have, so a hit names its probe, category and arguments
+//! in two bytes each.
+
+use fxt_writer::record::{Record, StringRecord};
+use fxt_writer::{StringRef, Text};
+use rustc_hash::FxHashMap;
+
+use super::fields::{FieldArg, MAX_ARGS};
+use super::spans::SpanId;
+use crate::encode::strings;
+use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_kernel::format::{Field, Format};
+
+/// What a sample means.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// A moment.
+    Instant,
+    /// A function is called.
+    Call(SpanId),
+    /// That function returns.
+    Return(SpanId),
+    /// A system call begins; the field has its number.
+    SyscallEnter(Field),
+    /// A system call ends; the fields have its number and what it returns.
+    SyscallExit(Field, Field),
+    /// A device's interrupt begins; the fields have its number, and the name as an argument.
+    HardEnter(Field, FieldArg),
+    /// It ends.
+    HardExit(Field),
+    /// A soft interrupt begins; the field has its vector.
+    SoftEnter(Field),
+    /// It ends.
+    SoftExit(Field),
+    /// An interrupt between or for CPUs begins.
+    VectorEnter(u16),
+    /// It ends.
+    VectorExit(u16),
+}
+
+/// By which of the counts a sample is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// User probes.
+    Probe,
+    /// Tracepoints.
+    Tracepoint,
+    /// System calls.
+    Syscall,
+    /// Interrupts.
+    Interrupt,
+}
+
+/// What the samples of one event become.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What they mean.
+    pub act: Act,
+    /// By what they are counted.
+    pub class: Class,
+    /// The category of their events.
+    pub category: Text<'static>,
+    /// The name of their events, where it is always the same.
+    pub name: Text<'static>,
+    /// Their arguments.
+    pub args: Vec<FieldArg>,
+    /// Whether only those of threads in scope count.
+    pub in_scope_only: bool,
+}
+
+impl Entry {
+    /// Whether a sample is a hit of a user probe.
+    fn is_hit(&self) -> bool {
+        self.class == Class::Probe && matches!(self.act, Act::Instant | Act::Call(_))
+    }
+}
+
+/// More names than the format has indices for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are more than 32 000 different names among the probes: narrow the patterns")]
+pub struct TooManyNames;
+
+/// The most names in a catalog.
+const MAX_NAMES: usize = 32_000;
+
+const _: () =
+    assert!(MAX_NAMES + strings::COUNT_OF_ALL as usize <= 0x7fff, "the format's last index");
+
+/// What may arrive beside the scheduler's events.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    entries: Vec<Entry>,
+    names: Vec<String>,
+    by_name: FxHashMap<String, Text<'static>>,
+    /// By number, those that are wanted.
+    syscalls: Vec<Option<Text<'static>>>,
+    /// The same of 32-bit programs, whose calls have other numbers.
+    syscalls_32: Vec<Option<Text<'static>>>,
+    /// Whether a system call without a name is wanted as well.
+    unnamed_syscalls: bool,
+    softirqs: Vec<Text<'static>>,
+}
+
+impl Catalog {
+    /// The string for a name, registered at the head of the trace.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn text(&mut self, name: &str) -> Result<Text<'static>, TooManyNames> {
+        if let Some(text) = self.by_name.get(name) {
+            return Ok(*text);
+        }
+        if self.names.len() >= MAX_NAMES {
+            return Err(TooManyNames);
+        }
+        let index = index_of(self.names.len());
+        let text = Text::Indexed(StringRef::indexed(index).map_err(|_| TooManyNames)?);
+        self.names.push(fxt_writer::text::clean(name.as_bytes()).into_owned());
+        self.by_name.insert(name.to_owned(), text);
+        Ok(text)
+    }
+
+    /// Adds what the samples of the next event become. Events must be added in the order in which they are opened.
+    pub fn add(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// What the samples of a tracepoint become: moments, with its own fields as arguments, the first 15 of them.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn tracepoint(
+        &mut self,
+        class: Class,
+        category: &str,
+        format: &Format,
+        in_scope_only: bool,
+    ) -> Result<Entry, TooManyNames> {
+        let mut args = Vec::new();
+        for field in own_fields(format).take(MAX_ARGS) {
+            args.push(FieldArg::new(self.text(&field.name)?, field, None));
+        }
+        let (category, name) = (self.text(category)?, self.text(&format.name)?);
+        Ok(Entry { act: Act::Instant, class, category, name, args, in_scope_only })
+    }
+
+    /// Says that a system call is wanted, and what it is called.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn add_syscall(&mut self, number: usize, name: &str) -> Result<(), TooManyNames> {
+        let text = self.text(name)?;
+        set(&mut self.syscalls, number, text);
+        Ok(())
+    }
+
+    /// The same of 32-bit programs.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn add_32_bit_syscall(&mut self, number: usize, name: &str) -> Result<(), TooManyNames> {
+        let text = self.text(name)?;
+        set(&mut self.syscalls_32, number, text);
+        Ok(())
+    }
+
+    /// Says that system calls without a name are wanted as well.
+    pub fn want_unnamed_syscalls(&mut self) {
+        self.unnamed_syscalls = true;
+    }
+
+    /// Names the vectors of soft interrupts, from 0 on.
+    ///
+    /// # Errors
+    /// [`TooManyNames`].
+    pub fn name_softirqs(&mut self, names: &[String]) -> Result<(), TooManyNames> {
+        self.softirqs = names.iter().map(|name| self.text(name)).collect::<Result<Vec<_>, _>>()?;
+        Ok(())
+    }
+
+    /// Whether nothing may arrive.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many events may leave samples.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What the samples of an event become.
+    pub fn entry(&self, index: ExtraIndex) -> Option<&Entry> {
+        self.entries.get(usize::from(index.0))
+    }
+
+    /// The events that are hits of the user probe of this name. Returns of functions whose calls are recorded too are
+    /// not: they end what began with the call.
+    pub fn probes_called(&self, name: &str) -> impl Iterator<Item = ExtraIndex> {
+        let name = self.by_name.get(name).copied();
+        let entries = (0..).map(ExtraIndex).zip(&self.entries);
+        entries.filter(move |(_, entry)| entry.is_hit() && Some(entry.name) == name).map(|it| it.0)
+    }
+
+    /// The names of all user probes, some more than once.
+    pub fn probe_names(&self) -> impl Iterator<Item = &str> {
+        let hits: Vec<Text<'static>> =
+            self.entries.iter().filter(|entry| entry.is_hit()).map(|entry| entry.name).collect();
+        let names = self.by_name.iter();
+        names.filter(move |(_, text)| hits.contains(text)).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether any event is of this class.
+    pub fn has(&self, class: Class) -> bool {
+        self.entries.iter().any(|entry| entry.class == class)
+    }
+
+    /// The name of a system call; `None` when it is not wanted. `Some(None)` when it is and has no name.
+    pub fn syscall(&self, number: i64, is_32_bit: bool) -> Option<Option<Text<'static>>> {
+        let calls = if is_32_bit { &self.syscalls_32 } else { &self.syscalls };
+        let known = usize::try_from(number).ok().and_then(|number| calls.get(number));
+        match known {
+            Some(Some(name)) => Some(Some(*name)),
+            _ => self.unnamed_syscalls.then_some(None),
+        }
+    }
+
+    /// The name of a soft interrupt's vector.
+    pub fn softirq(&self, vector: i64) -> Text<'static> {
+        let known = usize::try_from(vector).ok().and_then(|vector| self.softirqs.get(vector));
+        known.copied().unwrap_or(strings::UNKNOWN)
+    }
+
+    /// How many names there are.
+    pub fn names_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The records that register every name.
+    pub fn names(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for record in self.names_from(0) {
+            let written = record.write(&mut out);
+            debug_assert!(written.is_ok(), "names were cleaned, and memory has room");
+        }
+        out
+    }
+
+    /// The records that register the names from that one on.
+    pub fn names_from(&self, first: usize) -> impl Iterator<Item = StringRecord<'_>> {
+        self.names.iter().enumerate().skip(first).filter_map(|(at, content)| {
+            let index = StringRef::indexed(index_of(at)).ok()?;
+            Some(StringRecord { index, content })
+        })
+    }
+}
+
+fn set(calls: &mut Vec<Option<Text<'static>>>, number: usize, name: Text<'static>) {
+    if calls.len() <= number {
+        calls.resize(number + 1, None);
+    }
+    calls[number] = Some(name);
+}
+
+/// The fields of a tracepoint that are its own: neither those that all have, nor what perf adds to those of its probes.
+pub fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
+    let foreign = ["common_", "__probe_"];
+    format.fields.iter().filter(move |field| !foreign.iter().any(|by| field.name.starts_with(by)))
+}
+
+/// The index of the name at this place, behind the strings of every trace.
+fn index_of(at: usize) -> u16 {
+    // There are at most MAX_NAMES, and some twenty before them.
+    strings::COUNT_OF_ALL + 1 + at as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_registered_once() {
+        let mut catalog = Catalog::default();
+        let first = catalog.text("render").expect("there is room");
+        assert_eq!(catalog.text("render"), Ok(first));
+        assert_ne!(catalog.text("present"), Ok(first));
+        assert_eq!(catalog.names, ["render", "present"]);
+    }
+
+    #[test]
+    fn names_beyond_the_formats_indices_are_refused() {
+        let mut catalog = Catalog::default();
+        for n in 0..MAX_NAMES {
+            catalog.text(&n.to_string()).expect("there is room");
+        }
+        assert_eq!(catalog.text("one more"), Err(TooManyNames));
+    }
+
+    #[test]
+    fn only_wanted_system_calls_have_a_name() {
+        let mut catalog = Catalog::default();
+        catalog.add_syscall(3, "close").expect("there is room");
+        let close = catalog.text("close").expect("it is there");
+        assert_eq!(catalog.syscall(3, false), Some(Some(close)));
+        assert_eq!((catalog.syscall(2, false), catalog.syscall(-1, false)), (None, None));
+        assert_eq!(catalog.syscall(3, true), None, "another call of a 32-bit program");
+        catalog.want_unnamed_syscalls();
+        assert_eq!(catalog.syscall(999, false), Some(None));
+    }
+}

@@ -1,0 +1,178 @@
+//! The interrupts that a CPU is inside of, and the pseudo-threads that they are shown on.
+//!
+//! An interrupt belongs to no thread: whichever had the CPU was held up by it. So each CPU gets a thread of its own in
+//! the trace, of a process called `interrupts`.
+
+use fxt_writer::{Koid, Text};
+
+use fxtrec_units::Cpu;
+
+/// The process of the pseudo-threads. Beyond every tid and its first generations, and beyond the ids that processes of
+/// inner pid namespaces get, within the 32 bits that readers keep.
+pub const PROCESS: Koid = Koid(0xc000_0000);
+
+/// The pseudo-thread of a CPU.
+pub fn thread_of(cpu: Cpu) -> Koid {
+    Koid(PROCESS.0 + 1 + u64::from(cpu.0))
+}
+
+/// Which interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A device's, by its number.
+    Hard(i64),
+    /// A soft one, by its vector.
+    Soft(i64),
+    /// One between or for CPUs, by its place in the catalog.
+    Vector(u16),
+}
+
+/// The name of an interrupt's handler. The kernel gives it at the begin only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// A registered string.
+    Known(Text<'static>),
+    /// Up to 63 bytes of text.
+    Copied([u8; 63], u8),
+}
+
+impl Name {
+    /// Keeps a name, cut to 63 bytes.
+    pub fn copied(name: &str) -> Name {
+        let mut bytes = [0; 63];
+        let mut end = name.len().min(bytes.len());
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
+        Name::Copied(bytes, end as u8)
+    }
+
+    /// The name as a text of its own; empty for a registered one.
+    pub fn own_text(&self) -> String {
+        match self.text() {
+            Text::Inline(text) => text.to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// The name, as records take it.
+    pub fn text(&self) -> Text<'_> {
+        match self {
+            Name::Known(text) => *text,
+            Name::Copied(bytes, len) => {
+                let bytes = &bytes[..usize::from(*len)];
+                Text::Inline(std::str::from_utf8(bytes).unwrap_or("?"))
+            }
+        }
+    }
+}
+
+/// An interrupt that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// Which.
+    pub line: Line,
+    /// The category of its begin.
+    pub category: Text<'static>,
+    /// The name of its begin.
+    pub name: Name,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default)]
+pub struct CpuInterrupts {
+    /// Whether the trace has the pseudo-thread's name.
+    pub named: bool,
+    /// What it is inside of, the outermost first.
+    pub open: Vec<Open>,
+}
+
+impl CpuInterrupts {
+    /// How many, from the innermost on, an interrupt that begins now shows to be over.
+    ///
+    /// Hard ones interrupt soft ones. Within its own kind none interrupts another, and a soft one waits for the hard.
+    pub fn ended_by(&self, line: Line) -> usize {
+        let lasts = |open: &&Open| {
+            matches!(open.line, Line::Soft(_)) && !matches!(line, Line::Soft(_))
+                || matches!(open.line, Line::Vector(_)) && matches!(line, Line::Hard(_))
+        };
+        self.open.iter().rev().take_while(|open| !lasts(open)).count()
+    }
+
+    /// How many are inside of the one that ends now; `None` when its begin was not seen.
+    pub fn inside_of(&self, line: Line) -> Option<usize> {
+        self.open.iter().rev().position(|open| open.line == line)
+    }
+}
+
+/// All CPUs.
+#[derive(Debug, Default)]
+pub struct Interrupts(Vec<CpuInterrupts>);
+
+impl Interrupts {
+    /// The one CPU.
+    pub fn of(&mut self, cpu: Cpu) -> &mut CpuInterrupts {
+        let at = cpu.0 as usize;
+        if at >= self.0.len() {
+            self.0.resize_with(at + 1, CpuInterrupts::default);
+        }
+        &mut self.0[at]
+    }
+
+    /// The CPUs that the trace has a pseudo-thread of.
+    pub fn named(&self) -> impl Iterator<Item = Cpu> {
+        let cpus = (0..).map(Cpu).zip(&self.0);
+        cpus.filter(|(_, interrupts)| interrupts.named).map(|(cpu, _)| cpu)
+    }
+
+    /// The CPUs that are inside of an interrupt.
+    pub fn open(&self) -> Vec<Cpu> {
+        self.all().map(|(cpu, _)| cpu).collect()
+    }
+
+    /// What CPUs are inside of, the outermost first, for those that are inside of something.
+    pub fn all(&self) -> impl Iterator<Item = (Cpu, &[Open])> {
+        let cpus = (0..).map(Cpu).zip(&self.0);
+        let open = cpus.map(|(cpu, interrupts)| (cpu, interrupts.open.as_slice()));
+        open.filter(|(_, open)| !open.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(lines: &[Line]) -> CpuInterrupts {
+        let open = |line: &Line| Open {
+            line: *line,
+            category: Text::EMPTY,
+            name: Name::Known(Text::EMPTY),
+        };
+        CpuInterrupts { named: true, open: lines.iter().map(open).collect() }
+    }
+
+    #[test]
+    fn a_hard_interrupt_is_inside_of_a_soft_one_and_not_the_other_way_round() {
+        assert_eq!(inside(&[Line::Soft(1)]).ended_by(Line::Hard(9)), 0);
+        assert_eq!(inside(&[Line::Soft(1)]).ended_by(Line::Vector(0)), 0);
+        assert_eq!(inside(&[Line::Hard(9)]).ended_by(Line::Soft(1)), 1);
+        assert_eq!(inside(&[Line::Hard(9)]).ended_by(Line::Hard(8)), 1);
+        assert_eq!(inside(&[Line::Soft(1), Line::Hard(9)]).ended_by(Line::Soft(2)), 2);
+    }
+
+    #[test]
+    fn an_end_is_that_of_the_same_interrupt() {
+        let cpu = inside(&[Line::Soft(1), Line::Hard(9)]);
+        assert_eq!(cpu.inside_of(Line::Hard(9)), Some(0));
+        assert_eq!(cpu.inside_of(Line::Soft(1)), Some(1));
+        assert_eq!(cpu.inside_of(Line::Hard(1)), None);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_at_a_character() {
+        let name = format!("{}é", "x".repeat(62));
+        assert_eq!(Name::copied(&name).text(), Text::Inline(&"x".repeat(62)));
+        assert_eq!(Name::copied("eth0").text(), Text::Inline("eth0"));
+    }
+}

@@ -1,0 +1,289 @@
+//! Each CPU's chain of threads: unbroken, and honest about what was inferred.
+
+use super::{LOST, Scene, executed, fork, interrupt, running, switch, wakeup};
+use crate::event::{Kind, Loss, Switch};
+use fxtrec_units::Cpu;
+
+/// The first picture in the documentation of [`crate::encode::chain`].
+#[test]
+fn a_switch_out_of_an_idle_task_that_nobody_saw_is_inferred_and_marked() {
+    let [a, b, c, d, e] = [1, 2, 3, 4, 5];
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(a, "S", b));
+    scene.at(110, 0, switch(b, "S", c));
+    scene.at(120, 0, switch(c, "S", 0));
+    scene.at(140, 0, switch(d, "S", e));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 1 (1024) blocked -> 2 (1024)",
+            "110 cpu 0: 2 (1024) blocked -> 3 (1024)",
+            "120 cpu 0: 3 (1024) blocked -> 0 (idle)",
+            "140 cpu 0: 0 (idle) running -> 4 (1024) inferred=true",
+            "140 cpu 0: 4 (1024) blocked -> 5 (1024)",
+        ]
+    );
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.switches, stats.switches_written, stats.inferred_switches), (4, 4, 1));
+}
+
+#[test]
+fn a_cpu_that_left_its_idle_task_unseen_is_told_once() {
+    let mut scene = Scene::new();
+    scene.at(100, 3, switch(5, "S", 0));
+    assert_eq!(scene.encoder.take_blind(), []);
+    scene.at(110, 3, switch(6, "S", 0));
+    assert_eq!(scene.encoder.take_blind(), [Cpu(3)]);
+    assert_eq!(scene.encoder.take_blind(), []);
+}
+
+#[test]
+fn a_wake_up_by_a_thread_that_should_not_be_there_tells_earlier_that_it_is() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 0, interrupt(wakeup(7, 6)));
+    scene.at(120, 0, switch(6, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "110 cpu 0: 0 (idle) running -> 6 (1024) inferred=true",
+            "110 cpu 0: wakes 7 (1024)",
+            "120 cpu 0: 6 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}
+
+#[test]
+fn a_switch_record_of_the_kernel_gives_an_unseen_switch_its_own_time() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(107, 0, running(6));
+    scene.at(120, 0, switch(6, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "107 cpu 0: 0 (idle) running -> 6 (1024) inferred=true",
+            "120 cpu 0: 6 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}
+
+#[test]
+fn a_switch_record_of_the_kernel_about_the_thread_that_is_there_says_nothing_new() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.told();
+    scene.at(101, 0, running(5));
+    assert_eq!(scene.told(), [] as [&str; 0]);
+    scene.at(110, 0, switch(5, "S", 0));
+    assert_eq!(scene.told(), ["110 cpu 0: 5 (1024) blocked -> 0 (idle)"]);
+    assert_eq!(scene.encoder.stats().inferred_switches, 0);
+}
+
+#[test]
+fn nothing_is_inferred_about_the_time_before_the_first_event_of_a_cpu() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, wakeup(7, 5));
+    scene.at(110, 0, switch(5, "S", 7));
+    assert_eq!(
+        scene.scheduled(),
+        ["100 cpu 0: wakes 7 (1024) waker=koid:5", "110 cpu 0: 5 (1024) blocked -> 7 (1024)",]
+    );
+}
+
+#[test]
+fn a_thread_that_was_seen_to_have_a_cpu_is_not_woken() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, interrupt(wakeup(7, 5)));
+    scene.at(110, 1, wakeup(5, 6));
+    assert_eq!(scene.scheduled(), ["100 cpu 0: wakes 7 (1024)"]);
+    assert_eq!(scene.encoder.stats().spurious_wakeups, 1);
+}
+
+#[test]
+fn an_inferred_switch_shows_the_weights_that_were_seen_last() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, Switch { prev_prio: 139, next_prio: 50, ..switch(5, "S", 6) });
+    scene.at(105, 1, LOST);
+    scene.told();
+    scene.at(110, 0, running(5));
+    assert_eq!(scene.told(), ["110 cpu 0: 6 (2147483647) blocked -> 5 (15) inferred=true"]);
+}
+
+#[test]
+fn a_loss_is_told_where_it_happened_and_counted() {
+    let mut scene = Scene::new();
+    scene.at(100, 2, LOST);
+    assert_eq!(
+        scene.told(),
+        ["provider 1 reports BufferFilledUp", "100 999/999: fxtrec:lost count=3 cpu=2"]
+    );
+    scene.at(110, 2, LOST);
+    assert_eq!((scene.encoder.stats().lost, scene.encoder.stats().losses), (6, 2));
+}
+
+#[test]
+fn the_chain_goes_on_behind_a_loss_and_the_cpu_is_not_taken_for_blind() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 0, LOST);
+    scene.told();
+    scene.at(120, 0, switch(8, "S", 9));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "120 cpu 0: 0 (idle) running -> 8 (1024) inferred=true",
+            "120 cpu 0: 8 (1024) blocked -> 9 (1024)",
+        ]
+    );
+    assert_eq!(scene.encoder.take_blind(), []);
+}
+
+#[test]
+fn a_loss_excuses_the_gap_that_follows_it_and_none_later() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, LOST);
+    scene.at(110, 0, switch(5, "S", 0));
+    scene.at(120, 0, switch(6, "S", 0));
+    assert_eq!(scene.encoder.take_blind(), [Cpu(0)]);
+}
+
+#[test]
+fn a_loss_on_another_cpu_does_not_excuse_a_gap() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(105, 1, LOST);
+    scene.at(110, 0, switch(6, "S", 0));
+    assert_eq!(scene.encoder.take_blind(), [Cpu(0)]);
+}
+
+/// Process 5 with its main thread, which has ended, and thread 6, which has CPU 0.
+fn six_runs_and_its_main_thread_has_ended() -> Scene {
+    let mut scene = Scene::new();
+    scene.at(10, 1, switch(0, "R", 5));
+    scene.at(20, 1, fork((5, 6), (5, 5)));
+    scene.at(30, 0, switch(0, "R", 6));
+    scene.at(40, 1, switch(5, "Z", 0));
+    scene.told();
+    scene
+}
+
+#[test]
+fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
+    let mut scene = six_runs_and_its_main_thread_has_ended();
+    scene.at(100, 0, executed(5, "program"));
+    scene.at(110, 0, switch(5, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 6 (1024) dead -> 4194309 (1024) inferred=true",
+            "110 cpu 0: 4194309 (1024) blocked -> 0 (idle)",
+        ],
+        "at the time of the exec, and not as the main thread, which has ended"
+    );
+    assert_eq!(scene.encoder.threads().living(), 2, "the idle task and 5; 6 is forgotten");
+    assert_eq!(scene.encoder.take_blind(), []);
+}
+
+#[test]
+fn a_switch_to_the_main_thread_in_a_gap_is_no_takeover() {
+    let mut scene = six_runs_and_its_main_thread_has_ended();
+    scene.at(100, 0, LOST);
+    scene.told();
+    scene.at(110, 0, switch(5, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "110 cpu 0: 6 (1024) blocked -> 4194309 (1024) inferred=true",
+            "110 cpu 0: 4194309 (1024) blocked -> 0 (idle)",
+        ]
+    );
+    assert_eq!(scene.encoder.threads().living(), 3);
+}
+
+/// What was lost may have been the end of a thread, and its id another's by now.
+#[test]
+fn a_thread_that_ended_unseen_goes_out_as_the_one_it_was() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, LOST);
+    scene.at(120, 1, fork((5, 5), (7, 7)));
+    scene.told();
+    scene.at(130, 0, switch(8, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "130 cpu 0: 5 (1024) dead -> 8 (1024) inferred=true",
+            "130 cpu 0: 8 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}
+
+#[test]
+fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, interrupt(wakeup(7, 5)));
+    scene.at(110, 0, LOST);
+    scene.at(120, 1, fork((5, 5), (7, 7)));
+    scene.told();
+    scene.at(130, 0, switch(8, "S", 0));
+    assert_eq!(scene.scheduled(), ["130 cpu 0: 8 (1024) blocked -> 0 (idle)"]);
+    assert_eq!(scene.encoder.stats().inferred_switches, 0);
+}
+
+/// Its next event would be a wake-up, or a slice: neither says that it waited for a CPU.
+#[test]
+fn a_thread_that_nobody_saw_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.told();
+    scene.at(110, 0, switch(6, "S", 0));
+    scene.at(120, 0, wakeup(5, 7));
+    let told = scene.scheduled();
+    assert_eq!(told[0], "110 cpu 0: 5 (1024) blocked -> 6 (1024) inferred=true");
+    assert!(told.contains(&"120 cpu 0: wakes 5 (1024) waker=koid:7".to_owned()), "{told:?}");
+}
+
+#[test]
+fn nobody_has_a_cpu_while_it_is_offline_and_what_was_not_seen_is_a_loss_of_unknown_size() {
+    let mut scene = Scene::new();
+    scene.at(100, 1, switch(5, "S", 6));
+    scene.at(110, 1, Kind::Offline { goes_idle: true });
+    scene.at(900, 1, Kind::Online);
+    scene.at(900, 1, Kind::Lost(Loss::unknown()));
+    scene.at(900, 1, Kind::LostLives { count: None });
+    scene.at(950, 1, switch(7, "S", 8));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 1: 5 (1024) blocked -> 6 (1024)",
+            "110 cpu 1: 6 (1024) blocked -> 0 (idle) inferred=true",
+            "110 999/999: fxtrec:cpu_offline cpu=1",
+            "900 999/999: fxtrec:cpu_online cpu=1",
+            "provider 1 reports BufferFilledUp",
+            "900 999/999: fxtrec:lost cpu=1",
+            "900 999/999: fxtrec:lost_lives cpu=1",
+            "950 cpu 1: 0 (idle) running -> 7 (1024) inferred=true",
+            "950 cpu 1: 7 (1024) blocked -> 8 (1024)",
+        ]
+    );
+    assert_eq!(scene.encoder.take_blind(), [], "no task is silent, one CPU was away");
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.lost, stats.losses, stats.unknown_losses), (0, 1, 1));
+    assert_eq!((stats.lost_lives, stats.unseen_lives, stats.is_whole()), (0, 1, false));
+}
+
+#[test]
+fn losses_are_summed_by_what_is_known_of_them() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, Kind::Lost(Loss { events: Some(5), at_most: false, switch_records: 7 }));
+    scene.at(110, 0, Kind::LostLives { count: Some(4) });
+    let exact = *scene.encoder.stats();
+    assert_eq!((exact.lost, exact.lost_switch_records, exact.lost_lives), (5, 7, 4));
+    assert_eq!((exact.losses, exact.lost_at_most), (1, false));
+    scene.at(120, 0, Kind::Lost(Loss::at_most(3)));
+    let bound = *scene.encoder.stats();
+    assert_eq!((bound.lost, bound.losses, bound.lost_at_most), (8, 2, true));
+}

@@ -1,0 +1,143 @@
+//! The encoder through its public face: events in, records out, read back by the reader.
+//!
+//! A [`Scene`] holds an encoder whose records go into memory. What it has written is told in lines of text, one for
+//! each record, and each time the whole trace is held against the format and against fxtrec's promises.
+
+mod chain;
+mod lives;
+mod moment;
+mod names;
+mod namespace;
+mod probes;
+mod random;
+mod scene;
+mod scope;
+mod snapshot;
+mod switches;
+mod wakeups;
+mod watch;
+
+use super::threads::Lookup;
+use crate::event::{Comm, Kind, LocalId, Loss, Switch, Wake, WakeKind};
+use fxtrec_kernel::prev_state::PrevState;
+use fxtrec_units::{Cpu, Tid};
+use scene::Scene;
+
+impl From<Switch> for Kind {
+    fn from(switch: Switch) -> Kind {
+        Kind::Switch(switch)
+    }
+}
+
+impl From<Wake> for Kind {
+    fn from(wake: Wake) -> Kind {
+        Kind::Wake(wake)
+    }
+}
+
+fn comm(name: &str) -> Comm {
+    Comm::from_bytes(name.as_bytes())
+}
+
+/// What the kernel calls a thread in these tests: `t` and its id.
+fn comm_of(tid: u32) -> Comm {
+    if tid == 0 { comm("swapper/0") } else { comm(&format!("t{tid}")) }
+}
+
+/// `prev` goes out in `state`, as the kernel writes states, and `next` comes in; both of nice 0.
+fn switch(prev: u32, state: &str, next: u32) -> Switch {
+    Switch {
+        prev: Tid(prev),
+        next: Tid(next),
+        prev_prio: 120,
+        next_prio: 120,
+        state: PrevState {
+            letter: state.chars().next().expect("a letter"),
+            preempted: state.ends_with('+'),
+        },
+        prev_comm: comm_of(prev),
+        next_comm: comm_of(next),
+    }
+}
+
+fn wake_of(kind: WakeKind, tid: u32, current: u32) -> Wake {
+    Wake {
+        kind,
+        tid: Tid(tid),
+        prio: 120,
+        target: Cpu(0),
+        comm: comm_of(tid),
+        current: Tid(current),
+        from_task: current != 0,
+    }
+}
+
+/// `current` wakes `tid` for CPU 0: itself, unless it is the idle task.
+fn wakeup(tid: u32, current: u32) -> Wake {
+    wake_of(WakeKind::Wakeup, tid, current)
+}
+
+/// The same for the first time in its life.
+fn wakeup_new(tid: u32, current: u32) -> Wake {
+    wake_of(WakeKind::New, tid, current)
+}
+
+/// `current` begins to wake `tid`.
+fn waking(tid: u32, current: u32) -> Wake {
+    wake_of(WakeKind::Waking, tid, current)
+}
+
+/// An interrupt does it, while `current` has the CPU.
+fn interrupt(wake: Wake) -> Wake {
+    Wake { from_task: false, ..wake }
+}
+
+/// The thread `tid` of process `pid` comes into being, by `parent` of process `parent_pid`.
+fn fork((pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) -> Kind {
+    Kind::Fork {
+        pid: LocalId(pid),
+        tid: LocalId(tid),
+        parent_pid: LocalId(parent_pid),
+        parent_tid: LocalId(parent_tid),
+    }
+}
+
+fn renamed((pid, tid): (u32, u32), name: &str) -> Kind {
+    Kind::Comm { pid: LocalId(pid), tid: LocalId(tid), exec: false, comm: comm(name) }
+}
+
+fn executed(pid: u32, name: &str) -> Kind {
+    Kind::Comm { pid: LocalId(pid), tid: LocalId(pid), exec: true, comm: comm(name) }
+}
+
+fn running(tid: u32) -> Kind {
+    Kind::Running { pid: LocalId(tid), tid: LocalId(tid) }
+}
+
+fn identity(tid: u32, (local_pid, local_tid): (u32, u32)) -> Kind {
+    Kind::Identity { tid: Tid(tid), local_pid: LocalId(local_pid), local_tid: LocalId(local_tid) }
+}
+
+const LOST: Kind = Kind::Lost(Loss::exactly(3));
+
+/// The first generation of koids after the one that is equal to the tids.
+const SECOND: u64 = 0x40_0000;
+
+/// A `/proc` with what a test puts in.
+#[derive(Debug, Default)]
+struct Proc {
+    /// Pairs of thread and process.
+    threads: Vec<(u32, u32)>,
+    names: Vec<(u32, &'static str)>,
+}
+
+impl Lookup for Proc {
+    fn process_of(&self, tid: LocalId) -> Option<LocalId> {
+        self.threads.iter().find(|(thread, _)| *thread == tid.0).map(|(_, pid)| LocalId(*pid))
+    }
+
+    fn process_name(&self, pid: LocalId) -> Option<Vec<u8>> {
+        let found = self.names.iter().find(|(process, _)| *process == pid.0);
+        found.map(|(_, name)| name.as_bytes().to_vec())
+    }
+}

@@ -1,0 +1,178 @@
+//! Names: before the koid is used, once, and again when they change.
+
+use super::{LOST, Proc, Scene, comm, executed, fork, interrupt, renamed, switch, wakeup};
+use crate::encode::ids::Ids;
+use crate::encode::threads::Threads;
+use crate::event::{Comm, Switch};
+
+/// Thread 5, named, has CPU 0.
+fn five_runs(proc: Proc) -> Scene {
+    let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
+    scene.at(5, 0, renamed((5, 5), "t5"));
+    scene.at(10, 0, switch(0, "R", 5));
+    scene.told();
+    scene
+}
+
+#[test]
+fn a_name_is_written_once() {
+    let mut scene = five_runs(Proc::default());
+    for round in 0..3 {
+        scene.at(100 + 10 * round, 0, switch(5, "S", 0));
+        scene.at(105 + 10 * round, 0, switch(0, "R", 5));
+    }
+    assert_eq!(scene.named(), [] as [&str; 0]);
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.threads, stats.processes), (2, 2));
+}
+
+#[test]
+fn a_rename_is_written_when_the_thread_is_next_used_and_not_before() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(100, 0, renamed((5, 5), "worker"));
+    scene.at(110, 0, renamed((5, 5), "waiter"));
+    assert_eq!(scene.told(), [] as [&str; 0]);
+    scene.at(120, 0, Switch { prev_comm: comm("waiter"), ..switch(5, "S", 0) });
+    assert_eq!(
+        scene.told(),
+        ["process 5 = waiter", "thread 5 = waiter of 5", "120 cpu 0: 5 (1024) blocked -> 0 (idle)",]
+    );
+    assert_eq!(scene.encoder.stats().renames, 3);
+    assert_eq!(scene.encoder.stats().threads, 2, "a new name is no new thread");
+}
+
+#[test]
+fn a_rename_of_another_thread_leaves_the_process_its_name() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(20, 0, fork((5, 6), (5, 5)));
+    scene.at(30, 0, switch(5, "S", 6));
+    scene.told();
+    scene.at(100, 0, renamed((5, 6), "worker"));
+    scene.at(110, 0, switch(6, "S", 0));
+    assert_eq!(scene.named(), ["thread 6 = worker of 5"]);
+}
+
+#[test]
+fn a_thread_that_is_renamed_to_the_name_it_has_is_not_named_again() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(100, 0, renamed((5, 5), "t5"));
+    scene.at(110, 0, switch(5, "S", 0));
+    assert_eq!(scene.named(), [] as [&str; 0]);
+}
+
+#[test]
+fn an_exec_gives_thread_and_process_the_programs_name() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(100, 0, executed(5, "program"));
+    scene.at(110, 0, Switch { prev_comm: comm("program"), ..switch(5, "S", 0) });
+    assert_eq!(scene.named(), ["process 5 = program", "thread 5 = program of 5"]);
+}
+
+#[test]
+fn a_program_whose_name_was_cut_gives_its_process_the_whole_name() {
+    let names = vec![(5, "a-program-with-a-long-name")];
+    let mut scene = five_runs(Proc { names, ..Proc::default() });
+    scene.at(100, 0, executed(5, "a-program-with-a-long-name"));
+    let cut = comm("a-program-with-");
+    scene.at(110, 0, Switch { prev_comm: cut, ..switch(5, "S", 0) });
+    assert_eq!(
+        scene.named(),
+        ["process 5 = a-program-with-a-long-name", "thread 5 = a-program-with- of 5"]
+    );
+}
+
+/// `/proc` is read a little later than the exec, and may show the next program already.
+#[test]
+fn a_long_name_that_does_not_continue_the_cut_one_is_not_taken() {
+    let names = vec![(5, "another-program-by-now")];
+    let mut scene = five_runs(Proc { names, ..Proc::default() });
+    scene.at(100, 0, executed(5, "a-program-with-a-long-name"));
+    scene.at(110, 0, switch(5, "S", 0));
+    assert_eq!(scene.named(), ["process 5 = a-program-with-", "thread 5 = a-program-with- of 5"]);
+}
+
+#[test]
+fn an_exec_of_a_program_with_the_same_beginning_names_the_process_again() {
+    let names = vec![(5, "a-program-with-a-second-name")];
+    let mut scene = five_runs(Proc { names, ..Proc::default() });
+    scene.at(100, 0, renamed((5, 5), "a-program-with-a-first-name"));
+    scene.at(110, 0, Switch { prev_comm: comm("a-program-with-"), ..switch(5, "S", 0) });
+    assert_eq!(scene.named(), ["process 5 = a-program-with-", "thread 5 = a-program-with- of 5"]);
+    scene.at(120, 0, executed(5, "a-program-with-a-second-name"));
+    scene.at(130, 0, switch(0, "R", 5));
+    assert_eq!(
+        scene.named(),
+        ["process 5 = a-program-with-a-second-name", "thread 5 = a-program-with- of 5"]
+    );
+}
+
+#[test]
+fn a_thread_without_a_name_is_called_by_its_tid() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, Switch { next_comm: Comm::default(), ..switch(0, "R", 5) });
+    scene.at(110, 0, renamed((5, 5), "named"));
+    scene.at(120, 0, Switch { prev_comm: comm("named"), ..switch(5, "S", 0) });
+    assert_eq!(
+        scene.named(),
+        [
+            "process 0 = swapper",
+            "thread 0 = swapper of 0",
+            "process 5 = [5]",
+            "thread 5 = [5] of 5",
+            "process 5 = named",
+            "thread 5 = named of 5",
+        ]
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_become_replacement_characters() {
+    let mut scene = Scene::new();
+    let odd = Comm::from_bytes(b"a\xffb\xc3");
+    scene.at(100, 0, Switch { prev_comm: odd, ..switch(5, "S", 0) });
+    let replaced = scene.named().into_iter().take(2).collect::<Vec<_>>();
+    assert_eq!(replaced, ["process 5 = a\u{fffd}b\u{fffd}", "thread 5 = a\u{fffd}b\u{fffd} of 5"]);
+}
+
+#[test]
+fn an_unknown_thread_gets_its_process_and_that_ones_name_from_proc() {
+    let proc = Proc { threads: vec![(6, 4)], names: vec![(4, "the-whole-name-of-it")] };
+    let mut scene = five_runs(proc);
+    scene.at(100, 0, switch(5, "S", 6));
+    assert_eq!(scene.named(), ["process 4 = the-whole-name-of-it", "thread 6 = t6 of 4"]);
+}
+
+#[test]
+fn a_thread_known_only_as_somebodys_waker_is_named_properly_when_it_goes_out() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, wakeup(7, 5));
+    scene.told();
+    scene.at(110, 0, switch(5, "S", 0));
+    assert_eq!(
+        scene.named(),
+        ["process 5 = t5", "thread 5 = t5 of 5", "process 0 = swapper", "thread 0 = swapper of 0",]
+    );
+}
+
+#[test]
+fn a_name_that_changed_in_a_gap_is_learned_from_the_next_switch() {
+    let mut scene = five_runs(Proc::default());
+    let changed = comm("changed");
+    scene.at(100, 0, Switch { prev_comm: changed, ..switch(5, "S", 0) });
+    assert_eq!(scene.named(), [] as [&str; 0], "nothing was lost: the rename is still to come");
+    scene.at(110, 1, LOST);
+    scene.at(120, 0, Switch { next_comm: changed, ..switch(0, "R", 5) });
+    assert_eq!(scene.named(), ["thread 5 = changed of 5"]);
+}
+
+/// An inferred switch tells that a thread has the CPU, not what it is called.
+#[test]
+fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_without_it() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(90, 0, switch(5, "R", 7));
+    scene.at(100, 0, LOST);
+    scene.at(110, 0, interrupt(wakeup(8, 5)));
+    scene.told();
+    scene.at(120, 0, Switch { prev_comm: comm("changed"), ..switch(5, "S", 0) });
+    assert_eq!(scene.named(), ["thread 5 = changed of 5"]);
+}

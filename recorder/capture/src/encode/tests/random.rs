@@ -1,0 +1,263 @@
+//! Whatever happens, and whatever of it is lost: the trace keeps its promises.
+//!
+//! A small machine runs by chance. Some of its events never reach the encoder, with or without a word about it. Each
+//! trace is then held against the format and against fxtrec's promises: names before use, order, weights, chains.
+
+use super::{
+    LOST, Proc, Scene, comm_of, executed, fork, identity, interrupt, renamed, running, switch,
+    wakeup, wakeup_new, waking,
+};
+use crate::encode::ids::Ids;
+use crate::encode::threads::Threads;
+use crate::event::{Kind, LocalId};
+use fxtrec_units::{Nanos, Tid};
+
+const CPUS: u32 = 3;
+const EVENTS: u64 = 4000;
+
+/// Numbers by chance, the same each time (a linear congruential generator).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u32) -> u32 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The upper half is the one without a pattern.
+        let [.., a, b, c, d] = self.0.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d]) % sides
+    }
+
+    fn one_in(&mut self, chances: u32) -> bool {
+        self.roll(chances) == 0
+    }
+
+    fn pick(&mut self, from: &[u32]) -> Option<u32> {
+        let sides = u32::try_from(from.len()).ok().filter(|&sides| sides > 0)?;
+        from.get(self.roll(sides) as usize).copied()
+    }
+}
+
+/// The ids of the inner namespace are the tids plus this.
+const INNER: u32 = 1000;
+
+/// Asserts that whoever went out dying or dead goes out, comes in or is woken no more.
+fn assert_that_the_dead_stay_dead(told: &[String], seed: u64) {
+    let mut dead: Vec<&str> = Vec::new();
+    for line in told {
+        let Some((_, what)) = line.split_once(": ").filter(|(when, _)| when.contains(" cpu "))
+        else {
+            continue;
+        };
+        let words: Vec<&str> = what.split(' ').collect();
+        let (out, inn) = match words[..] {
+            ["wakes", koid, ..] => (koid, koid),
+            [out, _, _, "->", inn, ..] => (out, inn),
+            _ => panic!("{line}"),
+        };
+        // It may have to leave another CPU yet, which nobody saw it leave while it lived.
+        let leaves = out == inn || !line.ends_with("inferred=true");
+        assert!(!(leaves && dead.contains(&out)), "seed {seed}: the dead leave in {line}");
+        assert!(!dead.contains(&inn), "seed {seed}: the dead come in {line}");
+        if matches!(words[2], "dying" | "dead") {
+            dead.push(out);
+        }
+    }
+    assert!(dead.len() > 20, "seed {seed}: hardly anybody died");
+}
+
+/// A machine with its recording.
+struct Machine {
+    dice: Dice,
+    scene: Scene,
+    inner: bool,
+    /// Of each CPU; 0 is the idle task.
+    current: [u32; CPUS as usize],
+    runnable: Vec<u32>,
+    asleep: Vec<u32>,
+    /// Tids that were used before.
+    gone: Vec<u32>,
+    next_tid: u32,
+    now: u64,
+    switches_delivered: u64,
+}
+
+impl Machine {
+    fn new(seed: u64, inner: bool, narrow: bool) -> Machine {
+        let ids = if inner { Ids::inner() } else { Ids::Initial };
+        let mut threads = Threads::new(ids, Box::new(Proc::default()));
+        threads.begin_snapshot(Nanos(100));
+        let offset = if inner { INNER } else { 0 };
+        for tid in [10, 11, 12] {
+            let local = Some(LocalId(tid + offset));
+            let process = threads.add_process(LocalId(10 + offset), b"ten");
+            threads.add_thread(process, local, (!inner).then_some(Tid(tid)), comm_of(tid));
+        }
+        threads.include(LocalId(10 + offset));
+        let scene = if narrow { Scene::narrow(threads) } else { Scene::of(threads) };
+        Machine {
+            dice: Dice(seed),
+            scene,
+            inner,
+            current: [0; CPUS as usize],
+            runnable: vec![10, 11, 12],
+            asleep: Vec::new(),
+            gone: Vec::new(),
+            next_tid: 20,
+            now: 1000,
+            switches_delivered: 0,
+        }
+    }
+
+    fn local(&self, tid: u32) -> u32 {
+        tid + if self.inner { INNER } else { 0 }
+    }
+
+    /// An event of `cpu`, which may get lost.
+    fn happens(&mut self, cpu: u32, kind: impl Into<Kind>) {
+        let kind = kind.into();
+        let unseen = self.current[cpu as usize] == 0 && cpu == 1;
+        if self.dice.one_in(40) {
+            self.scene.at(self.now, cpu, LOST);
+        } else if !unseen && !self.dice.one_in(50) {
+            let current = self.current[cpu as usize];
+            let local = self.local(current);
+            if self.inner && current != 0 && matches!(kind, Kind::Switch(_) | Kind::Wake(_)) {
+                self.scene.at(self.now, cpu, identity(current, (local, local)));
+            }
+            self.switches_delivered += u64::from(matches!(kind, Kind::Switch(_)));
+            self.scene.at(self.now, cpu, kind);
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += u64::from(self.dice.roll(5));
+        let cpu = self.dice.roll(CPUS);
+        let current = self.current[cpu as usize];
+        match self.dice.roll(10) {
+            0..=4 => self.switch(cpu, current),
+            5 | 6 => self.wake(cpu, current),
+            7 if current != 0 => self.fork(cpu, current),
+            8 if current != 0 => {
+                let local = self.local(current);
+                let name = ["a", "", "fifteen-letters"][self.dice.roll(3) as usize];
+                match self.dice.one_in(2) {
+                    true => self.happens(cpu, renamed((local, local), name)),
+                    false => self.happens(cpu, executed(local, name)),
+                }
+            }
+            _ => {
+                let local = if current == 0 { 0 } else { self.local(current) };
+                self.happens(cpu, running(local));
+            }
+        }
+    }
+
+    fn switch(&mut self, cpu: u32, current: u32) {
+        let next = self.dice.pick(&self.runnable).unwrap_or(0);
+        if next == current {
+            return;
+        }
+        let ends = current != 0 && self.dice.one_in(6) && self.asleep.len() > 2;
+        let state = match current {
+            0 => "R",
+            _ if ends => ["Z", "X"][self.dice.roll(2) as usize],
+            _ => ["R", "R+", "S", "D", "T"][self.dice.roll(5) as usize],
+        };
+        self.happens(cpu, switch(current, state, next));
+        self.runnable.retain(|&tid| tid != next);
+        self.current[cpu as usize] = next;
+        match state {
+            _ if current == 0 => {}
+            "R" | "R+" => self.runnable.push(current),
+            "Z" | "X" => self.gone.push(current),
+            _ => self.asleep.push(current),
+        }
+    }
+
+    fn wake(&mut self, cpu: u32, current: u32) {
+        let all: Vec<u32> = self.asleep.iter().chain(&self.runnable).copied().collect();
+        let Some(tid) = self.dice.pick(&all) else { return };
+        let wake = |kind| if self.now.is_multiple_of(3) { interrupt(kind) } else { kind };
+        let (begin, end) = (wake(waking(tid, current)), wake(wakeup(tid, current)));
+        self.happens(cpu, begin);
+        self.happens(cpu, end);
+        if self.asleep.contains(&tid) {
+            self.asleep.retain(|&other| other != tid);
+            self.runnable.push(tid);
+        }
+    }
+
+    fn fork(&mut self, cpu: u32, current: u32) {
+        if self.runnable.len() + self.asleep.len() > 20 {
+            return;
+        }
+        let tid = match self.dice.one_in(2).then(|| self.gone.pop()).flatten() {
+            Some(tid) => tid,
+            None => {
+                self.next_tid += 1;
+                self.next_tid
+            }
+        };
+        let (child, parent) = (self.local(tid), self.local(current));
+        let pid = if self.dice.one_in(2) { child } else { parent };
+        self.happens(cpu, fork((pid, child), (parent, parent)));
+        self.happens(cpu, wakeup_new(tid, current));
+        self.runnable.push(tid);
+    }
+}
+
+fn run(seed: u64, inner: bool, narrow: bool) -> Machine {
+    let mut machine = Machine::new(seed, inner, narrow);
+    for _ in 0..EVENTS {
+        machine.step();
+    }
+    machine
+}
+
+#[test]
+fn a_machine_of_chance_is_recorded_with_an_unbroken_chain() {
+    for seed in 1..=8 {
+        let mut machine = run(seed, false, false);
+        // This holds the trace against the promises.
+        let told = machine.scene.told();
+        let switches = told.iter().filter(|line| line.contains(" -> "));
+        let inferred = told.iter().filter(|line| line.contains("inferred=true")).count() as u64;
+        let stats = *machine.scene.encoder.stats();
+        assert_eq!(stats.switches, machine.switches_delivered, "seed {seed}");
+        assert_eq!(stats.switches_written, stats.switches, "seed {seed}");
+        assert_eq!(inferred, stats.inferred_switches, "seed {seed}");
+        assert_eq!(switches.count() as u64, stats.switches + inferred, "seed {seed}");
+        assert!(inferred > 0, "seed {seed}: nothing went missing");
+        assert_that_the_dead_stay_dead(&told, seed);
+    }
+}
+
+#[test]
+fn a_narrow_scope_on_a_machine_of_chance_keeps_its_chains_and_does_not_repeat_what_is_not_recorded()
+{
+    for seed in 1..=8 {
+        let mut machine = run(seed, false, true);
+        let told = machine.scene.told();
+        let stats = *machine.scene.encoder.stats();
+        let nobody_twice =
+            told.iter().find(|line| line.matches("34896609").count() == 2 && line.contains(" -> "));
+        assert_eq!(nobody_twice, None, "seed {seed}");
+        assert!(stats.switches_written < stats.switches, "seed {seed}: all was in scope");
+        assert!(told.len() > 100, "seed {seed}: hardly anything was in scope");
+    }
+}
+
+#[test]
+fn a_pid_namespace_on_a_machine_of_chance_is_recorded_with_an_unbroken_chain() {
+    for seed in 1..=8 {
+        for narrow in [false, true] {
+            let mut machine = run(seed, true, narrow);
+            let told = machine.scene.told();
+            if !narrow {
+                assert_that_the_dead_stay_dead(&told, seed);
+            }
+            let stats = *machine.scene.encoder.stats();
+            assert_eq!(stats.switches, machine.switches_delivered, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Narrow scopes: what is written when only some threads are wanted.
+
+use super::{
+    LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
+};
+use crate::encode::ids::Ids;
+use crate::encode::threads::Threads;
+use crate::event::{Kind, LocalId};
+use fxtrec_units::{Nanos, Tid};
+
+/// Only process 5 is wanted, with whatever it starts.
+fn five_in_scope(proc: Proc) -> Threads {
+    let mut threads = Threads::new(Ids::Initial, Box::new(proc));
+    threads.begin_snapshot(Nanos(5));
+    let process = threads.add_process(LocalId(5), b"five");
+    threads.add_thread(process, Some(LocalId(5)), Some(Tid(5)), comm_of(5));
+    threads.include(LocalId(5));
+    threads
+}
+
+fn only_five() -> Scene {
+    Scene::narrow(five_in_scope(Proc::default()))
+}
+
+/// The second picture in the documentation of [`crate::encode::chain`].
+#[test]
+fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
+    let [a, x, y, z, idle] = [5, 10, 11, 12, 0];
+    let mut scene = only_five();
+    scene.at(100, 0, switch(a, "S", x));
+    scene.at(110, 0, switch(x, "R", y));
+    scene.at(120, 0, switch(y, "D", idle));
+    scene.at(130, 0, switch(idle, "R", a));
+    scene.at(140, 0, switch(a, "S", idle));
+    scene.at(150, 0, switch(idle, "R", z));
+    assert_eq!(
+        scene.told(),
+        [
+            "process 5 = five",
+            "thread 5 = t5 of 5",
+            "process 10 = t10",
+            "thread 10 = t10 of 10",
+            "100 cpu 0: 5 (1024) blocked -> 10 (1024)",
+            "process 3489660928 = not recorded",
+            "thread 3489660929 = not recorded of 3489660928",
+            "110 cpu 0: 10 (1024) running -> 3489660929 (0)",
+            "130 cpu 0: 3489660929 (0) blocked -> 5 (1024)",
+            "process 0 = swapper",
+            "thread 0 = swapper of 0",
+            "140 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "150 cpu 0: 0 (idle) running -> 3489660929 (0)",
+        ]
+    );
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.switches, stats.switches_written, stats.inferred_switches), (6, 5, 0));
+}
+
+#[test]
+fn an_outsider_that_gives_way_to_the_scope_keeps_its_state() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "D", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 10 (1024)",
+            r#"110 cpu 0: 10 (1024) blocked -> 5 (1024) prev_state="D""#,
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_written_or_named_where_the_scope_has_no_part() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(10, "S", 11));
+    scene.at(110, 0, wakeup(10, 11));
+    scene.at(120, 0, waking(12, 11));
+    scene.at(130, 0, switch(11, "S", 0));
+    assert_eq!(scene.told(), [] as [&str; 0]);
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.switches, stats.switches_written), (2, 0));
+    assert_eq!((stats.wakeups, stats.wakeups_written, stats.threads), (1, 0, 0));
+}
+
+#[test]
+fn a_thread_of_the_scope_that_is_woken_by_an_outsider_names_it() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 1, switch(0, "R", 10));
+    scene.told();
+    scene.at(120, 1, wakeup(5, 10));
+    assert_eq!(
+        scene.told(),
+        ["process 10 = t10", "thread 10 = t10 of 10", "120 cpu 0: wakes 5 (1024) waker=koid:10",]
+    );
+}
+
+#[test]
+fn children_of_the_scope_are_in_scope_and_those_of_others_are_not() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, fork((6, 6), (5, 5)));
+    scene.at(120, 0, fork((6, 7), (6, 6)));
+    scene.at(130, 0, fork((5, 8), (5, 5)));
+    scene.at(140, 0, fork((20, 20), (10, 10)));
+    scene.told();
+    for (time, tid) in [(200, 6), (210, 7), (220, 8), (230, 20)] {
+        scene.at(time, 0, interrupt(wakeup_new(tid, 5)));
+    }
+    assert_eq!(
+        scene.scheduled(),
+        ["200 cpu 0: wakes 6 (1024)", "210 cpu 0: wakes 7 (1024)", "220 cpu 0: wakes 8 (1024)",]
+    );
+}
+
+#[test]
+fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
+    // The snapshot was complete at 5; the events begin before process 5 was forked.
+    let mut scene = only_five();
+    scene.at(1, 0, switch(0, "R", 5));
+    scene.at(2, 0, switch(5, "Z", 0));
+    scene.at(3, 1, fork((5, 5), (10, 10)));
+    scene.at(4, 1, wakeup_new(5, 10));
+    scene.told();
+    scene.at(100, 0, switch(0, "R", 5));
+    let heir = 5 + SECOND;
+    assert_eq!(scene.scheduled(), [format!("100 cpu 0: 0 (idle) running -> {heir} (1024)")]);
+    scene.at(110, 0, fork((6, 6), (5, 5)));
+    scene.at(120, 0, wakeup_new(6, 5));
+    assert_eq!(scene.scheduled(), [format!("120 cpu 0: wakes 6 (1024) waker=koid:{heir}")]);
+    // Whoever gets the id after the snapshot is another.
+    scene.at(130, 0, switch(5, "Z", 0));
+    scene.at(140, 1, fork((5, 5), (10, 10)));
+    scene.at(150, 1, wakeup_new(5, 10));
+    scene.told();
+    scene.at(160, 1, switch(10, "S", 5));
+    assert_eq!(scene.scheduled(), [] as [&str; 0]);
+}
+
+#[test]
+fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, fork((6, 6), (5, 5)));
+    scene.at(111, 0, wakeup_new(6, 5));
+    scene.at(120, 1, switch(0, "R", 6));
+    // It has given its id away, and not gone out yet.
+    scene.at(130, 0, fork((6, 6), (5, 5)));
+    scene.at(131, 0, wakeup_new(6, 5));
+    scene.told();
+    scene.at(140, 1, switch(6, "X", 0));
+    scene.at(150, 0, switch(5, "S", 6));
+    scene.at(160, 0, switch(6, "S", 5));
+    let heir = 6 + SECOND;
+    assert_eq!(
+        scene.scheduled(),
+        [
+            // Whether it was in scope is known no more, so who follows it is not shown.
+            "140 cpu 1: 6 (1024) dead -> 3489660930 (0)".to_owned(),
+            format!("150 cpu 0: 5 (1024) blocked -> {heir} (1024)"),
+            format!("160 cpu 0: {heir} (1024) blocked -> 5 (1024)"),
+        ]
+    );
+    assert_eq!(scene.encoder.stats().inferred_switches, 0);
+}
+
+#[test]
+fn a_child_of_the_scope_whose_fork_was_lost_is_in_scope() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, LOST);
+    scene.told();
+    scene.at(120, 0, wakeup_new(6, 5));
+    scene.at(130, 0, switch(5, "S", 10));
+    scene.at(140, 0, wakeup_new(20, 10));
+    assert_eq!(
+        scene.scheduled(),
+        ["120 cpu 0: wakes 6 (1024) waker=koid:5", "130 cpu 0: 5 (1024) blocked -> 10 (1024)",]
+    );
+}
+
+/// Events run before the snapshot is taken, so a fork may be in both.
+#[test]
+fn a_child_of_the_scope_that_the_snapshot_has_already_is_in_scope() {
+    let mut threads = five_in_scope(Proc::default());
+    threads.begin_snapshot(Nanos(1000));
+    for (pid, tids) in [(6, vec![6, 7]), (20, vec![20])] {
+        let process = threads.add_process(LocalId(pid), b"child");
+        for tid in tids {
+            threads.add_thread(process, Some(LocalId(tid)), Some(Tid(tid)), comm_of(tid));
+        }
+    }
+    let mut scene = Scene::narrow(threads);
+    scene.at(900, 0, fork((6, 6), (5, 5)));
+    scene.at(910, 0, fork((20, 20), (10, 10)));
+    for (time, tid) in [(2000, 6), (2010, 7), (2020, 20)] {
+        scene.at(time, 0, interrupt(wakeup(tid, 10)));
+    }
+    assert_eq!(scene.scheduled(), ["2000 cpu 0: wakes 6 (1024)", "2010 cpu 0: wakes 7 (1024)"]);
+}
+
+#[test]
+fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 0, switch(10, "S", 0));
+    scene.at(120, 0, switch(5, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "110 cpu 0: 0 (idle) running -> 3489660929 (0) inferred=true",
+            "120 cpu 0: 3489660929 (0) blocked -> 5 (1024) inferred=true",
+            "120 cpu 0: 5 (1024) blocked -> 0 (idle)",
+        ]
+    );
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.inferred_switches, stats.switches_written), (2, 2));
+}
+
+#[test]
+fn a_cpu_that_goes_from_idle_to_an_outsider_is_idle_no_more_until_that_is_seen_again() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.told();
+    scene.at(110, 0, switch(0, "R", 10));
+    scene.at(120, 0, switch(10, "S", 0));
+    scene.at(130, 0, switch(0, "R", 11));
+    assert_eq!(scene.scheduled(), ["110 cpu 0: 0 (idle) running -> 3489660929 (0)"]);
+}
+
+#[test]
+fn what_the_file_shows_is_closed_behind_a_gap() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, LOST);
+    scene.told();
+    scene.at(120, 0, switch(11, "S", 12));
+    assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) blocked -> 3489660929 (0) inferred=true"]);
+}
+
+#[test]
+fn a_process_put_in_scope_brings_all_of_its_threads() {
+    let mut threads = five_in_scope(Proc::default());
+    let process = threads.add_process(LocalId(30), b"thirty");
+    for tid in [30, 31] {
+        threads.add_thread(process, Some(LocalId(tid)), Some(Tid(tid)), comm_of(tid));
+    }
+    threads.include(LocalId(30));
+    let mut scene = Scene::narrow(threads);
+    scene.at(100, 0, switch(31, "S", 30));
+    assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
+}
+
+/// What a source leaves out: only the switches that matter to the scope are reported.
+#[test]
+fn a_source_that_reports_the_scope_only_never_makes_a_cpu_idle_by_that() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "S", 0));
+    scene.told();
+    // idle -> 11 and 11 -> 12 are left out.
+    scene.at(200, 0, Kind::Skipped);
+    scene.at(200, 0, switch(12, "R", 5));
+    assert_eq!(scene.scheduled(), ["200 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
+}
+
+#[test]
+fn the_first_record_of_a_cpu_does_not_claim_who_had_it_before() {
+    for before in [0, 10] {
+        let mut scene = only_five();
+        scene.at(100, 3, switch(before, "R", 5));
+        assert_eq!(scene.scheduled(), ["100 cpu 3: 3489660932 (0) blocked -> 5 (1024)"]);
+    }
+}
+
+#[test]
+fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
+    let mut scene = only_five();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "S", 11));
+    let beginning = scene.encoder.turn(Nanos(120)).expect("memory takes every record");
+    scene.begin_anew(&beginning);
+    let told = scene.told();
+    assert!(
+        told.contains(&"thread 3489660929 = not recorded of 3489660928".to_owned()),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&"120 cpu 0: 0 (idle) running -> 3489660929 (0) inferred=true".to_owned()),
+        "{told:?}"
+    );
+    scene.at(130, 0, switch(12, "S", 5));
+    assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
+}

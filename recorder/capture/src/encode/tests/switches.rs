@@ -1,0 +1,146 @@
+//! Context switches: who, in which state, of which weight.
+
+use super::{Scene, comm, switch};
+use crate::event::Switch;
+
+#[test]
+fn a_switch_has_both_threads_named_before_it_and_both_weights() {
+    let mut scene = Scene::new();
+    let nice_and_not = Switch { prev_prio: 125, next_prio: 115, ..switch(5, "S", 6) };
+    scene.at(100, 1, nice_and_not);
+    assert_eq!(
+        scene.told(),
+        [
+            "process 5 = t5",
+            "thread 5 = t5 of 5",
+            "process 6 = t6",
+            "thread 6 = t6 of 6",
+            "100 cpu 1: 5 (335) blocked -> 6 (3121)",
+        ]
+    );
+    let stats = *scene.encoder.stats();
+    assert_eq!((stats.switches, stats.switches_written), (1, 1));
+    assert_eq!((stats.threads, stats.processes), (2, 2));
+}
+
+#[test]
+fn the_idle_side_carries_the_least_weight_whatever_its_priority() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(200, 0, Switch { next_prio: -1, ..switch(5, "S", 0) });
+    assert_eq!(
+        scene.told(),
+        [
+            "process 0 = swapper",
+            "thread 0 = swapper of 0",
+            "process 5 = t5",
+            "thread 5 = t5 of 5",
+            "100 cpu 0: 0 (idle) running -> 5 (1024)",
+            "200 cpu 0: 5 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}
+
+#[test]
+fn real_time_threads_carry_the_greatest_weight() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, Switch { prev_prio: 0, next_prio: 99, ..switch(5, "S", 6) });
+    assert_eq!(scene.scheduled(), ["100 cpu 0: 5 (2147483647) blocked -> 6 (2147483647)"]);
+}
+
+#[test]
+fn a_weight_follows_the_priority_from_switch_to_switch() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(200, 0, Switch { prev_prio: 139, ..switch(5, "R", 0) });
+    assert_eq!(
+        scene.scheduled(),
+        ["100 cpu 0: 0 (idle) running -> 5 (1024)", "200 cpu 0: 5 (15) running -> 0 (idle)",]
+    );
+}
+
+#[test]
+fn a_preempted_thread_stays_runnable() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "R+", 6));
+    scene.at(200, 0, switch(6, "S", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            r#"100 cpu 0: 5 (1024) running -> 6 (1024) prev_state="R+""#,
+            "200 cpu 0: 6 (1024) blocked -> 5 (1024)",
+        ]
+    );
+}
+
+#[test]
+fn states_that_share_one_of_the_format_keep_the_kernels_letter() {
+    let mut scene = Scene::new();
+    let states = ["D", "I", "P", "T", "t", "R", "?"];
+    for (at, state) in (0_u64..).zip(states) {
+        scene.at(100 + 2 * at, 0, switch(5, state, 6));
+        scene.at(101 + 2 * at, 0, switch(6, "R", 5));
+    }
+    let outs: Vec<String> = scene.scheduled().into_iter().step_by(2).collect();
+    assert_eq!(
+        outs,
+        [
+            r#"100 cpu 0: 5 (1024) blocked -> 6 (1024) prev_state="D""#,
+            r#"102 cpu 0: 5 (1024) blocked -> 6 (1024) prev_state="I""#,
+            r#"104 cpu 0: 5 (1024) blocked -> 6 (1024) prev_state="P""#,
+            "106 cpu 0: 5 (1024) suspended -> 6 (1024)",
+            r#"108 cpu 0: 5 (1024) suspended -> 6 (1024) prev_state="t""#,
+            "110 cpu 0: 5 (1024) running -> 6 (1024)",
+            r#"112 cpu 0: 5 (1024) blocked -> 6 (1024) prev_state="?""#,
+        ]
+    );
+}
+
+#[test]
+fn a_thread_goes_out_dying_or_dead_for_ever() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "Z", 6));
+    scene.at(200, 0, switch(6, "X", 0));
+    assert_eq!(
+        scene.scheduled(),
+        ["100 cpu 0: 5 (1024) dying -> 6 (1024)", "200 cpu 0: 6 (1024) dead -> 0 (idle)",]
+    );
+    assert_eq!(scene.encoder.threads().living(), 1, "only the idle task is left");
+}
+
+#[test]
+fn the_idle_task_never_ends_and_is_never_renamed() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(200, 1, Switch { prev_comm: comm("swapper/1"), ..switch(0, "X", 6) });
+    assert_eq!(
+        scene.named(),
+        [
+            "process 5 = t5",
+            "thread 5 = t5 of 5",
+            "process 0 = swapper",
+            "thread 0 = swapper of 0",
+            "process 6 = t6",
+            "thread 6 = t6 of 6",
+        ]
+    );
+    assert_eq!(scene.encoder.threads().living(), 3);
+}
+
+#[test]
+fn cpus_keep_chains_of_their_own() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 63, switch(0, "R", 6));
+    scene.at(120, 0, switch(5, "S", 0));
+    scene.at(130, 63, switch(6, "S", 0));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 0 (idle) running -> 5 (1024)",
+            "110 cpu 63: 0 (idle) running -> 6 (1024)",
+            "120 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "130 cpu 63: 6 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}

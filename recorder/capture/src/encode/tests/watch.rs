@@ -1,0 +1,180 @@
+//! Triggers: what fires, with which value, and what is written about it.
+
+use fxt_reader::Reader;
+
+use super::{LOST, Proc, Scene, renamed, running, switch, wakeup};
+use crate::encode::ids::Ids;
+use crate::encode::threads::Threads;
+use crate::event::LocalId;
+use crate::flight::watch::{Counts, Fired, Limits, Watch};
+use fxtrec_report::{Options, analyse};
+use fxtrec_units::Nanos;
+
+/// A recording of the whole machine that waits for these.
+fn scene(triggers: &[&str]) -> Scene {
+    arm(Scene::new(), triggers)
+}
+
+fn arm(mut scene: Scene, triggers: &[&str]) -> Scene {
+    let parsed = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+    let limits = Limits { interval: Nanos(0), most: None };
+    scene.encoder.watch_with(Watch::new(triggers.iter().map(parsed).collect(), limits));
+    scene
+}
+
+/// What has fired since this was last asked: the time, the trigger, the thread and the value.
+fn fired(scene: &mut Scene) -> Vec<(u64, usize, Option<u32>, Option<f64>)> {
+    let watch = scene.encoder.watch().expect("there are triggers");
+    let told = |fired: Fired| {
+        let thread = fired.thread.map(|thread| thread.tid.0);
+        (fired.time.0, fired.trigger, thread, fired.value.map(|value| value.number))
+    };
+    watch.take_fired().map(told).collect()
+}
+
+#[test]
+fn each_length_of_time_fires_when_it_ends_and_is_written_down() {
+    let mut scene =
+        scene(&["wakeup >= 30ns", "preempt >= 30ns", "slice >= 90ns", "blocked >= 50ns"]);
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, wakeup(7, 5));
+    scene.at(140, 0, switch(5, "R", 7));
+    assert_eq!(fired(&mut scene), [(140, 0, Some(7), Some(30.0))]);
+    scene.at(180, 0, switch(7, "S", 5));
+    assert_eq!(fired(&mut scene), [(180, 1, Some(5), Some(40.0))]);
+    scene.at(230, 0, wakeup(7, 5));
+    assert_eq!(fired(&mut scene), [(230, 3, Some(7), Some(50.0))]);
+    scene.at(290, 0, switch(5, "S", 7));
+    assert_eq!(fired(&mut scene), [(290, 2, Some(5), Some(110.0)), (290, 0, Some(7), Some(60.0))]);
+    let marks: Vec<String> =
+        scene.told().into_iter().filter(|line| line.contains("fxtrec:trigger")).collect();
+    assert_eq!(
+        marks[0],
+        r#"140 999/999: fxtrec:trigger expression="wakeup >= 30ns" cpu=0 thread=koid:7 value_ns=30"#
+    );
+    assert_eq!(marks.len(), 5);
+}
+
+#[test]
+fn uninterruptible_sleep_and_the_run_queue_have_triggers_of_their_own() {
+    let mut scene = scene(&["blocked_d > 10ns", "runqueue > 10ns"]);
+    scene.at(100, 0, switch(7, "S", 0));
+    scene.at(200, 0, wakeup(7, 0));
+    scene.at(220, 0, switch(0, "R", 7));
+    scene.at(230, 0, switch(7, "D", 0));
+    assert_eq!(fired(&mut scene), [(220, 1, Some(7), Some(20.0))]);
+    scene.at(250, 0, wakeup(7, 0));
+    assert_eq!(fired(&mut scene), [(250, 0, Some(7), Some(20.0))]);
+}
+
+#[test]
+fn a_condition_chooses_threads_and_cpus() {
+    let mut scene =
+        scene(&[r#"slice > 1ns if comm = "busy""#, "slice > 1ns if cpu = 1 and pid = 9"]);
+    scene.at(50, 0, renamed((8, 8), "busy"));
+    for cpu in [0, 1] {
+        scene.at(100, cpu, switch(0, "R", 8 + cpu));
+        scene.at(110, cpu, switch(8 + cpu, "S", 0));
+    }
+    let expected = [(110, 0, Some(8), Some(10.0)), (110, 1, Some(9), Some(10.0))];
+    assert_eq!(fired(&mut scene), expected);
+    scene.at(120, 0, renamed((8, 8), "idler"));
+    scene.at(130, 0, switch(0, "R", 8));
+    scene.at(140, 0, switch(8, "S", 0));
+    assert_eq!(fired(&mut scene), [], "by the name that it has then");
+}
+
+#[test]
+fn what_was_not_seen_to_begin_does_not_fire() {
+    let mut scene = scene(&["wakeup > 0ns", "slice > 0ns", "blocked > 0ns", "preempt > 0ns"]);
+    // It had the CPU since before the recording.
+    scene.at(100, 0, switch(5, "S", 6));
+    // Its switch in is inferred.
+    scene.at(110, 0, switch(7, "S", 0));
+    // Its wake-up is missing.
+    scene.at(120, 0, switch(0, "R", 5));
+    scene.at(125, 1, running(8));
+    scene.at(130, 1, switch(8, "S", 0));
+    assert_eq!(fired(&mut scene), []);
+}
+
+#[test]
+fn a_loss_fires_and_takes_away_what_was_open() {
+    let mut scene = scene(&["lost > 2", "wakeup > 0ns", "slice > 0ns"]);
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(100, 1, switch(0, "R", 6));
+    scene.at(110, 0, wakeup(7, 5));
+    scene.at(120, 0, LOST);
+    assert_eq!(fired(&mut scene), [(120, 0, None, Some(3.0))]);
+    scene.at(130, 0, switch(5, "S", 7));
+    assert_eq!(fired(&mut scene), [], "neither the wait nor the slice of that CPU");
+    scene.at(140, 1, switch(6, "S", 0));
+    assert_eq!(fired(&mut scene), [(140, 2, Some(6), Some(40.0))]);
+}
+
+#[test]
+fn with_a_narrow_scope_only_its_threads_fire() {
+    let mut threads = Threads::new(Ids::Initial, Box::new(Proc::default()));
+    threads.include(LocalId(7));
+    let mut scene = arm(Scene::narrow(threads), &["slice > 1ns"]);
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(110, 0, switch(5, "R", 7));
+    scene.at(120, 0, switch(7, "S", 5));
+    scene.at(130, 0, switch(5, "S", 0));
+    assert_eq!(fired(&mut scene), [(120, 0, Some(7), Some(10.0))]);
+}
+
+#[test]
+fn a_limit_on_how_often_is_kept_and_told() {
+    let mut scene = Scene::new();
+    let trigger = "slice > 1ns".parse().expect("a trigger");
+    let limits = Limits { interval: Nanos(35), most: Some(2) };
+    scene.encoder.watch_with(Watch::new(vec![trigger], limits));
+    for time in (100..200).step_by(20) {
+        scene.at(time, 0, switch(0, "R", 5));
+        scene.at(time + 10, 0, switch(5, "S", 0));
+    }
+    let times: Vec<u64> = fired(&mut scene).iter().map(|fired| fired.0).collect();
+    assert_eq!(times, [110, 150]);
+    let counts = scene.encoder.watch().expect("there is one").counts();
+    assert_eq!(counts, Counts { fired: 2, too_soon: 1, too_many: 2 });
+}
+
+/// Triggers see what the report sees: of some history with every kind of turn, the same number of values of each metric.
+#[test]
+fn triggers_fire_for_exactly_those_values_that_the_report_counts() {
+    let metrics = fxtrec_report::Metric::ALL;
+    let texts: Vec<String> = metrics.iter().map(|metric| format!("{metric} >= 0ns")).collect();
+    for (metric, text) in metrics.into_iter().zip(&texts) {
+        let mut scene = scene(&[text]);
+        let mut seen = 0;
+        let mut dice = 1_u64;
+        let mut time = 100;
+        let mut on = [0, 0];
+        for _ in 0..600 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let roll = (dice >> 33) as u32;
+            let (cpu, thread, state) = (roll % 2, 1 + roll / 2 % 6, roll / 16 % 4);
+            time += 1 + u64::from(roll % 7);
+            match roll / 64 % 40 {
+                0 => scene.at(time, cpu, LOST),
+                1..=20 if !on.contains(&thread) => {
+                    scene.at(time, cpu, wakeup(thread, on[cpu as usize]));
+                }
+                _ => {
+                    let next = if on.contains(&thread) { 0 } else { thread };
+                    let letter = ["S", "R", "D", "R+"][state as usize];
+                    if next != on[cpu as usize] {
+                        scene.at(time, cpu, switch(on[cpu as usize], letter, next));
+                        on[cpu as usize] = next;
+                    }
+                }
+            }
+            seen += fired(&mut scene).len() as u64;
+        }
+        let bytes = scene.encoder.lanes().clone();
+        let report = analyse(Reader::from_slice(&bytes), Options::default()).expect("a trace");
+        assert_eq!(report.total().metric(metric).count(), seen, "{metric}");
+        assert!(seen > 10, "{metric}: only {seen}");
+    }
+}

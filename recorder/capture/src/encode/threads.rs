@@ -1,0 +1,401 @@
+//! Every thread and process of the recording: who it is, what it is called, what it does.
+//!
+//! A thread becomes known by the snapshot taken at the start, by its fork, or by
+//! the first event that names it. It is forgotten when it has gone out for the
+//! last time, so memory follows the number of living threads.
+//!
+//! Threads are found by the tid that tracepoints use. Forks, exits and names
+//! come with the ids of the recorder's pid namespace, which [`super::ids`]
+//! translates.
+
+mod births;
+mod names;
+mod processes;
+
+use fxt_writer::Koid;
+use rustc_hash::FxHashMap;
+
+use super::generations::Generations;
+use super::ids::Ids;
+use super::weight;
+use crate::event::{Comm, LocalId};
+use fxtrec_units::{Nanos, Tid};
+
+pub use names::inner_process_koid;
+use processes::Processes;
+pub use processes::{Process, ProcessSlot};
+
+/// Where a thread is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// Its number among the places, which are given out one after the other and used again.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The idle task, which is always known.
+pub const IDLE: Slot = Slot(0);
+
+/// What a thread is known to be doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Nothing is known, or what was known is from before a loss.
+    Unknown,
+    /// It waits for something.
+    Blocked,
+    /// It waits for a CPU.
+    Runnable,
+    /// It has a CPU.
+    Running,
+}
+
+/// Whether the trace has the name of a thread or process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// It has none.
+    Never,
+    /// It has a name that is no longer right.
+    Outdated,
+    /// It has the present name.
+    Done,
+}
+
+impl Naming {
+    /// The name has changed.
+    fn outdate(&mut self) {
+        if *self == Naming::Done {
+            *self = Naming::Outdated;
+        }
+    }
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Its id in the initial pid namespace.
+    pub tid: Tid,
+    /// Its id in the trace.
+    pub koid: Koid,
+    /// The process it belongs to.
+    pub process: ProcessSlot,
+    /// Its name.
+    pub comm: Comm,
+    /// Whether the trace has its name.
+    pub naming: Naming,
+    /// Its weight when it was last seen.
+    pub weight: i32,
+    /// Whether its switches are wanted.
+    pub in_scope: bool,
+    /// Who was seen to begin waking it, until it is awake.
+    pub waker: Option<Koid>,
+    run: Run,
+    /// How many losses there had been when `run` was last confirmed.
+    run_confirmed: u32,
+    /// The same of `comm`.
+    comm_confirmed: u32,
+    origin: Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// From the snapshot or a name that waited, and no event has named it yet.
+    Snapshot,
+    /// Its fork was seen, its first wake-up not yet.
+    Fork,
+    /// Anything later.
+    Seen,
+}
+
+/// Looks a process up in the running system; a test gives its own.
+pub trait Lookup: std::fmt::Debug {
+    /// The process that the thread belongs to, when it still lives.
+    fn process_of(&self, tid: LocalId) -> Option<LocalId>;
+    /// What to call the process, when it still lives.
+    fn process_name(&self, pid: LocalId) -> Option<Vec<u8>>;
+}
+
+/// All threads and processes.
+#[derive(Debug)]
+pub struct Threads {
+    slots: Vec<Thread>,
+    free: Vec<Slot>,
+    by_tid: FxHashMap<Tid, Slot>,
+    processes: Processes,
+    generations: Generations,
+    ids: Ids,
+    lookup: Box<dyn Lookup + Send>,
+    /// Until when a fork may be that of a thread which the snapshot has already.
+    snapshot_end: Nanos,
+    /// The processes that were put in scope by their ids.
+    included: Vec<LocalId>,
+    losses: u32,
+}
+
+impl Threads {
+    /// No thread but the idle task.
+    pub fn new(ids: Ids, lookup: Box<dyn Lookup + Send>) -> Threads {
+        let idle = Process::outer(Some(Koid(0)), b"swapper".to_vec());
+        let swapper = Thread {
+            tid: Tid::IDLE,
+            koid: Koid(0),
+            process: Processes::IDLE,
+            comm: Comm::from_bytes(b"swapper"),
+            naming: Naming::Never,
+            weight: weight::IDLE,
+            in_scope: false,
+            waker: None,
+            run: Run::Unknown,
+            run_confirmed: 0,
+            comm_confirmed: 0,
+            origin: Origin::Seen,
+        };
+        Threads {
+            slots: vec![swapper],
+            free: Vec::new(),
+            by_tid: FxHashMap::from_iter([(Tid::IDLE, IDLE)]),
+            processes: Processes::new(idle),
+            generations: Generations::default(),
+            ids,
+            lookup,
+            snapshot_end: Nanos(0),
+            included: Vec::new(),
+            losses: 0,
+        }
+    }
+
+    /// The thread kept there.
+    pub fn thread(&self, slot: Slot) -> &Thread {
+        &self.slots[slot.0 as usize]
+    }
+
+    /// The thread kept there, to be changed.
+    pub fn thread_mut(&mut self, slot: Slot) -> &mut Thread {
+        &mut self.slots[slot.0 as usize]
+    }
+
+    /// The process kept there.
+    pub fn process(&self, slot: ProcessSlot) -> &Process {
+        self.processes.get(slot)
+    }
+
+    /// The process kept there, to be changed.
+    pub fn process_mut(&mut self, slot: ProcessSlot) -> &mut Process {
+        self.processes.get_mut(slot)
+    }
+
+    /// Where all known threads are kept, the idle task included, in no order.
+    pub fn slots(&self) -> Vec<Slot> {
+        self.by_tid.values().copied().collect()
+    }
+
+    /// How many threads are known now, the idle task included.
+    pub fn living(&self) -> usize {
+        self.by_tid.len()
+    }
+
+    /// How many threads and how many processes there was ever room needed for at once.
+    #[cfg(test)]
+    pub fn places(&self) -> (usize, usize) {
+        (self.slots.len(), self.processes.places())
+    }
+
+    /// Puts every thread of the process in scope, and all that they will start.
+    ///
+    /// The process is the one that has the id at the end of the snapshot. The events are those since before it was
+    /// forked, if it is COMMAND's, so that they may still tell of the end of an earlier owner of the id.
+    pub fn include(&mut self, pid: LocalId) {
+        self.included.push(pid);
+        self.put_in_scope(pid);
+    }
+
+    fn put_in_scope(&mut self, pid: LocalId) {
+        let process = self.processes.by_id(pid);
+        self.process_mut(process).in_scope = true;
+        for thread in &mut self.slots {
+            thread.in_scope |= thread.process == process;
+        }
+    }
+
+    fn insert(&mut self, tid: Tid, koid: Koid, process: ProcessSlot, comm: Comm) -> Slot {
+        let thread = Thread {
+            tid,
+            koid,
+            process,
+            comm,
+            naming: Naming::Never,
+            weight: weight::NICE_0,
+            in_scope: self.process(process).in_scope,
+            waker: None,
+            run: Run::Unknown,
+            run_confirmed: self.losses,
+            comm_confirmed: self.losses,
+            origin: Origin::Seen,
+        };
+        self.processes.join(process);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                *self.thread_mut(slot) = thread;
+                slot
+            }
+            None => {
+                self.slots.push(thread);
+                Slot((self.slots.len() - 1) as u32)
+            }
+        };
+        self.by_tid.insert(tid, slot);
+        slot
+    }
+
+    /// The tid of a thread that is known by its id in the recorder's pid namespace.
+    pub fn tid_of(&self, local: LocalId) -> Option<Tid> {
+        self.ids.tid(local)
+    }
+
+    /// The thread, if it is known.
+    pub fn find(&self, tid: Tid) -> Option<Slot> {
+        self.by_tid.get(&tid).copied()
+    }
+
+    /// The thread, known from now on. `comm` is its name where the event tells it.
+    pub fn get(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
+        let slot = match self.by_tid.get(&tid) {
+            Some(slot) => *slot,
+            None => self.discover(tid, comm),
+        };
+        if slot != IDLE {
+            self.confirm(slot, comm);
+        }
+        slot
+    }
+
+    fn confirm(&mut self, slot: Slot, comm: Option<&Comm>) {
+        let losses = self.losses;
+        let thread = self.thread_mut(slot);
+        if thread.run_confirmed != losses {
+            thread.run_confirmed = losses;
+            thread.run = Run::Unknown;
+            thread.waker = None;
+        }
+        let nameless = thread.comm == Comm::default();
+        let doubtful = thread.comm_confirmed != losses || thread.origin == Origin::Snapshot;
+        let Some(comm) = comm.filter(|_| doubtful || nameless) else {
+            return;
+        };
+        thread.comm_confirmed = losses;
+        if thread.origin == Origin::Snapshot {
+            thread.origin = Origin::Seen;
+        }
+        if thread.comm == *comm {
+            return;
+        }
+        thread.comm = *comm;
+        thread.naming.outdate();
+        let home = thread.process;
+        let process = self.process_mut(home);
+        if process.name.is_empty() {
+            // It was written under its id.
+            process.naming.outdate();
+        }
+    }
+
+    /// A thread that no snapshot and no fork has announced.
+    #[cold]
+    fn discover(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
+        let comm = comm.copied().unwrap_or_default();
+        let koid = self.generations.current(tid);
+        let process = self.home_of(tid, &comm);
+        self.insert(tid, koid, process, comm)
+    }
+
+    fn home_of(&mut self, tid: Tid, comm: &Comm) -> ProcessSlot {
+        let Some(local) = self.ids.local(tid) else {
+            // Outside of the recorder's pid namespace: nobody says which process it belongs to.
+            return self.add_outer_process(tid, comm.as_bytes());
+        };
+        let pid = match self.processes.find(local) {
+            Some(slot) => {
+                let ended = self.process(slot).main_ended;
+                if ended.is_some_and(|losses| losses != self.losses) {
+                    // The id of a main thread that has ended is another process's by now, as far as anybody can
+                    // tell. Where nothing was lost since, another thread took it over in an execve(2).
+                    self.processes.replace(local);
+                }
+                local
+            }
+            None => self.lookup.process_of(local).unwrap_or(local),
+        };
+        let process = self.processes.by_id(pid);
+        if self.process(process).name.is_empty() {
+            let name = self.lookup.process_name(pid).unwrap_or_else(|| comm.as_bytes().to_vec());
+            self.process_mut(process).name = name;
+        }
+        process
+    }
+
+    /// A thread has gone out for the last time.
+    pub fn end(&mut self, slot: Slot) {
+        if slot == IDLE {
+            return;
+        }
+        let Thread { tid, process, .. } = *self.thread(slot);
+        self.by_tid.remove(&tid);
+        self.generations.end(tid);
+        let local = self.ids.local(tid);
+        if local.is_some() && local == self.process(process).local {
+            let losses = self.losses;
+            self.process_mut(process).main_ended = Some(losses);
+        }
+        self.ids.forget(tid);
+        self.free.push(slot);
+        self.processes.leave(process);
+    }
+
+    /// Whether the id is known to be nobody's: its last owner has gone out for ever.
+    pub fn has_ended(&mut self, tid: Tid) -> bool {
+        self.find(tid).is_none() && self.generations.has_ended(tid)
+    }
+
+    /// What the thread is doing, as far as that is known in spite of losses.
+    pub fn run(&self, slot: Slot) -> Run {
+        let thread = self.thread(slot);
+        if thread.run_confirmed == self.losses { thread.run } else { Run::Unknown }
+    }
+
+    /// Says what the thread is doing now.
+    pub fn set_run(&mut self, slot: Slot, run: Run) {
+        let losses = self.losses;
+        let thread = self.thread_mut(slot);
+        if thread.run_confirmed != losses {
+            thread.run_confirmed = losses;
+            thread.waker = None;
+        }
+        thread.run = run;
+    }
+
+    /// Events were lost: what was known about what threads do, and how they are called, is doubtful.
+    pub fn doubt(&mut self) {
+        self.losses += 1;
+    }
+
+    /// Forks and names were lost, but no switch: only how threads are called is doubtful.
+    pub fn doubt_names(&mut self) {
+        for slot in self.slots() {
+            self.thread_mut(slot).comm_confirmed = self.losses.wrapping_sub(1);
+        }
+    }
+
+    /// Whether both threads belong to one process and `to` is its main thread.
+    ///
+    /// Then `from` took over the main thread's id in an execve(2), if nothing else explains the change.
+    pub fn is_takeover(&self, from: Slot, to: Slot) -> bool {
+        let (from, to) = (self.thread(from), self.thread(to));
+        let main = self.process(to.process).local;
+        from.tid != to.tid
+            && from.process == to.process
+            && main.is_some()
+            && main == self.ids.local(to.tid)
+    }
+}

@@ -1,0 +1,201 @@
+//! How threads become known before they run: the snapshot, their fork, their first wake-up.
+//!
+//! Forks carry the ids of the recorder's pid namespace. Elsewhere than in the initial one, a fork's thread gets its tid
+//! from its first wake-up, which its parent does.
+
+use super::{Origin, Process, ProcessSlot, Slot, Threads};
+use crate::event::{Comm, LocalId};
+use fxtrec_units::{Nanos, Tid};
+
+impl Threads {
+    /// What comes next is from a snapshot that was complete at `end`.
+    pub fn begin_snapshot(&mut self, end: Nanos) {
+        self.snapshot_end = end;
+    }
+
+    /// Adds a process of the snapshot.
+    pub fn add_process(&mut self, pid: LocalId, name: &[u8]) -> ProcessSlot {
+        let slot = self.processes.by_id(pid);
+        let process = self.process_mut(slot);
+        process.name = name.to_vec();
+        process.naming.outdate();
+        slot
+    }
+
+    /// The process of that id, known from now on.
+    pub fn process_of(&mut self, pid: LocalId) -> ProcessSlot {
+        self.processes.by_id(pid)
+    }
+
+    /// Adds a process of the snapshot that is not in the recorder's pid namespace.
+    pub fn add_outer_process(&mut self, pid: Tid, name: &[u8]) -> ProcessSlot {
+        let koid = Some(self.generations.current(pid));
+        self.processes.insert(Process::outer(koid, name.to_vec()))
+    }
+
+    /// Adds a thread of the snapshot by those of its ids that are known.
+    pub fn add_thread(
+        &mut self,
+        process: ProcessSlot,
+        local: Option<LocalId>,
+        tid: Option<Tid>,
+        comm: Comm,
+    ) {
+        match (local, tid.or_else(|| local.and_then(|local| self.ids.tid(local)))) {
+            (Some(local), None) => self.ids.wait_for(local, comm),
+            (None, None) => {}
+            (local, Some(tid)) => {
+                if let Some(local) = local {
+                    self.ids.bind(tid, local);
+                }
+                if self.find(tid).is_none() {
+                    let koid = self.generations.current(tid);
+                    let slot = self.insert(tid, koid, process, comm);
+                    self.thread_mut(slot).origin = Origin::Snapshot;
+                }
+            }
+        }
+    }
+
+    /// A thread or process came into being.
+    pub fn fork(&mut self, time: Nanos, child: (LocalId, LocalId), parent: (LocalId, LocalId)) {
+        let ((pid, tid), (parent_pid, parent_tid)) = (child, parent);
+        if pid == LocalId(0) {
+            // Not in the recorder's pid namespace.
+            return;
+        }
+        match self.ids.tid_of_fork(tid, parent_tid, pid) {
+            Some(host) => {
+                let as_process = (pid == tid).then_some(parent_pid);
+                self.forked(time, host, pid, as_process, parent_tid);
+            }
+            // Its id in the initial namespace comes with its first wake-up.
+            None if pid == tid => match self.processes.find(pid) {
+                Some(_) if time <= self.snapshot_end => self.inherit_scope(pid, parent_pid),
+                _ => self.fork_process(time, pid, parent_pid),
+            },
+            None => {}
+        }
+    }
+
+    /// A thread came into being, as tracepoints tell it: they name both threads, and no process.
+    pub fn begun(&mut self, time: Nanos, tid: Tid, parent: Tid, same_process: bool) {
+        let maker = self.get(parent, None);
+        let home = self.process(self.thread(maker).process).local;
+        match (self.ids.local(tid), self.ids.local(parent), home) {
+            (Some(local), Some(local_parent), Some(parent_pid)) => {
+                let pid = if same_process { parent_pid } else { local };
+                self.fork(time, (pid, local), (parent_pid, local_parent));
+            }
+            _ => self.begun_outside(tid, maker, same_process),
+        }
+    }
+
+    /// The same inside a pid namespace, where only the ids of the initial one are known.
+    fn begun_outside(&mut self, tid: Tid, maker: Slot, same_process: bool) {
+        if let Some(slot) = self.find(tid) {
+            // An earlier owner of the tid, whose end was not seen.
+            self.end(slot);
+        }
+        let koid = self.generations.next(tid);
+        let parent = self.thread(maker);
+        let (home, comm) = (parent.process, parent.comm);
+        let process = match same_process {
+            true => home,
+            false => self.processes.insert(Process::outer(Some(koid), comm.as_bytes().to_vec())),
+        };
+        let slot = self.insert(tid, koid, process, comm);
+        self.thread_mut(slot).origin = Origin::Fork;
+    }
+
+    fn fork_process(&mut self, time: Nanos, pid: LocalId, parent_pid: LocalId) {
+        let included = time <= self.snapshot_end && self.included.contains(&pid);
+        let parent = self.processes.find(parent_pid).map(|slot| self.process(slot).clone());
+        let slot = self.processes.replace(pid);
+        if let Some(parent) = parent {
+            let process = self.process_mut(slot);
+            process.name = parent.name;
+            process.in_scope = parent.in_scope;
+        }
+        self.process_mut(slot).in_scope |= included;
+    }
+
+    /// The snapshot, which has the process already, does not say that it was started by one in scope.
+    fn inherit_scope(&mut self, pid: LocalId, parent_pid: LocalId) {
+        let parent = self.processes.find(parent_pid);
+        if parent.is_some_and(|parent| self.process(parent).in_scope) {
+            self.put_in_scope(pid);
+        }
+    }
+
+    /// `as_process` is the parent's process when the new thread is the first of its own.
+    fn forked(
+        &mut self,
+        time: Nanos,
+        tid: Tid,
+        pid: LocalId,
+        as_process: Option<LocalId>,
+        parent: LocalId,
+    ) {
+        if let Some(slot) = self.find(tid) {
+            let known = self.thread_mut(slot);
+            if known.origin == Origin::Snapshot && time <= self.snapshot_end {
+                // The snapshot was taken after the fork, and has it already.
+                self.thread_mut(slot).origin = Origin::Fork;
+                if let Some(parent_pid) = as_process {
+                    self.inherit_scope(pid, parent_pid);
+                }
+                return;
+            }
+            // An earlier owner of the tid, whose end was not seen.
+            self.end(slot);
+        }
+        let koid = self.generations.next(tid);
+        if let Some(parent_pid) = as_process {
+            self.fork_process(time, pid, parent_pid);
+        }
+        let comm = self.ids.tid(parent).and_then(|parent| self.find(parent));
+        let comm = comm.map(|slot| self.thread(slot).comm).unwrap_or_default();
+        let process = self.processes.by_id(pid);
+        let slot = self.insert(tid, koid, process, comm);
+        self.thread_mut(slot).origin = Origin::Fork;
+    }
+
+    /// A thread was woken for the first time; `parent` did it.
+    pub fn woken_new(&mut self, time: Nanos, tid: Tid, parent: Tid, comm: &Comm) -> Slot {
+        let fork = self.ids.fork_of(parent);
+        if let Some(slot) = self.find(tid) {
+            let fresh = match self.thread(slot).origin {
+                Origin::Fork => true,
+                Origin::Snapshot => time <= self.snapshot_end,
+                Origin::Seen => false,
+            };
+            if fresh {
+                self.confirm(slot, Some(comm));
+                self.thread_mut(slot).origin = Origin::Seen;
+                return slot;
+            }
+            // An earlier owner of the tid, whose end was not seen.
+            self.end(slot);
+        }
+        let koid = self.generations.next(tid);
+        let process = match fork {
+            Some((local, pid)) => {
+                // Announced in a pid namespace by a fork that could not name this tid.
+                self.ids.bind(tid, local);
+                self.processes.by_id(pid)
+            }
+            None => self.home_without_fork(tid, parent, comm),
+        };
+        self.insert(tid, koid, process, *comm)
+    }
+
+    /// The process of a new thread whose fork was lost.
+    fn home_without_fork(&mut self, tid: Tid, parent: Tid, comm: &Comm) -> ProcessSlot {
+        let home = self.home_of(tid, comm);
+        let parent = self.find(parent).map(|slot| self.thread(slot).process);
+        let in_scope = parent.is_some_and(|parent| self.process(parent).in_scope);
+        self.process_mut(home).in_scope |= in_scope;
+        home
+    }
+}

@@ -1,0 +1,145 @@
+//! The processes that known threads belong to.
+//!
+//! A process is kept as long as one of its threads is, and found by its id in the recorder's pid namespace. Forks and
+//! names announce a process before its first thread is known; it is then kept until that thread has come and gone.
+
+use fxt_writer::Koid;
+use rustc_hash::FxHashMap;
+
+use super::Naming;
+use crate::event::LocalId;
+
+/// Where a process is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessSlot(u32);
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its id in the trace; given when it is first written.
+    pub koid: Option<Koid>,
+    /// What to call it.
+    pub name: Vec<u8>,
+    /// Whether the trace has its name.
+    pub naming: Naming,
+    /// Its id in the recorder's pid namespace, if it is in it.
+    pub(super) local: Option<LocalId>,
+    pub(super) in_scope: bool,
+    /// How many losses there had been when its main thread ended, once it has.
+    pub(super) main_ended: Option<u32>,
+    /// How many of its threads are known.
+    threads: u32,
+}
+
+impl Process {
+    /// A process of the recorder's pid namespace, of which no more is known yet.
+    fn new(pid: LocalId) -> Process {
+        Process { local: Some(pid), ..Process::outer(None, Vec::new()) }
+    }
+
+    /// A process that is not in the recorder's pid namespace.
+    pub(super) fn outer(koid: Option<Koid>, name: Vec<u8>) -> Process {
+        Process {
+            koid,
+            name,
+            naming: Naming::Never,
+            local: None,
+            in_scope: false,
+            main_ended: None,
+            threads: 0,
+        }
+    }
+}
+
+/// All processes.
+#[derive(Debug)]
+pub(super) struct Processes {
+    slots: Vec<Process>,
+    free: Vec<ProcessSlot>,
+    by_pid: FxHashMap<LocalId, ProcessSlot>,
+}
+
+impl Processes {
+    /// Where the process of the idle task is kept.
+    pub(super) const IDLE: ProcessSlot = ProcessSlot(0);
+
+    /// No process but that of the idle task.
+    pub(super) fn new(idle: Process) -> Processes {
+        let idle = Process { threads: 1, ..idle };
+        Processes { slots: vec![idle], free: Vec::new(), by_pid: FxHashMap::default() }
+    }
+
+    pub(super) fn get(&self, slot: ProcessSlot) -> &Process {
+        &self.slots[slot.0 as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, slot: ProcessSlot) -> &mut Process {
+        &mut self.slots[slot.0 as usize]
+    }
+
+    /// How many processes there was ever room needed for at once.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The process with this id, if it is known.
+    pub(super) fn find(&self, pid: LocalId) -> Option<ProcessSlot> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    /// The process with this id, known from now on.
+    pub(super) fn by_id(&mut self, pid: LocalId) -> ProcessSlot {
+        match self.find(pid) {
+            Some(slot) => slot,
+            None => self.replace(pid),
+        }
+    }
+
+    /// A new process with this id, which from now on no earlier one is found by.
+    pub(super) fn replace(&mut self, pid: LocalId) -> ProcessSlot {
+        if let Some(old) = self.by_pid.remove(&pid)
+            && self.get(old).threads == 0
+        {
+            // Announced, and its first thread was never seen.
+            self.free.push(old);
+        }
+        let slot = self.insert(Process::new(pid));
+        self.by_pid.insert(pid, slot);
+        slot
+    }
+
+    /// Keeps a process that is not found by any id.
+    pub(super) fn insert(&mut self, process: Process) -> ProcessSlot {
+        match self.free.pop() {
+            Some(slot) => {
+                *self.get_mut(slot) = process;
+                slot
+            }
+            None => {
+                self.slots.push(process);
+                ProcessSlot((self.slots.len() - 1) as u32)
+            }
+        }
+    }
+
+    /// One more of its threads is known.
+    pub(super) fn join(&mut self, slot: ProcessSlot) {
+        self.get_mut(slot).threads += 1;
+    }
+
+    /// One of its threads is known no more. The process is forgotten with the last.
+    pub(super) fn leave(&mut self, slot: ProcessSlot) {
+        let process = self.get_mut(slot);
+        process.threads = process.threads.saturating_sub(1);
+        if process.threads > 0 {
+            return;
+        }
+        if let Some(pid) = process.local.take()
+            && self.find(pid) == Some(slot)
+        {
+            self.by_pid.remove(&pid);
+        }
+        self.free.push(slot);
+    }
+}

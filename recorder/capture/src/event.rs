@@ -1,0 +1,262 @@
+//! What a capture source reports: typed events, the same for every source.
+
+use super::payload::Payload;
+use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_kernel::prev_state::PrevState;
+use fxtrec_units::{Cpu, Nanos, Tid};
+
+/// A thread's name as the kernel keeps it: up to 15 bytes, then zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Comm(pub [u8; 16]);
+
+impl Comm {
+    /// Takes the first 15 bytes before a NUL.
+    pub fn from_bytes(bytes: &[u8]) -> Comm {
+        let mut comm = [0; 16];
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()).min(15);
+        comm[..end].copy_from_slice(&bytes[..end]);
+        Comm(comm)
+    }
+
+    /// The bytes before the first NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(self.0.len());
+        &self.0[..end]
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+/// A process or thread id in the recorder's own pid namespace, which need not be the initial one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LocalId(pub u32);
+
+/// Which tracepoint reported a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeKind {
+    /// `sched_wakeup`: a thread became runnable.
+    Wakeup,
+    /// `sched_wakeup_new`: the same for the first time in its life.
+    New,
+    /// `sched_waking`: a thread is about to be made runnable, seen where the waker runs.
+    Waking,
+}
+
+/// A context switch, as `sched_switch` reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Who goes out.
+    pub prev: Tid,
+    /// Who comes in.
+    pub next: Tid,
+    /// The kernel's priority of who goes out: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
+    pub prev_prio: i32,
+    /// The same of who comes in.
+    pub next_prio: i32,
+    /// The state in which the thread goes out.
+    pub state: PrevState,
+    /// The name of who goes out; empty where the source does not tell it.
+    pub prev_comm: Comm,
+    /// The name of who comes in; empty where the source does not tell it.
+    pub next_comm: Comm,
+}
+
+/// A wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Which of the tracepoints it was.
+    pub kind: WakeKind,
+    /// Who is woken.
+    pub tid: Tid,
+    /// Its priority, as in [`Switch`].
+    pub prio: i32,
+    /// The CPU on whose run queue it goes.
+    pub target: Cpu,
+    /// Its name; empty where the source does not tell it.
+    pub comm: Comm,
+    /// The thread that runs on the CPU where this was seen.
+    pub current: Tid,
+    /// Whether that thread itself did the waking: it was neither a hard nor a soft interrupt that did.
+    pub from_task: bool,
+}
+
+/// A sample of an event that is recorded beside the scheduler's. What it says lies in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Which event left it.
+    pub extra: ExtraIndex,
+    /// The thread that had the CPU.
+    pub current: Tid,
+    /// What that thread's program had for registers, where that was asked for.
+    pub user: Option<UserState>,
+    /// The raw bytes, as the tracepoint's format describes them.
+    pub payload: Payload,
+}
+
+/// Where a thread was in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserState {
+    /// Its stack pointer.
+    pub stack: u64,
+    /// Whether it is a 32-bit program on a 64-bit machine.
+    pub is_32_bit: bool,
+}
+
+/// What tracepoints tell about the life of a thread. They name threads as the initial pid namespace does, and do not
+/// say which process a thread belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// A thread came into being.
+    Begin {
+        /// The new thread.
+        tid: Tid,
+        /// Who made it.
+        parent: Tid,
+        /// Whether it is a thread of the same process, and not the first one of a new process.
+        same_process: bool,
+    },
+    /// A thread has a new name, by its own wish or by execve(2).
+    Rename {
+        /// The thread.
+        tid: Tid,
+        /// The name.
+        comm: Comm,
+    },
+    /// A thread begins to exit; it will be switched out once more, for ever.
+    End {
+        /// The thread.
+        tid: Tid,
+    },
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One thread made room for another.
+    Switch(Switch),
+    /// A thread was woken.
+    Wake(Wake),
+    /// The kernel says by other means than `sched_switch` that this thread has come in.
+    Running {
+        /// Its process.
+        pid: LocalId,
+        /// The thread.
+        tid: LocalId,
+    },
+    /// A thread or process came into being.
+    Fork {
+        /// The process of the new thread.
+        pid: LocalId,
+        /// The new thread.
+        tid: LocalId,
+        /// The parent's process.
+        parent_pid: LocalId,
+        /// The parent.
+        parent_tid: LocalId,
+    },
+    /// A thread begins to exit; it will be switched out once more, for ever.
+    Exit {
+        /// Its process.
+        pid: LocalId,
+        /// The thread.
+        tid: LocalId,
+    },
+    /// A thread has a new name.
+    Comm {
+        /// Its process.
+        pid: LocalId,
+        /// The thread.
+        tid: LocalId,
+        /// Whether the name came with execve(2).
+        exec: bool,
+        /// The name.
+        comm: Comm,
+    },
+    /// A thread came, went or was renamed, as tracepoints tell it and not perf's own records.
+    Life(Life),
+    /// Inside a pid namespace: the ids there of a thread, learned from a sample it left.
+    Identity {
+        /// The thread as tracepoints name it.
+        tid: Tid,
+        /// Its process in the recorder's namespace.
+        local_pid: LocalId,
+        /// Its id in the recorder's namespace.
+        local_tid: LocalId,
+    },
+    /// A probe or tracepoint beside the scheduler's was hit.
+    Sample(Sample),
+    /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
+    Skipped,
+    /// Events are missing since the last one of this CPU.
+    Lost(Loss),
+    /// Forks, exits and changes of names are missing on this CPU; how many, where somebody counted.
+    LostLives {
+        /// How many.
+        count: Option<u64>,
+    },
+    /// The CPU went offline at this time, or soon after.
+    Offline {
+        /// Whether nothing else says that the idle task came in then.
+        goes_idle: bool,
+    },
+    /// The CPU is online again, or for the first time.
+    Online,
+}
+
+/// What is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// How many events of the scheduler and of probes; `None` when nobody counted.
+    pub events: Option<u64>,
+    /// Whether they may be fewer: they were counted together with records that tell nothing new.
+    pub at_most: bool,
+    /// Records beside them that say who came in where no tracepoint does.
+    pub switch_records: u64,
+}
+
+impl Loss {
+    /// Exactly so many events.
+    pub const fn exactly(count: u64) -> Loss {
+        Loss { events: Some(count), at_most: false, switch_records: 0 }
+    }
+
+    /// So many events, or fewer.
+    pub const fn at_most(count: u64) -> Loss {
+        Loss { events: Some(count), at_most: true, switch_records: 0 }
+    }
+
+    /// Nobody knows how many.
+    pub const fn unknown() -> Loss {
+        Loss { events: None, at_most: false, switch_records: 0 }
+    }
+}
+
+/// One event of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened.
+    pub time: Nanos,
+    /// What happened.
+    pub kind: Kind,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comm_ends_at_its_first_nul_or_after_fifteen_bytes() {
+        assert_eq!(Comm::from_bytes(b"ab\0cd").as_bytes(), b"ab");
+        assert_eq!(Comm::from_bytes(b"0123456789abcdefgh").as_bytes(), b"0123456789abcde");
+        assert_eq!(Comm::from_bytes(b"").as_bytes(), b"");
+    }
+
+    #[test]
+    fn an_event_is_small_enough_to_be_queued_by_the_thousand() {
+        assert!(size_of::<Event>() <= 80, "{}", size_of::<Event>());
+    }
+}

@@ -1,0 +1,290 @@
+//! Triggers, held against every length of time, loss and probe as it comes.
+//!
+//! All of this is on the way of an event. A value that meets no limit costs a comparison; conditions are looked at
+//! only behind a limit that was met. What was met is limited by time and number:
+//!
+//! ```text
+//!   met          x  x      x            x x        x
+//!   interval     |--------------|       |--------------|
+//!   fired        x                      x                    and no more after --max-snapshots
+//!   suppressed      x      x              x        x
+//! ```
+
+use super::ledger::{Ledger, Length};
+use crate::event::Comm;
+use fxtrec_gates::Amount;
+use fxtrec_gates::Dimension;
+use fxtrec_gates::Metric;
+use fxtrec_gates::{Comparison, Condition, Trigger, What};
+use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_units::{Cpu, Nanos, Tid};
+
+/// What has fired and was not taken yet; more than these are suppressed.
+const MOST_WAITING: usize = 64;
+
+/// How often triggers may fire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// For this long after one has fired none does.
+    pub interval: Nanos,
+    /// No more than these in all.
+    pub most: Option<u32>,
+}
+
+/// The thread that a trigger fired for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    /// Its id in the trace.
+    pub koid: u64,
+    /// Its id.
+    pub tid: Tid,
+    /// Its name.
+    pub comm: Comm,
+}
+
+/// A trigger that has fired.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fired {
+    /// Which, by its place among all.
+    pub trigger: usize,
+    /// When.
+    pub time: Nanos,
+    /// The CPU of the value; none for an alert.
+    pub cpu: Option<Cpu>,
+    /// The thread; none for a loss and an alert.
+    pub thread: Option<Culprit>,
+    /// What was measured; none for a probe and an alert.
+    pub value: Option<Amount>,
+    /// Who raised an alert, for people.
+    pub from: Option<String>,
+}
+
+/// What became of all that met a trigger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How often one fired.
+    pub fired: u64,
+    /// How often one would have, too soon after another.
+    pub too_soon: u64,
+    /// How often one would have, after as many as are wanted.
+    pub too_many: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    trigger: usize,
+    comparison: Comparison,
+    limit: f64,
+}
+
+impl Limit {
+    fn is_met(&self, value: f64) -> bool {
+        self.comparison.holds(value, self.limit)
+    }
+}
+
+/// All triggers, and what they need to know of threads.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// What threads are in the middle of.
+    pub ledger: Ledger,
+    triggers: Vec<Trigger>,
+    lengths: [Vec<Limit>; Metric::ALL.len()],
+    losses: Vec<Limit>,
+    /// The trigger of each event beside the scheduler's.
+    probes: Vec<Option<usize>>,
+    limits: Limits,
+    quiet_until: Nanos,
+    /// Whether there is no room for what would come of another.
+    busy: bool,
+    fired: Vec<Fired>,
+    counts: Counts,
+}
+
+impl Watch {
+    /// Watches out for `triggers`.
+    pub fn new(triggers: Vec<Trigger>, limits: Limits) -> Watch {
+        let mut lengths: [Vec<Limit>; Metric::ALL.len()] = Default::default();
+        let mut losses = Vec::new();
+        for (trigger, wanted) in triggers.iter().enumerate() {
+            match &wanted.what {
+                What::Length { metric, comparison, limit } => {
+                    let (comparison, limit) = (*comparison, limit.number);
+                    lengths[*metric as usize].push(Limit { trigger, comparison, limit });
+                }
+                What::Lost { comparison, limit } => {
+                    let (comparison, limit) = (*comparison, limit.number);
+                    losses.push(Limit { trigger, comparison, limit });
+                }
+                What::Probe(_) | What::Alert(_) => {}
+            }
+        }
+        Watch {
+            ledger: Ledger::default(),
+            triggers,
+            lengths,
+            losses,
+            probes: Vec::new(),
+            limits,
+            quiet_until: Nanos(0),
+            busy: false,
+            fired: Vec::with_capacity(MOST_WAITING),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Watches nothing, and only remembers what threads are in the middle of.
+    pub fn only_ledger() -> Watch {
+        Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
+    }
+
+    /// The triggers.
+    pub fn triggers(&self) -> &[Trigger] {
+        &self.triggers
+    }
+
+    /// Says that samples of `extra` are hits of the probe that `trigger` waits for.
+    pub fn expect(&mut self, extra: ExtraIndex, trigger: usize) {
+        let at = usize::from(extra.0);
+        if at >= self.probes.len() {
+            self.probes.resize(at + 1, None);
+        }
+        self.probes[at] = Some(trigger);
+    }
+
+    /// The trigger that a length of time meets, if one does. `is_true` evaluates a condition.
+    pub fn length(
+        &self,
+        metric: Metric,
+        nanos: Nanos,
+        is_true: impl Fn(&Condition) -> bool,
+    ) -> Option<usize> {
+        let limits = &self.lengths[metric as usize];
+        let met = limits.iter().filter(|limit| limit.is_met(nanos.0 as f64));
+        met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, &is_true))
+    }
+
+    /// The trigger that a loss of so many events meets, if one does. One of unknown size may be of any.
+    pub fn loss(&self, count: Option<u64>) -> Option<usize> {
+        let number = count.map_or(f64::INFINITY, |count| count as f64);
+        self.losses.iter().find(|limit| limit.is_met(number)).map(|limit| limit.trigger)
+    }
+
+    /// The trigger that waits for this probe, if one does.
+    pub fn probe(&self, extra: ExtraIndex, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
+        let trigger = self.probes.get(usize::from(extra.0)).copied().flatten();
+        trigger.filter(|trigger| self.applies(*trigger, &is_true))
+    }
+
+    /// The trigger that waits for an alert of this name, if one does.
+    pub fn alert(&self, name: &str) -> Option<usize> {
+        let waits =
+            |trigger: &Trigger| matches!(&trigger.what, What::Alert(wanted) if wanted == name);
+        self.triggers.iter().position(waits)
+    }
+
+    fn applies(&self, trigger: usize, is_true: &impl Fn(&Condition) -> bool) -> bool {
+        self.triggers[trigger].condition.as_ref().is_none_or(is_true)
+    }
+
+    /// Whether something may fire now; counted in either case.
+    pub fn admit(&mut self, time: Nanos) -> bool {
+        if self.limits.most.is_some_and(|most| self.counts.fired >= u64::from(most)) {
+            self.counts.too_many += 1;
+            return false;
+        }
+        if time < self.quiet_until || self.busy || self.fired.len() >= MOST_WAITING {
+            self.counts.too_soon += 1;
+            return false;
+        }
+        self.quiet_until = Nanos(time.0.saturating_add(self.limits.interval.0));
+        self.counts.fired += 1;
+        true
+    }
+
+    /// Notes what has fired.
+    pub fn note(&mut self, fired: Fired) {
+        self.fired.push(fired);
+    }
+
+    /// Says whether what has fired is more than can be dealt with, so that for now no more may.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.busy = busy;
+    }
+
+    /// What has fired since this was last asked.
+    pub fn take_fired(&mut self) -> std::vec::Drain<'_, Fired> {
+        self.fired.drain(..)
+    }
+
+    /// What became of all that met a trigger so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl Length {
+    /// The length, as triggers measure it.
+    pub fn amount(&self) -> Amount {
+        Amount { number: self.nanos.0 as f64, dimension: Dimension::Time }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fxtrec_gates::Subject;
+
+    fn watch(triggers: &[&str], interval: u64, most: Option<u32>) -> Watch {
+        let parsed = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        let limits = Limits { interval: Nanos(interval), most };
+        Watch::new(triggers.iter().map(parsed).collect(), limits)
+    }
+
+    fn holds(comm: &str) -> impl Fn(&Condition) -> bool {
+        move |condition| {
+            condition.holds(&Subject { comm, pid: Some(1), tid: Some(2), cpu: Some(0) })
+        }
+    }
+
+    #[test]
+    fn a_length_meets_the_first_trigger_whose_limit_and_condition_it_is_beyond() {
+        let texts =
+            ["wakeup > 5ms", r#"wakeup > 1ms if comm ~ "audio*""#, "slice > 1ms", "lost > 3"];
+        let watch = watch(&texts, 0, None);
+        let met = |metric, millis: u64, comm| {
+            watch.length(metric, Nanos(millis * 1_000_000), holds(comm))
+        };
+        assert_eq!(met(Metric::Wakeup, 6, "audio-io"), Some(0));
+        assert_eq!(met(Metric::Wakeup, 5, "audio-io"), Some(1), "5 ms are not more than 5 ms");
+        assert_eq!(met(Metric::Wakeup, 5, "video"), None);
+        assert_eq!(met(Metric::Slice, 2, "video"), Some(2));
+        assert_eq!(met(Metric::Blocked, 2, "video"), None);
+        assert_eq!((watch.loss(Some(3)), watch.loss(Some(4))), (None, Some(3)));
+        assert_eq!(watch.loss(None), Some(3), "nobody knows that it was less");
+    }
+
+    #[test]
+    fn a_probe_is_known_by_its_event() {
+        let mut watch = watch(&[r#"probe work if comm = "app""#], 0, None);
+        watch.expect(ExtraIndex(2), 0);
+        assert_eq!(watch.probe(ExtraIndex(2), holds("app")), Some(0));
+        assert_eq!(watch.probe(ExtraIndex(2), holds("other")), None);
+        assert_eq!(watch.alert("work"), None, "that is a probe");
+        for other in [0, 1, 3] {
+            assert_eq!(watch.probe(ExtraIndex(other), holds("app")), None);
+        }
+    }
+
+    /// The picture in the module's documentation.
+    #[test]
+    fn within_the_interval_and_after_the_last_one_nothing_fires_and_all_is_counted() {
+        let mut watch = watch(&["lost > 0"], 15, Some(2));
+        let fired: Vec<u64> = [10, 13, 20, 33, 35, 44, 60, 80]
+            .into_iter()
+            .filter(|t| watch.admit(Nanos(*t)))
+            .collect();
+        assert_eq!(fired, [10, 33]);
+        assert_eq!(watch.counts(), Counts { fired: 2, too_soon: 2, too_many: 4 });
+    }
+}

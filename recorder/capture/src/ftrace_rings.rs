@@ -1,0 +1,358 @@
+//! The rings of a tracing instance: opening them, reading them into a [`Merger`], following CPUs that come.
+//!
+//! One instance has a ring on each CPU, which all enabled tracepoints share. It
+//! keeps the youngest events: what was not read in time is overwritten, and the
+//! next page says how much that was.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::event::{Event, Kind, Loss};
+use super::life::LifeLayout;
+use super::order::{Lane, Merger, Queue};
+use super::perf_rings::ChainWatch;
+use super::readers::{ReadRing, Readers};
+use super::sched::SchedLayout;
+use super::source::SourceError;
+use fxtrec_kernel::ftrace::FtraceError;
+use fxtrec_kernel::ftrace::instance::Instance;
+use fxtrec_kernel::ftrace::layout::PageLayout;
+use fxtrec_kernel::ftrace::page::Page;
+use fxtrec_kernel::ftrace::pipe::RawPipe;
+use fxtrec_kernel::hotplug::Hotplug;
+use fxtrec_kernel::sys::Sys;
+use fxtrec_kernel::{clock, cpus, idle_probe};
+use fxtrec_units::{Cpu, Nanos};
+
+/// The clock that is the trace's: `CLOCK_MONOTONIC`.
+const CLOCK: &str = "mono";
+
+/// What tells of threads coming, going and being renamed.
+const LIFE_EVENTS: [&str; 3] =
+    ["task/task_newtask", "task/task_rename", "sched/sched_process_exit"];
+
+/// What is recorded, and with how much memory.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of each CPU's ring.
+    pub ring_bytes: usize,
+    /// Halves of it are tried down to this when there is no memory.
+    pub min_ring_bytes: usize,
+    /// The reader is woken when this many bytes of a ring are filled.
+    pub wake_bytes: usize,
+    /// Whether `sched_waking` is recorded as well.
+    pub waking: bool,
+}
+
+/// What every ring is read with.
+#[derive(Debug)]
+struct Shared {
+    instance: Instance,
+    sched: SchedLayout,
+    life: LifeLayout,
+    layout: PageLayout,
+}
+
+#[derive(Debug)]
+struct CpuRing {
+    cpu: Cpu,
+    /// Before the instance, which cannot be removed while it is open: fields are dropped in order.
+    pipe: RawPipe,
+    shared: Arc<Shared>,
+    lane: Lane,
+    /// The page that is being read.
+    page: Vec<u8>,
+    /// Losses told so far.
+    told_lost: u64,
+    undecoded: u64,
+    garbled: u64,
+    /// Why it cannot be read any more.
+    failed: Option<io::Error>,
+    /// When the youngest event that was read happened.
+    last: Nanos,
+    /// Whether its CPU is offline.
+    is_offline: bool,
+    /// While it is being found out whether every task is reported.
+    watch: Option<ChainWatch>,
+}
+
+impl ReadRing for CpuRing {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn read(&mut self, queue: &mut Queue) {
+        let drained = loop {
+            // Looked at once for each page, so a queue may get as many events too many as a page holds.
+            if queue.is_full() {
+                break false;
+            }
+            match self.pipe.read(&mut self.page) {
+                Ok(true) => self.take_page(queue),
+                Ok(false) => break true,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break true;
+                }
+            }
+        };
+        queue.set_drained(drained);
+    }
+}
+
+impl CpuRing {
+    fn take_page(&mut self, queue: &mut Queue) {
+        let Shared { instance, sched, life, layout } = &*self.shared;
+        let Some(mut page) = Page::new(layout, &self.page) else {
+            self.garbled += 1;
+            return;
+        };
+        let mut push = |event: Event| {
+            if let Some(watch) = &mut self.watch {
+                watch.see(&event);
+            }
+            self.last = self.last.max(event.time);
+            queue.push(event);
+        };
+        if let Some(stored) = page.missed {
+            let count = missed(instance, self.cpu, self.told_lost, stored);
+            self.told_lost += count;
+            // Tracepoints of forks, exits and names are counted with the scheduler's.
+            push(Event { time: page.time(), kind: Kind::Lost(Loss::at_most(count)) });
+        }
+        while let Some((time, raw)) = page.next_event() {
+            match sched.decode(raw).or_else(|| life.decode(raw)) {
+                Some(kind) => push(Event { time, kind }),
+                None => self.undecoded += 1,
+            }
+        }
+        self.garbled += u64::from(page.is_garbled());
+    }
+}
+
+/// The instance and the rings of all online CPUs.
+#[derive(Debug)]
+pub struct FtraceRings {
+    rings: Vec<CpuRing>,
+    readers: Readers<CpuRing>,
+    shared: Arc<Shared>,
+    sys: Box<dyn Sys + Send>,
+    options: Options,
+    failed: Option<io::Error>,
+    hotplug: Hotplug,
+}
+
+impl FtraceRings {
+    /// Makes an instance with all events off, and opens the ring of every online CPU, each with a lane of its own in
+    /// `merger`.
+    ///
+    /// # Errors
+    /// [`SourceError`], at the first thing that the kernel refuses; nothing is left behind then.
+    pub fn open(
+        sys: Box<dyn Sys + Send>,
+        instance: Instance,
+        (sched, life): (SchedLayout, LifeLayout),
+        options: Options,
+        merger: &mut Merger,
+    ) -> Result<FtraceRings, SourceError> {
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", CLOCK)?;
+        let options = take_memory(&instance, options)?;
+        let percent = (options.wake_bytes * 100 / options.ring_bytes).clamp(1, 100);
+        // Kernels before 5.0 have no such file; the reader then looks by its own clock.
+        let _ = instance.write("buffer_percent", &percent.to_string());
+        let layout = page_layout(&instance)?;
+        // Before the first ring is opened: no CPU may come or go unheard.
+        let hotplug = Hotplug::watch(&*sys);
+        let mut rings = FtraceRings {
+            rings: Vec::new(),
+            readers: Readers::default(),
+            shared: Arc::new(Shared { instance, sched, life, layout }),
+            sys,
+            options,
+            failed: None,
+            hotplug,
+        };
+        rings.add_online(merger, |_, _, _| {})?;
+        Ok(rings)
+    }
+
+    /// The CPUs whose rings are open.
+    pub fn cpus(&self) -> Vec<Cpu> {
+        self.rings.iter().map(|ring| ring.cpu).collect()
+    }
+
+    /// Bytes of each ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.options.ring_bytes
+    }
+
+    /// Starts all events at once.
+    ///
+    /// # Errors
+    /// [`FtraceError::Write`].
+    pub fn enable(&self) -> Result<(), FtraceError> {
+        let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
+        let waking = self.options.waking.then_some("sched/sched_waking");
+        for event in LIFE_EVENTS.into_iter().chain(sched).chain(waking) {
+            self.shared.instance.write(&format!("events/{event}/enable"), "1")?;
+        }
+        self.shared.instance.write("tracing_on", "1")
+    }
+
+    /// Stops all events; what the rings hold stays readable.
+    pub fn disable(&self) {
+        // An instance that cannot be stopped is removed soon after; there is nothing better to do about it.
+        let _ = self.shared.instance.write("tracing_on", "0");
+    }
+
+    /// The descriptors that poll(2) reports readable when rings want to be read.
+    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
+    }
+
+    /// Lets every CPU be idle for a moment and looks whether each task there was reported. Returns the CPUs where one
+    /// was not: ftrace has no other way to ask for it.
+    pub fn find_silent(&mut self, merger: &mut Merger) -> Vec<Cpu> {
+        for ring in &mut self.rings {
+            ring.watch = Some(ChainWatch::default());
+        }
+        idle_probe::nap_on_each(self.cpus());
+        self.read(merger);
+        let mut silent = Vec::new();
+        for ring in &mut self.rings {
+            if ring.watch.take().is_some_and(|watch| watch.is_blind()) {
+                silent.push(ring.cpu);
+            }
+        }
+        silent
+    }
+
+    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
+    pub fn read(&mut self, merger: &mut Merger) -> bool {
+        let read = self.readers.read(&mut self.rings, merger);
+        read.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            false
+        })
+    }
+
+    /// Adds what was lost at the very end, which no page tells any more.
+    pub fn tell_rest(&mut self, merger: &mut Merger) {
+        for ring in &mut self.rings {
+            let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
+            let count = lost.saturating_sub(ring.told_lost);
+            if count > 0 {
+                ring.told_lost = lost;
+                let kind = Kind::Lost(Loss::at_most(count));
+                merger.push(ring.lane, Event { time: clock::now(), kind });
+            }
+        }
+    }
+
+    /// Opens the rings of CPUs that came online, as soon as the kernel tells of them. The kernel fills the ring of one
+    /// from its first event on, whether it is open or not, and the ring of one that went stays, so nothing is missed.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+        match self.hotplug.look() {
+            Some(_) => self.look_for_cpus(merger),
+            None => Ok(()),
+        }
+    }
+
+    fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+        let tell = |merger: &mut Merger, lane, time| {
+            merger.push(lane, Event { time, kind: Kind::Online });
+        };
+        let online = self.add_online(merger, tell)?;
+        let went = |ring: &CpuRing| !ring.is_offline && !online.contains(&ring.cpu);
+        if self.rings.iter().any(went) {
+            // All that the CPU did is in its ring by now.
+            self.read(merger);
+        }
+        for ring in &mut self.rings {
+            let is_offline = !online.contains(&ring.cpu);
+            if is_offline && !std::mem::replace(&mut ring.is_offline, true) {
+                let time = ring.last.max(merger.emitted());
+                merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle: true } });
+            } else if !is_offline && std::mem::replace(&mut ring.is_offline, false) {
+                tell(merger, ring.lane, clock::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the rings of CPUs that are online and have none open, and tells of each. Returns all that are online.
+    fn add_online(
+        &mut self,
+        merger: &mut Merger,
+        tell: impl Fn(&mut Merger, Lane, Nanos),
+    ) -> Result<Vec<Cpu>, SourceError> {
+        let known = self.cpus();
+        let online = cpus::online(&*self.sys)?;
+        for cpu in online.iter().copied().filter(|cpu| !known.contains(cpu)) {
+            let pipe = self.shared.instance.open_pipe(cpu)?;
+            let lane = merger.lane(cpu);
+            tell(merger, lane, clock::now());
+            self.rings.push(CpuRing {
+                cpu,
+                pipe,
+                lane,
+                page: vec![0; self.shared.layout.page_bytes()],
+                shared: self.shared.clone(),
+                told_lost: 0,
+                undecoded: 0,
+                garbled: 0,
+                failed: None,
+                last: Nanos(0),
+                is_offline: false,
+                watch: None,
+            });
+        }
+        Ok(online)
+    }
+
+    /// Records that could not be decoded, and pages that could not be read to their end.
+    pub fn odd(&self) -> (u64, u64) {
+        let sum = |of: fn(&CpuRing) -> u64| self.rings.iter().map(of).sum();
+        (sum(|ring| ring.undecoded), sum(|ring| ring.garbled))
+    }
+
+    /// Why a ring cannot be read any more, told once.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        let ring = self.rings.iter_mut().find_map(|ring| ring.failed.take());
+        self.failed.take().or(ring)
+    }
+}
+
+/// Sets the size of the rings, smaller ones when there is no memory for those that are wanted.
+fn take_memory(instance: &Instance, mut options: Options) -> Result<Options, FtraceError> {
+    loop {
+        let kib = (options.ring_bytes / 1024).max(1);
+        match instance.write("buffer_size_kb", &kib.to_string()) {
+            Err(error)
+                if error.is_out_of_memory() && options.ring_bytes / 2 >= options.min_ring_bytes =>
+            {
+                options.ring_bytes /= 2;
+            }
+            result => return result.map(|()| options),
+        }
+    }
+}
+
+fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
+    let page = instance.read("events/header_page")?;
+    let event = instance.read("events/header_event")?;
+    Ok(PageLayout::parse(&page, &event)?)
+}
+
+/// How many events a page says are missing before it, of those that the kernel counted and that were not told yet. At
+/// least one: the page says so.
+fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
+    let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
+    // Where the page had no room for the number, all that is not told yet is the best there is.
+    stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
+}

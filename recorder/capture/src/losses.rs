@@ -1,0 +1,638 @@
+//! Why events were lost.
+//!
+//! A ring fills while the capture thread does not empty it, and what kept the thread from doing so is known: the kernel
+//! counts how long it waited for a CPU, the engine how long it waited for the output. So its life is kept as a row of
+//! stretches, one from each look at the rings to the next, with what the time of each went into. A loss lies between
+//! two events of its CPU, and the stretches of that time tell its cause:
+//!
+//! ```text
+//!   stretches   | sleep, look | sleep |       waits for a CPU        | look | sleep |
+//!   CPU 1       x x x x x x x x x x x x x x ............................ lost 900 ... x x x
+//!                                         from                          to
+//! ```
+//!
+//! The stretch before these counts too: the ring may have been full before the last event that another ring of the
+//! CPU has. What explains too little of the time is no cause; then the loss has an unknown one, and the summary says
+//! what was measured.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use fxtrec_kernel::priority::Denied;
+use fxtrec_kernel::thread_times::ThreadTimes;
+use fxtrec_units::text::count;
+use fxtrec_units::{Cpu, Nanos};
+
+/// So many stretches are kept, calm ones joined.
+const STRETCHES: usize = 512;
+
+/// A shorter delay explains no loss, in nanoseconds.
+const NOTABLE: u64 = 1_000_000;
+
+/// A cause must account for this part of the time in which the thread did not sleep by its own choice.
+const LEAST_PART: f64 = 0.2;
+
+/// Where none does, and the thread was on a CPU for this part of a stretch, events came faster than it could read.
+const BUSY_PART: f64 = 0.5;
+
+/// What kept the capture thread from emptying the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// It could run, and had no CPU.
+    CaptureWaited,
+    /// It waited for the drain thread, which could run and had no CPU.
+    DrainWaited,
+    /// It waited for the drain thread, which waited for the output.
+    OutputBlocked,
+    /// It waited for the drain thread, which was on a CPU: it compressed.
+    OutputBusy,
+    /// It waited for memory that had to be read from a disk.
+    PageFaults,
+    /// It neither ran nor could run, nor slept by its own choice.
+    Stopped,
+    /// It had not begun: the events ran, and fxtrec was starting.
+    Starting,
+    /// Nothing: it was on a CPU, and events came faster.
+    TooFast,
+    /// None of these explains it.
+    Unknown,
+}
+
+/// How many causes there are.
+const CAUSES: usize = 9;
+
+impl Cause {
+    const DELAYS: [Cause; 7] = [
+        Cause::CaptureWaited,
+        Cause::DrainWaited,
+        Cause::OutputBlocked,
+        Cause::OutputBusy,
+        Cause::PageFaults,
+        Cause::Stopped,
+        Cause::Starting,
+    ];
+
+    /// Its name in the trace.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::CaptureWaited => "capture_waited",
+            Cause::DrainWaited => "drain_waited",
+            Cause::OutputBlocked => "output_blocked",
+            Cause::OutputBusy => "output_busy",
+            Cause::PageFaults => "page_faults",
+            Cause::Stopped => "stopped",
+            Cause::Starting => "starting",
+            Cause::TooFast => "too_fast",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// Everything that is measured, counted from the beginning of the recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// When it was taken.
+    pub now: Nanos,
+    /// Of the capture thread.
+    pub capture: ThreadTimes,
+    /// Of the drain thread, up to the last buffer that it gave back.
+    pub drain: ThreadTimes,
+    /// Nanoseconds that the drain thread spent in the output, on a CPU or not.
+    pub saving: u64,
+    /// Nanoseconds that the capture thread waited for room in the trace buffer.
+    pub no_room: u64,
+    /// Events read.
+    pub events: u64,
+}
+
+/// What the time of a stretch went into, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    begin: u64,
+    end: u64,
+    /// By cause.
+    delays: [u64; CAUSES],
+    running: u64,
+    slept: u64,
+    events: u64,
+    faults: u64,
+    /// The causes for which it has been counted, a bit for each.
+    counted: u16,
+}
+
+impl Stretch {
+    fn wall(&self) -> u64 {
+        self.end - self.begin
+    }
+
+    fn is_busy(&self) -> bool {
+        self.running >= NOTABLE && self.running as f64 >= BUSY_PART * self.wall() as f64
+    }
+
+    /// Whether it slept by its own choice, but for what explains no loss.
+    fn is_calm(&self) -> bool {
+        let held_up = self.wall().saturating_sub(self.slept).saturating_sub(self.running);
+        !self.is_busy() && self.counted == 0 && held_up < NOTABLE
+    }
+
+    fn join(&mut self, next: &Stretch) {
+        self.end = next.end;
+        for (delay, more) in self.delays.iter_mut().zip(next.delays) {
+            *delay += more;
+        }
+        self.running += next.running;
+        self.slept += next.slept;
+        self.events += next.events;
+        self.faults += next.faults;
+    }
+
+    fn between(last: &Sample, sample: &Sample, waited: u64, granted: u64) -> Stretch {
+        let wall = sample.now.0.saturating_sub(last.now.0);
+        let running = sample.capture.running.saturating_sub(last.capture.running);
+        let queued = sample.capture.queued.saturating_sub(last.capture.queued);
+        let no_room = sample.no_room.saturating_sub(last.no_room);
+        let faults = sample.capture.major_faults.saturating_sub(last.capture.major_faults);
+        let slept = waited.min(granted);
+        let mut delays = [0; CAUSES];
+        delays[Cause::CaptureWaited as usize] = queued;
+        // Being woken takes a CPU, too: what is counted as waiting for a CPU is not counted twice.
+        let known = slept.saturating_add(running).saturating_add(queued).saturating_add(no_room);
+        let rest = wall.saturating_sub(known);
+        delays[if faults > 0 { Cause::PageFaults } else { Cause::Stopped } as usize] = rest;
+        let drain_queued = sample.drain.queued.saturating_sub(last.drain.queued);
+        let drain_running = sample.drain.running.saturating_sub(last.drain.running);
+        let saving = sample.saving.saturating_sub(last.saving);
+        let blocked = saving.saturating_sub(drain_running).saturating_sub(drain_queued);
+        let shares = [
+            (Cause::DrainWaited, drain_queued),
+            (Cause::OutputBusy, drain_running),
+            (Cause::OutputBlocked, blocked),
+        ];
+        let whole: u64 = shares.iter().map(|(_, share)| share).sum();
+        for (cause, share) in shares {
+            // Wide, since nanoseconds are multiplied.
+            let part = u128::from(no_room) * u128::from(share) / u128::from(whole.max(1));
+            delays[cause as usize] = u64::try_from(part).unwrap_or(u64::MAX);
+        }
+        Stretch {
+            begin: last.now.0,
+            end: sample.now.0,
+            delays,
+            running,
+            slept,
+            events: sample.events.saturating_sub(last.events),
+            faults,
+            counted: 0,
+        }
+    }
+}
+
+/// The losses of one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LossCause {
+    /// The cause.
+    pub cause: Cause,
+    /// Events that were lost.
+    pub events: u64,
+    /// How often.
+    pub gaps: u64,
+    /// The CPUs whose events they were.
+    pub cpus: BTreeSet<Cpu>,
+    /// How long the capture thread was held up while they were lost; of causes that do not hold it up, how long the
+    /// time was in which they were lost.
+    pub held_up: Duration,
+    /// The longest of these.
+    pub longest: Duration,
+    /// Within that time: major page faults, the greatest number of events a second, time on a CPU, and time asleep.
+    pub faults: u64,
+    /// Events that came in a second, at most.
+    pub rate: u64,
+    /// How long the capture thread was on a CPU.
+    pub running: Duration,
+    /// How long it slept by its own choice.
+    pub slept: Duration,
+    /// What the kernel did not grant that could have prevented some of them.
+    pub denied: Denied,
+}
+
+impl Display for LossCause {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let cpus: Vec<String> = self.cpus.iter().map(|cpu| cpu.0.to_string()).collect();
+        let plural = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+        write!(f, "{} on {plural} {}: ", count(self.events), cpus.join(","))?;
+        let (held_up, longest) = (self.held_up.as_secs_f64(), self.longest.as_secs_f64());
+        let at_once = format!("{held_up:.2} s, at most {longest:.2} s at once");
+        match self.cause {
+            Cause::CaptureWaited => {
+                write!(f, "the capture thread waited for a CPU ({at_once})")?;
+                refused(f, "real-time priority", self.denied.real_time)
+            }
+            Cause::DrainWaited => write!(f, "the drain thread waited for a CPU ({at_once})"),
+            Cause::OutputBlocked => write!(f, "the output blocked the drain thread ({at_once})"),
+            Cause::OutputBusy => write!(f, "compressing and writing took too long ({at_once})"),
+            Cause::PageFaults => {
+                write!(
+                    f,
+                    "memory was short: the capture thread waited for {} pages from a disk ({at_once})",
+                    count(self.faults)
+                )?;
+                refused(f, "locking memory", self.denied.locked_memory)
+            }
+            Cause::Stopped => write!(
+                f,
+                "the capture thread was stopped (SIGSTOP, a frozen cgroup), blocked in the kernel, or held up by the machine's host ({at_once})"
+            ),
+            Cause::Starting => write!(f, "fxtrec was still starting ({at_once})"),
+            Cause::TooFast => write!(
+                f,
+                "they came faster than they could be read ({} a second)",
+                count(self.rate)
+            ),
+            Cause::Unknown => write!(
+                f,
+                "cause unknown; in {held_up:.2} s the capture thread ran {:.2} s and slept {:.2} s",
+                self.running.as_secs_f64(),
+                self.slept.as_secs_f64()
+            ),
+        }
+    }
+}
+
+fn refused(f: &mut Formatter<'_>, what: &str, errno: Option<Errno>) -> fmt::Result {
+    errno.map_or(Ok(()), |errno| write!(f, "; {what} was refused: {errno:?}"))
+}
+
+impl Cause {
+    /// What helps against it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Cause::CaptureWaited | Cause::DrainWaited => {
+                "let fxtrec have CPU time (cgroup quota, weight and real-time runtime, CAP_SYS_NICE), or try a larger --ring-size"
+            }
+            Cause::OutputBlocked => "try a faster output, or a larger --buffer-size",
+            Cause::OutputBusy => "try an output that is not compressed, or a larger --buffer-size",
+            Cause::PageFaults => "leave fxtrec more memory, or let it lock its own (CAP_IPC_LOCK)",
+            Cause::Stopped => "do not stop fxtrec while it records, or try a larger --ring-size",
+            Cause::Starting => "try a larger --ring-size",
+            Cause::TooFast | Cause::Unknown => "try a larger --ring-size, or record less",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    cpu: Cpu,
+    from: u64,
+    to: u64,
+    count: u64,
+}
+
+/// Follows the capture thread, and finds the cause of each loss.
+#[derive(Debug, Default)]
+pub struct LossWatch {
+    last: Sample,
+    stretches: VecDeque<Stretch>,
+    /// Told since the last sample, whose stretch may not be over.
+    pending: Vec<Pending>,
+    /// The last event of each CPU.
+    seen: Vec<Nanos>,
+    causes: Vec<LossCause>,
+}
+
+impl LossWatch {
+    /// A watch for events that run since `enabled`, by a thread that begins with this sample.
+    pub fn new(enabled: Nanos, first: Sample) -> LossWatch {
+        let (begin, end) = (enabled.0.min(first.now.0), first.now.0);
+        let mut start = Stretch { begin, end, ..Stretch::default() };
+        start.delays[Cause::Starting as usize] = start.wall();
+        LossWatch { last: first, stretches: VecDeque::from([start]), ..LossWatch::default() }
+    }
+
+    /// An event of `cpu`, at `time`.
+    #[inline]
+    pub fn event(&mut self, cpu: Cpu, time: Nanos) {
+        match self.seen.get_mut(cpu.0 as usize) {
+            Some(seen) => *seen = time,
+            None => self.first_of(cpu, time),
+        }
+    }
+
+    #[cold]
+    fn first_of(&mut self, cpu: Cpu, time: Nanos) {
+        self.seen.resize(cpu.0 as usize + 1, time);
+    }
+
+    /// At `time` it was told that `count` events of `cpu` are missing before.
+    pub fn lost(&mut self, cpu: Cpu, time: Nanos, count: u64) {
+        let from = self.seen.get(cpu.0 as usize).map_or(0, |seen| seen.0.min(time.0));
+        self.pending.push(Pending { cpu, from, to: time.0, count });
+        self.event(cpu, time);
+    }
+
+    /// Takes what was measured since the last sample. In between the thread waited for events for `waited`, of which
+    /// it wanted to sleep `granted`. Then finds the cause of what was lost.
+    pub fn look(&mut self, sample: Sample, waited: Duration, granted: Duration) {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let last = std::mem::replace(&mut self.last, sample);
+        self.add(Stretch::between(&last, &sample, nanos(waited), nanos(granted)));
+        for pending in std::mem::take(&mut self.pending) {
+            self.explain(pending);
+        }
+    }
+
+    /// What was lost so far, by cause; the greatest loss first. The kernel did not grant what is `denied`.
+    pub fn causes(&self, denied: Denied) -> Vec<LossCause> {
+        let mut causes = self.causes.clone();
+        causes.iter_mut().for_each(|cause| cause.denied = denied);
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.events));
+        causes
+    }
+
+    fn add(&mut self, stretch: Stretch) {
+        if let Some(before) = self.stretches.back_mut()
+            && before.is_calm()
+            && stretch.is_calm()
+        {
+            let mut joined = *before;
+            joined.join(&stretch);
+            // Delays too short to matter are a matter when there are many of them.
+            if joined.is_calm() {
+                *before = joined;
+                return;
+            }
+        }
+        if self.stretches.len() == STRETCHES {
+            self.stretches.pop_front();
+        }
+        self.stretches.push_back(stretch);
+    }
+
+    fn explain(&mut self, Pending { cpu, from, to, count }: Pending) {
+        let first = self.stretches.partition_point(|stretch| stretch.end <= from);
+        let after = self.stretches.partition_point(|stretch| stretch.begin <= to);
+        let window = first.saturating_sub(1)..after.max(first);
+        let mut sum = Stretch::default();
+        let (mut wall, mut busy) = (0, false);
+        for stretch in self.stretches.range(window.clone()) {
+            sum.join(stretch);
+            wall += stretch.wall();
+            busy |= stretch.is_busy();
+        }
+        let cause = match delay(&sum, wall) {
+            Some(cause) => cause,
+            None if busy => Cause::TooFast,
+            None => Cause::Unknown,
+        };
+        let found = match self.causes.iter().position(|known| known.cause == cause) {
+            Some(found) => &mut self.causes[found],
+            None => {
+                self.causes.push(LossCause {
+                    cause,
+                    events: 0,
+                    gaps: 0,
+                    cpus: BTreeSet::new(),
+                    held_up: Duration::ZERO,
+                    longest: Duration::ZERO,
+                    faults: 0,
+                    rate: 0,
+                    running: Duration::ZERO,
+                    slept: Duration::ZERO,
+                    denied: Denied::default(),
+                });
+                let last = self.causes.len() - 1;
+                &mut self.causes[last]
+            }
+        };
+        found.events = found.events.saturating_add(count);
+        found.gaps += 1;
+        found.cpus.insert(cpu);
+        let rate = (sum.events + count) as f64 * 1e9 / wall.max(1) as f64;
+        found.rate = found.rate.max(rate as u64);
+        let bit = 1_u16.rotate_left(cause as u32);
+        for stretch in self.stretches.range_mut(window) {
+            if stretch.counted & bit != 0 {
+                continue;
+            }
+            stretch.counted |= bit;
+            let time = match cause {
+                Cause::TooFast | Cause::Unknown => stretch.wall(),
+                delay => stretch.delays[delay as usize],
+            };
+            let time = Duration::from_nanos(time);
+            found.held_up += time;
+            found.longest = found.longest.max(time);
+            found.faults += stretch.faults;
+            found.running += Duration::from_nanos(stretch.running);
+            found.slept += Duration::from_nanos(stretch.slept);
+        }
+    }
+}
+
+/// What held the thread up for longest in a time of `wall` nanoseconds, if that was long enough.
+fn delay(sum: &Stretch, wall: u64) -> Option<Cause> {
+    let awake = wall.saturating_sub(sum.slept) as f64;
+    let longest = Cause::DELAYS.into_iter().max_by_key(|cause| sum.delays[*cause as usize])?;
+    let delay = sum.delays[longest as usize];
+    (delay >= NOTABLE && delay as f64 >= LEAST_PART * awake).then_some(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A machine whose clock moves as the test says.
+    #[derive(Debug, Default)]
+    struct Machine {
+        sample: Sample,
+        watch: LossWatch,
+    }
+
+    impl Machine {
+        fn new() -> Machine {
+            let mut machine = Machine::default();
+            machine.watch = LossWatch::new(Nanos(0), machine.sample);
+            machine.event(0);
+            machine.event(1);
+            machine
+        }
+
+        fn event(&mut self, cpu: u32) {
+            self.watch.event(Cpu(cpu), self.sample.now);
+        }
+
+        fn lose(&mut self, cpu: u32, count: u64) {
+            self.watch.lost(Cpu(cpu), self.sample.now, count);
+        }
+
+        /// Sleeps for `slept` of 100 milliseconds, and passes the rest of `wall` in a way that `change` counts.
+        fn pass(&mut self, wall: u64, slept: u64, change: impl FnOnce(&mut Sample)) {
+            self.sample.now.0 += wall * MS;
+            change(&mut self.sample);
+            self.watch.look(self.sample, Duration::from_millis(slept), Duration::from_millis(100));
+        }
+
+        fn calm(&mut self) {
+            self.pass(100, 99, |sample| sample.capture.running += MS);
+            self.event(0);
+            self.event(1);
+        }
+
+        fn causes(&mut self) -> Vec<(Cause, u64, u128)> {
+            let causes = self.watch.causes(Denied::default());
+            causes
+                .iter()
+                .map(|cause| (cause.cause, cause.events, cause.held_up.as_millis()))
+                .collect()
+        }
+
+        /// Loses 5 events of CPU 1 after a time, tells it in the look after, and says why.
+        fn lose_after(
+            wall: u64,
+            slept: u64,
+            change: impl FnOnce(&mut Sample),
+        ) -> Vec<(Cause, u64, u128)> {
+            let mut machine = Machine::new();
+            machine.calm();
+            machine.pass(wall, slept, change);
+            machine.lose(1, 5);
+            machine.calm();
+            machine.causes()
+        }
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_is_the_cause() {
+        let causes = Machine::lose_after(3100, 3000, |sample| sample.capture.queued += 2950 * MS);
+        assert_eq!(causes, [(Cause::CaptureWaited, 5, 2950)]);
+    }
+
+    #[test]
+    fn what_is_lost_before_the_thread_begins_is_lost_while_starting() {
+        let sample = Sample { now: Nanos(3000 * MS), ..Sample::default() };
+        let mut machine = Machine { sample, watch: LossWatch::new(Nanos(1000 * MS), sample) };
+        machine.lose(0, 4);
+        machine.calm();
+        assert_eq!(machine.causes(), [(Cause::Starting, 4, 2000)]);
+    }
+
+    #[test]
+    fn a_wait_for_the_output_is_told_from_a_drain_that_has_no_cpu_and_one_that_computes() {
+        let output = |sample: &mut Sample| {
+            sample.no_room += 12_000 * MS;
+            sample.saving += 12_000 * MS;
+            sample.drain.running += 10 * MS;
+        };
+        let causes = Machine::lose_after(12_010, 0, output);
+        assert_eq!(causes, [(Cause::OutputBlocked, 5, 11_990)]);
+        let starved = |sample: &mut Sample| {
+            sample.no_room += 4000 * MS;
+            sample.saving += 100 * MS;
+            sample.drain.queued += 4000 * MS;
+        };
+        assert_eq!(Machine::lose_after(4000, 0, starved), [(Cause::DrainWaited, 5, 4000)]);
+        let compressing = |sample: &mut Sample| {
+            sample.no_room += 500 * MS;
+            sample.saving += 500 * MS;
+            sample.drain.running += 500 * MS;
+        };
+        assert_eq!(Machine::lose_after(500, 0, compressing), [(Cause::OutputBusy, 5, 500)]);
+    }
+
+    #[test]
+    fn time_that_nothing_accounts_for_is_of_page_faults_where_there_were_some_and_else_of_a_stop() {
+        let faults = |sample: &mut Sample| sample.capture.major_faults += 7;
+        assert_eq!(Machine::lose_after(2100, 2100, faults), [(Cause::PageFaults, 5, 2000)]);
+        assert_eq!(Machine::lose_after(5100, 5100, |_| {}), [(Cause::Stopped, 5, 5000)]);
+    }
+
+    #[test]
+    fn a_thread_that_ran_all_the_time_was_too_slow_and_the_rate_is_told() {
+        let mut machine = Machine::new();
+        machine.calm();
+        for _ in 0..3 {
+            machine.pass(10, 0, |sample| {
+                sample.capture.running += 10 * MS;
+                sample.events += 50_000;
+            });
+            machine.lose(0, 50_000);
+        }
+        machine.calm();
+        let causes = machine.watch.causes(Denied::default());
+        assert_eq!((causes.len(), causes[0].cause, causes[0].gaps), (1, Cause::TooFast, 3));
+        assert!(causes[0].to_string().contains("faster than they could be read"), "{}", causes[0]);
+        assert!(causes[0].rate > 1_000_000, "{}", causes[0].rate);
+    }
+
+    #[test]
+    fn what_nothing_explains_is_unknown_with_what_was_measured() {
+        let mut machine = Machine::new();
+        machine.calm();
+        machine.lose(1, 9);
+        machine.calm();
+        assert_eq!(machine.causes()[0].0, Cause::Unknown);
+        let text = machine.watch.causes(Denied::default())[0].to_string();
+        assert_eq!(
+            text,
+            "9 on CPU 1: cause unknown; in 0.20 s the capture thread ran 0.00 s and slept 0.20 s"
+        );
+    }
+
+    #[test]
+    fn a_delay_that_two_cpus_lost_events_in_counts_once_and_an_old_one_not_at_all() {
+        let mut machine = Machine::new();
+        // Nothing was lost in this one.
+        machine.pass(5000, 0, |sample| sample.no_room += 5000 * MS);
+        (0..10).for_each(|_| machine.calm());
+        machine.pass(1000, 0, |sample| sample.capture.queued += 990 * MS);
+        machine.lose(0, 1);
+        machine.lose(1, 2);
+        machine.calm();
+        assert_eq!(machine.causes(), [(Cause::CaptureWaited, 3, 990)]);
+        let cause = &machine.watch.causes(Denied::default())[0];
+        assert_eq!(
+            cause.to_string(),
+            "3 on CPUs 0,1: the capture thread waited for a CPU (0.99 s, at most 0.99 s at once)"
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_refused_is_told_with_the_losses_that_it_would_have_prevented() {
+        let told = |change: fn(&mut Sample)| {
+            let mut machine = Machine::new();
+            machine.calm();
+            machine.pass(3100, 100, change);
+            machine.lose(1, 5);
+            machine.calm();
+            let denied =
+                Denied { real_time: Some(Errno::EPERM), locked_memory: Some(Errno::ENOMEM) };
+            machine.watch.causes(denied)[0].to_string()
+        };
+        assert_eq!(
+            told(|sample| sample.capture.queued += 2950 * MS),
+            "5 on CPU 1: the capture thread waited for a CPU (2.95 s, at most 2.95 s at once); \
+             real-time priority was refused: EPERM"
+        );
+        assert_eq!(
+            told(|sample| sample.capture.major_faults += 7),
+            "5 on CPU 1: memory was short: the capture thread waited for 7 pages from a disk \
+             (3.00 s, at most 3.00 s at once); locking memory was refused: ENOMEM"
+        );
+        assert!(!told(|sample| sample.drain.queued += 1).contains("refused"));
+    }
+
+    #[test]
+    fn calm_times_are_joined_and_the_row_has_an_end() {
+        let mut machine = Machine::new();
+        (0..10_000).for_each(|_| machine.calm());
+        assert!(machine.watch.stretches.len() <= 10_000 / 4, "{}", machine.watch.stretches.len());
+        for _ in 0..2 * STRETCHES {
+            machine.pass(50, 0, |sample| sample.capture.queued += 50 * MS);
+        }
+        assert_eq!(machine.watch.stretches.len(), STRETCHES);
+    }
+}

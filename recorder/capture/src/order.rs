@@ -1,0 +1,418 @@
+//! Putting the events of all CPUs into one order of time.
+//!
+//! Every CPU has a queue, sorted by time. A ring is nearly sorted already: only
+//! an interrupt that fires between the stamping and the storing of a sample
+//! puts its own, younger samples first. So a new event is inserted from the
+//! back and almost never moves.
+//!
+//! Between CPUs the kernel promises less: a sample can be stamped and become
+//! visible later than a younger one of another CPU. So events are held back
+//! until nothing older can turn up, which is the *horizon*:
+//!
+//! ```text
+//!   CPU 0   . . . . . . . . . . o o o       youngest seen: t0, nothing older than t0 - SLACK can follow
+//!   CPU 1   . . .                           quiet: nothing older than now - WINDOW can follow
+//!   CPU 2   . . . . . . . o | | | | |       not read to its end: nothing older than t2 - SLACK can follow
+//!                 ^
+//!                 horizon = the least of these; what is left of it goes out, merged
+//! ```
+//!
+//! A CPU that is busy proves by its own younger events that the older ones have
+//! arrived, however long the machine was held up in between. A CPU that is quiet
+//! gets [`WINDOW`], and so does one whose ring was read to its end. Memory is
+//! bounded: a queue that is full takes no more, its ring keeps the rest, and the
+//! quiet CPUs get only [`SLACK`] until there is room again. What arrives behind
+//! the horizon all the same goes out at once and is counted as late.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::collections::binary_heap::{BinaryHeap, PeekMut};
+
+use super::event::{Event, Kind};
+use super::payload::{Payload, Payloads};
+use fxtrec_units::{Cpu, Nanos};
+
+/// How long a quiet CPU may hold up the others.
+pub const WINDOW: Nanos = Nanos(100_000_000);
+
+/// How much older than a CPU's youngest event one may be that is still to be stored: the length of an interrupt.
+pub const SLACK: Nanos = Nanos(1_000_000);
+
+/// How many events of one CPU are held at most.
+pub const QUEUE_EVENTS: usize = 32 * 1024;
+
+/// How many bytes that its events carry are held at most, give or take one event's.
+pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
+
+/// The events of one CPU, sorted by time.
+#[derive(Debug)]
+pub struct Queue {
+    cpu: Cpu,
+    events: VecDeque<Event>,
+    payloads: Payloads,
+    youngest: Nanos,
+    /// Whether everything that the CPU had to say when it was last asked is in the queue.
+    drained: bool,
+}
+
+impl Queue {
+    fn new(cpu: Cpu) -> Queue {
+        let (events, payloads) = (VecDeque::new(), Payloads::default());
+        Queue { cpu, events, payloads, youngest: Nanos(0), drained: true }
+    }
+
+    /// Whether it takes no more before [`Merger::emit`] has made room.
+    pub fn is_full(&self) -> bool {
+        self.events.len() >= QUEUE_EVENTS || self.payloads.held() >= PAYLOAD_BYTES
+    }
+
+    /// Keeps the bytes that an event is going to carry, which must then be pushed to the same queue.
+    pub fn keep(&mut self, content: &[u8]) -> Payload {
+        self.payloads.push(content)
+    }
+
+    /// Adds an event of the CPU.
+    #[inline]
+    pub fn push(&mut self, event: Event) {
+        let mut at = self.events.len();
+        if event.time < self.youngest {
+            while at > 0 && self.events[at - 1].time > event.time {
+                at -= 1;
+            }
+            self.events.insert(at, event);
+        } else {
+            self.youngest = event.time;
+            self.events.push_back(event);
+        }
+    }
+
+    /// Says whether it has everything that the CPU had to say by now.
+    pub fn set_drained(&mut self, drained: bool) {
+        self.drained = drained;
+    }
+
+    /// When the youngest event happened that was ever in it.
+    pub fn youngest(&self) -> Nanos {
+        self.youngest
+    }
+
+    /// What was said last.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+}
+
+/// The queues of all CPUs.
+#[derive(Debug, Default)]
+pub struct Merger {
+    queues: Vec<Queue>,
+    /// Of each queue that is not empty: when its first event happened, and its place. Kept to spare allocations.
+    heads: BinaryHeap<Reverse<(Nanos, usize)>>,
+    emitted: Nanos,
+    late: u64,
+    most_late: Nanos,
+}
+
+/// One CPU's place in a [`Merger`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane(usize);
+
+impl Lane {
+    #[cfg(test)]
+    pub(super) fn place(self) -> usize {
+        self.0
+    }
+}
+
+impl Merger {
+    /// A merger of no CPUs.
+    pub fn new() -> Merger {
+        Merger::default()
+    }
+
+    /// The queue of `cpu`, made when there is none yet.
+    pub fn lane(&mut self, cpu: Cpu) -> Lane {
+        let known = self.queues.iter().position(|queue| queue.cpu == cpu);
+        known.map_or_else(|| self.another_lane(cpu), Lane)
+    }
+
+    /// One more queue of `cpu`, for events that come another way and are in an order of their own.
+    pub fn another_lane(&mut self, cpu: Cpu) -> Lane {
+        let (events, payloads) = (VecDeque::new(), Payloads::default());
+        let youngest = Nanos(0);
+        self.queues.push(Queue { cpu, events, payloads, youngest, drained: true });
+        Lane(self.queues.len() - 1)
+    }
+
+    /// Whether the lane takes no more before [`Merger::emit`] has made room.
+    pub fn is_full(&self, lane: Lane) -> bool {
+        self.queues[lane.0].is_full()
+    }
+
+    /// Keeps the bytes that an event is going to carry, which must then be pushed to the same lane.
+    pub fn keep(&mut self, lane: Lane, content: &[u8]) -> Payload {
+        self.queues[lane.0].keep(content)
+    }
+
+    /// Adds an event of the lane's CPU.
+    pub fn push(&mut self, lane: Lane, event: Event) {
+        self.queues[lane.0].push(event);
+    }
+
+    /// The lane's queue, to be filled in place.
+    pub fn queue(&mut self, lane: Lane) -> &mut Queue {
+        &mut self.queues[lane.0]
+    }
+
+    /// Gives the lane's queue away, to be filled by another thread. Until it is back the lane is empty.
+    pub fn lend(&mut self, lane: Lane) -> Queue {
+        let queue = &mut self.queues[lane.0];
+        let empty = Queue::new(queue.cpu);
+        std::mem::replace(queue, empty)
+    }
+
+    /// Puts a queue that was lent back into its lane.
+    pub fn take_back(&mut self, lane: Lane, queue: Queue) {
+        self.queues[lane.0] = queue;
+    }
+
+    /// Says whether the lane has everything that its CPU had to say by now.
+    pub fn set_drained(&mut self, lane: Lane, drained: bool) {
+        self.queues[lane.0].drained = drained;
+    }
+
+    /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
+    pub fn horizon(&self, now: Nanos) -> Nanos {
+        let full = self.queues.iter().any(Queue::is_full);
+        let window = if full { SLACK } else { WINDOW };
+        let quiet = Nanos(now.0.saturating_sub(window.0));
+        let safe = self.queues.iter().map(|queue| {
+            let seen = Nanos(queue.youngest.0.saturating_sub(SLACK.0));
+            if queue.drained { seen.max(quiet) } else { seen }
+        });
+        safe.min().unwrap_or(quiet)
+    }
+
+    /// Hands out, in order of time, every event not younger than `horizon`, as long as `take` returns true.
+    ///
+    /// The time that is handed out with an event never goes back. It is the event's own except for a late one. With
+    /// the event come the bytes that it carries, if any.
+    pub fn emit(
+        &mut self,
+        horizon: Nanos,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) {
+        self.heads.clear();
+        for (place, queue) in self.queues.iter().enumerate() {
+            if let Some(first) = queue.events.front() {
+                self.heads.push(Reverse((first.time, place)));
+            }
+        }
+        while let Some(mut head) = self.heads.peek_mut() {
+            let Reverse((time, place)) = *head;
+            if time > horizon {
+                return;
+            }
+            let queue = &mut self.queues[place];
+            let Some(event) = queue.events.pop_front() else {
+                PeekMut::pop(head);
+                continue;
+            };
+            match queue.events.front() {
+                Some(next) => *head = Reverse((next.time, place)),
+                None => drop(PeekMut::pop(head)),
+            }
+            if time < self.emitted {
+                self.late += 1;
+                self.most_late = self.most_late.max(Nanos(self.emitted.0 - time.0));
+            } else {
+                self.emitted = time;
+            }
+            let go_on = match event.kind {
+                Kind::Sample(sample) => {
+                    let content = queue.payloads.get(sample.payload);
+                    let go_on = take(self.emitted, queue.cpu, &event, content);
+                    queue.payloads.release(sample.payload);
+                    go_on
+                }
+                _ => take(self.emitted, queue.cpu, &event, &[]),
+            };
+            if !go_on {
+                return;
+            }
+        }
+    }
+
+    /// Lets `read` move what the rings hold into the merger, and hands out what nothing older can precede any more,
+    /// until the rings are empty or `take` takes no more. `read` says whether a ring is not empty since its lane is
+    /// full. Returns whether everything was taken.
+    pub fn round(
+        &mut self,
+        mut read: impl FnMut(&mut Merger) -> bool,
+        clock: impl Fn() -> Nanos,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) -> bool {
+        loop {
+            // Before the rings are read: what happens from here on may not be in them yet.
+            let now = clock();
+            let full = read(self);
+            let mut go_on = true;
+            self.emit(self.horizon(now), |time, cpu, event, bytes| {
+                go_on = take(time, cpu, event, bytes);
+                go_on
+            });
+            if !full || !go_on {
+                return go_on;
+            }
+        }
+    }
+
+    /// The time that was handed out last.
+    pub fn emitted(&self) -> Nanos {
+        self.emitted
+    }
+
+    /// How many events arrived behind the horizon, and by how much the worst of them.
+    pub fn late(&self) -> (u64, Nanos) {
+        (self.late, self.most_late)
+    }
+
+    /// How many events are held.
+    pub fn held(&self) -> usize {
+        self.queues.iter().map(|queue| queue.events.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Loss;
+    use super::*;
+
+    fn event(time: u64) -> Event {
+        Event { time: Nanos(time), kind: Kind::Lost(Loss::exactly(time)) }
+    }
+
+    fn emitted(merger: &mut Merger, horizon: u64) -> Vec<(u64, u32)> {
+        let mut found = Vec::new();
+        merger.emit(Nanos(horizon), |time, cpu, _, _| {
+            found.push((time.0, cpu.0));
+            true
+        });
+        found
+    }
+
+    /// The picture in the module's documentation, in milliseconds.
+    #[test]
+    fn the_picture_holds() {
+        const MS: u64 = 1_000_000;
+        let mut merger = Merger::new();
+        let lanes = [0, 1, 2].map(|cpu| merger.lane(Cpu(cpu)));
+        for ms in 290..=302 {
+            merger.push(lanes[0], event(ms * MS));
+        }
+        for ms in 290..=292 {
+            merger.push(lanes[1], event(ms * MS));
+        }
+        for ms in 290..=297 {
+            merger.push(lanes[2], event(ms * MS));
+        }
+        // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
+        assert_eq!(merger.horizon(Nanos(303 * MS)), Nanos(291 * MS));
+        assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
+        // ... and a window later no longer: then CPU 2 proves what it has shown, less the slack.
+        assert_eq!(merger.horizon(Nanos(396 * MS)), Nanos(296 * MS));
+        let rest = emitted(&mut merger, 296 * MS);
+        assert_eq!(rest.len(), 1 + 5 + 5);
+        assert_eq!(merger.held(), 6 + 1);
+    }
+
+    #[test]
+    fn an_interrupt_that_was_stored_before_what_it_interrupted_is_put_after_it() {
+        let mut merger = Merger::new();
+        let lane = merger.lane(Cpu(0));
+        for time in [10, 30, 31, 20, 40] {
+            merger.push(lane, event(time));
+        }
+        let times: Vec<u64> = emitted(&mut merger, u64::MAX).iter().map(|pair| pair.0).collect();
+        assert_eq!(times, [10, 20, 30, 31, 40]);
+        assert_eq!(merger.late().0, 0);
+    }
+
+    #[test]
+    fn what_comes_behind_the_horizon_is_late_and_time_does_not_go_back() {
+        let mut merger = Merger::new();
+        let lanes = [0, 1].map(|cpu| merger.lane(Cpu(cpu)));
+        merger.push(lanes[0], event(100));
+        assert_eq!(emitted(&mut merger, 100), [(100, 0)]);
+        merger.push(lanes[1], event(60));
+        merger.push(lanes[1], event(101));
+        assert_eq!(emitted(&mut merger, 200), [(100, 1), (101, 1)]);
+        assert_eq!(merger.late(), (1, Nanos(40)));
+    }
+
+    #[test]
+    fn a_full_queue_makes_room_though_another_cpu_is_quiet() {
+        let mut merger = Merger::new();
+        let busy = merger.lane(Cpu(0));
+        merger.lane(Cpu(1));
+        // All of it within the window, so that the quiet CPU would hold it up.
+        const MS: u64 = 1_000_000;
+        for event_number in 0..QUEUE_EVENTS as u64 {
+            merger.push(busy, event(500 * MS + event_number));
+        }
+        merger.set_drained(busy, false);
+        assert!(merger.is_full(busy));
+        let horizon = merger.horizon(Nanos(502 * MS));
+        assert_eq!(horizon, Nanos(499 * MS + QUEUE_EVENTS as u64 - 1));
+        merger.push(busy, event(510 * MS));
+        let horizon = merger.horizon(Nanos(512 * MS));
+        assert_eq!(emitted(&mut merger, horizon.0).len(), QUEUE_EVENTS);
+        assert!(!merger.is_full(busy));
+    }
+
+    #[test]
+    fn a_cpu_that_was_not_read_to_its_end_holds_up_the_others_however_late_it_is() {
+        let mut merger = Merger::new();
+        let lanes = [0, 1].map(|cpu| merger.lane(Cpu(cpu)));
+        const MS: u64 = 1_000_000;
+        merger.push(lanes[0], event(1000 * MS));
+        merger.push(lanes[1], event(10 * MS));
+        merger.set_drained(lanes[1], false);
+        assert_eq!(merger.horizon(Nanos(2000 * MS)), Nanos(9 * MS));
+        merger.set_drained(lanes[1], true);
+        assert_eq!(merger.horizon(Nanos(2000 * MS)), Nanos(1900 * MS));
+    }
+
+    #[test]
+    fn taking_can_stop_between_two_events() {
+        let mut merger = Merger::new();
+        let lane = merger.lane(Cpu(0));
+        (1..=3).for_each(|time| merger.push(lane, event(time)));
+        let mut taken = 0;
+        merger.emit(Nanos(10), |_, _, _, _| {
+            taken += 1;
+            false
+        });
+        assert_eq!((taken, merger.held()), (1, 2));
+        assert_eq!(emitted(&mut merger, 10), [(2, 0), (3, 0)]);
+    }
+
+    #[test]
+    fn any_mix_of_cpus_comes_out_sorted_and_whole() {
+        let mut merger = Merger::new();
+        let lanes: Vec<Lane> = (0..256).map(|cpu| merger.lane(Cpu(cpu))).collect();
+        let mut seed = 1u64;
+        for round in 0..20u64 {
+            for lane in &lanes {
+                seed = seed
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                merger.push(*lane, event(round * 1000 + (seed >> 54)));
+            }
+        }
+        let times: Vec<u64> = emitted(&mut merger, u64::MAX).iter().map(|pair| pair.0).collect();
+        assert_eq!(times.len(), 20 * 256);
+        assert!(times.is_sorted());
+        assert_eq!(merger.late().0, 0);
+    }
+}

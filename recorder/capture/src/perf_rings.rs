@@ -1,0 +1,541 @@
+//! The perf rings of all online CPUs: opening them, reading them into a [`Merger`], following CPUs that come and go.
+//!
+//! Of the scheduler's tracepoints as many are opened as the options name. With
+//! none, the rings carry only what comes without tracepoints: forks, exits and
+//! names, which every source needs.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::decode::{self, Shape};
+use super::event::{Event, Kind, Loss};
+use super::order::{Lane, Merger, Queue};
+use super::readers::{ReadRing, Readers};
+use super::sched::SchedLayout;
+use super::source::SourceError;
+use fxtrec_kernel::extra::OpenExtras;
+use fxtrec_kernel::hotplug::{Hotplug, Suspects};
+use fxtrec_kernel::perf::{CpuEvents, KernelCount, LostAside, OpenError, Options};
+use fxtrec_kernel::sys::Sys;
+use fxtrec_kernel::{clock, cpus, idle_probe};
+use fxtrec_units::{Cpu, Nanos, Tid};
+
+#[derive(Debug)]
+struct CpuRing {
+    events: CpuEvents,
+    lane: Lane,
+    layout: Arc<SchedLayout>,
+    options: Arc<Options>,
+    undecoded: u64,
+    /// Samples of the options' tracepoints that were in the ring.
+    reported: u64,
+    sys: Arc<dyn Sys + Send + Sync>,
+    /// What lost records in the ring said.
+    told_lost: u64,
+    /// The part of it that was no samples.
+    told_aside: LostAside,
+    /// Who came in by the last switch in the ring.
+    incoming: Option<Tid>,
+    /// When the youngest event in the ring happened.
+    last: Nanos,
+    /// The CPU went offline: nothing follows what is in the ring.
+    is_dead: bool,
+}
+
+impl CpuRing {
+    /// Whether the event says nothing that the ring has not said already: a switch record beside its tracepoint's
+    /// sample, as nearly all are.
+    fn is_stale(&mut self, event: &Event) -> bool {
+        match event.kind {
+            Kind::Switch(switch) => self.incoming = Some(switch.next),
+            // Only in the initial pid namespace are both ids of one kind.
+            Kind::Running { tid, .. } => return self.incoming == Some(Tid(tid.0)),
+            Kind::Lost(_) => self.incoming = None,
+            _ => {}
+        }
+        false
+    }
+
+    /// Divides what the ring says was lost: it counts whatever found no room, samples and all else.
+    ///
+    /// ```text
+    ///   the ring        lost 7                lost 5
+    ///   the events        2 of them aside       4 aside by now      read after the ring's records were
+    ///   told            5 samples             3 samples
+    /// ```
+    ///
+    /// The events' own counts may be ahead of the ring's. So of what is aside never too little is told, of samples never
+    /// too many, and in the end both sums are the kernel's.
+    fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
+        self.told_lost = self.told_lost.saturating_add(count);
+        let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
+        let told = &mut self.told_aside;
+        let lives = count.min(aside.lives.saturating_sub(told.lives));
+        let switch_records =
+            (count - lives).min(aside.switch_records.saturating_sub(told.switch_records));
+        told.lives += lives;
+        told.switch_records += switch_records;
+        let events = count - lives - switch_records;
+        let loss = Loss { events: Some(events), at_most: false, switch_records };
+        ((events + switch_records > 0).then_some(loss), (lives > 0).then_some(lives))
+    }
+
+    /// Hands on what the ring or the events say was lost.
+    fn lost(&mut self, time: Nanos, count: u64, aside: Option<LostAside>, queue: &mut Queue) {
+        let (loss, lives) = self.divide(count, aside);
+        if let Some(loss) = loss {
+            queue.push(Event { time, kind: Kind::Lost(loss) });
+        }
+        if lives.is_some() {
+            queue.push(Event { time, kind: Kind::LostLives { count: lives } });
+        }
+    }
+
+    /// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
+    /// something to write, which at the end of a recording, or of its CPU, is never.
+    fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
+        let lost = self.events.lost(&*self.sys).unwrap_or(0);
+        let count = lost.saturating_sub(self.told_lost);
+        if count > 0 {
+            let aside = self.events.lost_aside(&*self.sys);
+            self.lost(time, count, aside, merger.queue(self.lane));
+        }
+    }
+
+    /// How many events of the options' tracepoints the kernel counted, and neither wrote nor counted as lost. To be
+    /// asked when the events have stopped and the ring is empty; 0 where the kernel does not count what it lost.
+    fn unreported(&self) -> u64 {
+        let counts = self.events.kernel_counts(&*self.sys);
+        let written = counts.iter().map(|count| Some(count.fired.saturating_sub(count.lost?)));
+        let written: Option<u64> = written.sum();
+        // What could not be decoded was written, too.
+        written.map_or(0, |written| written.saturating_sub(self.reported + self.undecoded))
+    }
+}
+
+impl ReadRing for CpuRing {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn read(&mut self, queue: &mut Queue) {
+        self.events.ring.refresh();
+        // Read at most once for each look: asking an event interrupts its CPU.
+        let mut aside: Option<Option<LostAside>> = None;
+        let drained = loop {
+            if queue.is_full() {
+                break false;
+            }
+            let Some(record) = self.events.ring.next_record() else { break true };
+            let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
+            let shape = shape(&self.options, &self.events.extras);
+            match decode::decode(&self.layout, record, shape) {
+                Some(found) => {
+                    if let Some(identity) = found.identity {
+                        queue.push(identity);
+                    }
+                    let mut event = found.event;
+                    let is_probe = matches!(event.kind, Kind::Sample(_));
+                    self.reported += u64::from(is_sample && !is_probe);
+                    self.last = self.last.max(event.time);
+                    if let Kind::Lost(Loss { events: Some(count), .. }) = event.kind {
+                        let aside =
+                            *aside.get_or_insert_with(|| self.events.lost_aside(&*self.sys));
+                        self.incoming = None;
+                        self.lost(event.time, count, aside, queue);
+                        continue;
+                    }
+                    if let Kind::Sample(sample) = &mut event.kind {
+                        sample.payload = queue.keep(found.payload);
+                    }
+                    let stale = self.is_stale(&event);
+                    if !stale || self.options.namespace_ids {
+                        queue.push(event);
+                    }
+                }
+                None if is_sample => self.undecoded += 1,
+                None => {}
+            }
+        };
+        self.events.ring.release();
+        queue.set_drained(drained);
+    }
+}
+
+/// The perf events of all online CPUs.
+#[derive(Debug)]
+pub struct PerfRings {
+    sys: Arc<dyn Sys + Send + Sync>,
+    layout: Arc<SchedLayout>,
+    options: Options,
+    min_ring_bytes: usize,
+    rings: Vec<CpuRing>,
+    readers: Readers<CpuRing>,
+    /// Why rings cannot be read any more.
+    failed: Option<io::Error>,
+    /// Counts of CPUs that went offline.
+    past_counts: Vec<KernelCount>,
+    undecoded: u64,
+    garbled: u64,
+    unreported: u64,
+    hotplug: Hotplug,
+    /// CPUs whose events had to be opened anew, which want switch records as their earlier ones did.
+    wants_switch_records: Vec<Cpu>,
+}
+
+/// What was counted about rings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingCounts {
+    /// What the kernel itself counted, in the order of the options' tracepoints.
+    pub kernel: Vec<KernelCount>,
+    /// Samples that could not be decoded.
+    pub undecoded: u64,
+    /// Times that a ring held something that is no record.
+    pub garbled: u64,
+    /// What [`SourceStats::unreported`](super::source::SourceStats::unreported) counts; of a CPU that is online,
+    /// nothing before the end.
+    pub unreported: u64,
+}
+
+impl PerfRings {
+    /// Opens the events of every online CPU, disabled, each with a lane of its own in `merger`.
+    ///
+    /// When the kernel refuses the rings' memory, halves of them are tried down to `min_ring_bytes`,
+    /// for all CPUs alike: else the first ones would take all that is allowed.
+    ///
+    /// # Errors
+    /// [`SourceError`], at the first call that the kernel refuses.
+    pub fn open(
+        sys: Box<dyn Sys + Send + Sync>,
+        layout: SchedLayout,
+        options: Options,
+        min_ring_bytes: usize,
+        merger: &mut Merger,
+    ) -> Result<PerfRings, SourceError> {
+        let mut rings = PerfRings {
+            past_counts: vec![KernelCount::default(); options.tracepoints.len()],
+            // Before the first event is opened: no CPU may come or go unheard.
+            hotplug: Hotplug::watch(&*sys),
+            sys: Arc::from(sys),
+            layout: Arc::new(layout),
+            options,
+            min_ring_bytes,
+            rings: Vec::new(),
+            readers: Readers::default(),
+            failed: None,
+            undecoded: 0,
+            garbled: 0,
+            unreported: 0,
+            wants_switch_records: Vec::new(),
+        };
+        loop {
+            let refused = match rings.add_online(merger) {
+                Err(SourceError::Open(error)) if error.is_out_of_memory() => error,
+                result => return result.map(|()| rings),
+            };
+            rings.rings.clear();
+            let half = rings.options.ring_bytes / 2;
+            if half < min_ring_bytes {
+                return Err(refused.into());
+            }
+            rings.options.ring_bytes = half;
+            rings.options.wake_bytes = rings.options.wake_bytes.min((half / 2) as u32);
+        }
+    }
+
+    fn add_online(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
+        for cpu in cpus::online(&*self.sys)? {
+            match self.add(cpu, self.options.ring_bytes, merger) {
+                // It was online a moment ago; when it comes back, it is opened then.
+                Err(OpenError::Offline(_)) => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        cpu: Cpu,
+        min_ring_bytes: usize,
+        merger: &mut Merger,
+    ) -> Result<(), OpenError> {
+        let events = CpuEvents::open(&*self.sys, cpu, &self.options, min_ring_bytes)?;
+        let lane = merger.lane(cpu);
+        let (layout, options) = (self.layout.clone(), Arc::new(self.options.clone()));
+        self.rings.push(CpuRing {
+            events,
+            lane,
+            layout,
+            options,
+            undecoded: 0,
+            reported: 0,
+            sys: self.sys.clone(),
+            told_lost: 0,
+            told_aside: LostAside::default(),
+            incoming: None,
+            last: Nanos(0),
+            is_dead: false,
+        });
+        Ok(())
+    }
+
+    /// The CPUs that are online now, whether their events are open yet or not.
+    ///
+    /// # Errors
+    /// [`SourceError`], when the kernel does not tell.
+    pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
+        Ok(cpus::online(&*self.sys)?)
+    }
+
+    /// The CPUs whose events are open.
+    pub fn cpus(&self) -> Vec<Cpu> {
+        let alive = self.rings.iter().filter(|ring| !ring.is_dead);
+        alive.map(|ring| ring.events.cpu()).collect()
+    }
+
+    /// Bytes of the smallest ring that the kernel granted.
+    pub fn ring_bytes(&self) -> usize {
+        self.rings.iter().map(|ring| ring.events.ring.size()).min().unwrap_or(0)
+    }
+
+    /// Starts all events.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn enable(&self) -> Result<(), OpenError> {
+        self.rings.iter().try_for_each(|ring| ring.events.enable(&*self.sys))
+    }
+
+    /// Stops all events; what the rings hold stays readable.
+    pub fn disable(&self) {
+        for ring in &self.rings {
+            ring.events.disable(&*self.sys);
+        }
+    }
+
+    /// The descriptors that poll(2) reports readable when rings want to be read.
+    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
+    }
+
+    /// Lets every CPU be idle for a moment and looks, without taking anything out of the rings, whether each task
+    /// there was reported. Lets the kernel write switch records where one was not. Returns those CPUs.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the switch records cannot be had.
+    pub fn find_silent(&mut self) -> Result<Vec<Cpu>, OpenError> {
+        idle_probe::nap_on_each(self.cpus());
+        let mut silent = Vec::new();
+        for CpuRing { events, .. } in &mut self.rings {
+            events.ring.refresh();
+            let mut watch = ChainWatch::default();
+            while let Some(record) = events.ring.next_record() {
+                let shape = shape(&self.options, &events.extras);
+                if let Some(found) = decode::decode(&self.layout, record, shape) {
+                    watch.see(&found.event);
+                }
+            }
+            events.ring.rewind();
+            if watch.is_blind() {
+                events.add_switch_records(&*self.sys, &self.options)?;
+                silent.push(events.cpu());
+            }
+        }
+        Ok(silent)
+    }
+
+    /// Lets the kernel write switch records for `cpu`.
+    ///
+    /// # Errors
+    /// [`OpenError`]; recording goes on without them.
+    pub fn add_switch_records(&mut self, cpu: Cpu) -> Result<(), OpenError> {
+        let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
+        let found = self.rings.iter_mut().find(is_it);
+        found.map_or(Ok(()), |ring| ring.events.add_switch_records(&*self.sys, &self.options))
+    }
+
+    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
+    pub fn read(&mut self, merger: &mut Merger) -> bool {
+        let read = self.readers.read(&mut self.rings, merger);
+        read.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            false
+        })
+    }
+
+    /// Why rings cannot be read any more, told once.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
+    /// Adds what was lost at the very end, which no ring tells any more. To be called once, when the events have
+    /// stopped and the rings are empty.
+    pub fn tell_rest(&mut self, merger: &mut Merger) {
+        for ring in &mut self.rings {
+            let time = if ring.is_dead { ring.last } else { clock::now() };
+            ring.tell_rest(time, merger);
+            self.unreported += ring.unreported();
+        }
+    }
+
+    /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. Returns whether
+    /// there was anything to look at.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
+        self.bury(merger);
+        let Some(suspects) = self.hotplug.look() else { return Ok(false) };
+        self.look_for_cpus(&suspects, merger).map(|()| true)
+    }
+
+    /// ```text
+    ///   CPU 1     ...events | offline            | online  events, unseen | opened anew   events...
+    ///   lane        the ring's last event                                 | before the first of the new ring
+    ///   told        what was lost there, Offline                          | Online, a loss of unknown size
+    /// ```
+    fn look_for_cpus(
+        &mut self,
+        suspects: &Suspects,
+        merger: &mut Merger,
+    ) -> Result<(), SourceError> {
+        let online = cpus::online(&*self.sys)?;
+        for ring in self.rings.iter_mut().filter(|ring| !ring.is_dead) {
+            let cpu = ring.events.cpu();
+            ring.is_dead = !online.contains(&cpu)
+                || suspects.contains(cpu) && !ring.events.are_running(&*self.sys);
+            if ring.is_dead && ring.events.has_switch_records() {
+                self.wants_switch_records.push(cpu);
+            }
+        }
+        if self.rings.iter().any(|ring| ring.is_dead) {
+            // After the events were found to be dead, so that the rings have all there is.
+            self.read(merger);
+            self.bury(merger);
+        }
+        // One whose last events have no room yet in its lane has to wait: a lane is for one ring.
+        let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
+        for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
+            self.begin(cpu, merger)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a CPU while the recording runs. What it did since it is online, nobody saw.
+    fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
+        match self.add(cpu, self.min_ring_bytes, merger) {
+            Err(OpenError::Offline(_)) => return Ok(()),
+            result => result?,
+        }
+        let Some(ring) = self.rings.last() else { return Ok(()) };
+        let (lane, time) = (ring.lane, clock::now());
+        let has_samples = !self.options.tracepoints.is_empty() || !self.options.extras.is_empty();
+        let mut push = |kind| merger.push(lane, Event { time, kind });
+        push(Kind::Online);
+        if has_samples {
+            push(Kind::Lost(Loss::unknown()));
+        }
+        push(Kind::LostLives { count: None });
+        ring.events.enable(&*self.sys)?;
+        if let Some(at) = self.wants_switch_records.iter().position(|wants| *wants == cpu) {
+            self.wants_switch_records.swap_remove(at);
+            self.add_switch_records(cpu)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the rings of CPUs that went offline, once everything is taken out of them.
+    fn bury(&mut self, merger: &mut Merger) {
+        let is_done = |ring: &mut CpuRing| ring.is_dead && merger.queue(ring.lane).is_drained();
+        let done: Vec<CpuRing> = self.rings.extract_if(.., is_done).collect();
+        if done.is_empty() {
+            return;
+        }
+        let online = self.online().unwrap_or_default();
+        for mut ring in done {
+            // It has stopped by itself; time must not go back behind what was handed out.
+            let time = ring.last.max(merger.emitted());
+            ring.tell_rest(time, merger);
+            let goes_idle = !self.options.tracepoints.is_empty();
+            // Where the scheduler's events come another way, their source knows better when a CPU went that is away.
+            if goes_idle || online.contains(&ring.events.cpu()) {
+                merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle } });
+            }
+            self.undecoded += ring.undecoded;
+            self.garbled += ring.events.ring.garbled();
+            self.unreported += ring.unreported();
+            let counts = ring.events.kernel_counts(&*self.sys);
+            self.past_counts = add_counts(&self.past_counts, &counts);
+        }
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> RingCounts {
+        let mut counts = RingCounts {
+            kernel: self.past_counts.clone(),
+            undecoded: self.undecoded,
+            garbled: self.garbled,
+            unreported: self.unreported,
+        };
+        for CpuRing { events, undecoded, .. } in &self.rings {
+            counts.kernel = add_counts(&counts.kernel, &events.kernel_counts(&*self.sys));
+            counts.undecoded += undecoded;
+            counts.garbled += events.ring.garbled();
+        }
+        counts
+    }
+}
+
+/// What the records of a CPU's ring carry.
+fn shape<'a>(options: &Options, extras: &'a OpenExtras) -> Shape<'a> {
+    let extras = options.event_ids().then_some(extras);
+    Shape { namespace_ids: options.namespace_ids, extras }
+}
+
+fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
+    let add = |(a, b): (&KernelCount, &KernelCount)| KernelCount {
+        fired: a.fired + b.fired,
+        lost: match (a.lost, b.lost) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        },
+    };
+    a.iter().zip(b).map(add).collect()
+}
+
+/// Tells from a CPU's first events whether the kernel reports every task on it.
+///
+/// ```text
+///   A -> idle ... idle -> B     all are reported
+///   A -> idle ...    B -> C     idle is not: B must have come in from it
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct ChainWatch {
+    current: Option<Tid>,
+    broken: bool,
+}
+
+impl ChainWatch {
+    pub(super) fn see(&mut self, event: &Event) {
+        let (current, next) = match event.kind {
+            Kind::Switch(switch) => (switch.prev, switch.next),
+            Kind::Wake(wake) => (wake.current, wake.current),
+            Kind::Lost(_) => {
+                self.current = None;
+                return;
+            }
+            _ => return,
+        };
+        self.broken |= self.current.is_some_and(|known| known != current);
+        self.current = Some(next);
+    }
+
+    pub(super) fn is_blind(&self) -> bool {
+        self.broken
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The scheduler's tracepoints: what they wrote, as typed events.
+//!
+//! Where their fields lie is taken from their `format` files once, at the start
+//! ([`SchedLayout`]); per event there is one length check and a handful of loads.
+
+use super::event::{Comm, Kind, Switch, Wake, WakeKind};
+use super::tracepoint::{At, LayoutError, chunk, i32_at, id, least, locate, tid_at, u32_at};
+use fxtrec_kernel::format::Format;
+use fxtrec_kernel::prev_state::StateTable;
+use fxtrec_units::{Cpu, Tid};
+
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of `common_flags`.
+const IN_INTERRUPT: u8 = 0x08 | 0x10;
+
+/// The tracepoints that the scheduler is recorded with.
+#[derive(Clone, Debug)]
+pub struct SchedFormats {
+    /// `sched_switch`.
+    pub switch: Format,
+    /// `sched_wakeup`.
+    pub wakeup: Format,
+    /// `sched_wakeup_new`.
+    pub wakeup_new: Format,
+    /// `sched_waking`, where it is wanted.
+    pub waking: Option<Format>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CommonLayout {
+    flags: At,
+    pid: At,
+}
+
+/// Where everything lies in `sched_switch`.
+#[derive(Clone, Debug)]
+pub struct SwitchLayout {
+    id: u16,
+    least: usize,
+    common: CommonLayout,
+    prev_comm: At,
+    prev_pid: At,
+    prev_prio: At,
+    prev_state: At,
+    state_is_long: bool,
+    next_comm: At,
+    next_pid: At,
+    next_prio: At,
+    states: StateTable,
+}
+
+/// Where everything lies in a wake-up tracepoint.
+#[derive(Clone, Debug)]
+pub struct WakeLayout {
+    kind: WakeKind,
+    id: u16,
+    least: usize,
+    common: CommonLayout,
+    comm: At,
+    pid: At,
+    prio: At,
+    target_cpu: At,
+}
+
+/// Where everything lies in the samples of the scheduler's tracepoints.
+#[derive(Clone, Debug)]
+pub struct SchedLayout {
+    switch: SwitchLayout,
+    wakes: Vec<WakeLayout>,
+}
+
+impl CommonLayout {
+    fn new(format: &Format) -> Result<CommonLayout, LayoutError> {
+        let kind = locate(format, "common_type", &[2])?;
+        if kind != 0 {
+            return Err(LayoutError::Field {
+                event: format.name.clone(),
+                field: "common_type".to_owned(),
+                size: 2,
+            });
+        }
+        Ok(CommonLayout {
+            flags: locate(format, "common_flags", &[1])?,
+            pid: locate(format, "common_pid", &[4])?,
+        })
+    }
+}
+
+impl SwitchLayout {
+    /// Finds every field that is used.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when the tracepoint is of no known shape.
+    pub fn new(format: &Format) -> Result<SwitchLayout, LayoutError> {
+        Ok(SwitchLayout {
+            id: id(format)?,
+            least: least(format),
+            common: CommonLayout::new(format)?,
+            prev_comm: locate(format, "prev_comm", &[16])?,
+            prev_pid: locate(format, "prev_pid", &[4])?,
+            prev_prio: locate(format, "prev_prio", &[4])?,
+            prev_state: locate(format, "prev_state", &[4, 8])?,
+            state_is_long: format.field("prev_state")?.size == 8,
+            next_comm: locate(format, "next_comm", &[16])?,
+            next_pid: locate(format, "next_pid", &[4])?,
+            next_prio: locate(format, "next_prio", &[4])?,
+            states: StateTable::parse(format)?,
+        })
+    }
+
+    /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
+        if raw.len() < self.least {
+            return None;
+        }
+        let state = if self.state_is_long {
+            i64::from_ne_bytes(chunk(raw, self.prev_state)?)
+        } else {
+            i64::from(i32_at(raw, self.prev_state)?)
+        };
+        Some(Kind::Switch(Switch {
+            prev: tid_at(raw, self.prev_pid)?,
+            next: tid_at(raw, self.next_pid)?,
+            prev_prio: i32_at(raw, self.prev_prio)?,
+            next_prio: i32_at(raw, self.next_prio)?,
+            state: self.states.decode(state),
+            prev_comm: Comm(chunk(raw, self.prev_comm)?),
+            next_comm: Comm(chunk(raw, self.next_comm)?),
+        }))
+    }
+}
+
+impl WakeLayout {
+    /// Finds every field that is used.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when the tracepoint is of no known shape.
+    pub fn new(format: &Format, kind: WakeKind) -> Result<WakeLayout, LayoutError> {
+        Ok(WakeLayout {
+            kind,
+            id: id(format)?,
+            least: least(format),
+            common: CommonLayout::new(format)?,
+            comm: locate(format, "comm", &[16])?,
+            pid: locate(format, "pid", &[4])?,
+            prio: locate(format, "prio", &[4])?,
+            target_cpu: locate(format, "target_cpu", &[4])?,
+        })
+    }
+
+    /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
+        if raw.len() < self.least {
+            return None;
+        }
+        let current = tid_at(raw, self.common.pid)?;
+        let flags = *raw.get(self.common.flags)?;
+        Some(Kind::Wake(Wake {
+            kind: self.kind,
+            tid: tid_at(raw, self.pid)?,
+            prio: i32_at(raw, self.prio)?,
+            target: Cpu(u32_at(raw, self.target_cpu)?),
+            comm: Comm(chunk(raw, self.comm)?),
+            current,
+            from_task: flags & IN_INTERRUPT == 0 && current != Tid::IDLE,
+        }))
+    }
+}
+
+impl SchedLayout {
+    /// Finds every field that is used.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when this kernel's tracepoints are of no known shape.
+    pub fn new(formats: &SchedFormats) -> Result<SchedLayout, LayoutError> {
+        let mut wakes = vec![
+            WakeLayout::new(&formats.wakeup, WakeKind::Wakeup)?,
+            WakeLayout::new(&formats.wakeup_new, WakeKind::New)?,
+        ];
+        if let Some(waking) = &formats.waking {
+            wakes.push(WakeLayout::new(waking, WakeKind::Waking)?);
+        }
+        Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes })
+    }
+
+    /// The id of `sched_switch`, then of the wake-up tracepoints, as [`super::perf_source`] opens them.
+    pub fn tracepoints(&self) -> Vec<u64> {
+        let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
+        std::iter::once(u64::from(self.switch.id)).chain(wakes).collect()
+    }
+
+    /// How `sched_switch` reports task states.
+    pub fn states(&self) -> &StateTable {
+        &self.switch.states
+    }
+
+    /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
+    #[inline]
+    pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
+        let id = u16::from_ne_bytes(chunk(raw, 0)?);
+        if id == self.switch.id {
+            return self.switch.decode(raw);
+        }
+        self.wakes.iter().find(|wake| wake.id == id)?.decode(raw)
+    }
+
+    /// The thread that was on the CPU.
+    pub(super) fn current(&self, raw: &[u8]) -> Option<Tid> {
+        // The common fields lie alike in every tracepoint of a kernel.
+        tid_at(raw, self.switch.common.pid)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

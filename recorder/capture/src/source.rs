@@ -1,0 +1,162 @@
+//! What every capture source has in common: where events come from is nobody else's business.
+//!
+//! A source is opened for all online CPUs, enabled, and then asked for events
+//! again and again. It hands them out merged over all CPUs in order of time,
+//! each loss in its place, and the time it hands out never goes back.
+//!
+//! ```text
+//!   open -> enable -> find_silent -> narrow -> (wait -> round)* -> finish -> stats
+//! ```
+//!
+//! The recording holds one as a `Box<dyn Source>`. The indirect call per event
+//! is lost in what encoding the event costs.
+
+use std::fmt::{self, Debug, Display, Formatter};
+use std::io;
+use std::time::Duration;
+
+use super::event::Event;
+use fxtrec_kernel::bpf::events::BpfError;
+use fxtrec_kernel::cpus::CpusError;
+use fxtrec_kernel::ftrace::FtraceError;
+use fxtrec_kernel::perf::{KernelCount, OpenError};
+use fxtrec_kernel::waker::Waker;
+use fxtrec_units::{Cpu, Nanos, Pid};
+
+/// The kinds of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Tracepoints of perf, one ring per CPU.
+    Perf,
+    /// Tracepoints of ftrace, in an instance of fxtrec's own.
+    Ftrace,
+    /// Programs inside of the kernel, one lane of shared memory per CPU.
+    Bpf,
+}
+
+impl SourceKind {
+    /// Its name, on the command line and in the trace.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceKind::Perf => "perf",
+            SourceKind::Ftrace => "ftrace",
+            SourceKind::Bpf => "bpf",
+        }
+    }
+}
+
+impl Display for SourceKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a source could not be opened, or could not follow a change of the machine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The list of CPUs cannot be read.
+    #[error(transparent)]
+    Cpus(#[from] CpusError),
+    /// The perf events of a CPU cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The tracing instance cannot be had.
+    #[error(transparent)]
+    Ftrace(#[from] FtraceError),
+    /// The BPF programs cannot be had.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The source cannot say which threads of a pid namespace events are about.
+    #[error(
+        "inside of a pid namespace, BPF programs do not know the thread ids that perf's records have"
+    )]
+    InnerPidNamespace,
+    /// `sched_switch` numbers states in a way that is not known.
+    #[error("this kernel numbers task states in an unknown way; please report it")]
+    UnknownStates,
+}
+
+/// Figures of a source that no event carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// What the kernel itself counted: of `sched_switch`, then of the wake-up tracepoints. Empty where it counts no
+    /// single tracepoint.
+    pub kernel_counts: Vec<KernelCount>,
+    /// Samples that could not be decoded.
+    pub undecoded: u64,
+    /// Times that a ring held something that is no record.
+    pub garbled: u64,
+    /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: nobody knows
+    /// which they were. Known when the recording has ended.
+    pub unreported: u64,
+    /// Events that arrived behind the horizon and were given a later time.
+    pub late: u64,
+    /// By how much the worst of them was moved.
+    pub most_late: Nanos,
+}
+
+/// Takes an event with the time to give it and the bytes it carries, if any; false to get no more of them for now.
+pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
+
+/// Where events come from.
+pub trait Source: Debug + Send {
+    /// What kind of source it is.
+    fn kind(&self) -> SourceKind;
+
+    /// The CPUs that are recorded now.
+    fn cpus(&self) -> Vec<Cpu>;
+
+    /// Bytes of the smallest ring that the kernel granted to a CPU.
+    fn ring_bytes(&self) -> usize;
+
+    /// Starts all events.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn enable(&mut self) -> Result<(), SourceError>;
+
+    /// Only these processes and what they start are wanted: the source may leave out what does not concern them. To be
+    /// called once the events run, with the processes' ids in the recorder's pid namespace.
+    fn narrow(&mut self, _pids: &[Pid]) {}
+
+    /// Looks for CPUs with a task that the kernel does not report to this source, above all the idle task, and asks
+    /// for more about these where that is possible. To be called once the events run. Returns those CPUs.
+    ///
+    /// # Errors
+    /// [`SourceError`] when what there is to ask for cannot be had.
+    fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
+        Ok(Vec::new())
+    }
+
+    /// Some task of `cpu` turned out not to be reported, though nothing was lost: asks for more about it.
+    ///
+    /// # Errors
+    /// [`SourceError`]; recording goes on without.
+    fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more. What is
+    /// not taken waits for the next round.
+    fn round(&mut self, take: &mut Take<'_>);
+
+    /// Stops the events and hands out everything that is left.
+    fn finish(&mut self, take: &mut Take<'_>);
+
+    /// Waits until the rings want to be read, `timeout` has passed or the waker says stop.
+    ///
+    /// # Errors
+    /// What the system call for waiting returns.
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()>;
+
+    /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. To be called
+    /// after each wait.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    fn follow_hotplug(&mut self) -> Result<(), SourceError>;
+
+    /// The figures so far.
+    fn stats(&self) -> SourceStats;
+}

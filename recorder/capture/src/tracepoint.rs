@@ -1,0 +1,69 @@
+//! Where the fields of a tracepoint lie, by its `format` file, and how they are read.
+
+use fxtrec_kernel::format::{Field, Format, FormatError, Place};
+use fxtrec_kernel::prev_state::StateTableError;
+use fxtrec_units::Tid;
+
+/// Why the tracepoints of this kernel cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A field is missing.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The task states cannot be read.
+    #[error(transparent)]
+    States(#[from] StateTableError),
+    /// A field has a size or place that no known kernel gives it.
+    #[error(
+        "field `{field}` of tracepoint {event} is {size} bytes of an unknown kind; please report this kernel"
+    )]
+    Field {
+        /// The tracepoint.
+        event: String,
+        /// The field.
+        field: String,
+        /// Its size in bytes.
+        size: usize,
+    },
+}
+
+/// Offset of a four-byte field.
+pub(super) type At = usize;
+
+pub(super) fn locate(format: &Format, name: &str, sizes: &[usize]) -> Result<At, LayoutError> {
+    let field: &Field = format.field(name)?;
+    if field.place == Place::Inline && sizes.contains(&field.size) {
+        return Ok(field.offset);
+    }
+    Err(LayoutError::Field { event: format.name.clone(), field: name.to_owned(), size: field.size })
+}
+
+pub(super) fn least(format: &Format) -> usize {
+    format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0)
+}
+
+pub(super) fn id(format: &Format) -> Result<u16, LayoutError> {
+    // A sample begins with the tracepoint's id in two bytes, so a larger one could not be told from another.
+    u16::try_from(format.id).map_err(|_| LayoutError::Field {
+        event: format.name.clone(),
+        field: "common_type".to_owned(),
+        size: 2,
+    })
+}
+
+pub(super) fn chunk<const N: usize>(raw: &[u8], at: usize) -> Option<[u8; N]> {
+    raw.get(at..)?.first_chunk().copied()
+}
+
+pub(super) fn u32_at(raw: &[u8], at: At) -> Option<u32> {
+    chunk(raw, at).map(u32::from_ne_bytes)
+}
+
+pub(super) fn i32_at(raw: &[u8], at: At) -> Option<i32> {
+    chunk(raw, at).map(i32::from_ne_bytes)
+}
+
+pub(super) fn tid_at(raw: &[u8], at: At) -> Option<Tid> {
+    u32_at(raw, at).map(Tid)
+}
