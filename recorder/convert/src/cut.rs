@@ -1,0 +1,373 @@
+//! A window out of a trace, as a trace of its own.
+//!
+//! What the window needs from before it is written again at its beginning: names, when first
+//! used; who has which CPU; which threads wait for one; durations and async operations that are
+//! open; the last values of counters. What is open at its end is closed there:
+//!
+//! ```text
+//! trace     ===a====|======b=======|==a==        a: blocked at first
+//! window         [               ]
+//! piece          |=a|======b=====|               |: written by the cut, with `inferred` or `cut`
+//! ```
+//!
+//! Of threads that nobody asked for, a piece of some threads shows no more than a recording of narrow scope does: whoever
+//! takes the CPU from one that was asked for, until that one goes out. The rest of the time is "not recorded", and not idle.
+//!
+//! Records made up in this way carry the boolean argument `inferred` where they are scheduling
+//! records, as those that fxtrec infers while recording, and `cut` where they are events.
+
+mod filter;
+mod open;
+mod section;
+
+use std::io::Write;
+
+use fxt_reader::record::{Arg as ReadArg, ContextSwitch, Event, EventKind};
+use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
+use fxt_writer::space::Output;
+use fxt_writer::writer::Single;
+use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
+
+use super::copy::{Arguments, AsItIs, Translate, arguments, copy};
+use super::error::ConvertError;
+use super::report::Report;
+pub use filter::Filter;
+use filter::Names;
+use fxtrec_capture::encode::chain::{View, view};
+use fxtrec_capture::encode::unrecorded;
+use fxtrec_capture::encode::weight::NICE_0;
+use open::Open;
+pub use section::{Owner, cut_section};
+
+/// The piece that is being written.
+type Target<'o> = Writer<Single<Output<&'o mut dyn Write>>>;
+
+/// What to cut out.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Records before this time are left out.
+    pub from: Nanos,
+    /// Records after this time are left out.
+    pub to: Nanos,
+    /// Whose records to keep.
+    pub filter: Filter,
+}
+
+/// Who makes a piece, and so what the piece says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// Somebody who has a whole trace. The counts of the recording are not those of the piece, and left out.
+    Cut,
+    /// The recording itself. Its counts so far end the piece.
+    Recording,
+    /// The recording, of what a provider has recorded, which says nothing about the trace.
+    Provider,
+}
+
+impl Maker {
+    fn provider(self) -> &'static str {
+        match self {
+            Maker::Cut => "fxtrec cut",
+            Maker::Recording | Maker::Provider => "fxtrec",
+        }
+    }
+}
+
+/// Writes the part of `reader`'s trace in `window` to `out`.
+///
+/// # Errors
+///
+/// When the trace cannot be read, or the output not be written.
+pub fn cut(
+    reader: &mut Reader<'_>,
+    window: &Window,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
+    cut_by(Maker::Cut, &[], reader, window, out)
+}
+
+/// The same, by whoever `maker` is. `sections` are whole records that come behind those of the window and before counts
+/// of the recording; the last one leads back to the maker's own section.
+///
+/// # Errors
+///
+/// When the trace cannot be read, or the output not be written.
+pub fn cut_by(
+    maker: Maker,
+    sections: &[u8],
+    reader: &mut Reader<'_>,
+    window: &Window,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
+    let mut target = Writer::new(Output::new(out));
+    target.start(maker.provider(), 1_000_000_000)?;
+    let mut cutter = Cutter { sections, ..Cutter::new(maker, window, target) };
+    cutter.read(reader)?;
+    cutter.end()
+}
+
+/// What a piece of some threads of a whole recording says about its scope.
+const SCOPE: &str = "cut";
+
+/// Puts it in place of what the recording said.
+struct NarrowScope;
+
+impl Translate for NarrowScope {
+    fn argument(&self, _: &Event<'_>, arg: &ReadArg<'_>) -> Option<Value<'static>> {
+        (arg.name == "scope").then_some(Value::Str(Text::Inline(SCOPE)))
+    }
+}
+
+struct Cutter<'w, 'o> {
+    maker: Maker,
+    window: &'w Window,
+    target: Target<'o>,
+    /// What comes behind the records of the window.
+    sections: &'w [u8],
+    names: Names,
+    open: Open,
+    /// Whether the window's beginning has been written.
+    begun: bool,
+    /// Whether what was open at the window's end has been closed.
+    ended: bool,
+    /// The latest time in the trace.
+    last: Nanos,
+    report: Report,
+}
+
+impl<'w, 'o> Cutter<'w, 'o> {
+    fn new(maker: Maker, window: &'w Window, target: Target<'o>) -> Self {
+        Cutter {
+            maker,
+            window,
+            target,
+            sections: &[],
+            names: Names::default(),
+            open: Open::default(),
+            begun: false,
+            ended: false,
+            last: Nanos(0),
+            report: Report::default(),
+        }
+    }
+
+    fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), ConvertError> {
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => self.take(&item.record)?,
+                Ok(None) => return Ok(()),
+                Err(Error::Damaged(_)) => self.report.count("damaged records that were skipped"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn take(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
+        if let Record::KernelObject(object) = record {
+            self.names.learn(object, &mut self.target)?;
+            return Ok(());
+        }
+        let Some(time) = record.time() else {
+            // What pointers mean does not depend on the time. Bulk data does, and does not say.
+            return match record {
+                Record::UserspaceObject(_) => self.write(record),
+                Record::Blob(_) | Record::LargeBlob(_) => {
+                    self.report.count("blobs without a time, left out");
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+        };
+        self.last = self.last.max(time);
+        if self.is_about_the_trace(record)? {
+            return Ok(());
+        }
+        let is_overlapping = matches!(record, Record::Event(event)
+            if matches!(event.kind, EventKind::DurationComplete { end } if end >= self.window.from));
+        if time < self.window.from && !is_overlapping {
+            self.open.follow(record);
+            return Ok(());
+        }
+        if time > self.window.to {
+            return Ok(());
+        }
+        self.begin()?;
+        match record {
+            Record::ContextSwitch(switch) => self.context_switch(switch)?,
+            _ if self.window.filter.admits(record, &self.names) => {
+                self.names.need_all(record, &mut self.target)?;
+                self.open.follow(record);
+                self.write(record)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a recording says about itself: its head is good for the piece, its counts are not.
+    fn is_about_the_trace(&mut self, record: &Record<'_>) -> Result<bool, ConvertError> {
+        let Record::Event(event) = record else { return Ok(false) };
+        if self.maker == Maker::Provider {
+            return Ok(false);
+        }
+        match (event.category, event.name) {
+            ("fxtrec", "trace_info") => {
+                self.trace_info(event)?;
+                Ok(true)
+            }
+            ("fxtrec", "trace_stats" | "probe_stats") if self.maker == Maker::Recording => {
+                // They come last, and stay so.
+                self.close()?;
+                let time = event.time.max(self.window.from).min(self.window.to);
+                let moved = Record::Event(Event { time, ..*event });
+                self.write(&moved)?;
+                Ok(true)
+            }
+            ("fxtrec", "trace_stats") => {
+                self.report.count("counts of the whole recording (trace_stats), left out");
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Writes a switch as far as the piece is to have it, as a recording of narrow scope does.
+    fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), ConvertError> {
+        let filter = &self.window.filter;
+        if !filter.admits_cpu(switch.cpu) {
+            return Ok(());
+        }
+        let admits = |koid| filter.admits_thread(koid, &self.names);
+        let shown = self.open.shown(switch.cpu);
+        let whole = View { outgoing: true, incoming: true };
+        let view = match filter.chooses_threads() {
+            true => view(
+                admits(switch.outgoing),
+                admits(switch.incoming),
+                shown == Some(switch.outgoing),
+            ),
+            false => Some(whole),
+        };
+        let Some(view) = view else { return Ok(()) };
+        let nobody = filter.nobody(switch.cpu);
+        let outgoing = if view.outgoing { switch.outgoing } else { nobody };
+        let incoming = if view.incoming { switch.incoming } else { nobody };
+        // It is who has the CPU at the end.
+        self.names.need_occupant(nobody, &mut self.target)?;
+        self.names.need_occupant(outgoing, &mut self.target)?;
+        self.names.need_occupant(incoming, &mut self.target)?;
+        if shown.is_some_and(|shown| shown != outgoing) {
+            // Nobody saw it come in.
+            self.open.put_on(switch.cpu, outgoing, switch, &mut self.target)?;
+        }
+        self.open.show(switch.cpu, incoming);
+        self.report.count("context switches");
+        if view == whole {
+            return self.write(&Record::ContextSwitch(*switch));
+        }
+        self.report.read += 1;
+        self.write_part(switch, view, (outgoing, incoming))
+    }
+
+    /// Writes a switch of which one side is not in the piece.
+    fn write_part(
+        &mut self,
+        switch: &ContextSwitch<'_>,
+        view: View,
+        (outgoing, incoming): (Koid, Koid),
+    ) -> Result<(), ConvertError> {
+        let target = &mut self.target;
+        let weight = |shown: bool, weight: Option<i32>| match shown {
+            true => Value::Int32(weight.unwrap_or(NICE_0)),
+            false => Value::Int32(unrecorded::WEIGHT),
+        };
+        let mut args = Arguments::new();
+        let incoming_weight = weight(view.incoming, switch.incoming_weight());
+        args.push(Arg::new(target.text("incoming_weight")?, incoming_weight));
+        let outgoing_weight = weight(view.outgoing, switch.outgoing_weight());
+        args.push(Arg::new(target.text("outgoing_weight")?, outgoing_weight));
+        if let Some(letters) = switch.args.str("prev_state").filter(|_| view.outgoing) {
+            let letters = Value::Str(target.text(letters)?);
+            args.push(Arg::new(target.text("prev_state")?, letters));
+        }
+        if switch.args.get("inferred").is_some() {
+            args.push(Arg::new(target.text("inferred")?, Value::Bool(true)));
+        }
+        // What is able to run is shown as waiting for a CPU.
+        let unseen = ThreadState::Blocked;
+        Ok(target.write(&write::ContextSwitch {
+            cpu: switch.cpu.0,
+            time: Ticks(switch.time.0),
+            outgoing,
+            incoming,
+            outgoing_state: if view.outgoing { switch.outgoing_state } else { unseen },
+            args: args.as_slice(),
+        })?)
+    }
+
+    /// Copies what the recording says about itself. A piece of some threads has a scope as narrow as that of a recording
+    /// of them, so that figures which need the rest of the machine are not computed from it.
+    fn trace_info(&mut self, event: &Event<'_>) -> Result<(), ConvertError> {
+        let time = event.time.max(self.window.from).min(self.window.to);
+        let moved = Event { time, ..*event };
+        self.names.need_all(&Record::Event(moved), &mut self.target)?;
+        let scope = event.args.str("scope").unwrap_or_default();
+        if !self.window.filter.chooses_threads() || !["", "all"].contains(&scope) {
+            return self.write(&Record::Event(moved));
+        }
+        self.report.read += 1;
+        let target = &mut self.target;
+        let mut args = arguments(event.args, Some(event), target, &NarrowScope)?;
+        if scope.is_empty() {
+            let scope = Value::Str(target.text(SCOPE)?);
+            args.push(Arg::new(target.text("scope")?, scope));
+        }
+        let thread = target.thread((event.thread.process, event.thread.thread))?;
+        let (category, name) = (target.text(event.category)?, target.text(event.name)?);
+        let (kind, time) = (write::EventKind::Instant, Ticks(time.0));
+        let args = args.as_slice();
+        Ok(target.write(&write::Event { kind, time, thread, category, name, args })?)
+    }
+
+    fn begin(&mut self) -> Result<(), ConvertError> {
+        if !self.begun {
+            self.begun = true;
+            self.open.begin(self.window, &mut self.names, &mut self.target)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
+        self.report.read += 1;
+        match copy(record, &mut self.target, &AsItIs) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.report.count("records that FXT does not define, left out");
+                Ok(())
+            }
+            Err(WriteError::Encode(_)) => {
+                self.report.count("records that grew beyond what FXT allows, left out");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Closes what is open at the window's end.
+    fn close(&mut self) -> Result<(), ConvertError> {
+        self.begin()?;
+        if !self.ended {
+            self.ended = true;
+            let end = self.window.to.min(self.last.max(self.window.from));
+            self.open.end(end, &self.window.filter, &mut self.target)?;
+            section::put(self.sections, &mut self.target)?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Report, ConvertError> {
+        self.close()?;
+        self.target.into_inner().finish().map_err(ConvertError::Write)?;
+        Ok(self.report)
+    }
+}

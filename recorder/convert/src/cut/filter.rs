@@ -1,0 +1,214 @@
+//! Whose records a piece keeps, and the names that they need.
+
+use std::collections::HashMap;
+
+use fxt_reader::record::{KernelObject, Value, is_not_recorded};
+use fxt_reader::{Cpu, Koid, ObjectType, Record};
+use fxt_writer::record as write;
+use rustc_hash::FxHashSet;
+
+use super::Target;
+use crate::copy::{AsItIs, arguments};
+use crate::error::ConvertError;
+use fxtrec_capture::encode::unrecorded;
+use fxtrec_units as units;
+
+/// The idle tasks of all CPUs.
+const IDLE: Koid = Koid(0);
+
+/// Whose records to keep; empty lists keep all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only scheduling of these CPUs.
+    pub cpus: Vec<u16>,
+    /// Only threads of these names, or of processes of these names.
+    pub comms: Vec<String>,
+    /// Only threads of these processes, by koid.
+    pub pids: Vec<u64>,
+}
+
+impl Filter {
+    /// Whether some threads are asked for, so that the piece does not know what the others do.
+    pub(super) fn chooses_threads(&self) -> bool {
+        !self.comms.is_empty() || !self.pids.is_empty()
+    }
+
+    /// Who has a CPU in the piece while the piece says nothing of it.
+    pub(super) fn nobody(&self, cpu: Cpu) -> Koid {
+        match self.chooses_threads() {
+            true => unrecorded::thread_of(units::Cpu(cpu.0.into())),
+            false => IDLE,
+        }
+    }
+
+    pub(super) fn admits_cpu(&self, cpu: Cpu) -> bool {
+        self.cpus.is_empty() || self.cpus.contains(&cpu.0)
+    }
+
+    /// Whether the thread is one of those asked for. The idle task never is, unless all are.
+    pub(super) fn admits_thread(&self, thread: Koid, names: &Names) -> bool {
+        if !self.chooses_threads() {
+            return true;
+        }
+        let known = names.threads.get(&thread);
+        let process = known.and_then(|known| known.process).unwrap_or(thread);
+        let is_called = |name: Option<&String>| name.is_some_and(|name| self.comms.contains(name));
+        self.pids.contains(&process.0)
+            || is_called(known.map(|known| &known.name))
+            || is_called(names.processes.get(&process))
+    }
+
+    pub(super) fn admits(&self, record: &Record<'_>, names: &Names) -> bool {
+        match record {
+            Record::Wakeup(wakeup) => {
+                self.admits_cpu(wakeup.cpu) && self.admits_thread(wakeup.koid, names)
+            }
+            Record::LegacyContextSwitch(switch) => {
+                self.admits_cpu(switch.cpu)
+                    && (self.admits_thread(switch.outgoing.thread, names)
+                        || self.admits_thread(switch.incoming.thread, names))
+            }
+            Record::Event(event) => {
+                event.category == "fxtrec" || self.admits_thread(event.thread.thread, names)
+            }
+            Record::Log(log) => self.admits_thread(log.thread.thread, names),
+            Record::LargeBlob(blob) => {
+                blob.metadata.is_none_or(|about| self.admits_thread(about.thread.thread, names))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// What a thread is called, and of which process it is.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadName {
+    pub(super) name: String,
+    pub(super) process: Option<Koid>,
+}
+
+/// The names that koids have so far, and which of them the piece has.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) threads: HashMap<Koid, ThreadName>,
+    pub(super) processes: HashMap<Koid, String>,
+    written: FxHashSet<Koid>,
+}
+
+impl Names {
+    /// Takes note of an object. Once the piece uses its koid, or if it is neither process nor
+    /// thread, the record is copied.
+    pub(super) fn learn(
+        &mut self,
+        object: &KernelObject<'_>,
+        target: &mut Target<'_>,
+    ) -> Result<(), ConvertError> {
+        let koid = object.koid;
+        match object.object_type {
+            ObjectType::Process => {
+                self.processes.insert(koid, object.name.to_owned());
+            }
+            ObjectType::Thread => {
+                let (name, process) = (object.name.to_owned(), object.process());
+                self.threads.insert(koid, ThreadName { name, process });
+            }
+            _ => {
+                self.written.insert(koid);
+            }
+        }
+        if !self.written.contains(&koid) {
+            return Ok(());
+        }
+        let args = arguments(object.args, None, target, &AsItIs)?;
+        let name = target.text(object.name)?;
+        let kind = object.object_type;
+        Ok(target.write(&write::KernelObject { kind, koid, name, args: args.as_slice() })?)
+    }
+
+    /// Sees to it that the piece has the name of a koid.
+    pub(super) fn need(&mut self, koid: Koid, target: &mut Target<'_>) -> Result<(), ConvertError> {
+        if !self.written.insert(koid) {
+            return Ok(());
+        }
+        if let Some(name) = self.processes.get(&koid) {
+            let name = target.text(name)?;
+            let (kind, koid) = (write::ObjectType::Process, koid);
+            target.write(&write::KernelObject { kind, koid, name, args: &[] })?;
+        }
+        let Some(ThreadName { name, process }) = self.threads.get(&koid).cloned() else {
+            return Ok(());
+        };
+        if let Some(process) = process {
+            self.need(process, target)?;
+        }
+        let of_process = target.text("process")?;
+        let args: Vec<_> = process
+            .map(|process| fxt_writer::Arg::new(of_process, process.into()))
+            .into_iter()
+            .collect();
+        let name = target.text(&name)?;
+        let (kind, koid) = (write::ObjectType::Thread, koid);
+        Ok(target.write(&write::KernelObject { kind, koid, name, args: &args })?)
+    }
+
+    /// Sees to it that the piece has the name of the idle task, which a cut puts where nobody is shown. A recording of
+    /// CPUs that were never idle has none.
+    pub(super) fn need_idle(&mut self, target: &mut Target<'_>) -> Result<(), ConvertError> {
+        if !self.threads.contains_key(&IDLE) {
+            let name = || "swapper".to_owned();
+            self.processes.entry(IDLE).or_insert_with(name);
+            self.threads.insert(IDLE, ThreadName { name: name(), process: Some(IDLE) });
+            self.written.remove(&IDLE);
+        }
+        self.need(IDLE, target)
+    }
+
+    /// Sees to it that the piece has the name of a thread that has a CPU, which may be the idle task or the pseudo-thread
+    /// that stands for what is not recorded.
+    pub(super) fn need_occupant(
+        &mut self,
+        koid: Koid,
+        target: &mut Target<'_>,
+    ) -> Result<(), ConvertError> {
+        if koid == IDLE {
+            return self.need_idle(target);
+        }
+        if is_not_recorded(koid) && !self.threads.contains_key(&koid) {
+            let (name, process) = (unrecorded::NAME.to_owned(), Some(unrecorded::PROCESS));
+            self.processes.entry(unrecorded::PROCESS).or_insert_with(|| name.clone());
+            self.threads.insert(koid, ThreadName { name, process });
+        }
+        self.need(koid, target)
+    }
+
+    /// Sees to it that the piece has the names of all koids of a record.
+    pub(super) fn need_all(
+        &mut self,
+        record: &Record<'_>,
+        target: &mut Target<'_>,
+    ) -> Result<(), ConvertError> {
+        let thread = match record {
+            Record::Event(event) => Some(event.thread),
+            Record::Log(log) => Some(log.thread),
+            Record::LargeBlob(blob) => blob.metadata.map(|about| about.thread),
+            Record::LegacyContextSwitch(switch) => {
+                self.need(switch.incoming.thread, target)?;
+                Some(switch.outgoing)
+            }
+            _ => None,
+        };
+        if let Some(thread) = thread {
+            self.need(thread.process, target)?;
+            self.need(thread.thread, target)?;
+        }
+        if let Record::Wakeup(wakeup) = record {
+            self.need(wakeup.koid, target)?;
+        }
+        for arg in record.args().iter().flat_map(fxt_reader::record::Args::iter) {
+            if let Value::Koid(koid) = arg.value {
+                self.need(koid, target)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a conversion ended early.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::format::{Format, UnknownFormat};
+use super::import::ImportError;
+use fxtrec_sink::outfile::OutFileError;
+
+/// A place in a text, counted from 1. Columns count bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: u64,
+    /// The byte in the line.
+    pub column: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Why a conversion ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// The input cannot be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Reading the input failed.
+    #[error("cannot read the input: {0}")]
+    Read(#[source] io::Error),
+    /// The output cannot be created.
+    #[error("cannot create {}: {source}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: OutFileError,
+    },
+    /// The output is the very file that is being read.
+    #[error("{} is the input as well: give the output another name", path.display())]
+    SameFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The output is a terminal, which a binary trace must not go to.
+    #[error("standard output is a terminal: redirect it, or name a file")]
+    Terminal,
+    /// The output does not take any more.
+    #[error("cannot write the output: {0}")]
+    Write(#[source] io::Error),
+    /// The format cannot be told.
+    #[error(transparent)]
+    Format(#[from] UnknownFormat),
+    /// There is no conversion between the two.
+    #[error("there is no conversion from {from} to {to}{}", advice(*from, *to))]
+    NoSuchWay {
+        /// What the input is.
+        from: Format,
+        /// What the output was to be.
+        to: Format,
+    },
+    /// A trace in FXT cannot be read.
+    #[error(transparent)]
+    Fxt(#[from] fxt_reader::Error),
+    /// A text is not what its format asks.
+    #[error("{at}: {problem}")]
+    Malformed {
+        /// Where.
+        at: Position,
+        /// What is there, and what was expected.
+        problem: String,
+    },
+    /// The trace of another recorder cannot be taken over.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// FXT cannot express a record; those who build records avoid this.
+    #[error("cannot express a record in FXT: {0}")]
+    Encode(#[from] fxt_writer::EncodeError),
+    /// A trace to be merged does not say what its clock means.
+    #[error(
+        "{} has no wall-clock offset (fxtrec writes it in `trace_info`): say by --offset how \
+         far its clock is from that of the first file",
+        path.display()
+    )]
+    NoClock {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+fn advice(from: Format, to: Format) -> &'static str {
+    if from == to { ": they are the same; to pack or unpack a file, use gzip or zstd" } else { "" }
+}
+
+impl ConvertError {
+    /// Whether the output was closed by its reader, which is no reason for a message.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// What an [`fxt_writer`] record meets on its way into an output.
+impl From<fxt_writer::WriteError<io::Error>> for ConvertError {
+    fn from(error: fxt_writer::WriteError<io::Error>) -> Self {
+        match error {
+            fxt_writer::WriteError::Encode(error) => Self::Encode(error),
+            fxt_writer::WriteError::Full(error) => Self::Write(error),
+        }
+    }
+}

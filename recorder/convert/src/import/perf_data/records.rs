@@ -1,0 +1,306 @@
+//! The records of a perf.data one by one: unpacked, and in order of time.
+//!
+//! ```text
+//!   file, pipe --> record's head, body --+--> packed: unpack --> heads, bodies --+--> rounds --> in order
+//!                                        +---------------------------------------+
+//!                                        +--> descriptions of events and features, taken in at once
+//! ```
+//!
+//! No length that the file says is believed before as many bytes are there, and memory has a bound: a packed record is
+//! unpacked piece by piece, and a round that is too large is ordered in parts.
+
+use std::io::{self, Read};
+
+use zstd::stream::raw::{Decoder, Operation};
+
+use super::error::PerfDataError;
+use super::head::{Features, MOST_DESCRIBED};
+use super::layout::{Common, FIRST_OF_PERF, Layout, Layouts};
+use super::rounds::{Rounds, Timed};
+use crate::ConvertError;
+use crate::import::bytes::Bytes;
+use crate::import::error::ImportError;
+
+/// Bytes of the head of a record: type, miscellaneous bits, size.
+const HEAD_BYTES: usize = 8;
+
+/// Bytes that are unpacked at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Bytes of records that wait for their order, at most.
+const MOST_WAITING: usize = 256 << 20;
+
+// Records of perf's own.
+const EVENT: u32 = FIRST_OF_PERF;
+const TRACING_DATA: u32 = 66;
+const FINISHED_ROUND: u32 = 68;
+const AUXTRACE: u32 = 71;
+const FEATURE: u32 = 80;
+const COMPRESSED: u32 = 81;
+const COMPRESSED2: u32 = 83;
+
+/// A record of the kernel.
+#[derive(Debug)]
+pub(super) struct PerfRecord {
+    pub(super) kind: u32,
+    /// `PERF_RECORD_MISC_*`.
+    pub(super) misc: u16,
+    pub(super) common: Common,
+    pub(super) layout: Layout,
+    pub(super) body: Box<[u8]>,
+}
+
+impl Timed for PerfRecord {
+    fn time(&self) -> Option<u64> {
+        self.common.time
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<PerfRecord>() + self.body.len()
+    }
+}
+
+/// The head of a record.
+#[derive(Clone, Copy, Debug)]
+struct RecordHead {
+    kind: u32,
+    misc: u16,
+    /// Bytes of all of it.
+    bytes: u16,
+}
+
+impl RecordHead {
+    fn parse(bytes: &[u8]) -> Result<RecordHead, ImportError> {
+        let mut bytes = Bytes::new("the records", bytes);
+        Ok(RecordHead { kind: bytes.u32()?, misc: bytes.u16()?, bytes: bytes.u16()? })
+    }
+
+    /// Bytes behind the head.
+    fn body(self, at: u64) -> Result<usize, ImportError> {
+        let body = usize::from(self.bytes).checked_sub(HEAD_BYTES);
+        body.ok_or_else(|| self.too_small(at))
+    }
+
+    fn too_small(self, at: u64) -> ImportError {
+        PerfDataError::Record { kind: self.kind, at, bytes: self.bytes.into() }.into()
+    }
+}
+
+/// Records that are being unpacked.
+struct Packed {
+    decoder: Decoder<'static>,
+    /// What has not been unpacked, from `taken` on.
+    packed: Vec<u8>,
+    taken: usize,
+    /// Whether the decoder may hold something back, for lack of room.
+    may_hold: bool,
+    /// What has been unpacked and is no whole record yet.
+    plain: Vec<u8>,
+}
+
+impl Packed {
+    fn new() -> io::Result<Packed> {
+        let (packed, plain) = (Vec::new(), Vec::new());
+        Ok(Packed { decoder: Decoder::new()?, packed, taken: 0, may_hold: false, plain })
+    }
+
+    /// Unpacks one more piece; false when there is none.
+    fn unpack(&mut self) -> io::Result<bool> {
+        let packed = self.packed.get(self.taken..).unwrap_or_default();
+        if packed.is_empty() && !self.may_hold {
+            return Ok(false);
+        }
+        let filled = self.plain.len();
+        self.plain.resize(filled + PIECE_BYTES, 0);
+        let room = self.plain.get_mut(filled..).unwrap_or_default();
+        let done = self.decoder.run_on_buffers(packed, room);
+        let written = done.as_ref().map_or(0, |done| done.bytes_written);
+        self.plain.truncate(filled + written);
+        let done = done?;
+        self.taken += done.bytes_read;
+        self.may_hold = written == PIECE_BYTES;
+        // A frame that has ended makes the decoder wait for the next one, which is there or is not.
+        let moved = done.bytes_read > 0 || written > 0;
+        if !moved && self.taken < self.packed.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not go on"));
+        }
+        Ok(moved)
+    }
+}
+
+/// The records of a file or a pipe.
+pub(super) struct Records<R> {
+    input: R,
+    /// Bytes that there are to be; nothing for a pipe, which ends where it ends.
+    len: Option<u64>,
+    /// Bytes that were read.
+    at: u64,
+    ended: bool,
+    layouts: Layouts,
+    pub(super) features: Features,
+    packed: Option<Box<Packed>>,
+    rounds: Rounds<PerfRecord>,
+}
+
+impl<R: Read> Records<R> {
+    pub(super) fn new(input: R, len: Option<u64>, layouts: Layouts, features: Features) -> Self {
+        let rounds = Rounds::new(MOST_WAITING);
+        Records { input, len, at: 0, ended: false, layouts, features, packed: None, rounds }
+    }
+
+    /// Rounds that were too large to be ordered as a whole.
+    pub(super) fn split_rounds(&self) -> u64 {
+        self.rounds.split
+    }
+
+    /// The next record in order; nothing at the end.
+    pub(super) fn next(&mut self) -> Result<Option<PerfRecord>, ConvertError> {
+        loop {
+            if let Some(record) = self.rounds.next() {
+                return Ok(Some(record));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if !self.next_packed()? && !self.next_plain()? {
+                self.ended = true;
+                self.rounds.end();
+            }
+        }
+    }
+
+    /// As many bytes; nothing where a pipe ends.
+    fn take(&mut self, bytes: u64) -> Result<Option<Vec<u8>>, ConvertError> {
+        let left = self.len.map_or(u64::MAX, |len| len.saturating_sub(self.at));
+        let mut taken = Vec::new();
+        let limit = bytes.min(left);
+        (&mut self.input).take(limit).read_to_end(&mut taken).map_err(ConvertError::Read)?;
+        self.at += taken.len() as u64;
+        match (taken.len() as u64 == bytes, self.len) {
+            (true, _) => Ok(Some(taken)),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(ImportError::from(PerfDataError::Records(self.at)).into()),
+        }
+    }
+
+    /// Passes as many bytes, which nobody needs; false where a pipe ends.
+    fn pass(&mut self, bytes: u64) -> Result<bool, ConvertError> {
+        let left = self.len.map_or(u64::MAX, |len| len.saturating_sub(self.at));
+        let mut passed = (&mut self.input).take(bytes.min(left));
+        let passed = io::copy(&mut passed, &mut io::sink()).map_err(ConvertError::Read)?;
+        self.at += passed;
+        match (passed == bytes, self.len) {
+            (false, Some(_)) => Err(ImportError::from(PerfDataError::Records(self.at)).into()),
+            (whole, _) => Ok(whole),
+        }
+    }
+
+    /// Takes the next record out of a packed one; false when there is none in it.
+    fn next_packed(&mut self) -> Result<bool, ConvertError> {
+        let Some(packed) = &mut self.packed else { return Ok(false) };
+        let unpack = |packed: &mut Packed| {
+            let part = "the packed records";
+            packed.unpack().map_err(|source| ImportError::Unpack { part, source })
+        };
+        loop {
+            if packed.plain.len() >= HEAD_BYTES {
+                let head = RecordHead::parse(&packed.plain)?;
+                let end = HEAD_BYTES + head.body(self.at)?;
+                if let Some(body) = packed.plain.get(HEAD_BYTES..end) {
+                    let body = body.to_vec();
+                    packed.plain.drain(..end);
+                    self.record(head, body)?;
+                    return Ok(true);
+                }
+            }
+            if !unpack(packed)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Reads the next record; false at the end.
+    fn next_plain(&mut self) -> Result<bool, ConvertError> {
+        if self.len.is_some_and(|len| self.at >= len) {
+            return Ok(false);
+        }
+        let at = self.at;
+        let Some(head) = self.take(HEAD_BYTES as u64)? else { return Ok(false) };
+        let head = RecordHead::parse(&head)?;
+        let Some(body) = self.take(head.body(at)? as u64)? else { return Ok(false) };
+        let mut bytes = Bytes::new("the records", &body);
+        match head.kind {
+            TRACING_DATA => {
+                let size = u64::from(bytes.u32()?);
+                if size > MOST_DESCRIBED {
+                    return Err(ImportError::from(PerfDataError::Described(size)).into());
+                }
+                let described = self.take(size.next_multiple_of(8))?;
+                let is_whole = described.is_some();
+                self.features.described = described.or(self.features.described.take());
+                Ok(is_whole)
+            }
+            AUXTRACE => {
+                let size = bytes.u64()?;
+                self.pass(size)
+            }
+            COMPRESSED => self.packed_record(body, 0, None),
+            COMPRESSED2 => {
+                let size = bytes.u64()?;
+                let len = usize::try_from(size).ok().filter(|len| *len <= bytes.rest().len());
+                let len = len.ok_or_else(|| head.too_small(at))?;
+                self.packed_record(body, 8, Some(len))
+            }
+            _ => {
+                self.record(head, body)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Takes in a packed record, of which `len` bytes from `start` on are what is packed.
+    fn packed_record(
+        &mut self,
+        mut body: Vec<u8>,
+        start: usize,
+        len: Option<usize>,
+    ) -> Result<bool, ConvertError> {
+        body.truncate(len.map_or(body.len(), |len| start + len));
+        if self.packed.is_none() {
+            self.packed = Some(Box::new(Packed::new().map_err(ConvertError::Read)?));
+        }
+        if let Some(packed) = &mut self.packed {
+            (packed.packed, packed.taken) = (body, start);
+        }
+        Ok(true)
+    }
+
+    /// Takes in a record that is plain, whether it was packed or not.
+    fn record(&mut self, head: RecordHead, body: Vec<u8>) -> Result<(), ConvertError> {
+        match head.kind {
+            FINISHED_ROUND => self.rounds.end_round(),
+            EVENT => {
+                // How long the attribute is, it says itself; what follows are the event's numbers.
+                let mut size = Bytes::new("the description of an event", &body);
+                size.take(4)?;
+                let attribute_bytes = u64::from(size.u32()?);
+                let mut bytes = Bytes::new("the description of an event", &body);
+                let attribute = bytes.take(attribute_bytes)?;
+                self.layouts.add(attribute, bytes.rest())?;
+            }
+            FEATURE => {
+                let mut bytes = Bytes::new("a feature", &body);
+                let number = bytes.u64()?;
+                self.features.take_over(number, bytes.rest());
+            }
+            kind if kind >= FIRST_OF_PERF => {}
+            kind => {
+                let layout = self.layouts.of_record(kind, &body)?;
+                let common = layout.common(kind, &body)?;
+                let body = body.into_boxed_slice();
+                self.rounds.add(PerfRecord { kind, misc: head.misc, common, layout, body });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! The events of one CPU, page by page.
+
+use std::collections::VecDeque;
+use std::fs::File;
+
+use super::packing::Packer;
+use super::{Span, Window};
+use crate::import::error::ImportError;
+use crate::import::tracepoints::{Meaning, Tracepoints};
+use crate::{ConvertError, Report};
+use fxtrec_capture::event::{Kind, Loss};
+use fxtrec_kernel::ftrace::layout::PageLayout;
+use fxtrec_kernel::ftrace::page::Page;
+use fxtrec_units::{Cpu, Nanos, Tid};
+
+/// The events of one CPU that have not been taken yet.
+#[derive(Debug)]
+pub(super) struct CpuEvents<'a> {
+    cpu: Cpu,
+    pages: Pages<'a>,
+    layout: &'a PageLayout,
+    tracepoints: &'a Tracepoints,
+    /// Those of the page that was read last.
+    ready: VecDeque<(Nanos, Next)>,
+}
+
+/// An event in its CPU's order.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// One of the scheduler.
+    Event(Kind),
+    /// One of another tracepoint: its place among the described ones, the thread that had the CPU, and its bytes.
+    Other(usize, Tid, Box<[u8]>),
+}
+
+impl<'a> CpuEvents<'a> {
+    pub(super) fn new(
+        file: &'a File,
+        span: Span,
+        packer: Option<&Packer>,
+        layout: &'a PageLayout,
+        tracepoints: &'a Tracepoints,
+    ) -> Result<CpuEvents<'a>, ConvertError> {
+        let pages = Pages::new(file, span, packer.copied(), layout.page_bytes())?;
+        Ok(CpuEvents { cpu: span.cpu, pages, layout, tracepoints, ready: VecDeque::new() })
+    }
+
+    pub(super) fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    /// When the next event happened, in the trace's own clock; nothing at the end.
+    pub(super) fn next_time(&mut self, report: &mut Report) -> Result<Option<u64>, ConvertError> {
+        while self.ready.is_empty() {
+            let Some(bytes) = self.pages.next_page()? else { return Ok(None) };
+            let Some(mut page) = Page::new(self.layout, bytes) else {
+                report.count("pages that cannot be read");
+                continue;
+            };
+            if let Some(count) = page.missed {
+                // Where the kernel does not say how many, it was one at least.
+                let count = count.unwrap_or(1);
+                self.ready.push_back((page.time(), Next::Event(Kind::Lost(Loss::exactly(count)))));
+            }
+            while let Some((time, raw)) = page.next_event() {
+                match self.tracepoints.decode(raw) {
+                    Meaning::Event(kind) => self.ready.push_back((time, Next::Event(kind))),
+                    Meaning::Other(place, current) => {
+                        self.ready.push_back((time, Next::Other(place, current, raw.into())));
+                    }
+                    Meaning::Unknown => report.count("events that are not described, left out"),
+                    Meaning::Damaged => report.count("events that are too short, left out"),
+                }
+            }
+            if page.is_garbled() {
+                report.count("pages of which the end cannot be read");
+            }
+        }
+        Ok(self.ready.front().map(|(time, _)| time.0))
+    }
+
+    /// Takes the next event.
+    pub(super) fn take(&mut self) -> Option<(Nanos, Next)> {
+        self.ready.pop_front()
+    }
+}
+
+/// The pages of one CPU.
+#[derive(Debug)]
+struct Pages<'a> {
+    file: &'a File,
+    packer: Option<Packer>,
+    /// Where in the file to go on, and how much is left from there.
+    at: u64,
+    left: u64,
+    /// Packed pieces that have not been read.
+    pieces: u32,
+    page_bytes: usize,
+    /// Unpacked pages, and where the next one begins.
+    plain: Vec<u8>,
+    next: usize,
+}
+
+/// Pages that are read from the file at a time, when they are not packed.
+const PAGES_AT_A_TIME: usize = 16;
+
+impl<'a> Pages<'a> {
+    fn new(
+        file: &'a File,
+        span: Span,
+        packer: Option<Packer>,
+        page_bytes: usize,
+    ) -> Result<Pages<'a>, ConvertError> {
+        let (mut at, mut left, mut pieces) = (span.offset, span.bytes, 0);
+        if packer.is_some() && left > 0 {
+            pieces = Window::of(file, at, 4)?.bytes("packed pages").u32()?;
+            (at, left) = (at.saturating_add(4), left.saturating_sub(4));
+        }
+        let (plain, next) = (Vec::new(), 0);
+        Ok(Pages { file, packer, at, left, pieces, page_bytes, plain, next })
+    }
+
+    fn next_page(&mut self) -> Result<Option<&[u8]>, ConvertError> {
+        while self.plain.len() - self.next < self.page_bytes {
+            // A trace that was cut may end within a page.
+            if !self.refill()? {
+                return Ok(None);
+            }
+        }
+        let page = self.next..self.next + self.page_bytes;
+        self.next = page.end;
+        Ok(self.plain.get(page))
+    }
+
+    fn refill(&mut self) -> Result<bool, ConvertError> {
+        self.plain.drain(..self.next);
+        self.next = 0;
+        match self.packer {
+            None => self.read_plain(),
+            Some(packer) => self.read_piece(packer),
+        }
+    }
+
+    fn read_plain(&mut self) -> Result<bool, ConvertError> {
+        let most = (self.page_bytes * PAGES_AT_A_TIME) as u64;
+        let window = Window::of(self.file, self.at, self.left.min(most))?;
+        let read = window.0.len() as u64;
+        (self.at, self.left) = (self.at + read, self.left - read);
+        self.plain.extend(window.0);
+        Ok(read > 0)
+    }
+
+    fn read_piece(&mut self, packer: Packer) -> Result<bool, ConvertError> {
+        if self.pieces == 0 {
+            return Ok(false);
+        }
+        self.pieces -= 1;
+        let head = Window::of(self.file, self.at, 8)?;
+        let mut head = head.bytes("packed pages");
+        let (packed, plain) = (head.u32()?, head.u32()?);
+        let window = Window::of(self.file, self.at + 8, u64::from(packed))?;
+        if window.0.len() as u64 != u64::from(packed) {
+            return Err(ImportError::Short { part: "packed pages", at: window.0.len() }.into());
+        }
+        self.at += 8 + u64::from(packed);
+        self.plain.extend(packer.unpack("packed pages", &window.0, plain)?);
+        Ok(true)
+    }
+}

@@ -1,0 +1,173 @@
+//! The output of a conversion: packed, and in its place when the conversion is complete.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use flate2::write::GzEncoder;
+use zstd::stream::write::Encoder as ZstdEncoder;
+
+use super::error::ConvertError;
+use super::format::Packing;
+use fxtrec_kernel::user::Owner;
+use fxtrec_sink::outfile::{Derived, OutFileError, Pending, mode_of};
+
+/// Bytes that are collected before they are written.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A conversion is done once and its file kept: what gzip and zstd themselves choose.
+const GZIP_LEVEL: u32 = 6;
+const ZSTD_LEVEL: i32 = 3;
+
+/// A file or pipe that is being written, packed.
+#[derive(Debug)]
+#[must_use = "the end is written by finish()"]
+pub struct Output {
+    packer: Packer,
+    pending: Pending,
+    written: u64,
+}
+
+enum Packer {
+    Plain(BufWriter<File>),
+    Gzip(Box<GzEncoder<BufWriter<File>>>),
+    Zstd(Box<ZstdEncoder<'static, BufWriter<File>>>),
+}
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Gzip(_) => "Gzip",
+            Self::Zstd(_) => "Zstd",
+        })
+    }
+}
+
+impl Output {
+    /// Creates what is made of `inputs` and will be `path`, or takes standard output for `-`. What is there stays until
+    /// the end. A file made under sudo belongs to who called sudo; it can be read by who can read the inputs.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created, or is one of `inputs`.
+    pub fn create(path: &Path, packing: Packing, inputs: &[&Path]) -> Result<Self, ConvertError> {
+        let cannot_create = |source| match source {
+            OutFileError::IsInput => ConvertError::SameFile { path: path.to_owned() },
+            source => ConvertError::Create { path: path.to_owned(), source },
+        };
+        let derived = Derived::create(path, mode_of(inputs), inputs, Owner::sudo_caller());
+        let Derived { file, pending } = derived.map_err(cannot_create)?;
+        Self::pack(file, packing, pending).map_err(|error| cannot_create(error.into()))
+    }
+
+    /// Writes to a file that is open already, and keeps it whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// When the packer cannot be set up.
+    pub fn of_file(file: File, packing: Packing) -> io::Result<Self> {
+        Self::pack(file, packing, Pending::none())
+    }
+
+    fn pack(file: File, packing: Packing, pending: Pending) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let packer = match packing {
+            Packing::Plain => Packer::Plain(file),
+            Packing::Gzip => {
+                let level = flate2::Compression::new(GZIP_LEVEL);
+                Packer::Gzip(Box::new(GzEncoder::new(file, level)))
+            }
+            Packing::Zstd => Packer::Zstd(Box::new(ZstdEncoder::new(file, ZSTD_LEVEL)?)),
+        };
+        Ok(Self { packer, pending, written: 0 })
+    }
+
+    /// Writes the end, and puts the file in its place. Returns the bytes before packing.
+    ///
+    /// # Errors
+    ///
+    /// When the end cannot be written.
+    pub fn finish(self) -> Result<u64, ConvertError> {
+        let result = match self.packer {
+            Packer::Plain(mut file) => file.flush(),
+            Packer::Gzip(gzip) => gzip.finish().and_then(|mut file| file.flush()),
+            Packer::Zstd(zstd) => zstd.finish().and_then(|mut file| file.flush()),
+        };
+        result.map_err(ConvertError::Write)?;
+        self.pending.commit().map_err(|error| ConvertError::Write(error.into()))?;
+        Ok(self.written)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = match &mut self.packer {
+            Packer::Plain(file) => file.write(bytes),
+            Packer::Gzip(gzip) => gzip.write(bytes),
+            Packer::Zstd(zstd) => zstd.write(bytes),
+        }?;
+        self.written += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // Packers flush at the end: in between it would cost them what they have learnt.
+        match &mut self.packer {
+            Packer::Plain(file) => file.flush(),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_not_finished_is_gone_and_what_was_there_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("out.json");
+        for earlier in [None, Some("earlier")] {
+            if let Some(earlier) = earlier {
+                fs::write(&path, earlier).expect("room");
+            }
+            let mut output = Output::create(&path, Packing::Plain, &[]).expect("created");
+            output.write_all(b"half").expect("room");
+            output.flush().expect("room");
+            drop(output);
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), earlier);
+            let names = fs::read_dir(folder.path()).expect("there").count();
+            assert_eq!(names, usize::from(earlier.is_some()), "nothing else is left");
+        }
+    }
+
+    #[test]
+    fn what_was_packed_unpacks_to_the_same() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, packing) in
+            [("a", Packing::Plain), ("b.gz", Packing::Gzip), ("c.zst", Packing::Zstd)]
+        {
+            let path = folder.path().join(name);
+            let mut output = Output::create(&path, packing, &[]).expect("created");
+            output.write_all(b"[{\"ph\":\"i\"}]").expect("room");
+            assert_eq!(output.finish().expect("room"), 12);
+            let mut input = crate::Input::open(&path, false).expect("there");
+            let mut text = String::new();
+            io::Read::read_to_string(&mut input, &mut text).expect("unpacked");
+            assert_eq!(text, "[{\"ph\":\"i\"}]", "{name}");
+        }
+    }
+
+    #[test]
+    fn the_input_is_not_overwritten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.fxt");
+        fs::write(&path, b"precious").expect("room");
+        let error = Output::create(&path, Packing::Plain, &[&path]).expect_err("the same file");
+        assert!(matches!(error, ConvertError::SameFile { .. }), "{error}");
+        assert_eq!(fs::read(&path).expect("still there"), b"precious");
+    }
+}

@@ -1,0 +1,247 @@
+//! Windows out of traces, which stand alone.
+
+use fxt_reader::check::{Promises, check};
+use fxt_reader::record::is_not_recorded;
+use fxt_reader::{Nanos, Reader};
+use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
+use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
+
+use super::*;
+use crate::cut::{Filter, Window, cut};
+
+const IDLE: i32 = i32::MIN;
+const APP: (Koid, Koid) = (Koid(40), Koid(41));
+
+/// Process 40 "app" with thread 41 "worker"; 50 "rival". On CPU 0: 41 from 1, 50 from 5, idle
+/// from 7, 41 from 9, idle from 11. 41 has a duration from 2 to 10, a counter at 3, an async
+/// operation from 4 on. 60 "late" is woken at 3 and comes in on CPU 1 at 8.
+fn trace() -> Vec<u8> {
+    let mut trace = Writer::new(Vec::new());
+    trace.start("test", 1_000_000_000).expect("room");
+    for (kind, koid, name, process) in [
+        (ObjectType::Process, 40, "app", None),
+        (ObjectType::Thread, 41, "worker", Some(40)),
+        (ObjectType::Process, 50, "rival", None),
+        (ObjectType::Thread, 50, "rival", Some(50)),
+        (ObjectType::Process, 60, "late", None),
+        (ObjectType::Thread, 60, "late", Some(60)),
+        (ObjectType::Process, 0, "idle", None),
+        (ObjectType::Thread, 0, "idle", Some(0)),
+    ] {
+        let args: Vec<_> = process
+            .map(|process| Arg::new(Text::Inline("process"), Value::Koid(Koid(process))))
+            .into_iter()
+            .collect();
+        let name = Text::Inline(name);
+        trace.write(&KernelObject { kind, koid: Koid(koid), name, args: &args }).expect("room");
+    }
+    put_switch(&mut trace, 0, 1, (0, 41));
+    trace.duration_begin(Ticks(2), APP, "c", "work", &[]).expect("room");
+    let weight = [Arg::new(Text::Inline("weight"), Value::Int32(1024))];
+    let wakeup = Wakeup { cpu: 1, time: Ticks(3), thread: Koid(60), args: &weight };
+    trace.write(&wakeup).expect("room");
+    trace.counter(Ticks(3), APP, "c", "queue", 0, &[("length", 7.into())]).expect("room");
+    trace.async_begin(Ticks(4), APP, "c", "request", 9, &[]).expect("room");
+    put_switch(&mut trace, 0, 5, (41, 50));
+    put_switch(&mut trace, 0, 7, (50, 0));
+    put_switch(&mut trace, 1, 8, (0, 60));
+    put_switch(&mut trace, 0, 9, (0, 41));
+    trace.duration_end(Ticks(10), APP, "c", "work", &[]).expect("room");
+    put_switch(&mut trace, 0, 11, (41, 0));
+    trace.into_inner()
+}
+
+fn put_switch(
+    trace: &mut Writer<fxt_writer::writer::Single<Vec<u8>>>,
+    cpu: u16,
+    time: u64,
+    (outgoing, incoming): (u64, u64),
+) {
+    let weight = |koid| Value::Int32(if koid == 0 { IDLE } else { 1024 });
+    let args = [
+        Arg::new(Text::Inline("incoming_weight"), weight(incoming)),
+        Arg::new(Text::Inline("outgoing_weight"), weight(outgoing)),
+    ];
+    let (outgoing, incoming) = (Koid(outgoing), Koid(incoming));
+    let outgoing_state = ThreadState::Blocked;
+    let time = Ticks(time);
+    trace
+        .write(&ContextSwitch { cpu, time, outgoing, incoming, outgoing_state, args: &args })
+        .expect("room");
+}
+
+fn piece(from: u64, to: u64, filter: Filter) -> Vec<u8> {
+    piece_of(&trace(), from, to, filter)
+}
+
+fn piece_of(trace: &[u8], from: u64, to: u64, filter: Filter) -> Vec<u8> {
+    let window = Window { from: Nanos(from), to: Nanos(to), filter };
+    let mut out = Vec::new();
+    cut(&mut Reader::from_slice(trace), &window, &mut out).expect("a piece");
+    let report = check(&mut Reader::from_slice(&out), Promises::Fxtrec).expect("readable");
+    assert!(report.is_sound(), "{:?}", report.findings);
+    out
+}
+
+/// Switches as (time, CPU, out, in), the made-up ones with a mark.
+fn switches(piece: &[u8]) -> Vec<String> {
+    let mut reader = Reader::from_slice(piece);
+    let mut list = Vec::new();
+    while let Some(item) = reader.next().expect("sound") {
+        if let fxt_reader::Record::ContextSwitch(switch) = item.record {
+            let inferred = if switch.args.get("inferred").is_some() { "*" } else { "" };
+            let (time, cpu) = (switch.time.0, switch.cpu);
+            let name = |koid| match is_not_recorded(koid) {
+                true => "?".to_owned(),
+                false => koid.to_string(),
+            };
+            let (outgoing, incoming) = (name(switch.outgoing), name(switch.incoming));
+            list.push(format!("{time} cpu{cpu} {outgoing}->{incoming}{inferred}"));
+        }
+    }
+    list
+}
+
+#[test]
+fn a_window_begins_with_who_runs_and_ends_with_nobody() {
+    let piece = piece(6, 10, Filter::default());
+    assert_eq!(
+        switches(&piece),
+        [
+            "6 cpu0 0->50*",
+            "7 cpu0 50->0",
+            "8 cpu1 0->60",
+            "9 cpu0 0->41",
+            "10 cpu0 41->0*",
+            "10 cpu1 60->0*"
+        ]
+    );
+}
+
+#[test]
+fn what_is_open_is_written_again() {
+    let all = records(&piece(6, 9, Filter::default()));
+    let one = |what: &str| {
+        let found: Vec<&String> = all.iter().filter(|record| record.contains(what)).collect();
+        assert_eq!(found.len(), 1, "{what}: {all:#?}");
+        found[0].clone()
+    };
+    let begin = one("kind: DurationBegin");
+    assert!(
+        begin.contains("time: Nanos(6)") && begin.contains("\"began_ns\": UInt32(2)"),
+        "{begin}"
+    );
+    assert!(one("kind: DurationEnd").contains("time: Nanos(9)"));
+    assert!(one("kind: AsyncBegin").contains("\"cut\": Bool(true)"));
+    assert!(one("kind: AsyncEnd { id: 9 }").contains("time: Nanos(9)"));
+    assert!(one("kind: Counter").contains("\"length\": Int32(7)"));
+    let wakeup = one("Wakeup(");
+    assert!(wakeup.contains("time: Nanos(6)") && wakeup.contains("\"inferred\": Bool(true)"));
+}
+
+#[test]
+fn only_names_that_are_used_are_in_a_piece() {
+    let names = |piece: &[u8]| {
+        let all = records(piece);
+        ["worker", "rival", "late"].map(|name| all.iter().any(|record| record.contains(name)))
+    };
+    assert_eq!(names(&piece(9, 11, Filter::default())), [true, false, true]);
+    assert_eq!(names(&piece(1, 4, Filter::default())), [true, false, true]);
+}
+
+#[test]
+fn the_idle_task_has_a_name_though_the_recording_never_gave_it_one() {
+    let mut trace = Writer::new(Vec::new());
+    trace.start("test", 1_000_000_000).expect("room");
+    for koid in [41, 50] {
+        let (kind, name) = (ObjectType::Thread, Text::Inline("busy"));
+        let args = [Arg::new(Text::Inline("process"), Value::Koid(Koid(koid)))];
+        trace.write(&KernelObject { kind, koid: Koid(koid), name, args: &args }).expect("room");
+    }
+    for (time, sides) in [(1, (41, 50)), (5, (50, 41)), (9, (41, 50))] {
+        put_switch(&mut trace, 0, time, sides);
+    }
+    let trace = trace.into_inner();
+    for (from, expected) in [
+        (2, ["2 cpu0 0->50*", "5 cpu0 50->41", "8 cpu0 41->0*"].as_slice()),
+        (0, &["1 cpu0 41->50", "5 cpu0 50->41", "8 cpu0 41->0*"]),
+    ] {
+        let piece = piece_of(&trace, from, 8, Filter::default());
+        assert_eq!(switches(&piece), expected);
+        let all = records(&piece);
+        let first = |what: &str| all.iter().position(|record| record.contains(what));
+        let named = first("koid: Koid(0)");
+        assert!(named.is_some() && named < first("ContextSwitch("), "{all:#?}");
+    }
+}
+
+#[test]
+fn a_piece_of_one_process_shows_who_took_its_cpu_until_that_one_leaves() {
+    for filter in [
+        Filter { comms: vec!["app".to_owned()], ..Filter::default() },
+        Filter { comms: vec!["worker".to_owned()], ..Filter::default() },
+        Filter { pids: vec![40], ..Filter::default() },
+    ] {
+        assert_eq!(
+            switches(&piece(0, u64::MAX, filter)),
+            ["1 cpu0 ?->41", "5 cpu0 41->50", "7 cpu0 50->?", "9 cpu0 ?->41", "11 cpu0 41->0"]
+        );
+    }
+}
+
+#[test]
+fn a_window_of_one_process_begins_and_ends_with_what_is_not_recorded() {
+    let app = || Filter { pids: vec![40], ..Filter::default() };
+    assert_eq!(
+        switches(&piece(2, 6, app())),
+        ["2 cpu0 ?->41*", "5 cpu0 41->50", "6 cpu0 50->?*"],
+        "50 goes out behind the window"
+    );
+    let six = piece(6, 10, app());
+    assert_eq!(switches(&six), ["9 cpu0 ?->41", "10 cpu0 41->?*"], "50 had the CPU before");
+    let all = records(&six);
+    let of = |what: &str| all.iter().filter(|record| record.contains(what)).count();
+    assert_eq!(of("name: \"not recorded\""), 2, "a process and a thread: {all:#?}");
+    assert_eq!(of("name: \"idle\""), 0, "{all:#?}");
+    let unseen = "\"outgoing_weight\": Int32(0)";
+    assert_eq!(of(unseen), 1, "{all:#?}");
+    assert!(all.iter().any(|record| record.contains(unseen) && record.contains("Blocked")));
+}
+
+#[test]
+fn a_piece_of_some_threads_says_so_and_one_of_all_is_as_whole_as_the_trace() {
+    let scoped = |scope: Option<&str>| {
+        let mut trace = Writer::new(Vec::new());
+        trace.start("fxtrec", 1_000_000_000).expect("room");
+        let args: Vec<(&str, Value<'_>)> =
+            scope.map(|scope| ("scope", scope.into())).into_iter().collect();
+        let thread = (Koid(7), Koid(7));
+        trace.instant(Ticks(0), thread, "fxtrec", "trace_info", &args).expect("room");
+        for koid in [0, 41] {
+            let (kind, koid, name) = (ObjectType::Thread, Koid(koid), Text::Inline("one"));
+            let args = [Arg::new(Text::Inline("process"), Value::Koid(koid))];
+            trace.write(&KernelObject { kind, koid, name, args: &args }).expect("room");
+        }
+        put_switch(&mut trace, 0, 1, (0, 41));
+        put_switch(&mut trace, 0, 2, (41, 0));
+        trace.into_inner()
+    };
+    let scope = |trace: &[u8], filter| {
+        let all = records(&piece_of(trace, 0, 9, filter));
+        let info = all.iter().find(|record| record.contains("trace_info")).expect("an event");
+        let scope = info.split_once("\"scope\": Str(\"").map(|(_, rest)| rest);
+        scope.and_then(|rest| rest.split_once('"')).map(|(scope, _)| scope.to_owned())
+    };
+    let some = || Filter { pids: vec![41], ..Filter::default() };
+    for (whole, cut) in [(None, "cut"), (Some("all"), "cut"), (Some("app"), "app")] {
+        let trace = scoped(whole);
+        assert_eq!(scope(&trace, some()).as_deref(), Some(cut), "{whole:?}");
+        assert_eq!(scope(&trace, Filter::default()).as_deref(), whole);
+    }
+}
+
+#[test]
+fn a_piece_of_one_cpu_has_the_scheduling_of_no_other() {
+    let filter = Filter { cpus: vec![1], ..Filter::default() };
+    assert_eq!(switches(&piece(0, u64::MAX, filter)), ["8 cpu1 0->60", "11 cpu1 60->0*"]);
+}

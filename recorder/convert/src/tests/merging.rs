@@ -1,0 +1,126 @@
+//! Several recordings in one archive.
+
+use std::path::PathBuf;
+
+use fxt_reader::Reader;
+use fxt_writer::record::{KernelObject, ObjectType, Wakeup};
+use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
+
+use super::*;
+use crate::merge::{Source, merge};
+
+/// A recording on a machine whose clock is so far behind the wall clock: thread 7, called `name`,
+/// is woken on CPU 0 at each of the times.
+fn recording(name: &str, wall_clock: Option<i64>, times: &[u64]) -> Vec<u8> {
+    let mut trace = Writer::new(Vec::new());
+    trace.start(name, 1_000_000_000).expect("room");
+    let thread = (Koid(7), Koid(7));
+    if let Some(offset) = wall_clock {
+        let args = [("wall_clock_offset_ns", Value::int(offset))];
+        let time = Ticks(times[0]);
+        trace.instant(time, thread, "fxtrec", "trace_info", &args).expect("room");
+    }
+    let process = [Arg::new(Text::Inline("process"), Value::Koid(Koid(7)))];
+    let text = Text::Inline(name);
+    let kind = ObjectType::Thread;
+    trace.write(&KernelObject { kind, koid: Koid(7), name: text, args: &process }).expect("room");
+    for &time in times {
+        let wakeup = Wakeup { cpu: 0, time: Ticks(time), thread: Koid(7), args: &[] };
+        trace.write(&wakeup).expect("room");
+    }
+    trace.into_inner()
+}
+
+/// What the archive of these recordings says: times, providers, names and CPUs of the wake-ups.
+fn merged(
+    recordings: &[(Vec<u8>, Option<i64>)],
+    same_machine: bool,
+) -> Result<Vec<(u64, u32, String, u16)>, ConvertError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sources: Vec<Source> = recordings
+        .iter()
+        .enumerate()
+        .map(|(at, (bytes, offset))| {
+            let path: PathBuf = folder.path().join(format!("{at}.fxt"));
+            std::fs::write(&path, bytes).expect("room");
+            Source { path, offset: *offset }
+        })
+        .collect();
+    let mut out = Vec::new();
+    merge(&sources, same_machine, &mut out)?;
+    let mut reader = Reader::from_slice(&out);
+    let mut names = std::collections::HashMap::new();
+    let mut found = Vec::new();
+    while let Some(item) = reader.next().expect("sound") {
+        match item.record {
+            fxt_reader::Record::KernelObject(object) => {
+                assert_eq!(object.process(), Some(object.koid), "koids in arguments as well");
+                names.insert(object.koid, object.name.to_owned());
+            }
+            fxt_reader::Record::Wakeup(wakeup) => {
+                let provider = item.provider.expect("a provider").0;
+                found.push((wakeup.time.0, provider, names[&wakeup.koid].clone(), wakeup.cpu.0));
+            }
+            fxt_reader::Record::Event(event) => {
+                // Wherever the clock was shifted to, the wall clock is where it was.
+                let value = event.args.get("wall_clock_offset_ns").expect("an offset");
+                let offset: u64 = value.to_string().parse().expect("a number");
+                assert_eq!((event.time.0 + offset) / 1000, 10, "{event:?}");
+            }
+            _ => {}
+        }
+    }
+    assert!(reader.summary().is_complete());
+    Ok(found)
+}
+
+fn expected(list: &[(u64, u32, &str, u16)]) -> Vec<(u64, u32, String, u16)> {
+    list.iter().map(|(time, id, name, cpu)| (*time, *id, (*name).to_owned(), *cpu)).collect()
+}
+
+#[test]
+fn clocks_are_aligned_and_threads_and_cpus_kept_apart() {
+    let one = recording("one", Some(10_000), &[100, 300, 500]);
+    let two = recording("two", Some(9_000), &[1_200, 1_400]);
+    assert_eq!(
+        merged(&[(one, None), (two, None)], false).expect("merged"),
+        expected(&[
+            (100, 1, "one", 0),
+            (200, 2, "two", 1),
+            (300, 1, "one", 0),
+            (400, 2, "two", 1),
+            (500, 1, "one", 0)
+        ])
+    );
+}
+
+#[test]
+fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
+    let one = recording("one", None, &[100, 300]);
+    let two = recording("two", None, &[250]);
+    assert_eq!(
+        merged(&[(one.clone(), None), (two.clone(), Some(50))], false).expect("merged"),
+        expected(&[(100, 1, "one", 0), (200, 2, "two", 1), (300, 1, "one", 0)])
+    );
+    // 250 on a clock that is 1000 ahead is 750 before the other's zero.
+    assert_eq!(
+        merged(&[(one, None), (two, Some(1_000))], false).expect("merged"),
+        expected(&[(0, 2, "two", 1), (850, 1, "one", 0), (1_050, 1, "one", 0)])
+    );
+}
+
+#[test]
+fn on_one_machine_equal_ids_are_the_same() {
+    let one = recording("one", None, &[100]);
+    let two = recording("one", None, &[200]);
+    let found = merged(&[(one, None), (two, Some(0))], true).expect("merged");
+    assert_eq!(found, expected(&[(100, 1, "one", 0), (200, 2, "one", 0)]));
+}
+
+#[test]
+fn without_any_clock_the_file_is_named() {
+    let one = recording("one", Some(10_000), &[100]);
+    let two = recording("two", None, &[200]);
+    let error = merged(&[(one, None), (two, None)], false).expect_err("no clock");
+    assert!(error.to_string().contains("1.fxt has no wall-clock offset"), "{error}");
+}
