@@ -1,24 +1,32 @@
-//! fxtrec records what the Linux scheduler does straight into the Fuchsia
-//! trace format.
+//! fxtrec records what the Linux scheduler does straight into the Fuchsia trace format.
 //!
-//! Arrows between the modules point one way: [`cli`] describes the command
-//! line, [`commands`] carry it out with the help of [`capture`] (kernel samples
-//! to typed events in time order), [`encode`] (events to FXT records) and
-//! [`sink`] (saved buffers to a file or pipe), [`convert`] (other formats in and
-//! out), [`manager`] (applications that record their own events), and [`report`]
-//! (figures of a finished trace). [`flight`] is what a recording watches out for
-//! meanwhile, and [`control`] lets others start and stop recordings. Everything that touches
-//! Linux directly, and all `unsafe`, is in [`kernel`].
+//! This package is the program: [`cli`] describes the command line, and [`commands`] carry it out. What they use are crates
+//! of their own, which have short names here. Arrows point down this list only:
+//!
+//! - [`control`] and [`manager`] (`fxtrec-sessions`): who may start and stop recordings, and applications that record
+//!   their own events;
+//! - [`convert`]: other formats in and out, merge and cut;
+//! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to FXT
+//!   records, and what a recording watches out for meanwhile;
+//! - [`report`]: figures, verdicts and the page of a finished trace;
+//! - [`gates`]: the language of gates and triggers;
+//! - [`sink`]: saved buffers to a file or pipe;
+//! - [`probe`]: from what a user writes to places in files;
+//! - [`kernel`]: everything that touches Linux directly, and all `unsafe`;
+//! - [`units`]: units, identities, and how people read and write them.
 
-pub use fxtrec_capture as capture;
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod commands;
-pub mod control;
+
+pub use fxtrec_capture as capture;
 pub use fxtrec_capture::{encode, flight};
 pub use fxtrec_convert as convert;
+pub use fxtrec_gates as gates;
 pub use fxtrec_kernel as kernel;
-pub mod manager;
 pub use fxtrec_probe as probe;
 pub use fxtrec_report as report;
+pub use fxtrec_sessions::{control, manager};
 pub use fxtrec_sink as sink;
 pub use fxtrec_units as units;

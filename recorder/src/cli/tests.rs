@@ -222,3 +222,19 @@ fn two_sides_are_compared() {
     assert!(refused(&["compare", "--metric", "wakeup.p9", "a", "--", "b"]).contains("       ^^"));
     assert!(refused(&["compare", "--fail-if-worse", "10", "a", "--", "b"]).contains("10%"));
 }
+
+#[test]
+fn the_recorder_understands_what_the_daemon_gives_it() {
+    use crate::control::categories::{KernelCategory, KernelPlan};
+    let plan = KernelPlan {
+        categories: KernelCategory::ALL.into_iter().collect(),
+        probes: vec!["f=libc:malloc%span n=arg1:u64".parse().expect("good")],
+    };
+    let line = ["fxtrec", "record", "-a"].map(OsString::from).into_iter();
+    let Ok(Command::Record(args)) = Cli::parse_line(line.chain(plan.recorder_args())) else {
+        panic!("not understood")
+    };
+    assert!(args.waking && args.trace_points.irq);
+    assert_eq!(args.trace_points.syscalls.len(), 1);
+    assert_eq!(args.trace_points.probes, plan.probes);
+}

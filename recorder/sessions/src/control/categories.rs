@@ -1,0 +1,365 @@
+//! What a list of categories switches on: parts of the kernel, and applications' own events.
+//!
+//! As in Fuchsia there is one space of names for both, and an empty list stands for everything.
+//!
+//! | written | switches on |
+//! | --- | --- |
+//! | `sched` | the kernel's switches and wake-ups |
+//! | `sched:waking` | these, and sched_waking, which names the waker of every wake-up |
+//! | `irq` | hard and soft interrupts |
+//! | `syscall` | system calls |
+//! | `uprobe:NAME` | the user probe that the policy file calls NAME |
+//! | `uprobe:NAM*`, `uprobe:*` | those it has whose names begin so |
+//! | `uprobe:BINARY:SYMBOL` | the user probe of this SPEC, as for `-P` (it has a colon in it) |
+//! | `net`, `app*`, `*` | applications' categories of this name, those that begin so, all of them |
+//! | nothing | all categories of applications, and `sched` |
+//!
+//! **Collisions.** Names of the kernel's are told to applications as well: one that calls a category of its own `sched`
+//! records that along with the kernel's. A wildcard, except behind `uprobe:`, is about applications alone, so `sched*`
+//! is how to have that category without the kernel's. Whatever else begins with `sched:`, `irq:` or `syscall:` is taken
+//! for a slip.
+//!
+//! Nothing in here looks at the system.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use fxtrec_probe::spec::{Binary, SpecError};
+use fxtrec_probe::{SiteKind, Spec};
+use fxtrec_units::nearest::nearest;
+
+/// The longest category, in bytes: no more fit the protocol of applications.
+pub const MAX_BYTES: usize = 255;
+
+/// The most categories that one list may have.
+pub const MAX_CATEGORIES: usize = 1000;
+
+/// The most bytes that the categories of one list may have, with one more for each: what an application is told in one
+/// message.
+pub const MAX_LIST_BYTES: usize = 60 * 1024;
+
+/// What comes before the name or SPEC of a user probe.
+pub const PROBE_PREFIX: &str = "uprobe:";
+
+/// A part of the kernel that can be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KernelCategory {
+    /// Switches and wake-ups.
+    Sched,
+    /// `sched_waking`, beside switches and wake-ups.
+    Waking,
+    /// Hard and soft interrupts.
+    Irq,
+    /// System calls.
+    Syscall,
+}
+
+impl KernelCategory {
+    /// All of them.
+    pub const ALL: [KernelCategory; 4] = [
+        KernelCategory::Sched,
+        KernelCategory::Waking,
+        KernelCategory::Irq,
+        KernelCategory::Syscall,
+    ];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            KernelCategory::Sched => "sched",
+            KernelCategory::Waking => "sched:waking",
+            KernelCategory::Irq => "irq",
+            KernelCategory::Syscall => "syscall",
+        }
+    }
+
+    /// What it records, in a line.
+    pub fn description(self) -> &'static str {
+        match self {
+            KernelCategory::Sched => "the kernel's scheduler: switches and wake-ups of all threads",
+            KernelCategory::Waking => "sched, and sched_waking: who wakes whom, for every wake-up",
+            KernelCategory::Irq => "hard and soft interrupts, on a track of each CPU",
+            KernelCategory::Syscall => "system calls, with how long they take and what they return",
+        }
+    }
+
+    /// The one that is written so.
+    pub fn named(text: &str) -> Option<KernelCategory> {
+        KernelCategory::ALL.into_iter().find(|category| category.name() == text)
+    }
+}
+
+/// User probes, as a category names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeCategory {
+    /// The one that the policy file calls so.
+    Named(String),
+    /// Those whose names begin so.
+    Prefix(String),
+    /// This one.
+    Spec(Box<Spec>),
+}
+
+/// One category of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// A part of the kernel.
+    Kernel(KernelCategory),
+    /// User probes.
+    Probe(ProbeCategory),
+    /// Applications' categories: a name, or the beginning of names with a `*` behind it.
+    Application(String),
+}
+
+/// Why a text is no category.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CategoryError {
+    /// There is no name.
+    #[error("expected a category, such as sched, net or app*")]
+    Empty,
+    /// The text is longer than any category's.
+    #[error("a category has at most {MAX_BYTES} bytes")]
+    TooLong,
+    /// The list is longer than can be meant.
+    #[error(
+        "there are {0} categories, and fxtrec takes {MAX_CATEGORIES}: use wildcards, as in app*"
+    )]
+    TooMany(usize),
+    /// The list is longer than an application can be told.
+    #[error(
+        "the categories have {0} bytes, and fxtrec takes {MAX_LIST_BYTES}: use wildcards, as in app*"
+    )]
+    TooMuch(usize),
+    /// A star that is not at the end.
+    #[error("'*' stands at the end, for whatever follows: app*")]
+    Star,
+    /// A character that no category has.
+    #[error("a category has no control characters")]
+    Control,
+    /// Something of the kernel's that there is not.
+    #[error("the kernel has no category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    NoSuchKernel {
+        /// What was asked for.
+        text: String,
+        /// What may have been meant.
+        meant: Option<&'static str>,
+    },
+    /// A user probe that cannot be understood.
+    #[error("{0}")]
+    Spec(#[from] SpecError),
+    /// A user probe in the COMMAND of a recording, where there is none.
+    #[error("'{0}' names no binary: put its path or the library's name in front of the first ':'")]
+    NoBinary(String),
+}
+
+impl FromStr for Category {
+    type Err = CategoryError;
+
+    fn from_str(text: &str) -> Result<Category, CategoryError> {
+        if text.is_empty() || text == PROBE_PREFIX {
+            return Err(CategoryError::Empty);
+        }
+        if text.len() > MAX_BYTES {
+            return Err(CategoryError::TooLong);
+        }
+        if text.contains(char::is_control) {
+            return Err(CategoryError::Control);
+        }
+        if let Some(probe) = text.strip_prefix(PROBE_PREFIX) {
+            return Ok(Category::Probe(probe.parse()?));
+        }
+        if let Some(kernel) = KernelCategory::named(text) {
+            return Ok(Category::Kernel(kernel));
+        }
+        let name = text.strip_suffix('*');
+        if name.unwrap_or(text).contains('*') {
+            return Err(CategoryError::Star);
+        }
+        let of_kernel = KernelCategory::ALL.iter().any(|kernel| {
+            text.strip_prefix(kernel.name()).is_some_and(|behind| behind.starts_with(':'))
+        });
+        if of_kernel && name.is_none() {
+            let known = KernelCategory::ALL.map(KernelCategory::name);
+            let meant = nearest(text, known, 1).pop();
+            return Err(CategoryError::NoSuchKernel { text: text.to_owned(), meant });
+        }
+        Ok(Category::Application(text.to_owned()))
+    }
+}
+
+impl FromStr for ProbeCategory {
+    type Err = CategoryError;
+
+    fn from_str(text: &str) -> Result<ProbeCategory, CategoryError> {
+        if text.contains(':') {
+            return Ok(ProbeCategory::Spec(Box::new(probe(text)?)));
+        }
+        let prefix = text.strip_suffix('*');
+        match prefix.unwrap_or(text) {
+            name if name.contains('*') => Err(CategoryError::Star),
+            name if prefix.is_some() => Ok(ProbeCategory::Prefix(name.to_owned())),
+            name => Ok(ProbeCategory::Named(name.to_owned())),
+        }
+    }
+}
+
+/// The user probe of this SPEC, which has to name its binary.
+///
+/// # Errors
+/// When it is none, or when it leaves the binary to be COMMAND's.
+pub fn probe(text: &str) -> Result<Spec, CategoryError> {
+    let spec: Spec = text.parse()?;
+    if spec.binary == Binary::Command {
+        return Err(CategoryError::NoBinary(text.to_owned()));
+    }
+    Ok(spec)
+}
+
+/// What a list of categories asks for; who asks may be given less, see [`policy`](super::policy).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The list was empty: everything that may be had.
+    pub everything: bool,
+    /// Parts of the kernel.
+    pub kernel: BTreeSet<KernelCategory>,
+    /// User probes.
+    pub probes: Vec<ProbeCategory>,
+    /// What applications are told; empty for all that they have.
+    pub applications: Vec<String>,
+}
+
+impl Selection {
+    /// What these categories ask for.
+    ///
+    /// # Errors
+    /// The category that is none, and why.
+    pub fn parse<S: AsRef<str>>(categories: &[S]) -> Result<Selection, BadCategory> {
+        let too_many = CategoryError::TooMany(categories.len());
+        if categories.len() > MAX_CATEGORIES {
+            return Err(BadCategory { text: String::new(), why: too_many });
+        }
+        let bytes = list_bytes(categories);
+        if bytes > MAX_LIST_BYTES {
+            return Err(BadCategory { text: String::new(), why: CategoryError::TooMuch(bytes) });
+        }
+        let parsed = categories.iter().map(AsRef::as_ref).map(|text| {
+            text.parse::<Category>().map_err(|why| BadCategory { text: text.to_owned(), why })
+        });
+        Ok(Selection::of(parsed.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// What these categories ask for.
+    pub fn of(categories: impl IntoIterator<Item = Category>) -> Selection {
+        let mut selection = Selection { everything: true, ..Selection::default() };
+        for category in categories {
+            selection.everything = false;
+            let told = match category {
+                Category::Kernel(kernel) => {
+                    selection.kernel.insert(kernel);
+                    kernel.name().to_owned()
+                }
+                Category::Probe(probe) => {
+                    if !selection.probes.contains(&probe) {
+                        selection.probes.push(probe);
+                    }
+                    // What hits are called in the trace: a whole SPEC is nothing to tell applications.
+                    SiteKind::Entry.category().to_owned()
+                }
+                Category::Application(pattern) => pattern,
+            };
+            if !selection.applications.contains(&told) {
+                selection.applications.push(told);
+            }
+        }
+        if selection.everything {
+            selection.kernel.insert(KernelCategory::Sched);
+        }
+        selection
+    }
+
+    /// This and `more`. Everything and some more is everything, with what more there is of the kernel. What applications
+    /// cannot be told any more, the list being as long as it may be, is left out.
+    pub fn with(mut self, more: Selection) -> Selection {
+        if more.everything {
+            return self;
+        }
+        self.kernel.extend(more.kernel);
+        for probe in more.probes {
+            if !self.probes.contains(&probe) {
+                self.probes.push(probe);
+            }
+        }
+        if !self.everything {
+            let mut bytes = list_bytes(&self.applications);
+            for told in more.applications {
+                let longer = bytes + told.len() + 1;
+                let has_room = self.applications.len() < MAX_CATEGORIES && longer <= MAX_LIST_BYTES;
+                if has_room && !self.applications.contains(&told) {
+                    bytes = longer;
+                    self.applications.push(told);
+                }
+            }
+        }
+        self
+    }
+}
+
+/// What a list takes in a message, in bytes.
+fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
+    categories.iter().map(|category| category.as_ref().len() + 1).sum()
+}
+
+/// A category that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}': {why}")]
+pub struct BadCategory {
+    /// As it was written; empty when it is about the list.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: CategoryError,
+}
+
+/// What is recorded of the kernel: a [`Selection`] with all names looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelPlan {
+    /// Parts of the kernel.
+    pub categories: BTreeSet<KernelCategory>,
+    /// User probes.
+    pub probes: Vec<Spec>,
+}
+
+impl KernelPlan {
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.categories.is_empty() && self.probes.is_empty()
+    }
+
+    /// Whether switches and wake-ups were asked for. `fxtrec record` always writes them: when they were not, but
+    /// something else was, leave them out.
+    pub fn has_scheduling(&self) -> bool {
+        self.has(KernelCategory::Sched) || self.has(KernelCategory::Waking)
+    }
+
+    /// Whether this part of the kernel was asked for.
+    pub fn has(&self, category: KernelCategory) -> bool {
+        self.categories.contains(&category)
+    }
+
+    /// The options of `fxtrec record` that switch this on.
+    pub fn recorder_args(&self) -> Vec<OsString> {
+        let options = [
+            (KernelCategory::Waking, "--waking"),
+            (KernelCategory::Irq, "--irq"),
+            (KernelCategory::Syscall, "--syscalls"),
+        ];
+        let options = options.into_iter().filter(|(category, _)| self.has(*category));
+        // In one word, or a SPEC that begins with a dash would be taken for another option.
+        let probes = self.probes.iter().map(|spec| format!("--probe={}", spec.text).into());
+        options.map(|(_, option)| option.into()).chain(probes).collect()
+    }
+}

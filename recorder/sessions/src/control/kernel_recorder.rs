@@ -1,0 +1,360 @@
+//! The kernel's part of a session: a recorder of its own, which is this same program.
+//!
+//! ```text
+//!   fxtrec daemon                              fxtrec record -a -o - ...
+//!   reader thread <------- trace --------------- standard output
+//!   lines         <------- what went wrong ----- standard error
+//!   ready         <------- READY=1 -------------- when events flow (sd_notify)
+//!                 -------- SIGTERM -------------> stop, write what is left, end
+//! ```
+//!
+//! So a recording that fails, or uses up what it may, does so in a process of its own: the service goes on. In circular
+//! mode the recorder writes into a folder that only the daemon sees, since a pipe could not carry snapshots.
+
+mod error;
+mod lines;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::categories::KernelPlan;
+use super::records::Splitter;
+use super::wire::{BufferingMode, KernelStats};
+pub(super) use error::KernelError;
+use fxtrec_kernel::helper::Launcher;
+use fxtrec_kernel::notify::{NOTIFY_VARIABLE, READY};
+use fxtrec_kernel::waker::Waker;
+use lines::Lines;
+
+/// How long a recorder may take until it records.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it may take to write what is left.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// How long a snapshot may take.
+const SNAPSHOT: Duration = Duration::from_secs(20);
+
+/// How often it is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is read at once, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Takes pieces of whole records.
+pub(super) type Deliver = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
+
+/// What is known of it from outside, without waiting.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    running: AtomicBool,
+    bytes: AtomicU64,
+    problem: Mutex<Option<String>>,
+}
+
+impl Progress {
+    /// As GetStatus tells it.
+    pub(super) fn stats(&self) -> KernelStats {
+        KernelStats {
+            running: self.running.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Says what went wrong.
+    pub(super) fn blame(&self, problem: String) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+    }
+}
+
+/// What is to be recorded, and how.
+#[derive(Debug)]
+pub(super) struct Settings<'a> {
+    /// What.
+    pub(super) plan: &'a KernelPlan,
+    /// What happens when its buffer is full.
+    pub(super) mode: BufferingMode,
+    /// Its buffer, in bytes.
+    pub(super) buffer_bytes: u64,
+    /// Where its private folder goes.
+    pub(super) folder: &'a Path,
+}
+
+/// A recorder that records.
+#[derive(Debug)]
+pub(super) struct KernelRecorder {
+    child: Child,
+    reader: Option<JoinHandle<()>>,
+    lines: Lines,
+    /// Whether its end is as it should be.
+    asked: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+    /// In circular mode: the file that it writes at the end.
+    file: Option<PathBuf>,
+    scheduling: bool,
+    snapshots: u32,
+    deliver: Delivery,
+    _folder: TempDir,
+}
+
+/// [`Deliver`], as something that can be printed.
+struct Delivery(Deliver);
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delivery").finish_non_exhaustive()
+    }
+}
+
+impl KernelRecorder {
+    /// Starts one, and waits until it records, or `cancel` is stopped.
+    ///
+    /// # Errors
+    /// [`KernelError`]; nothing is left then.
+    pub(super) fn start(
+        settings: &Settings<'_>,
+        launcher: &Launcher,
+        cancel: &Waker,
+        progress: Arc<Progress>,
+        deliver: Deliver,
+    ) -> Result<KernelRecorder, KernelError> {
+        let folder = tempfile::Builder::new().prefix("session-").tempdir_in(settings.folder);
+        let folder = folder.map_err(KernelError::while_doing("make a folder for the recorder"))?;
+        let address = folder.path().join("ready");
+        let ready = UnixDatagram::bind(&address)
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(KernelError::while_doing("listen for the recorder"))?;
+        let circular = settings.mode == BufferingMode::Circular;
+        let file = circular.then(|| folder.path().join("kernel.fxt"));
+        let mut command = command(settings, file.as_deref());
+        command.env(NOTIFY_VARIABLE, &address);
+        let mut child = launcher
+            .spawn(command)
+            .map_err(KernelError::while_doing("start the kernel's recorder"))?;
+        let lines = Lines::of(child.stderr.take());
+        let asked = Arc::new(AtomicBool::new(false));
+        let scheduling = settings.plan.has_scheduling();
+        let mut recorder = KernelRecorder {
+            child,
+            reader: None,
+            lines,
+            asked,
+            progress,
+            file,
+            scheduling,
+            snapshots: 0,
+            deliver: Delivery(deliver),
+            _folder: folder,
+        };
+        let started = recorder.read().and_then(|()| recorder.await_ready(&ready, cancel));
+        match started {
+            Ok(()) => {
+                recorder.progress.running.store(true, Ordering::Relaxed);
+                Ok(recorder)
+            }
+            Err(error) => {
+                recorder.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the thread that takes what it writes.
+    fn read(&mut self) -> Result<(), KernelError> {
+        let Some(mut stdout) = self.child.stdout.take() else { return Ok(()) };
+        let mut splitter = Splitter::new(self.scheduling);
+        let (deliver, progress) = (self.deliver.0.clone(), self.progress.clone());
+        let (asked, lines) = (self.asked.clone(), self.lines.clone());
+        let thread = std::thread::Builder::new().name("fxtrec-kernel".to_owned());
+        let reader = thread
+            .spawn(move || {
+                let read = copy(&mut stdout, &mut splitter, |records| {
+                    progress.bytes.fetch_add(records.len() as u64, Ordering::Relaxed);
+                    deliver(records);
+                });
+                if let Err(problem) = read {
+                    progress.blame(problem);
+                } else if !asked.load(Ordering::Relaxed) {
+                    progress.blame(lines.last());
+                }
+                progress.running.store(false, Ordering::Relaxed);
+            })
+            .map_err(KernelError::while_doing("read from the kernel's recorder"))?;
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    fn await_ready(&mut self, ready: &UnixDatagram, cancel: &Waker) -> Result<(), KernelError> {
+        let until = Instant::now() + PATIENCE;
+        let mut message = [0; 64];
+        while Instant::now() < until {
+            if ready.recv(&mut message).is_ok_and(|bytes| &message[..bytes] == READY) {
+                return Ok(());
+            }
+            if cancel.is_stopped() {
+                return Err(KernelError::Cancelled);
+            }
+            let ended = self.child.try_wait();
+            if !matches!(ended, Ok(None)) {
+                return Err(KernelError::Refused(self.lines.last()));
+            }
+            cancel
+                .wait(std::iter::once(ready.as_fd()), LOOK)
+                .map_err(KernelError::while_doing("wait for the kernel's recorder"))?;
+        }
+        Err(KernelError::Silent)
+    }
+
+    /// Lets it write what is left, and end. Everything is delivered when this returns.
+    pub(super) fn stop(mut self) {
+        self.end();
+        let Some(file) = self.file.take() else { return };
+        match self.records_of(&file) {
+            Ok(records) => self.hand_over(records),
+            Err(error) => self.progress.blame(error.to_string()),
+        }
+    }
+
+    fn hand_over(&self, records: Vec<u8>) {
+        self.progress.bytes.fetch_add(records.len() as u64, Ordering::Relaxed);
+        (self.deliver.0)(records);
+    }
+
+    /// Lets it end, and waits for that.
+    fn end(&mut self) {
+        self.asked.store(true, Ordering::Relaxed);
+        self.signal(Signal::SIGTERM);
+        let until = Instant::now() + LAST_WORDS;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                self.progress.blame("it did not end, and was killed".to_owned());
+                self.signal(Signal::SIGKILL);
+                // It ends now, and is reaped.
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(LOOK / 4);
+        }
+        if let Some(reader) = self.reader.take() {
+            // A reader that panicked has delivered what it could.
+            let _ = reader.join();
+        }
+        self.progress.running.store(false, Ordering::Relaxed);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        // Once it was reaped its number may be somebody else's.
+        if matches!(self.child.try_wait(), Ok(None))
+            && let Ok(pid) = i32::try_from(self.child.id())
+        {
+            // It may end this moment.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    /// What it holds in circular mode, without taking anything out, as long as that is `wanted`.
+    ///
+    /// # Errors
+    /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
+    pub(super) fn snapshot(&mut self, wanted: &AtomicBool) -> Result<Vec<u8>, KernelError> {
+        let Some(file) = self.file.clone() else {
+            return Err(KernelError::NoSnapshot("it is not circular".to_owned()));
+        };
+        self.lines.said.try_iter().for_each(drop);
+        self.snapshots += 1;
+        self.signal(Signal::SIGUSR2);
+        let until = Instant::now() + SNAPSHOT;
+        loop {
+            match self.lines.said.recv_timeout(LOOK) {
+                Ok(line) if line.contains("written to ") => break,
+                Ok(line) if line.contains("no snapshot") => {
+                    return Err(KernelError::NoSnapshot(line));
+                }
+                Ok(_) => {}
+                Err(_) if !wanted.load(Ordering::Relaxed) => return Err(KernelError::Ended),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
+                Err(error) => return Err(KernelError::NoSnapshot(error.to_string())),
+            }
+        }
+        let path = file.with_file_name(format!("kernel.{}.fxt", self.snapshots));
+        let records = self.records_of(&path)?;
+        // It goes with the folder, if not now.
+        let _ = std::fs::remove_file(path);
+        Ok(records)
+    }
+
+    fn records_of(&self, path: &Path) -> Result<Vec<u8>, KernelError> {
+        let failed = |problem| KernelError::NoSnapshot(problem);
+        let mut file = File::open(path).map_err(KernelError::while_doing("open what it wrote"))?;
+        let mut all = Vec::new();
+        let mut splitter = Splitter::new(self.scheduling);
+        copy(&mut file, &mut splitter, |records| all.extend(records)).map_err(failed)?;
+        Ok(all)
+    }
+}
+
+impl Drop for KernelRecorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The command line of the recorder.
+fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    let mode = match settings.mode {
+        BufferingMode::Oneshot => "oneshot",
+        BufferingMode::Circular => "circular",
+        BufferingMode::Streaming => "streaming",
+    };
+    command
+        .args(["record", "-a", "--no-summary", "--progress", "never", "--mode", mode])
+        .args(["--buffer-size", &settings.buffer_bytes.to_string()])
+        .args(settings.plan.recorder_args())
+        .arg("-o");
+    match file {
+        // What became of a snapshot is said on standard error.
+        Some(file) => command.arg(file).stdout(Stdio::null()),
+        None => command.arg("-").arg("-q").stdout(Stdio::piped()),
+    };
+    // Whoever called sudo to start the daemon has no part in this.
+    command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Reads to the end, and passes whole records on.
+fn copy(
+    from: &mut impl Read,
+    splitter: &mut Splitter,
+    mut pass: impl FnMut(Vec<u8>),
+) -> Result<(), String> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(bytes) => {
+                let records = splitter.take(&chunk[..bytes]).map_err(|error| error.to_string())?;
+                if !records.is_empty() {
+                    pass(records);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(format!("cannot read from it: {error}")),
+        }
+    }
+}

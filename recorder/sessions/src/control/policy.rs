@@ -1,0 +1,368 @@
+//! Who may record what: the rules of `/etc/fxtrec/policy.toml`.
+//!
+//! Root may record everything. Anybody else may record applications of the same user, with buffers of up to
+//! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel, unless rules of the file give more. A user has what all rules
+//! together give that are about that user, one of the user's groups, or everybody. There is no rule that takes something
+//! away.
+//!
+//! ```toml
+//! providers-per-user = 50
+//!
+//! [probes]
+//! render = "/usr/bin/app:render_frame%span"
+//!
+//! [[allow]]
+//! groups = ["developers"]
+//! kernel = ["sched", "irq", "uprobe:render"]
+//! max-buffer = "256M"
+//!
+//! [[allow]]
+//! users = ["builder", 1001]
+//! kernel = ["sched:waking", "uprobe"]
+//! other-users = true
+//! ```
+//!
+//! What is asked for by name and forbidden is refused, with the rule that would allow it. What a wildcard or an empty list
+//! covers beyond what is permitted is left out.
+
+mod error;
+mod file;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::categories::{KernelCategory, KernelPlan, PROBE_PREFIX, ProbeCategory, Selection};
+pub use error::{Denied, PolicyError};
+pub use file::{Names, SystemNames};
+pub use fxtrec_kernel::peer::Credentials;
+use fxtrec_probe::Spec;
+use fxtrec_units::nearest::nearest;
+
+/// Where the file is.
+pub const POLICY_PATH: &str = "/etc/fxtrec/policy.toml";
+
+/// The largest buffer that anybody may ask for, for each application and for the kernel, in bytes.
+pub const DEFAULT_MAX_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How many applications of one user other than root may be connected at a time, unless the file says otherwise.
+pub const DEFAULT_PROVIDERS_PER_USER: usize = 50;
+
+/// Who may record what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    path: PathBuf,
+    providers_per_user: usize,
+    probes: BTreeMap<String, Spec>,
+    rules: Vec<Rule>,
+}
+
+/// One rule of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    who: Who,
+    rights: Rights,
+}
+
+/// Whom a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Who {
+    everybody: bool,
+    uids: BTreeSet<u32>,
+    gids: BTreeSet<u32>,
+}
+
+/// What a rule gives, or all rules that are about somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rights {
+    kernel: BTreeSet<KernelCategory>,
+    probes: Vec<ProbeRight>,
+    other_users: bool,
+    max_buffer_bytes: u64,
+}
+
+/// Which user probes a rule gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ProbeRight {
+    /// Those of the file whose names begin so, or the one of just this name.
+    Listed { name: String, prefix: bool },
+    /// Any that can be described, which is any memory of any process.
+    Any,
+}
+
+/// What somebody is given of what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// What is recorded of the kernel.
+    pub kernel: KernelPlan,
+    /// What applications are told; empty for all that they have.
+    pub applications: Vec<String>,
+    /// Whose applications are recorded.
+    pub users: Users,
+    /// The largest buffer for each application and for the kernel, in bytes.
+    pub max_buffer_bytes: u64,
+}
+
+/// Whose applications are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// Everybody's.
+    Every,
+    /// Those of the user with this id.
+    Only(u32),
+}
+
+impl Users {
+    /// Whether applications of this user are.
+    pub fn include(self, uid: u32) -> bool {
+        match self {
+            Users::Every => true,
+            Users::Only(only) => only == uid,
+        }
+    }
+}
+
+/// A category of the kernel's, as somebody who asks for the known ones is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// As it is written.
+    pub name: String,
+    /// What it records, in a line.
+    pub description: String,
+    /// Whether who asks may record it.
+    pub permitted: bool,
+}
+
+impl Default for Policy {
+    /// What holds when there is no file.
+    fn default() -> Policy {
+        Policy {
+            path: POLICY_PATH.into(),
+            providers_per_user: DEFAULT_PROVIDERS_PER_USER,
+            probes: BTreeMap::new(),
+            rules: Vec::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// The policy of this machine: what [`POLICY_PATH`] says, and the default when there is no such file.
+    ///
+    /// # Errors
+    /// As of [`Policy::read`].
+    pub fn installed() -> Result<Policy, PolicyError> {
+        match Policy::read(Path::new(POLICY_PATH)) {
+            Err(error) if error.is_missing() => Ok(Policy::default()),
+            policy => policy,
+        }
+    }
+
+    /// What this file says.
+    ///
+    /// # Errors
+    /// When it cannot be read, when others than root could have written it, and when it is no policy: with line, column
+    /// and what was expected there.
+    pub fn read(path: &Path) -> Result<Policy, PolicyError> {
+        Policy::parse(path, &source::read(path)?, &SystemNames)
+    }
+
+    /// What this text says, which is the file at `path`.
+    ///
+    /// # Errors
+    /// When it is no policy.
+    pub fn parse(path: &Path, text: &str, names: &dyn Names) -> Result<Policy, PolicyError> {
+        let parsed = file::parse(text, names).map_err(|problem| problem.in_file(path, text))?;
+        let file::Parsed { providers_per_user, probes, rules } = parsed;
+        Ok(Policy { path: path.to_owned(), providers_per_user, probes, rules })
+    }
+
+    /// How many applications of one user other than root may be connected at a time.
+    pub fn providers_per_user(&self) -> usize {
+        self.providers_per_user
+    }
+
+    /// What these credentials are given of what is asked for.
+    ///
+    /// # Errors
+    /// When something was asked for by name that there is not, or that is not permitted.
+    pub fn permits(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, Denied> {
+        let rights = self.rights(who);
+        let mut kernel = KernelPlan::default();
+        for category in &wanted.kernel {
+            if rights.has(*category) {
+                kernel.categories.insert(*category);
+            } else if !wanted.everything {
+                return Err(self.denied(who, category.name()));
+            }
+        }
+        for probe in &wanted.probes {
+            self.add_probes(who, &rights, probe, &mut kernel.probes)?;
+        }
+        Ok(Granted {
+            kernel,
+            applications: wanted.applications.clone(),
+            users: if rights.other_users { Users::Every } else { Users::Only(who.uid) },
+            max_buffer_bytes: rights.max_buffer_bytes,
+        })
+    }
+
+    /// Whether these credentials may have a buffer of so many bytes.
+    ///
+    /// # Errors
+    /// When it is more than they may.
+    pub fn permits_buffer(&self, who: &Credentials, bytes: u64) -> Result<(), Denied> {
+        let most = self.rights(who).max_buffer_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+        Err(Denied::NotPermitted {
+            what: format!("a buffer of {} MiB", mib(bytes)),
+            why: format!(
+                "uid {} may have {} MiB; {} would allow it",
+                who.uid,
+                mib(most),
+                self.rule(who, &format!("max-buffer = \"{}M\"", mib(bytes))),
+            ),
+        })
+    }
+
+    /// The kernel's categories, and which of them these credentials may record.
+    pub fn known_categories(&self, who: &Credentials) -> Vec<Known> {
+        let rights = self.rights(who);
+        let kernel = KernelCategory::ALL.into_iter().map(|category| Known {
+            name: category.name().to_owned(),
+            description: category.description().to_owned(),
+            permitted: rights.has(category),
+        });
+        let probes = self.probes.iter().map(|(name, spec)| Known {
+            name: format!("{PROBE_PREFIX}{name}"),
+            description: format!("user probe {}", spec.text),
+            permitted: rights.has_listed(name),
+        });
+        kernel.chain(probes).collect()
+    }
+
+    fn add_probes(
+        &self,
+        who: &Credentials,
+        rights: &Rights,
+        wanted: &ProbeCategory,
+        probes: &mut Vec<Spec>,
+    ) -> Result<(), Denied> {
+        let mut add = |spec: &Spec| {
+            if !probes.contains(spec) {
+                probes.push(spec.clone());
+            }
+        };
+        match wanted {
+            ProbeCategory::Named(name) => {
+                let spec = self.probes.get(name).ok_or_else(|| self.unknown(name))?;
+                if !rights.has_listed(name) {
+                    return Err(self.denied(who, &format!("{PROBE_PREFIX}{name}")));
+                }
+                add(spec);
+            }
+            ProbeCategory::Prefix(prefix) => {
+                let covered = self.probes.iter().filter(|(name, _)| name.starts_with(prefix));
+                covered.filter(|(name, _)| rights.has_listed(name)).for_each(|(_, spec)| add(spec));
+            }
+            ProbeCategory::Spec(spec) => {
+                if !rights.probes.contains(&ProbeRight::Any) {
+                    return Err(self.denied(who, "uprobe"));
+                }
+                add(spec);
+            }
+        }
+        Ok(())
+    }
+
+    fn rights(&self, who: &Credentials) -> Rights {
+        if who.uid == 0 {
+            return Rights::everything();
+        }
+        let about = self.rules.iter().filter(|rule| rule.who.includes(who));
+        about.fold(Rights::nothing(), |rights, rule| rights.and(&rule.rights))
+    }
+
+    fn denied(&self, who: &Credentials, right: &str) -> Denied {
+        let what = match right {
+            "uprobe" => "a user probe that the policy does not name".to_owned(),
+            _ => format!("the kernel's category {right}"),
+        };
+        let rule = self.rule(who, &format!("kernel = [\"{right}\"]"));
+        Denied::NotPermitted {
+            what,
+            why: format!("uid {} may not; {rule} would allow it", who.uid),
+        }
+    }
+
+    /// A rule that would give these credentials this.
+    fn rule(&self, who: &Credentials, gives: &str) -> String {
+        format!("`[[allow]] users = [{}] {gives}` in {}", who.uid, self.path.display())
+    }
+
+    fn unknown(&self, name: &str) -> Denied {
+        let names = self.probes.keys().map(String::as_str);
+        Denied::NoSuchProbe {
+            name: name.to_owned(),
+            path: self.path.clone(),
+            meant: nearest(name, names, 1).first().map(|near| (*near).to_owned()),
+        }
+    }
+}
+
+impl Who {
+    fn includes(&self, who: &Credentials) -> bool {
+        self.everybody
+            || self.uids.contains(&who.uid)
+            || self.gids.contains(&who.gid)
+            || who.groups.iter().any(|gid| self.gids.contains(gid))
+    }
+}
+
+impl Rights {
+    /// What anybody has.
+    fn nothing() -> Rights {
+        Rights {
+            kernel: BTreeSet::new(),
+            probes: Vec::new(),
+            other_users: false,
+            max_buffer_bytes: DEFAULT_MAX_BUFFER_BYTES,
+        }
+    }
+
+    fn everything() -> Rights {
+        Rights {
+            kernel: KernelCategory::ALL.into_iter().collect(),
+            probes: vec![ProbeRight::Any],
+            other_users: true,
+            max_buffer_bytes: u64::MAX,
+        }
+    }
+
+    fn and(mut self, more: &Rights) -> Rights {
+        self.kernel.extend(&more.kernel);
+        self.probes.extend(more.probes.iter().cloned());
+        self.other_users |= more.other_users;
+        self.max_buffer_bytes = self.max_buffer_bytes.max(more.max_buffer_bytes);
+        self
+    }
+
+    /// Who may record `sched:waking` may record `sched`, which is part of it.
+    fn has(&self, category: KernelCategory) -> bool {
+        self.kernel.contains(&category)
+            || category == KernelCategory::Sched && self.kernel.contains(&KernelCategory::Waking)
+    }
+
+    /// Whether the probe that the file calls so may be recorded.
+    fn has_listed(&self, wanted: &str) -> bool {
+        self.probes.iter().any(|right| match right {
+            ProbeRight::Any => true,
+            ProbeRight::Listed { name, prefix: true } => wanted.starts_with(name),
+            ProbeRight::Listed { name, prefix: false } => wanted == name,
+        })
+    }
+}

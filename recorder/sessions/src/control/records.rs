@@ -1,0 +1,153 @@
+//! Taking a stream of records apart where one ends and the next begins, so that others can be put between them.
+//!
+//! What the kernel's recorder writes is an archive of its own. In that of a session it is a part of provider 1, whom
+//! the head of the session's archive has introduced already: its magic number and its introduction are left out.
+
+use fxt_format::limits::WORD_BYTES;
+use fxt_format::metadata::{self, MAGIC_WORD, provider_info};
+use fxt_format::walk::record_words;
+use fxt_format::{header, record_type};
+use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
+
+use fxtrec_capture::encode::encoder::PROVIDER;
+
+/// No record of the kernel's recorder is larger, in words; what claims to be is none.
+const MOST_WORDS: usize = 1 << 20;
+
+/// The clock's ticks per second: they are nanoseconds.
+const TICKS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The records that each archive begins with: provider 1 is fxtrec, and times are nanoseconds.
+pub(super) fn head() -> Vec<u8> {
+    let mut head = Vec::new();
+    let written = Magic
+        .write(&mut head)
+        .and_then(|()| ProviderInfo { id: PROVIDER, name: "fxtrec" }.write(&mut head))
+        .and_then(|()| ProviderSection { id: PROVIDER }.write(&mut head))
+        .and_then(|()| Initialization { ticks_per_second: TICKS_PER_SECOND }.write(&mut head));
+    debug_assert!(written.is_ok(), "{written:?}");
+    head
+}
+
+/// What comes is not a stream of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what the kernel's recorder writes is no trace: no record begins with {0:#018x}")]
+pub(super) struct NoRecord(u64);
+
+/// Takes a stream apart, in whatever portions it comes.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    /// The beginning of a record whose end has not come.
+    rest: Vec<u8>,
+    /// Whether scheduling records are wanted.
+    scheduling: bool,
+}
+
+impl Splitter {
+    /// Begins with the first byte of an archive.
+    pub(super) fn new(scheduling: bool) -> Splitter {
+        Splitter { rest: Vec::new(), scheduling }
+    }
+
+    /// The whole records that are there with these bytes.
+    ///
+    /// # Errors
+    /// When a word where a record should begin is none.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<u8>, NoRecord> {
+        self.rest.extend_from_slice(bytes);
+        let mut whole = Vec::with_capacity(self.rest.len());
+        let mut at = 0;
+        while let Some(first) = word(&self.rest[at..]) {
+            let bytes = size(first)? * WORD_BYTES;
+            let Some(record) = self.rest.get(at..at + bytes) else { break };
+            if self.is_wanted(first) {
+                whole.extend_from_slice(record);
+            }
+            at += bytes;
+        }
+        self.rest.drain(..at);
+        Ok(whole)
+    }
+
+    fn is_wanted(&self, first: u64) -> bool {
+        match header::TYPE.get(first) {
+            record_type::SCHEDULING => self.scheduling,
+            record_type::METADATA => {
+                let introduces = provider_info::METADATA_TYPE.get(first) == metadata::PROVIDER_INFO;
+                first != MAGIC_WORD && !introduces
+            }
+            _ => true,
+        }
+    }
+}
+
+fn word(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|word| u64::from_ne_bytes(*word))
+}
+
+/// The size of the record that begins so, in words.
+fn size(first: u64) -> Result<usize, NoRecord> {
+    record_words(first).filter(|words| *words <= MOST_WORDS).ok_or(NoRecord(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::StringRef;
+    use fxt_writer::record::StringRecord;
+
+    use super::*;
+
+    fn string() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let index = StringRef::indexed(1).expect("not zero");
+        StringRecord { index, content: "some text" }.write(&mut bytes).expect("a vector");
+        bytes
+    }
+
+    fn switch() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // A scheduling record of three words, by its header alone: the contents are not looked at.
+        let first = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(3);
+        for word in [first, 1, 2] {
+            bytes.extend_from_slice(&u64::to_ne_bytes(word));
+        }
+        bytes
+    }
+
+    #[test]
+    fn records_come_whole_however_they_are_cut() {
+        let stream = [head(), string(), switch(), string()].concat();
+        let expected = [string(), switch(), string()].concat();
+        for portion in [1, 3, 8, 13, stream.len()] {
+            let mut splitter = Splitter::new(true);
+            let mut whole = Vec::new();
+            for bytes in stream.chunks(portion) {
+                whole.extend(splitter.take(bytes).expect("records"));
+            }
+            assert!(whole.ends_with(&expected), "in portions of {portion}");
+            // Magic number and introduction are left out, section and initialization are not.
+            assert_eq!(whole.len(), expected.len() + 3 * WORD_BYTES, "{portion}");
+            assert!(splitter.rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn scheduling_records_are_left_out_where_nobody_asked_for_them() {
+        let stream = [string(), switch(), string()].concat();
+        let whole = Splitter::new(false).take(&stream).expect("records");
+        assert_eq!(whole, [string(), string()].concat());
+    }
+
+    #[test]
+    fn what_is_cut_off_at_the_end_is_left_out() {
+        let stream = [string(), string()].concat();
+        let whole = Splitter::new(true).take(&stream[..stream.len() - 1]).expect("records");
+        assert_eq!(whole, string());
+    }
+
+    #[test]
+    fn what_is_no_record_is_an_error_and_takes_no_memory() {
+        assert_eq!(Splitter::new(true).take(&[0; 8]), Err(NoRecord(0)));
+        assert!(Splitter::new(true).take(&[0xff; 8]).is_err());
+    }
+}

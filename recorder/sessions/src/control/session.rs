@@ -1,0 +1,270 @@
+//! One session: whose it is, what it records, and the work of starting and stopping it.
+//!
+//! Nothing in here knows of states; see [`machine`](super::machine) and [`service`](super::service) for these.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::config::{Config, wire_mode};
+use super::kernel_recorder::{Deliver, KernelError, KernelRecorder, Progress, Settings};
+use super::output::Output;
+use super::policy::{Granted, Users};
+use super::spool::Spool;
+use super::wire::{BufferDisposition, BufferingMode, ControllerError, ProviderStats};
+use crate::manager::{ProviderStatus, SessionConfig};
+use fxtrec_kernel::clock;
+use fxtrec_kernel::helper::Launcher;
+use fxtrec_kernel::peer::Credentials;
+use fxtrec_kernel::waker::Waker;
+use fxtrec_units::Nanos;
+
+/// How long a regular file may take to be written before StopTracing and TerminateTracing are answered.
+pub(super) const WRITING: Duration = Duration::from_secs(10);
+
+/// A connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ClientId(pub(super) u64);
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Which it is.
+    pub(super) number: u64,
+    /// When it was initialized.
+    pub(super) since: Nanos,
+    /// Whose it is.
+    pub(super) owner: Credentials,
+    /// The connection that initialized it.
+    pub(super) client: ClientId,
+    /// How it is recorded.
+    pub(super) config: Config,
+    /// What of that its owner may have.
+    pub(super) granted: Granted,
+    /// Where it goes.
+    pub(super) output: Output,
+    /// What is known of the kernel's recorder.
+    pub(super) kernel: Arc<Progress>,
+    recorder: Mutex<Option<KernelRecorder>>,
+    /// What the kernel's recorder wrote and nobody has asked to be written yet.
+    held: Arc<Mutex<Spool>>,
+    /// Whether what comes from the kernel is still wanted.
+    wanted: Arc<AtomicBool>,
+    /// Whether the stop before was with its results.
+    wrote: AtomicBool,
+}
+
+/// Everything that is in [`Session`] from the beginning.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    pub(super) number: u64,
+    pub(super) owner: Credentials,
+    pub(super) client: ClientId,
+    pub(super) config: Config,
+    pub(super) granted: Granted,
+    pub(super) output: Output,
+    pub(super) held: Spool,
+}
+
+impl Session {
+    /// A session that has not been started.
+    pub(super) fn new(beginning: Beginning) -> Session {
+        let Beginning { number, owner, client, config, granted, output, held } = beginning;
+        Session {
+            number,
+            since: clock::now(),
+            owner,
+            client,
+            config,
+            granted,
+            output,
+            kernel: Arc::new(Progress::default()),
+            recorder: Mutex::new(None),
+            held: Arc::new(Mutex::new(held)),
+            wanted: Arc::new(AtomicBool::new(true)),
+            wrote: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this client may start, stop and end it: the connection that initialized it, root, and when it is
+    /// detached every connection of the same user.
+    ///
+    /// # Errors
+    /// [`ControllerError::NotPermitted`].
+    pub(super) fn controlled_by(
+        &self,
+        client: ClientId,
+        caller: &Credentials,
+    ) -> Result<(), ControllerError> {
+        let same_user = self.config.detached && caller.uid == self.owner.uid;
+        if client == self.client || same_user || caller.uid == 0 {
+            return Ok(());
+        }
+        let why = match caller.uid == self.owner.uid {
+            true => "only the connection that initialized it may, since it is not detached",
+            false => "only its owner and root may",
+        };
+        let what = format!("the session of uid {}", self.owner.uid);
+        Err(ControllerError::NotPermitted { what, why: why.to_owned() })
+    }
+
+    /// What becomes of earlier data at a start: when they were written they are gone, or they would come twice.
+    pub(super) fn disposition(&self, asked: Option<BufferDisposition>) -> BufferDisposition {
+        match self.wrote.load(Ordering::Relaxed) {
+            true => BufferDisposition::ClearEntire,
+            false => asked.unwrap_or_default(),
+        }
+    }
+
+    /// How providers are recorded.
+    pub(super) fn manager_config(&self, granted: &Granted) -> SessionConfig {
+        SessionConfig {
+            mode: super::config::engine_mode(self.config.mode),
+            buffer_bytes: usize::try_from(self.config.buffer_bytes).unwrap_or(usize::MAX),
+            categories: granted.applications.clone(),
+            overrides: self.config.overrides.clone(),
+            // What is deferred waits with the output, where it does not take memory.
+            hold: false,
+            only_uid: match granted.users {
+                Users::Every => None,
+                Users::Only(uid) => Some(uid),
+            },
+        }
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Option<KernelRecorder>> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Spool> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the kernel's recorder, where the kernel is to be recorded.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub(super) fn start_kernel(
+        &self,
+        granted: &Granted,
+        disposition: BufferDisposition,
+        launcher: &Launcher,
+        folder: &std::path::Path,
+        cancel: &Waker,
+    ) -> Result<(), KernelError> {
+        if disposition != BufferDisposition::Retain {
+            self.held().clear();
+        }
+        if granted.kernel.is_empty() {
+            return Ok(());
+        }
+        let settings = Settings {
+            plan: &granted.kernel,
+            mode: self.config.mode,
+            buffer_bytes: self.config.buffer_bytes,
+            folder,
+        };
+        let progress = self.kernel.clone();
+        let started = KernelRecorder::start(&settings, launcher, cancel, progress, self.deliver());
+        *self.recorder() = Some(started.inspect_err(|error| self.kernel.blame(error.to_string()))?);
+        Ok(())
+    }
+
+    /// Where the kernel's records go: out at once when the session streams, else to what is held.
+    fn deliver(&self) -> Deliver {
+        let (output, held) = (self.output.clone(), self.held.clone());
+        let (wanted, progress) = (self.wanted.clone(), self.kernel.clone());
+        let streams = self.config.mode == BufferingMode::Streaming;
+        Arc::new(move |records| {
+            if !wanted.load(Ordering::Relaxed) {
+                return;
+            }
+            if streams {
+                return output.push(records);
+            }
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = held.push(records) {
+                progress.blame(format!("some of what it wrote is lost: {error}"));
+            }
+        })
+    }
+
+    /// Stops the kernel's recorder. All that it recorded is there when this returns.
+    pub(super) fn stop_kernel(&self) {
+        let recorder = self.recorder().take();
+        if let Some(recorder) = recorder {
+            recorder.stop();
+        }
+    }
+
+    /// Has what was collected written, if that is wanted. Says why it is not all there, when it is not yet.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(super) fn write(&self, write: bool) -> Result<Option<String>, String> {
+        self.wrote.store(write, Ordering::Relaxed);
+        if !write {
+            return Ok(None);
+        }
+        loop {
+            // Not over the push, since whoever is told of a failure may want what is held.
+            let piece = self.held().pop().map_err(|error| {
+                format!("what the kernel's recorder wrote cannot be read back: {error}")
+            })?;
+            match piece {
+                Some(piece) => self.output.push(piece),
+                None => break,
+            }
+        }
+        if self.config.deferred {
+            self.output.release();
+        }
+        let incomplete = self.output.settle(WRITING);
+        match self.output.failure() {
+            Some(reason) => Err(reason),
+            None => Ok(incomplete),
+        }
+    }
+
+    /// What a circular session holds of the kernel. It is not waited for when the session ends.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub(super) fn kernel_snapshot(&self) -> Result<Vec<u8>, KernelError> {
+        match self.recorder().as_mut() {
+            Some(recorder) => recorder.snapshot(&self.wanted),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends everything: what was not written is discarded, what was is still sent. Says why that is not all there, when it
+    /// is not.
+    pub(super) fn end(&self) -> Option<String> {
+        self.wanted.store(false, Ordering::Relaxed);
+        // It ends when it is dropped, and what it still writes is not wanted.
+        drop(self.recorder().take());
+        self.held().clear();
+        self.output.close();
+        let incomplete = self.output.settle(WRITING);
+        self.output.failure().or(incomplete)
+    }
+
+    /// The statistics of providers that this session recorded.
+    pub(super) fn stats(&self, providers: &[ProviderStatus]) -> Vec<ProviderStats> {
+        let ours = providers.iter().filter(|provider| self.granted.users.include(provider.uid));
+        ours.filter_map(|provider| {
+            let stats = &provider.stats;
+            Some(ProviderStats {
+                name: provider.name.clone(),
+                pid: provider.pid,
+                buffering_mode: wire_mode(stats.mode?),
+                buffer_wrapped_count: stats.buffers.saturating_sub(1),
+                records_dropped: stats.dropped,
+                percentage_durable_buffer_used: stats.durable_used * 100.0,
+                non_durable_bytes_written: stats.rolling_bytes,
+                records_written: stats.tally.records,
+            })
+        })
+        .collect()
+    }
+}

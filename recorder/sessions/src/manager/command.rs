@@ -1,0 +1,93 @@
+//! What the manager's thread is asked to do, and what it answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+
+use super::config::{SessionConfig, StartOptions};
+use super::output::Section;
+use super::status::{ProviderStatus, Refusals};
+use fxtrec_units::Nanos;
+
+/// What starting came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    /// Providers that record.
+    pub started: usize,
+    /// Those that did not say so in time, by name. They may still come.
+    pub late: Vec<String>,
+}
+
+/// What a session came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stopped {
+    /// All providers of which something was recorded, or that did something against the protocol.
+    pub providers: Vec<ProviderStatus>,
+    /// Those that did not answer in time, by name. What they had committed was taken all the same.
+    pub silent: Vec<String>,
+    /// Connections that were not let in.
+    pub refusals: Refusals,
+    /// Pieces that were not kept until they could be written, being too many.
+    pub forgotten: u64,
+}
+
+/// Why a session cannot be started or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// It is started already.
+    #[error("providers are being recorded already; stop that first")]
+    AlreadyStarted,
+    /// It is just being stopped.
+    #[error("the recording of providers is just being stopped; wait for its end")]
+    Stopping,
+    /// There is nothing to stop.
+    #[error("providers are not being recorded")]
+    NotStarted,
+    /// The manager's thread has ended.
+    #[error("the thread that manages providers has ended")]
+    Gone,
+}
+
+/// Something that is to be done between one archive and the next.
+pub(super) struct Between(pub(super) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Between").finish_non_exhaustive()
+    }
+}
+
+/// A request, and where to answer it.
+#[derive(Debug)]
+pub(super) enum Command {
+    Start(Box<(SessionConfig, StartOptions)>, Sender<Result<Started, ManagerError>>),
+    Stop { write: bool, timeout: Duration, reply: Sender<Result<Stopped, ManagerError>> },
+    Terminate(Sender<()>),
+    Providers(Sender<Vec<ProviderStatus>>),
+    Refusals(Sender<Refusals>),
+    TurnedAway(Sender<BTreeMap<u32, u64>>),
+    Sections(Sender<Vec<Section>>),
+    Settle(Sender<()>),
+    Turn { time: Nanos, between: Between, reply: Sender<()> },
+    End,
+}
+
+/// An answer that providers are waited for with.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// Until all record.
+    Start { deadline: Instant, reply: Sender<Result<Started, ManagerError>> },
+    /// Until all have stopped.
+    Stop { write: bool, deadline: Instant, reply: Sender<Result<Stopped, ManagerError>> },
+}
+
+impl Waiting {
+    pub(super) fn deadline(&self) -> Instant {
+        match self {
+            Waiting::Start { deadline, .. } | Waiting::Stop { deadline, .. } => *deadline,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a manager is told: whom to let in, and how a session is to be recorded.
+
+use std::time::Duration;
+
+use fxt_writer::Koid;
+use fxt_writer::engine::{BufferDisposition, Mode};
+
+use fxtrec_capture::encode::threads::inner_process_koid;
+use fxtrec_capture::event::LocalId;
+use fxtrec_kernel::namespaces::Namespaces;
+
+/// Providers that may be connected at the same time, as in the trace controller's protocol.
+pub const MAX_PROVIDERS: usize = 100;
+
+/// The buffer of each provider when nobody asks for another size, in bytes.
+pub const DEFAULT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The smallest buffer in which every record has room, in bytes.
+pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
+
+/// What holds for a manager as long as it lives.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The users whose processes are let in; root always is.
+    pub uids: Vec<u32>,
+    /// Whether everybody is let in, and a session says whom it records.
+    pub everybody: bool,
+    /// How many providers each of these users may have who is neither root nor among `uids`.
+    pub per_user: usize,
+    /// How process ids become koids.
+    pub koids: Koids,
+    /// How long a connection may take to register.
+    pub patience: Duration,
+    /// The most that is kept of providers that have ended, in bytes, where nothing may be written before the end. The
+    /// oldest goes first.
+    pub held_bytes: usize,
+    /// Whether the archive may be [turned](super::Manager::turn), so that what providers are in the middle of must be known.
+    pub divided: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            uids: vec![nix::unistd::geteuid().as_raw()],
+            everybody: false,
+            per_user: MAX_PROVIDERS,
+            koids: Koids::AsTheyAre,
+            patience: Duration::from_secs(5),
+            held_bytes: 64 * 1024 * 1024,
+            divided: false,
+        }
+    }
+}
+
+/// How a process id, as this pid namespace numbers it, becomes the koid that the scheduler's records have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Koids {
+    /// The ids are those of the initial namespace.
+    AsTheyAre,
+    /// They are not; processes whose id is known here only have koids of their own.
+    Inner,
+}
+
+impl Koids {
+    /// How it is in these namespaces.
+    pub fn of(namespaces: &Namespaces) -> Koids {
+        if namespaces.initial_pid { Koids::AsTheyAre } else { Koids::Inner }
+    }
+
+    /// The koid of a process.
+    pub fn process(self, pid: u32) -> Koid {
+        match self {
+            Koids::AsTheyAre => Koid(pid.into()),
+            Koids::Inner => inner_process_koid(LocalId(pid)),
+        }
+    }
+}
+
+/// How a session is recorded (`TraceConfig` of the trace controller).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// What happens when a provider's buffer is full.
+    pub mode: Mode,
+    /// The buffer of each provider, in bytes; rounded up to what can be.
+    pub buffer_bytes: usize,
+    /// The categories that are recorded: names, prefixes such as `app*`; empty for all.
+    pub categories: Vec<String>,
+    /// What is different for some providers.
+    pub overrides: Vec<ProviderOverride>,
+    /// Whether nothing may be written before the session is stopped.
+    pub hold: bool,
+    /// The user whose providers are recorded; `None` for those of all users.
+    pub only_uid: Option<u32>,
+}
+
+impl Default for SessionConfig {
+    fn default() -> SessionConfig {
+        SessionConfig {
+            mode: Mode::Streaming,
+            buffer_bytes: DEFAULT_BUFFER_BYTES,
+            categories: Vec::new(),
+            overrides: Vec::new(),
+            hold: false,
+            only_uid: None,
+        }
+    }
+}
+
+/// What is different for the providers of one name (`ProviderSpec` of the trace controller).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderOverride {
+    /// Their name.
+    pub name: String,
+    /// Their buffer, in bytes, when it is another.
+    pub buffer_bytes: Option<usize>,
+    /// Their categories, in place of those of all; empty for the same.
+    pub categories: Vec<String>,
+}
+
+/// What is different from one start of a session to the next (`StartOptions` of the trace controller).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartOptions {
+    /// What becomes of what was recorded before and not written.
+    pub disposition: BufferDisposition,
+    /// Categories beside those of the session.
+    pub additional_categories: Vec<String>,
+    /// How long to wait for providers to say that they record.
+    pub timeout: Duration,
+}
+
+impl Default for StartOptions {
+    fn default() -> StartOptions {
+        StartOptions {
+            disposition: BufferDisposition::ClearEntire,
+            additional_categories: Vec::new(),
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl SessionConfig {
+    /// Whether providers of this user are recorded.
+    pub(super) fn includes(&self, uid: u32) -> bool {
+        self.only_uid.is_none_or(|only| only == uid)
+    }
+
+    /// The size of this provider's buffer, in bytes.
+    pub(super) fn buffer_of(&self, name: &str) -> usize {
+        let special = self.of(name).and_then(|special| special.buffer_bytes);
+        special.unwrap_or(self.buffer_bytes).max(MIN_BUFFER_BYTES).next_multiple_of(4096)
+    }
+
+    /// The categories that this provider is told, with `additional` ones.
+    pub(super) fn categories_of(&self, name: &str, additional: &[String]) -> Vec<String> {
+        let special = self.of(name).map(|special| &special.categories);
+        let own = special.filter(|categories| !categories.is_empty());
+        let base = own.unwrap_or(&self.categories);
+        // All and some more is all.
+        let additional = if base.is_empty() { &[] } else { additional };
+        base.iter().chain(additional).cloned().collect()
+    }
+
+    fn of(&self, name: &str) -> Option<&ProviderOverride> {
+        self.overrides.iter().find(|special| special.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_different_for_a_provider_holds_for_it_alone() {
+        let config = SessionConfig {
+            categories: vec!["net".to_owned()],
+            overrides: vec![ProviderOverride {
+                name: "db".to_owned(),
+                buffer_bytes: Some(1 << 20),
+                categories: vec!["app*".to_owned()],
+            }],
+            ..SessionConfig::default()
+        };
+        let additional = ["io".to_owned()];
+        assert_eq!(config.buffer_of("db"), 1 << 20);
+        assert_eq!(config.categories_of("db", &additional), ["app*", "io"]);
+        assert_eq!(config.buffer_of("web"), DEFAULT_BUFFER_BYTES);
+        assert_eq!(config.categories_of("web", &additional), ["net", "io"]);
+    }
+
+    #[test]
+    fn all_categories_and_some_more_are_all() {
+        let config = SessionConfig::default();
+        assert!(config.categories_of("web", &["io".to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn a_buffer_has_room_for_every_record_and_ends_at_a_page() {
+        let config = |buffer_bytes| SessionConfig { buffer_bytes, ..SessionConfig::default() };
+        assert_eq!(config(1).buffer_of("any"), MIN_BUFFER_BYTES);
+        assert_eq!(config(1_000_001).buffer_of("any"), 1_003_520);
+    }
+}

@@ -1,0 +1,308 @@
+//! The manager's thread: everything that it knows, and one round after the other.
+
+mod session;
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use fxt_writer::ProviderId;
+use fxt_writer::provider::wire::MAX_MESSAGE_BYTES;
+
+use super::command::{Command, Started, Stopped, Waiting};
+use super::config::Options;
+use super::door::{DEAF, Door};
+use super::output::Output;
+use super::provider::{Provider, Said};
+use super::ready::{self, Ready};
+use super::recording::Phase;
+use super::status::{Alert, ProviderStatus};
+use fxtrec_capture::encode::encoder::PROVIDER;
+use fxtrec_kernel::bell::Bell;
+use fxtrec_kernel::clock;
+use fxtrec_kernel::seqpacket::Listener;
+use session::Session;
+
+/// Connections that are taken in one round.
+const CONNECTIONS: usize = 16;
+
+/// Messages that are taken from one provider in one round, so that one that floods holds up no other.
+const MESSAGES: usize = 16;
+
+/// Rounds after which all is taken as heard though somebody still talks: what 100 providers can have said by one moment,
+/// by far.
+const SETTLING_ROUNDS: u32 = 256;
+
+/// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
+const MAX_DEPARTED: usize = 10_000;
+
+/// What the manager's thread works with.
+#[derive(Debug)]
+pub(super) struct Core {
+    door: Door,
+    options: Options,
+    commands: Receiver<Command>,
+    bell: Bell,
+    alerts: Sender<Alert>,
+    output: Output,
+    providers: Vec<Provider>,
+    departed: std::collections::VecDeque<ProviderStatus>,
+    session: Option<Session>,
+    waiting: Option<Waiting>,
+    /// Who waits until all is heard, and for how many rounds more at most.
+    settling: Vec<(Sender<()>, u32)>,
+    /// Sessions so far.
+    sessions: u64,
+    /// The id of the provider that came last.
+    last_id: u32,
+    buffer: Box<[u8]>,
+}
+
+impl Core {
+    pub(super) fn new(
+        listener: Listener,
+        options: Options,
+        output: Output,
+        commands: Receiver<Command>,
+        bell: Bell,
+        alerts: Sender<Alert>,
+    ) -> Core {
+        Core {
+            door: Door::new(listener),
+            options,
+            commands,
+            bell,
+            alerts,
+            output,
+            providers: Vec::new(),
+            departed: std::collections::VecDeque::new(),
+            session: None,
+            waiting: None,
+            settling: Vec::new(),
+            sessions: 0,
+            last_id: PROVIDER.0,
+            // One byte more than a message may have, to see that one has more.
+            buffer: vec![0; MAX_MESSAGE_BYTES + 1].into(),
+        }
+    }
+
+    /// Works until it is told to end.
+    pub(super) fn run(&mut self) {
+        loop {
+            let listener = self.door.listener();
+            let ready = ready::wait(&self.bell, listener, &self.providers, self.timeout());
+            let Ready { rung, connections, providers } = match ready {
+                Ok(ready) => ready,
+                // poll fails for want of memory only, which comes and goes.
+                Err(_) => {
+                    std::thread::sleep(DEAF);
+                    continue;
+                }
+            };
+            self.settle(
+                !connections && providers.iter().all(|signs| !signs.fifo && !signs.connection),
+            );
+            for (index, signs) in providers.into_iter().enumerate() {
+                if signs.fifo {
+                    self.providers[index].read_fifo(&mut self.output);
+                }
+                if signs.connection {
+                    self.hear(index);
+                }
+            }
+            self.let_go();
+            if connections {
+                self.welcome();
+            }
+            if rung {
+                self.bell.answer();
+                while let Ok(command) = self.commands.try_recv() {
+                    if matches!(command, Command::End) {
+                        return self.end();
+                    }
+                    self.obey(command);
+                }
+            }
+            self.see_to_time();
+        }
+    }
+
+    /// How long nothing has to be done by itself.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.settling.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let waiting = self.waiting.iter().map(Waiting::deadline);
+        let patience = self.options.patience;
+        let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
+        let first = waiting.chain(registering).chain(self.door.deaf_until()).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    /// Answers who waits until all is heard, when nobody says anything or somebody does so all the time.
+    fn settle(&mut self, is_silent: bool) {
+        self.settling.retain_mut(|(reply, rounds)| {
+            *rounds = if is_silent { 0 } else { *rounds - 1 };
+            if *rounds == 0 {
+                // Whoever asked may have gone.
+                let _ = reply.send(());
+            }
+            *rounds > 0
+        });
+    }
+
+    fn hear(&mut self, index: usize) {
+        for _ in 0..MESSAGES {
+            let provider = &mut self.providers[index];
+            if !provider.is_open() {
+                return;
+            }
+            match provider.read_connection(&mut self.buffer, &mut self.output) {
+                Said::Nothing => return,
+                Said::Other => {}
+                Said::Registered => self.welcome_one(index),
+                Said::Alert(name) => {
+                    let alert = Alert {
+                        name,
+                        provider: provider.id(),
+                        provider_name: provider.name().to_owned(),
+                        pid: provider.pid(),
+                        time: clock::now(),
+                        uid: provider.uid(),
+                    };
+                    // Where nobody takes them they are counted, with the provider.
+                    let _ = self.alerts.try_send(alert);
+                }
+            }
+        }
+    }
+
+    /// Lets go of providers whose connection is closed.
+    fn let_go(&mut self) {
+        for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
+            self.output.forget(provider.id());
+            if provider.is_registered() {
+                self.departed.push_back(provider.status());
+            } else {
+                self.door.count_unregistered();
+            }
+        }
+        let excess = self.departed.len().saturating_sub(MAX_DEPARTED);
+        self.departed.drain(..excess);
+    }
+
+    /// Takes those who wait to be let in.
+    fn welcome(&mut self) {
+        for _ in 0..CONNECTIONS {
+            let Some((connection, peer)) = self.door.next() else { return };
+            if self.door.lets_in(peer, &self.options, &self.providers) {
+                self.last_id += 1;
+                let process = self.options.koids.process(peer.pid);
+                let id = ProviderId(self.last_id);
+                self.providers.push(Provider::new(id, connection, peer, process));
+            }
+        }
+    }
+
+    fn see_to_time(&mut self) {
+        let now = Instant::now();
+        self.door.see_to_time(now);
+        let patience = self.options.patience;
+        for provider in &mut self.providers {
+            if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
+                provider.time_out();
+            }
+        }
+        self.let_go();
+        self.answer(now);
+    }
+
+    /// Answers who waits for providers, when they are all through or the time is.
+    fn answer(&mut self, now: Instant) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let phase = match waiting {
+            Waiting::Start { .. } => Phase::Starting,
+            Waiting::Stop { .. } => Phase::Stopping,
+        };
+        let late: Vec<String> = self.in_phase(phase).map(|one| one.name().to_owned()).collect();
+        if !late.is_empty() && now < waiting.deadline() {
+            self.waiting = Some(waiting);
+            return;
+        }
+        // Whoever waited may have gone.
+        match waiting {
+            Waiting::Start { reply, .. } => {
+                let started = self.in_phase(Phase::Started).count();
+                let _ = reply.send(Ok(Started { started, late }));
+            }
+            Waiting::Stop { write, reply, .. } => {
+                for provider in &mut self.providers {
+                    provider.finish(&mut self.output);
+                }
+                if write {
+                    self.output.release();
+                    self.output.conclude();
+                }
+                let _ = reply.send(Ok(self.stopped(late)));
+            }
+        }
+    }
+
+    fn in_phase(&self, phase: Phase) -> impl Iterator<Item = &Provider> {
+        self.providers.iter().filter(move |provider| provider.phase() == Some(phase))
+    }
+
+    fn stopped(&self, silent: Vec<String>) -> Stopped {
+        let of_note =
+            |status: &ProviderStatus| status.stats.mode.is_some() || status.fault.is_some();
+        let present = self.statuses();
+        let providers = self.departed.iter().cloned().chain(present).filter(of_note).collect();
+        let forgotten = self.output.forgotten;
+        Stopped { providers, silent, refusals: self.door.refusals(), forgotten }
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = ProviderStatus> {
+        self.providers.iter().filter(|one| one.is_registered()).map(Provider::status)
+    }
+
+    fn obey(&mut self, command: Command) {
+        // Whoever asked may have gone.
+        match command {
+            Command::Start(how, reply) => {
+                let (config, options) = *how;
+                match self.start(config, options) {
+                    Ok(deadline) => self.waiting = Some(Waiting::Start { deadline, reply }),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Command::Stop { write, timeout, reply } => match self.stop(write) {
+                Ok(()) => {
+                    let deadline = Instant::now() + timeout;
+                    self.waiting = Some(Waiting::Stop { write, deadline, reply });
+                }
+                Err(error) => drop(reply.send(Err(error))),
+            },
+            Command::Terminate(reply) => {
+                self.terminate();
+                let _ = reply.send(());
+            }
+            Command::Providers(reply) => drop(reply.send(self.statuses().collect())),
+            Command::Refusals(reply) => drop(reply.send(self.door.refusals())),
+            Command::TurnedAway(reply) => drop(reply.send(self.door.turned_away())),
+            Command::Sections(reply) => {
+                let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
+                let _ = reply.send(self.output.sections(&live));
+            }
+            Command::Turn { time, between, reply } => {
+                self.turn(time, between.0);
+                let _ = reply.send(());
+            }
+            Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),
+            Command::End => {}
+        }
+        self.answer(Instant::now());
+    }
+
+    fn end(&mut self) {
+        self.providers.iter_mut().for_each(Provider::terminate);
+    }
+}

@@ -1,0 +1,139 @@
+//! The session: what starting, stopping, turning and ending it asks of providers.
+
+use std::time::Instant;
+
+use fxt_writer::engine::{BufferDisposition, Mode};
+use fxt_writer::provider::wire;
+
+use super::super::command::{ManagerError, Started, Waiting};
+use super::super::config::{SessionConfig, StartOptions};
+use super::super::provider::Provider;
+use super::super::recording::Phase;
+use super::Core;
+use fxtrec_units::Nanos;
+
+/// The session that runs, or ran last.
+#[derive(Debug)]
+pub(super) struct Session {
+    number: wire::Session,
+    config: SessionConfig,
+    options: StartOptions,
+    running: bool,
+}
+
+impl Core {
+    /// Starts a session; returns until when to wait for providers.
+    pub(super) fn start(
+        &mut self,
+        config: SessionConfig,
+        options: StartOptions,
+    ) -> Result<Instant, ManagerError> {
+        match &self.waiting {
+            Some(Waiting::Stop { .. }) => return Err(ManagerError::Stopping),
+            Some(Waiting::Start { .. }) => return Err(ManagerError::AlreadyStarted),
+            None => {}
+        }
+        if self.session.as_ref().is_some_and(|session| session.running) {
+            return Err(ManagerError::AlreadyStarted);
+        }
+        self.sessions += 1;
+        let Some(number) = wire::Session::new(self.sessions) else {
+            return Err(ManagerError::Gone);
+        };
+        let holds = config.hold || config.mode != Mode::Streaming;
+        match options.disposition {
+            BufferDisposition::Retain if holds => {}
+            BufferDisposition::Retain => self.output.release(),
+            _ => self.output.discard(),
+        }
+        if holds {
+            self.output.hold();
+        }
+        let deadline = Instant::now() + options.timeout;
+        self.session = Some(Session { number, config, options, running: true });
+        for index in 0..self.providers.len() {
+            self.start_one(index);
+        }
+        Ok(deadline)
+    }
+
+    /// Lets a provider record that has just registered, or tells it that it has nothing to wait for.
+    pub(super) fn welcome_one(&mut self, index: usize) {
+        if !self.start_one(index)
+            && let Some(number) = wire::Session::new(self.sessions.max(1))
+        {
+            self.providers[index].tell_idle(number);
+        }
+    }
+
+    /// Lets a provider record, if a session runs that is to record it; whether that is so.
+    fn start_one(&mut self, index: usize) -> bool {
+        let Some(session) = self.session.as_ref().filter(|session| session.running) else {
+            return false;
+        };
+        let Session { number, config, options, .. } = session;
+        let provider = &mut self.providers[index];
+        if !config.includes(provider.uid()) {
+            return false;
+        }
+        let start = wire::Start {
+            mode: config.mode,
+            // The buffer is always a new one: what was in the last is with the output.
+            disposition: BufferDisposition::ClearEntire,
+            buffer_bytes: config.buffer_of(provider.name()) as u64,
+            process: provider.process(),
+            categories: config.categories_of(provider.name(), &options.additional_categories),
+        };
+        provider.start(*number, start);
+        true
+    }
+
+    /// Stops the session.
+    pub(super) fn stop(&mut self, write: bool) -> Result<(), ManagerError> {
+        if matches!(self.waiting, Some(Waiting::Stop { .. })) {
+            return Err(ManagerError::Stopping);
+        }
+        let Some(session) = self.session.as_mut().filter(|session| session.running) else {
+            return Err(ManagerError::NotStarted);
+        };
+        session.running = false;
+        // Who waits for the start waits in vain for those that have not started by now.
+        if let Some(Waiting::Start { reply, .. }) = self.waiting.take() {
+            let started = self.in_phase(Phase::Started).count();
+            let late = self.in_phase(Phase::Starting).map(|one| one.name().to_owned()).collect();
+            let _ = reply.send(Ok(Started { started, late }));
+        }
+        if !write {
+            self.output.hold();
+        }
+        self.providers.iter_mut().for_each(Provider::stop);
+        Ok(())
+    }
+
+    /// Goes on in another archive.
+    pub(super) fn turn(&mut self, time: Nanos, between: impl FnOnce()) {
+        for provider in &mut self.providers {
+            provider.hand_over(&mut self.output);
+        }
+        let departed = self.departed.iter().map(|one| (one.id, one.name.as_str()));
+        let present = self.providers.iter().map(|one| (one.id(), one.name()));
+        self.output.turn(time, between, departed.chain(present));
+    }
+
+    /// Ends the session, and all that is known of it.
+    pub(super) fn terminate(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            match waiting {
+                Waiting::Start { reply, .. } => drop(reply.send(Err(ManagerError::NotStarted))),
+                Waiting::Stop { reply, .. } => drop(reply.send(Err(ManagerError::NotStarted))),
+            }
+        }
+        self.providers.iter_mut().for_each(Provider::terminate);
+        self.session = None;
+        // What comes next is another archive, and has figures of its own.
+        self.output.discard();
+        self.output.forget_all();
+        self.departed.clear();
+        self.providers.iter_mut().for_each(Provider::reset_stats);
+    }
+}

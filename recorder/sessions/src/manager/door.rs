@@ -1,0 +1,177 @@
+//! Who is let in.
+//!
+//! There is room for a hundred. Users who were invited by name, and root, may take all of it. Where everybody may come,
+//! no other user has more than a share, so that nobody can keep all others out.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::config::{MAX_PROVIDERS, Options};
+use super::provider::Provider;
+use super::status::Refusals;
+use fxtrec_kernel::seqpacket::{Listener, Peer, Seqpacket};
+
+/// When no connection can be taken, for want of descriptors, it is tried again after this long.
+pub(super) const DEAF: Duration = Duration::from_millis(500);
+
+/// Of no more users than these it is counted how often they were turned away.
+const USERS: usize = 1024;
+
+/// Where providers connect.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: Listener,
+    /// Until when connections are not looked at.
+    deaf_until: Option<Instant>,
+    refusals: Refusals,
+    /// By user, how often there was no room for one more provider.
+    turned_away: BTreeMap<u32, u64>,
+}
+
+impl Door {
+    pub(super) fn new(listener: Listener) -> Door {
+        let (refusals, turned_away) = (Refusals::default(), BTreeMap::new());
+        Door { listener, deaf_until: None, refusals, turned_away }
+    }
+
+    /// What to wait for connections at; `None` while none can be taken.
+    pub(super) fn listener(&self) -> Option<&Listener> {
+        self.deaf_until.is_none().then_some(&self.listener)
+    }
+
+    /// Until when there is nothing to wait for connections at.
+    pub(super) fn deaf_until(&self) -> Option<Instant> {
+        self.deaf_until
+    }
+
+    /// Sees whether connections can be taken again.
+    pub(super) fn see_to_time(&mut self, now: Instant) {
+        self.deaf_until = self.deaf_until.filter(|until| now < *until);
+    }
+
+    /// The next connection, if one waits.
+    pub(super) fn next(&mut self) -> Option<(Seqpacket, Peer)> {
+        self.listener.accept().unwrap_or_else(|_| {
+            self.deaf_until = Some(Instant::now() + DEAF);
+            None
+        })
+    }
+
+    /// Whether this one may come in beside those who are `present`.
+    pub(super) fn lets_in(&mut self, peer: Peer, options: &Options, present: &[Provider]) -> bool {
+        let Peer { uid, pid, .. } = peer;
+        let invited = uid == 0 || options.uids.contains(&uid);
+        let theirs = || present.iter().filter(|provider| provider.uid() == uid).count();
+        let count = if !invited && !options.everybody {
+            &mut self.refusals.foreign_user
+        } else if pid == 0 {
+            &mut self.refusals.invisible
+        } else if present.len() >= MAX_PROVIDERS {
+            self.turn_away(uid);
+            &mut self.refusals.too_many
+        } else if !invited && theirs() >= options.per_user {
+            self.turn_away(uid);
+            &mut self.refusals.too_many_of_one_user
+        } else {
+            return true;
+        };
+        *count += 1;
+        false
+    }
+
+    fn turn_away(&mut self, uid: u32) {
+        if self.turned_away.len() < USERS || self.turned_away.contains_key(&uid) {
+            *self.turned_away.entry(uid).or_default() += 1;
+        }
+    }
+
+    /// One that was let in went without having registered.
+    pub(super) fn count_unregistered(&mut self) {
+        self.refusals.unregistered += 1;
+    }
+
+    /// Connections that were not let in so far.
+    pub(super) fn refusals(&self) -> Refusals {
+        self.refusals
+    }
+
+    /// By user, how often there was no room.
+    pub(super) fn turned_away(&self) -> BTreeMap<u32, u64> {
+        self.turned_away.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::{Koid, ProviderId};
+
+    use super::*;
+    use crate::manager::listen_privately;
+
+    const ROOT: u32 = 0;
+    const INVITED: u32 = 1000;
+    const ONE: u32 = 1001;
+    const OTHER: u32 = 1002;
+
+    /// A door, and who is inside.
+    struct House {
+        door: Door,
+        options: Options,
+        present: Vec<Provider>,
+    }
+
+    impl House {
+        fn new(per_user: usize) -> House {
+            let door = Door::new(listen_privately().expect("a socket"));
+            let uids = vec![INVITED];
+            let options = Options { uids, everybody: true, per_user, ..Options::default() };
+            House { door, options, present: Vec::new() }
+        }
+
+        /// Whether one more of this user comes in.
+        fn comes(&mut self, uid: u32) -> bool {
+            let peer = Peer { pid: 7, uid };
+            let comes = self.door.lets_in(peer, &self.options, &self.present);
+            if comes {
+                let (connection, _) = Seqpacket::pair().expect("two sockets");
+                self.present.push(Provider::new(ProviderId(2), connection, peer, Koid(7)));
+            }
+            comes
+        }
+    }
+
+    #[test]
+    fn where_everybody_may_come_a_user_has_no_more_than_a_share() {
+        let mut house = House::new(2);
+        assert_eq!([ONE; 3].map(|uid| house.comes(uid)), [true, true, false]);
+        assert!(house.comes(OTHER), "others have theirs");
+        assert!([ROOT, INVITED].repeat(3).into_iter().all(|uid| house.comes(uid)));
+        house.present.remove(0);
+        assert!(house.comes(ONE), "there is room again");
+        assert!(!house.comes(ONE));
+        assert_eq!(house.door.turned_away(), BTreeMap::from([(ONE, 2)]));
+        let refusals = house.door.refusals();
+        assert_eq!((refusals.too_many_of_one_user, refusals.total()), (2, 2));
+    }
+
+    #[test]
+    fn when_all_places_are_taken_nobody_comes_in() {
+        let mut house = House::new(MAX_PROVIDERS);
+        assert!((0..MAX_PROVIDERS).all(|_| house.comes(INVITED)));
+        assert_eq!([ROOT, INVITED, ONE].map(|uid| house.comes(uid)), [false; 3]);
+        assert_eq!(house.door.refusals().too_many, 3);
+        assert_eq!(house.door.turned_away().len(), 3);
+    }
+
+    #[test]
+    fn where_only_some_are_invited_others_are_not_let_in() {
+        let mut house = House::new(MAX_PROVIDERS);
+        house.options.everybody = false;
+        assert_eq!([ROOT, INVITED, ONE].map(|uid| house.comes(uid)), [true, true, false]);
+        assert_eq!(house.door.refusals().foreign_user, 1);
+        assert!(house.door.turned_away().is_empty(), "it is not for want of room");
+        let unseen = Peer { pid: 0, uid: INVITED };
+        assert!(!house.door.lets_in(unseen, &house.options, &house.present));
+        assert_eq!(house.door.refusals().invisible, 1);
+    }
+}

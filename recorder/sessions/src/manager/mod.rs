@@ -1,0 +1,263 @@
+//! Applications beside the scheduler: the manager of trace providers.
+//!
+//! A provider is a process that records its own spans, by fxt-writer's `provider`
+//! module or by another client of the protocol in `docs/providers.md`. It connects
+//! to the manager's socket and tells its name. When a session starts, it gets a
+//! buffer that it shares with the manager, and a FIFO on which it asks for full
+//! parts of that to be saved. What was saved goes into the same archive as
+//! everything else.
+//!
+//! ```text
+//!   provider 1 --socket, FIFO--+
+//!              == buffer ==    |
+//!   provider 2 --socket, FIFO--+--> fxtrec-manager --pieces--> archive
+//!              == buffer ==    |         ^
+//!                 ...          |         | start, stop, terminate, providers ...
+//!                                     Manager
+//! ```
+//!
+//! One thread, `fxtrec-manager`, does it all, so nothing here is locked. It believes
+//! no provider: messages are checked ([`fxt_writer::provider::wire`]), buffers are
+//! read as hostile memory ([`fxt_writer::engine::Remote`]), records about others are
+//! left out (`admit`), and a provider that floods is served as often as everybody
+//! else. When a provider dies, whatever it had committed is taken from its buffer,
+//! which the manager keeps.
+
+mod admit;
+mod ahead;
+mod command;
+mod config;
+mod core;
+mod door;
+mod event;
+mod fault;
+mod known;
+mod names;
+mod open;
+mod output;
+mod provider;
+mod ready;
+mod recording;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+pub use command::{ManagerError, Started, Stopped};
+pub use config::{
+    DEFAULT_BUFFER_BYTES, Koids, MAX_PROVIDERS, MIN_BUFFER_BYTES, Options, ProviderOverride,
+    SessionConfig, StartOptions,
+};
+pub use output::{Archive, Section};
+pub use status::{Alert, ProviderState, ProviderStats, ProviderStatus, Refusals};
+
+use self::core::Core;
+use command::{Between, Command};
+use output::Output;
+
+use fxtrec_kernel::bell::Bell;
+use fxtrec_kernel::seqpacket::{Address, Listener};
+use fxtrec_units::Nanos;
+
+/// The variable that tells applications where the manager is: a path, or `@` and an abstract name.
+pub const SOCKET_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
+
+/// Alerts that may wait to be taken; more are only counted.
+const ALERTS: usize = 1024;
+
+/// The manager's thread, as others see it. When dropped, it lets go of all providers and ends.
+#[derive(Debug)]
+pub struct Manager {
+    commands: Sender<Command>,
+    bell: Bell,
+    alerts: Receiver<Alert>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Manager {
+    /// Starts the thread. Providers may connect at once and record when a session is started.
+    ///
+    /// # Errors
+    /// When no eventfd or thread can be made.
+    pub fn spawn(listener: Listener, options: Options, archive: Archive) -> io::Result<Manager> {
+        let (commands, requests) = crossbeam_channel::unbounded();
+        let (raised, alerts) = bounded(ALERTS);
+        let bell = Bell::new()?;
+        let output = Output::new(archive, options.held_bytes, options.divided);
+        let mut core = Core::new(listener, options, output, requests, bell.clone(), raised);
+        let thread = std::thread::Builder::new()
+            .name("fxtrec-manager".to_owned())
+            .spawn(move || core.run())?;
+        Ok(Manager { commands, bell, alerts, thread: Some(thread) })
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, ManagerError> {
+        self.tell(command)?.recv().map_err(|_| ManagerError::Gone)
+    }
+
+    fn tell<T>(
+        &self,
+        command: impl FnOnce(Sender<T>) -> Command,
+    ) -> Result<Receiver<T>, ManagerError> {
+        let (reply, answer) = bounded(1);
+        self.commands.send(command(reply)).map_err(|_| ManagerError::Gone)?;
+        self.bell.ring();
+        Ok(answer)
+    }
+
+    /// Starts a session, and waits until all providers that are there record, at most as long as the options say. Those
+    /// that come later record as soon as they have registered.
+    ///
+    /// # Errors
+    /// When one runs already, or is just being stopped.
+    pub fn start(
+        &self,
+        config: SessionConfig,
+        options: StartOptions,
+    ) -> Result<Started, ManagerError> {
+        let how = Box::new((config, options));
+        self.ask(|reply| Command::Start(how, reply))?
+    }
+
+    /// As [`Manager::start`], without waiting: whoever stops or ends the session after this stops or ends this one.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only; others come as the answer.
+    pub fn begin_start(
+        &self,
+        config: SessionConfig,
+        options: StartOptions,
+    ) -> Result<Receiver<Result<Started, ManagerError>>, ManagerError> {
+        let how = Box::new((config, options));
+        self.tell(|reply| Command::Start(how, reply))
+    }
+
+    /// Stops the session, and waits until all providers have handed over what they have, at most for `timeout`. Of
+    /// those that do not answer, what they had committed is taken. Without `write`, what has not been written is kept
+    /// until the next session, which may retain it or not.
+    ///
+    /// # Errors
+    /// When none runs.
+    pub fn stop(&self, write: bool, timeout: Duration) -> Result<Stopped, ManagerError> {
+        self.ask(|reply| Command::Stop { write, timeout, reply })?
+    }
+
+    /// Ends the session at once. What has not been written is discarded, and all buffers are let go of.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn terminate(&self) -> Result<(), ManagerError> {
+        self.ask(Command::Terminate)
+    }
+
+    /// The providers that are connected.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn providers(&self) -> Result<Vec<ProviderStatus>, ManagerError> {
+        self.ask(Command::Providers)
+    }
+
+    /// All categories that connected providers are known to have, in order.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn known_categories(&self) -> Result<BTreeSet<String>, ManagerError> {
+        let providers = self.providers()?;
+        Ok(providers.into_iter().flat_map(|provider| provider.categories).collect())
+    }
+
+    /// Connections that were not let in so far.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn refusals(&self) -> Result<Refusals, ManagerError> {
+        self.ask(Command::Refusals)
+    }
+
+    /// By user, how often one more of the user's providers was turned away for want of room.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn turned_away(&self) -> Result<BTreeMap<u32, u64>, ManagerError> {
+        self.ask(Command::TurnedAway)
+    }
+
+    /// The records of all providers as they stand, to be appended to an archive that has those of none: what is held,
+    /// and what is committed in the buffer of each provider that records. Nothing is taken out of anything. In streaming
+    /// mode that is what has not been written yet, with the names that it refers to.
+    ///
+    /// Providers record on meanwhile. Those of which the buffer does not make sense are left out. While buffers are
+    /// copied, which takes some milliseconds for each 10 MiB, none is saved.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn snapshot(&self) -> Result<Vec<u8>, ManagerError> {
+        let mut snapshot = Vec::new();
+        self.sections()?.iter().for_each(|section| section.put(&mut snapshot));
+        Ok(snapshot)
+    }
+
+    /// The same, provider by provider.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn sections(&self) -> Result<Vec<Section>, ManagerError> {
+        self.ask(Command::Sections)
+    }
+
+    /// Waits until all is heard that providers have said by now, those included that have come and gone since. Providers
+    /// that go on and on are not waited for.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only.
+    pub fn settle(&self) -> Result<(), ManagerError> {
+        self.ask(Command::Settle)
+    }
+
+    /// Ends one archive and goes on in another: what providers have recorded by now is written, what they are in the middle
+    /// of is ended at `time`, and begun anew behind `between`, which sees to it that what is written from then on goes to
+    /// the other one. Only for a manager of a [divided](Options::divided) archive, in streaming mode.
+    ///
+    /// # Errors
+    /// [`ManagerError::Gone`] only; then `between` may not have been called.
+    pub fn turn(
+        &self,
+        time: Nanos,
+        between: impl FnOnce() + Send + 'static,
+    ) -> Result<(), ManagerError> {
+        let between = Between(Box::new(between));
+        self.ask(|reply| Command::Turn { time, between, reply })
+    }
+
+    /// The alerts that providers raise, in order. One that is raised right before its provider ends comes, too.
+    pub fn alerts(&self) -> &Receiver<Alert> {
+        &self.alerts
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // When the thread has ended by itself there is nobody to tell.
+        let _ = self.commands.send(Command::End);
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A listener at an abstract address that nobody can guess, for COMMAND and its children.
+///
+/// # Errors
+/// What getrandom(2), socket(2), bind(2) or listen(2) return.
+pub fn listen_privately() -> io::Result<Listener> {
+    Listener::bind(Address::unguessable("fxtrec-providers")?)
+}
+
+#[cfg(test)]
+mod tests;

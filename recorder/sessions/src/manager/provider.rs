@@ -1,0 +1,295 @@
+//! One connection: who is at its other end, and what it says.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fxt_writer::provider::wire::{self, FromManager, FromProvider};
+use fxt_writer::{Koid, ProviderId};
+
+use super::fault::Fault;
+use super::output::{Output, Owned};
+use super::recording::{Owner, Phase, Recording};
+use super::status::{ProviderState, ProviderStats, ProviderStatus};
+use fxtrec_kernel::seqpacket::{Peer, Received, Seqpacket};
+
+/// Categories that one provider may have.
+const MAX_CATEGORIES: usize = 4096;
+
+/// What became of a look at a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Nothing.
+    Nothing,
+    /// It has registered.
+    Registered,
+    /// It raised an alert of this name.
+    Alert(String),
+    /// Something that concerns only itself.
+    Other,
+}
+
+/// A provider, or what may become one.
+#[derive(Debug)]
+pub(super) struct Provider {
+    id: ProviderId,
+    peer: Peer,
+    process: Koid,
+    connection: Seqpacket,
+    since: Instant,
+    /// Its name, once it has registered.
+    name: Option<Arc<str>>,
+    categories: BTreeSet<String>,
+    recording: Option<Recording>,
+    stats: ProviderStats,
+    fault: Option<String>,
+    is_open: bool,
+}
+
+impl Provider {
+    pub(super) fn new(
+        id: ProviderId,
+        connection: Seqpacket,
+        peer: Peer,
+        process: Koid,
+    ) -> Provider {
+        Provider {
+            id,
+            peer,
+            process,
+            connection,
+            since: Instant::now(),
+            name: None,
+            categories: BTreeSet::new(),
+            recording: None,
+            stats: ProviderStats::default(),
+            fault: None,
+            is_open: true,
+        }
+    }
+
+    /// Whether its connection is still of use.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.name.is_some()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn id(&self) -> ProviderId {
+        self.id
+    }
+
+    /// Its user.
+    pub(super) fn uid(&self) -> u32 {
+        self.peer.uid
+    }
+
+    /// Counts from zero again.
+    pub(super) fn reset_stats(&mut self) {
+        self.stats = ProviderStats::default();
+    }
+
+    /// Its process, as this pid namespace numbers it.
+    pub(super) fn pid(&self) -> u32 {
+        self.peer.pid
+    }
+
+    /// What it has recorded and nobody has saved, if it records and its buffer makes sense.
+    pub(super) fn view(&self) -> Option<Owned> {
+        self.recording.as_ref().and_then(Recording::view)
+    }
+
+    /// How far its recording is.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        self.recording.as_ref().map(Recording::phase)
+    }
+
+    pub(super) fn connection(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+
+    pub(super) fn fifo(&self) -> Option<BorrowedFd<'_>> {
+        self.recording.as_ref().and_then(Recording::fifo)
+    }
+
+    /// When it has to have registered.
+    pub(super) fn deadline(&self, patience: Duration) -> Option<Instant> {
+        (self.is_open && self.name.is_none()).then(|| self.since + patience)
+    }
+
+    /// Lets it record.
+    pub(super) fn start(&mut self, session: wire::Session, start: wire::Start) {
+        let Some(name) = self.name.clone() else { return };
+        let owner = Owner { id: self.id, name, process: self.process };
+        self.fault = None;
+        self.stats.mode = Some(start.mode);
+        match Recording::start(&self.connection, session, start, owner) {
+            Ok(recording) => self.recording = Some(recording),
+            Err(fault) => self.blame(&fault),
+        }
+    }
+
+    /// Tells it that no session runs: a program that has just begun waits for START otherwise.
+    pub(super) fn tell_idle(&mut self, number: wire::Session) {
+        let told = FromManager::Terminate(number)
+            .encode()
+            .map_err(Fault::from)
+            .and_then(|message| Fault::of_send(self.connection.send(&message, &[])));
+        if let Err(fault) = told {
+            self.blame(&fault);
+        }
+    }
+
+    /// Its process, as the trace numbers it.
+    pub(super) fn process(&self) -> Koid {
+        self.process
+    }
+
+    /// Tells it to stop, if it records.
+    pub(super) fn stop(&mut self) {
+        let stopped = self.recording.as_mut().map(|recording| recording.stop(&self.connection));
+        if let Some(Err(fault)) = stopped {
+            self.blame(&fault);
+        }
+    }
+
+    /// Ends its recording without waiting for it any longer.
+    pub(super) fn finish(&mut self, output: &mut Output) {
+        let Some(recording) = &mut self.recording else { return };
+        if let Err(fault) = recording.finish(output, &mut self.stats) {
+            self.blame(&fault);
+        }
+    }
+
+    /// Writes what it has recorded, though it has not asked for that to be saved.
+    pub(super) fn hand_over(&mut self, output: &mut Output) {
+        let Some(recording) = &mut self.recording else { return };
+        if let Err(fault) = recording.hand_over(output, &mut self.stats) {
+            recording.give_up();
+            self.blame(&fault);
+        }
+    }
+
+    /// Tells it to let go of its buffer, and lets go of it.
+    pub(super) fn terminate(&mut self) {
+        let Some(recording) = self.recording.take() else { return };
+        if let Err(fault) = recording.terminate(&self.connection) {
+            self.blame(&fault);
+        }
+    }
+
+    /// Closes its connection. What it had committed until now is taken.
+    pub(super) fn hang_up(&mut self, output: &mut Output) {
+        self.finish(output);
+        self.is_open = false;
+    }
+
+    /// Closes its connection since it did not register in time.
+    pub(super) fn time_out(&mut self) {
+        self.blame(&Fault::Silent);
+        self.is_open = false;
+    }
+
+    /// Takes a packet from its FIFO.
+    pub(super) fn read_fifo(&mut self, output: &mut Output) {
+        let Some(recording) = &mut self.recording else { return };
+        if let Err(fault) = recording.take_packet(output, &mut self.stats) {
+            recording.give_up();
+            self.blame(&fault);
+        }
+    }
+
+    /// Takes a message from its connection; `buffer` has room for any that is one.
+    pub(super) fn read_connection(&mut self, buffer: &mut [u8], output: &mut Output) -> Said {
+        let said = match self.connection.receive(buffer) {
+            Ok(Received::Nothing) => return Said::Nothing,
+            Ok(Received::End) => {
+                self.hang_up(output);
+                return Said::Nothing;
+            }
+            Ok(Received::Message(bytes)) => self.listen(&buffer[..bytes], output),
+            Err(error) => Err(Fault::while_doing("read from its socket")(error)),
+        };
+        said.unwrap_or_else(|fault| {
+            if let Some(recording) = &mut self.recording {
+                recording.give_up();
+            }
+            self.blame(&fault);
+            self.is_open = false;
+            Said::Nothing
+        })
+    }
+
+    fn listen(&mut self, message: &[u8], output: &mut Output) -> Result<Said, Fault> {
+        match FromProvider::decode(message)? {
+            FromProvider::Register { .. } if self.name.is_some() => Err(Fault::RegisteredAgain),
+            FromProvider::Register { name, categories } => {
+                self.learn(categories)?;
+                self.name = Some(name.into());
+                Ok(Said::Registered)
+            }
+            _ if self.name.is_none() => Err(Fault::NotRegistered),
+            FromProvider::Categories(categories) => {
+                self.learn(categories)?;
+                Ok(Said::Other)
+            }
+            FromProvider::Alert(name) => {
+                self.stats.alerts += 1;
+                Ok(Said::Alert(name))
+            }
+            FromProvider::Stopped(session) => {
+                // One of an earlier session may be late.
+                if self.recording.as_ref().is_some_and(|ours| ours.awaits_stopped(session)) {
+                    self.finish(output);
+                }
+                Ok(Said::Other)
+            }
+        }
+    }
+
+    fn learn(&mut self, categories: Vec<String>) -> Result<(), Fault> {
+        self.categories.extend(categories);
+        match self.categories.len() {
+            0..=MAX_CATEGORIES => Ok(()),
+            _ => Err(Fault::TooManyCategories { max: MAX_CATEGORIES }),
+        }
+    }
+
+    fn blame(&mut self, fault: &Fault) {
+        // The first one says most.
+        self.fault.get_or_insert_with(|| fault.to_string());
+    }
+
+    /// What is known of it.
+    pub(super) fn status(&self) -> ProviderStatus {
+        let state = match self.phase() {
+            _ if !self.is_open => ProviderState::Gone,
+            _ if self.fault.is_some() => ProviderState::Failed,
+            None => ProviderState::Registered,
+            Some(Phase::Starting) => ProviderState::Starting,
+            Some(Phase::Started) => ProviderState::Started,
+            Some(Phase::Stopping) => ProviderState::Stopping,
+            Some(Phase::Stopped) => ProviderState::Stopped,
+        };
+        ProviderStatus {
+            id: self.id,
+            name: self.name().to_owned(),
+            pid: self.peer.pid,
+            uid: self.peer.uid,
+            koid: self.process,
+            categories: self.categories.iter().cloned().collect(),
+            state,
+            stats: self.stats,
+            missed_start: !self.is_open
+                && self.recording.as_ref().is_some_and(|recording| !recording.has_started()),
+            fault: self.fault.clone(),
+        }
+    }
+}

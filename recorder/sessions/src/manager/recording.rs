@@ -1,0 +1,280 @@
+//! One provider between START and STOPPED: its buffer, and the FIFO on which it asks for buffers to be saved.
+//!
+//! ```text
+//!              STARTED             STOP sent             STOPPED, or its end
+//!  Starting ------------> Started ----------> Stopping -----------------------> Stopped
+//!                          |    ^
+//!              SAVE_BUFFER v    | BUFFER_SAVED
+//!                        copied, checked, written
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fxt_writer::engine::{Piece, Remote};
+use fxt_writer::packet::{self, Packet};
+use fxt_writer::provider::wire::{self, FromManager};
+use fxt_writer::{Koid, ProviderId};
+
+use super::admit::admit;
+use super::ahead::Ahead;
+use super::fault::Fault;
+use super::output::{Output, Owned};
+use super::status::ProviderStats;
+use fxtrec_kernel::seqpacket::{Received, Seqpacket};
+use fxtrec_kernel::shared_memory::{ReadOnly, SharedMemory};
+
+/// Packets that are looked for when a provider has gone: it can have sent STARTED and one request.
+const LAST_PACKETS: usize = 4;
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Starting,
+    Started,
+    Stopping,
+    Stopped,
+}
+
+/// Whose records they are.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) id: ProviderId,
+    pub(super) name: Arc<str>,
+    pub(super) process: Koid,
+}
+
+/// One recording of one provider.
+#[derive(Debug)]
+pub(super) struct Recording {
+    session: wire::Session,
+    owner: Owner,
+    /// Gone when the provider has closed it or did something against the protocol.
+    fifo: Option<Seqpacket>,
+    remote: Remote<ReadOnly>,
+    /// Whether STARTED came: before that nothing in the buffer counts.
+    has_started: bool,
+    phase: Phase,
+    /// What the provider had dropped when something was last saved.
+    dropped: u64,
+    /// What is in the archive already of what will be saved next.
+    ahead: Ahead,
+    /// The size of its buffer, in words.
+    buffer_words: usize,
+}
+
+impl Recording {
+    /// Gives the provider at `connection` a buffer and lets it record.
+    pub(super) fn start(
+        connection: &Seqpacket,
+        session: wire::Session,
+        start: wire::Start,
+        owner: Owner,
+    ) -> Result<Recording, Fault> {
+        let bytes = usize::try_from(start.buffer_bytes).unwrap_or(usize::MAX);
+        let memory = SharedMemory::new("fxt-provider", bytes);
+        let memory = memory.map_err(Fault::while_doing("make a buffer for it"))?;
+        let (fifo, theirs) = Seqpacket::pair().map_err(Fault::while_doing("make a FIFO for it"))?;
+        let mode = start.mode;
+        let message = FromManager::Start { session, start }.encode()?;
+        Fault::of_send(connection.send(&message, &[memory.file(), theirs.as_fd()]))?;
+        let remote = Remote::new(memory.into_words(), mode);
+        let remote = remote.map_err(|error| Fault::System {
+            doing: "make a buffer for it",
+            source: std::io::Error::other(error),
+        })?;
+        Ok(Recording {
+            session,
+            owner,
+            fifo: Some(fifo),
+            remote,
+            has_started: false,
+            phase: Phase::Starting,
+            dropped: 0,
+            ahead: Ahead::default(),
+            buffer_words: bytes / size_of::<u64>(),
+        })
+    }
+
+    /// Whether the provider has said that it records.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The manager's end of the FIFO, as long as it is open.
+    pub(super) fn fifo(&self) -> Option<BorrowedFd<'_>> {
+        self.fifo.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Tells the provider to stop.
+    pub(super) fn stop(&mut self, connection: &Seqpacket) -> Result<(), Fault> {
+        if matches!(self.phase, Phase::Starting | Phase::Started) {
+            self.phase = Phase::Stopping;
+            Fault::of_send(connection.send(&FromManager::Stop(self.session).encode()?, &[]))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the provider to let go of the buffer.
+    pub(super) fn terminate(&self, connection: &Seqpacket) -> Result<(), Fault> {
+        Fault::of_send(connection.send(&FromManager::Terminate(self.session).encode()?, &[]))
+    }
+
+    /// Whether STOPPED of this session is about this recording, and news.
+    pub(super) fn awaits_stopped(&self, session: wire::Session) -> bool {
+        self.session == session && self.phase != Phase::Stopped
+    }
+
+    /// Takes the next packet from the FIFO; says whether there was one.
+    pub(super) fn take_packet(
+        &mut self,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<bool, Fault> {
+        let Some(fifo) = &self.fifo else { return Ok(false) };
+        let mut buffer = [0; 2 * packet::PACKET_BYTES];
+        let received =
+            fifo.receive(&mut buffer).map_err(Fault::while_doing("read from its FIFO"))?;
+        match received {
+            Received::Nothing => return Ok(false),
+            Received::End => {
+                self.fifo = None;
+                return Ok(false);
+            }
+            Received::Message(bytes) => {
+                let packet = buffer.first_chunk().filter(|_| bytes == packet::PACKET_BYTES);
+                let packet = packet.copied().ok_or(Fault::PacketSize { bytes })?;
+                self.obey(Packet::from_bytes(packet), output, stats)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn obey(
+        &mut self,
+        packet: Packet,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<(), Fault> {
+        let Packet { request, reserved, data32, .. } = packet;
+        match request {
+            _ if reserved != 0 => Err(Fault::Request { request }),
+            packet::STARTED if data32 != packet::PROTOCOL_VERSION => {
+                Err(Fault::FifoVersion { found: data32 })
+            }
+            packet::STARTED if !self.has_started => {
+                self.has_started = true;
+                if self.phase == Phase::Starting {
+                    self.phase = Phase::Started;
+                }
+                Ok(())
+            }
+            packet::SAVE_BUFFER if self.has_started => self.save(packet, output, stats),
+            _ => Err(Fault::Request { request }),
+        }
+    }
+
+    fn save(
+        &mut self,
+        request: Packet,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<(), Fault> {
+        let process = self.owner.process;
+        let piece = self.remote.save(request, &mut |record| admit(record, process))?;
+        self.put(piece, output, stats);
+        let answer = request.buffer_saved().to_bytes();
+        self.fifo.as_ref().map_or(Ok(()), |fifo| Fault::of_send(fifo.send(&answer, &[])))
+    }
+
+    /// Takes what no request will come for, and ends the recording: the provider has stopped, or is gone, or does not
+    /// answer.
+    pub(super) fn finish(
+        &mut self,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<(), Fault> {
+        if self.phase == Phase::Stopped {
+            return Ok(());
+        }
+        let last = (0..LAST_PACKETS).try_for_each(|_| match self.take_packet(output, stats) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(None),
+            Err(fault) => Err(Some(fault)),
+        });
+        self.phase = Phase::Stopped;
+        self.fifo = None;
+        if let Err(Some(fault)) = last {
+            return Err(fault);
+        }
+        if self.has_started {
+            let process = self.owner.process;
+            let piece = self.remote.rest(&mut |record| admit(record, process))?;
+            self.put(piece, output, stats);
+        }
+        Ok(())
+    }
+
+    /// Gives up on a provider that does not keep to the protocol: whatever it has recorded since is ignored.
+    pub(super) fn give_up(&mut self) {
+        self.phase = Phase::Stopped;
+        self.fifo = None;
+    }
+
+    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins.
+    pub(super) fn hand_over(
+        &mut self,
+        output: &mut Output,
+        stats: &mut ProviderStats,
+    ) -> Result<(), Fault> {
+        let mut packets = 0;
+        while packets < LAST_PACKETS && self.take_packet(output, stats)? {
+            packets += 1;
+        }
+        // What makes no sense is found out when it is to be saved.
+        let Some(Owned { piece, .. }) = self.view() else { return Ok(()) };
+        self.ahead.add(&piece, self.buffer_words)?;
+        let dropped = self.note_dropped(stats);
+        let (id, name) = (self.owner.id, self.owner.name.clone());
+        output.take(Owned { id, name, piece, dropped });
+        Ok(())
+    }
+
+    /// What is committed in its buffer and was not saved, which stays there; `None` where there is nothing, or nothing that
+    /// makes sense.
+    pub(super) fn view(&self) -> Option<Owned> {
+        if !self.has_started || self.phase == Phase::Stopped {
+            return None;
+        }
+        let Owner { id, ref name, process } = self.owner;
+        let mut piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
+        self.ahead.without(&mut piece);
+        let dropped = self.remote.header().is_some_and(|header| header.dropped > self.dropped);
+        Some(Owned { id, name: name.clone(), piece, dropped })
+    }
+
+    fn put(&mut self, mut piece: Piece, output: &mut Output, stats: &mut ProviderStats) {
+        stats.tally += piece.tally;
+        stats.buffers += u64::from(!piece.is_empty());
+        stats.durable_bytes += size_of_val(&*piece.durable) as u64;
+        stats.rolling_bytes += size_of_val(&*piece.rolling) as u64;
+        stats.durable_used = stats.durable_used.max(self.remote.durable_used());
+        self.ahead.settle(&mut piece);
+        let dropped = self.note_dropped(stats);
+        let (id, name) = (self.owner.id, self.owner.name.clone());
+        output.take(Owned { id, name, piece, dropped });
+    }
+
+    /// Counts what the provider has dropped since this was last asked; says whether it did.
+    fn note_dropped(&mut self, stats: &mut ProviderStats) -> bool {
+        let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
+        let more = dropped.saturating_sub(self.dropped);
+        self.dropped = self.dropped.max(dropped);
+        stats.dropped = stats.dropped.saturating_add(more);
+        more > 0
+    }
+}
