@@ -46,6 +46,12 @@ fn weight(koid: u64) -> Value<'static> {
     Value::Int32(if koid == 0 { i32::MIN } else { 1024 })
 }
 
+impl Default for Scene {
+    fn default() -> Scene {
+        Scene::new()
+    }
+}
+
 impl Scene {
     /// A trace of fxtrec's in which nothing has happened.
     pub fn new() -> Scene {
@@ -180,7 +186,7 @@ impl Scene {
     }
 
     /// A CPU goes offline.
-    pub(crate) fn offline(&mut self, micros: u64, cpu: u16) -> &mut Scene {
+    pub fn offline(&mut self, micros: u64, cpu: u16) -> &mut Scene {
         let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
         self.own_event(micros, "cpu_offline", &args);
         self
