@@ -1,6 +1,6 @@
 //! fxtrec records what the Linux scheduler does straight into the Fuchsia trace format.
 //!
-//! This package is the program: [`cli`] describes the command line, and [`commands`] carry it out. What they use are crates
+//! This package is the [`program`]: [`cli`] describes the command line, and [`commands`] carry it out. What they use are crates
 //! of their own, which have short names here. Arrows point down this list only:
 //!
 //! - [`control`] and [`manager`] (`fxtrec-sessions`): who may start and stop recordings, and applications that record
@@ -19,6 +19,7 @@
 
 pub mod cli;
 pub mod commands;
+pub mod program;
 
 pub use fxtrec_capture as capture;
 pub use fxtrec_capture::{encode, flight};

@@ -1,6 +1,5 @@
 //! The `fxtrec` binary that a test runs.
 
-use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,44 +11,41 @@ use crate::process::with_usual_signals;
 /// A command that runs `fxtrec`, with the usual signals.
 ///
 /// # Panics
-/// When cargo cannot build it.
+/// As for [`fxtrec()`].
 pub fn command() -> Command {
     let mut command = Command::new(fxtrec());
     with_usual_signals(&mut command);
     command
 }
 
-/// The path of an up-to-date `fxtrec`, built with the same profile as the test that asks.
+/// The path of the `fxtrec` that cargo built with the test that asks.
 ///
-/// `cargo test` builds the binary of another package only by chance, so it is built here, once per
-/// test program.
+/// It is a program of this package, under another name: two packages cannot build one of the same name. A link to it is
+/// called `fxtrec`, which is what recordings show and messages say.
 ///
 /// # Panics
-/// When cargo cannot build it, or the test was not built by cargo.
+/// When the link cannot be made, or the test was not built by cargo.
 pub fn fxtrec() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(build)
+    static LINK: OnceLock<PathBuf> = OnceLock::new();
+    LINK.get_or_init(link)
 }
 
-fn build() -> PathBuf {
+fn link() -> PathBuf {
     let test = std::env::current_exe().expect("a program knows its own path");
     // target/<profile>/deps/<test>
     let profile = test.parent().and_then(Path::parent).expect("cargo puts tests into deps/");
-    let target = profile.parent().expect("cargo puts profiles into its target folder");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "--package", "fxtrec", "--bin", "fxtrec"])
-        .arg("--manifest-path")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(target);
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    let status = command.status().expect("cargo can be run");
-    assert!(status.success(), "cargo cannot build fxtrec: {status}");
-    profile.join("fxtrec")
+    let folder = profile.join("tested");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written to");
+    // Test programs that run at the same time make the same link.
+    let own = folder.join(format!("fxtrec.{}", std::process::id()));
+    let link = folder.join("fxtrec");
+    // A process of this id may have been killed here before.
+    let _ = std::fs::remove_file(&own);
+    std::fs::hard_link(profile.join("fxtrec-tested"), &own).expect("cargo built fxtrec-tested");
+    std::fs::rename(&own, &link).expect("the target folder can be written to");
+    // Renaming does nothing where both are the same file.
+    let _ = std::fs::remove_file(&own);
+    link
 }
 
 /// A copy of `fxtrec` that every user can run, wherever the repository is. Gone when dropped.
