@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::io::Write;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fxt_reader::{MappedFile, Reader, Record};
+use fxt_reader::{Reader, Record};
 use fxt_writer::record::{
     ContextSwitch, Initialization, Magic, ProviderInfo, Record as _, StringRecord, ThreadState,
     Wakeup,
@@ -102,11 +102,6 @@ fn benchmark(criterion: &mut Criterion) {
     });
     group.bench_function("file", |bencher| {
         bencher.iter(|| read(Reader::new(File::open(file.path()).expect("it is there"))));
-    });
-    // SAFETY: the file is this bench's own, and is written to no more.
-    let mapped = unsafe { MappedFile::open(file.path()) }.expect("it is there");
-    group.bench_function("mapped", |bencher| {
-        bencher.iter(|| read(black_box(&mapped).reader()));
     });
     group.finish();
 }

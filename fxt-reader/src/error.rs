@@ -19,14 +19,6 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// The file cannot be mapped into memory.
-    #[error("cannot map {}: {source}; Reader::open may be able to read it", path.display())]
-    Map {
-        /// The file.
-        path: PathBuf,
-        /// What the system says, or why it was not asked.
-        source: io::Error,
-    },
     /// Reading the input failed; the records before that point were handed out.
     #[error("cannot read on after {offset} bytes of trace: {source}")]
     Read {

@@ -39,12 +39,12 @@
 //! Where every bit is, is taken from [`fxt_format`]; nothing else of that
 //! crate is used, so that the two can test each other.
 
+#![forbid(unsafe_code)]
+
 pub mod check;
 mod cursor;
 mod error;
 mod input;
-#[cfg(feature = "mmap")]
-mod mapped;
 mod oddities;
 mod raw;
 mod reader;
@@ -57,8 +57,6 @@ mod types;
 
 pub use cursor::ByteOrder;
 pub use error::{Damage, Error, Reason};
-#[cfg(feature = "mmap")]
-pub use mapped::MappedFile;
 pub use oddities::Oddities;
 pub use raw::RawRecord;
 pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader, Visitor};

@@ -94,8 +94,7 @@ impl Reader<'static> {
     /// Reads the file at `path`: a trace, or a gzip or zstd stream of one.
     ///
     /// The file is read through a buffer, not mapped, so it may still be written
-    /// to and may even shrink: the trace then ends where the file does. For files
-    /// that are certain not to change there is `MappedFile`.
+    /// to and may even shrink: the trace then ends where the file does.
     ///
     /// # Errors
     ///

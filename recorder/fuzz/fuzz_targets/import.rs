@@ -1,7 +1,7 @@
 //! What all importers must hold for any bytes: they end, and what they make is a sound trace.
 
 use fxt_reader::Reader;
-use fxtrec::convert::{Format, Input, Options, convert};
+use fxtrec_convert::{Format, Input, Options, convert};
 
 /// Imports the bytes as a file of that format. What comes of it, if anything does, must read back to its end.
 pub(crate) fn import(bytes: &[u8], from: Format, options: Options) -> Option<Vec<u8>> {

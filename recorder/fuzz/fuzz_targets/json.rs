@@ -5,7 +5,7 @@
 
 mod import;
 
-use fxtrec::convert::{Format, Input, Options, convert};
+use fxtrec_convert::{Format, Input, Options, convert};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

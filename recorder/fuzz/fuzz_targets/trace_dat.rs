@@ -4,7 +4,7 @@
 
 mod import;
 
-use fxtrec::convert::{Format, Options};
+use fxtrec_convert::{Format, Options};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
