@@ -99,10 +99,12 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
             (last.number("lost"), last.number("switches")),
             (0, last.number("kernel_switches"))
         );
-        // No file reaches into the next.
-        for pair in traces.windows(2) {
-            let [end, begin] = [reported(&pair[0]).last(), reported(&pair[1]).next()];
-            let (end, begin) = (end.expect("there are some"), begin.expect("there are some"));
+        // No file reaches into the next. One may be empty, when the recorder had no CPU for longer than a file lasts.
+        let ends = |trace| reported(trace).next().zip(reported(trace).last());
+        let spans: Vec<_> = traces.iter().filter_map(ends).collect();
+        assert!(spans.len() >= 2, "{} of {} files have switches", spans.len(), traces.len());
+        for pair in spans.windows(2) {
+            let (end, begin) = (pair[0].1, pair[1].0);
             assert!(end.time <= begin.time, "{end:?} {begin:?}");
         }
     }
