@@ -13,8 +13,9 @@ use super::life::LifeLayout;
 use super::order::{Lane, Merger, Queue};
 use super::perf_rings::ChainWatch;
 use super::readers::{ReadRing, Readers};
+use super::ring_source::Rings;
 use super::sched::SchedLayout;
-use super::source::SourceError;
+use super::source::{SourceError, SourceKind, SourceStats};
 use fxtrec_kernel::ftrace::FtraceError;
 use fxtrec_kernel::ftrace::instance::Instance;
 use fxtrec_kernel::ftrace::layout::PageLayout;
@@ -178,91 +179,6 @@ impl FtraceRings {
         Ok(rings)
     }
 
-    /// The CPUs whose rings are open.
-    pub fn cpus(&self) -> Vec<Cpu> {
-        self.rings.iter().map(|ring| ring.cpu).collect()
-    }
-
-    /// Bytes of each ring.
-    pub fn ring_bytes(&self) -> usize {
-        self.options.ring_bytes
-    }
-
-    /// Starts all events at once.
-    ///
-    /// # Errors
-    /// [`FtraceError::Write`].
-    pub fn enable(&self) -> Result<(), FtraceError> {
-        let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
-        let waking = self.options.waking.then_some("sched/sched_waking");
-        for event in LIFE_EVENTS.into_iter().chain(sched).chain(waking) {
-            self.shared.instance.write(&format!("events/{event}/enable"), "1")?;
-        }
-        self.shared.instance.write("tracing_on", "1")
-    }
-
-    /// Stops all events; what the rings hold stays readable.
-    pub fn disable(&self) {
-        // An instance that cannot be stopped is removed soon after; there is nothing better to do about it.
-        let _ = self.shared.instance.write("tracing_on", "0");
-    }
-
-    /// The descriptors that poll(2) reports readable when rings want to be read.
-    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
-    }
-
-    /// Lets every CPU be idle for a moment and looks whether each task there was reported. Returns the CPUs where one
-    /// was not: ftrace has no other way to ask for it.
-    pub fn find_silent(&mut self, merger: &mut Merger) -> Vec<Cpu> {
-        for ring in &mut self.rings {
-            ring.watch = Some(ChainWatch::default());
-        }
-        idle_probe::nap_on_each(self.cpus());
-        self.read(merger);
-        let mut silent = Vec::new();
-        for ring in &mut self.rings {
-            if ring.watch.take().is_some_and(|watch| watch.is_blind()) {
-                silent.push(ring.cpu);
-            }
-        }
-        silent
-    }
-
-    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
-    pub fn read(&mut self, merger: &mut Merger) -> bool {
-        let read = self.readers.read(&mut self.rings, merger);
-        read.unwrap_or_else(|error| {
-            self.failed.get_or_insert(error);
-            false
-        })
-    }
-
-    /// Adds what was lost at the very end, which no page tells any more.
-    pub fn tell_rest(&mut self, merger: &mut Merger) {
-        for ring in &mut self.rings {
-            let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
-            let count = lost.saturating_sub(ring.told_lost);
-            if count > 0 {
-                ring.told_lost = lost;
-                let kind = Kind::Lost(Loss::at_most(count));
-                merger.push(ring.lane, Event { time: clock::now(), kind });
-            }
-        }
-    }
-
-    /// Opens the rings of CPUs that came online, as soon as the kernel tells of them. The kernel fills the ring of one
-    /// from its first event on, whether it is open or not, and the ring of one that went stays, so nothing is missed.
-    ///
-    /// # Errors
-    /// [`SourceError`]; the CPUs that are recorded stay so.
-    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
-        match self.hotplug.look() {
-            Some(_) => self.look_for_cpus(merger),
-            None => Ok(()),
-        }
-    }
-
     fn look_for_cpus(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         let tell = |merger: &mut Merger, lane, time| {
             merger.push(lane, Event { time, kind: Kind::Online });
@@ -314,15 +230,89 @@ impl FtraceRings {
         }
         Ok(online)
     }
+}
 
-    /// Records that could not be decoded, and pages that could not be read to their end.
-    pub fn odd(&self) -> (u64, u64) {
-        let sum = |of: fn(&CpuRing) -> u64| self.rings.iter().map(of).sum();
-        (sum(|ring| ring.undecoded), sum(|ring| ring.garbled))
+impl Rings for FtraceRings {
+    const KIND: SourceKind = SourceKind::Ftrace;
+
+    fn cpus(&self) -> Vec<Cpu> {
+        self.rings.iter().map(|ring| ring.cpu).collect()
     }
 
-    /// Why a ring cannot be read any more, told once.
-    pub fn take_failure(&mut self) -> Option<io::Error> {
+    fn ring_bytes(&self) -> usize {
+        self.options.ring_bytes
+    }
+
+    fn enable(&mut self) -> Result<(), SourceError> {
+        let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
+        let waking = self.options.waking.then_some("sched/sched_waking");
+        for event in LIFE_EVENTS.into_iter().chain(sched).chain(waking) {
+            self.shared.instance.write(&format!("events/{event}/enable"), "1")?;
+        }
+        Ok(self.shared.instance.write("tracing_on", "1")?)
+    }
+
+    fn disable(&mut self) {
+        // An instance that cannot be stopped is removed soon after; there is nothing better to do about it.
+        let _ = self.shared.instance.write("tracing_on", "0");
+    }
+
+    fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
+    }
+
+    /// ftrace has no way to ask for more about a CPU with a silent task: it is only named.
+    fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
+        for ring in &mut self.rings {
+            ring.watch = Some(ChainWatch::default());
+        }
+        idle_probe::nap_on_each(self.cpus());
+        self.read(merger);
+        let mut silent = Vec::new();
+        for ring in &mut self.rings {
+            if ring.watch.take().is_some_and(|watch| watch.is_blind()) {
+                silent.push(ring.cpu);
+            }
+        }
+        Ok(silent)
+    }
+
+    fn read(&mut self, merger: &mut Merger) -> bool {
+        let read = self.readers.read(&mut self.rings, merger);
+        read.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            false
+        })
+    }
+
+    fn tell_rest(&mut self, merger: &mut Merger) {
+        for ring in &mut self.rings {
+            let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
+            let count = lost.saturating_sub(ring.told_lost);
+            if count > 0 {
+                ring.told_lost = lost;
+                let kind = Kind::Lost(Loss::at_most(count));
+                merger.push(ring.lane, Event { time: clock::now(), kind });
+            }
+        }
+    }
+
+    /// The kernel fills the ring of a CPU that comes online from its first event on, whether it is open or not, and the
+    /// ring of one that went stays, so nothing is missed.
+    fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
+        if self.hotplug.look().is_none() {
+            return Ok(false);
+        }
+        self.look_for_cpus(merger).map(|()| true)
+    }
+
+    fn stats(&self) -> SourceStats {
+        let sum = |of: fn(&CpuRing) -> u64| self.rings.iter().map(of).sum();
+        let (undecoded, garbled) = (sum(|ring| ring.undecoded), sum(|ring| ring.garbled));
+        SourceStats { undecoded, garbled, ..SourceStats::default() }
+    }
+
+    fn take_failure(&mut self) -> Option<io::Error> {
         let ring = self.rings.iter_mut().find_map(|ring| ring.failed.take());
         self.failed.take().or(ring)
     }

@@ -1,6 +1,6 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
 //!
-//! A [`source`] reads bytes that the kernel left ([`bpf_source`], [`perf_source`], [`ftrace_source`]); [`decode`] (perf's
+//! A [`source`] reads bytes that the kernel left ([`bpf_source`], [`ring_source`]); [`decode`] (perf's
 //! records), [`sched`] and [`life`] (tracepoints, placed by [`tracepoint`]) make them [`event`]s, and [`order`] puts those
 //! of all CPUs into one sequence. [`encode`] makes FXT records of that, and [`flight`] is what a recording watches out for
 //! meanwhile.
@@ -14,14 +14,13 @@ pub mod encode;
 pub mod event;
 pub mod flight;
 pub mod ftrace_rings;
-pub mod ftrace_source;
 pub mod life;
 pub mod losses;
 pub mod order;
 pub mod payload;
 pub mod perf_rings;
-pub mod perf_source;
 pub mod readers;
+pub mod ring_source;
 pub mod sched;
 pub mod source;
 pub mod tracepoint;

@@ -12,8 +12,9 @@ use super::decode::{self, Shape};
 use super::event::{Event, Kind, Loss};
 use super::order::{Lane, Merger, Queue};
 use super::readers::{ReadRing, Readers};
+use super::ring_source::Rings;
 use super::sched::SchedLayout;
-use super::source::SourceError;
+use super::source::{SourceError, SourceKind, SourceStats};
 use fxtrec_kernel::extra::OpenExtras;
 use fxtrec_kernel::hotplug::{Hotplug, Suspects};
 use fxtrec_kernel::perf::{CpuEvents, KernelCount, LostAside, OpenError, Options};
@@ -184,20 +185,6 @@ pub struct PerfRings {
     wants_switch_records: Vec<Cpu>,
 }
 
-/// What was counted about rings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RingCounts {
-    /// What the kernel itself counted, in the order of the options' tracepoints.
-    pub kernel: Vec<KernelCount>,
-    /// Samples that could not be decoded.
-    pub undecoded: u64,
-    /// Times that a ring held something that is no record.
-    pub garbled: u64,
-    /// What [`SourceStats::unreported`](super::source::SourceStats::unreported) counts; of a CPU that is online,
-    /// nothing before the end.
-    pub unreported: u64,
-}
-
 impl PerfRings {
     /// Opens the events of every online CPU, disabled, each with a lane of its own in `merger`.
     ///
@@ -289,108 +276,6 @@ impl PerfRings {
         Ok(cpus::online(&*self.sys)?)
     }
 
-    /// The CPUs whose events are open.
-    pub fn cpus(&self) -> Vec<Cpu> {
-        let alive = self.rings.iter().filter(|ring| !ring.is_dead);
-        alive.map(|ring| ring.events.cpu()).collect()
-    }
-
-    /// Bytes of the smallest ring that the kernel granted.
-    pub fn ring_bytes(&self) -> usize {
-        self.rings.iter().map(|ring| ring.events.ring.size()).min().unwrap_or(0)
-    }
-
-    /// Starts all events.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn enable(&self) -> Result<(), OpenError> {
-        self.rings.iter().try_for_each(|ring| ring.events.enable(&*self.sys))
-    }
-
-    /// Stops all events; what the rings hold stays readable.
-    pub fn disable(&self) {
-        for ring in &self.rings {
-            ring.events.disable(&*self.sys);
-        }
-    }
-
-    /// The descriptors that poll(2) reports readable when rings want to be read.
-    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
-    }
-
-    /// Lets every CPU be idle for a moment and looks, without taking anything out of the rings, whether each task
-    /// there was reported. Lets the kernel write switch records where one was not. Returns those CPUs.
-    ///
-    /// # Errors
-    /// [`OpenError`] when the switch records cannot be had.
-    pub fn find_silent(&mut self) -> Result<Vec<Cpu>, OpenError> {
-        idle_probe::nap_on_each(self.cpus());
-        let mut silent = Vec::new();
-        for CpuRing { events, .. } in &mut self.rings {
-            events.ring.refresh();
-            let mut watch = ChainWatch::default();
-            while let Some(record) = events.ring.next_record() {
-                let shape = shape(&self.options, &events.extras);
-                if let Some(found) = decode::decode(&self.layout, record, shape) {
-                    watch.see(&found.event);
-                }
-            }
-            events.ring.rewind();
-            if watch.is_blind() {
-                events.add_switch_records(&*self.sys, &self.options)?;
-                silent.push(events.cpu());
-            }
-        }
-        Ok(silent)
-    }
-
-    /// Lets the kernel write switch records for `cpu`.
-    ///
-    /// # Errors
-    /// [`OpenError`]; recording goes on without them.
-    pub fn add_switch_records(&mut self, cpu: Cpu) -> Result<(), OpenError> {
-        let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
-        let found = self.rings.iter_mut().find(is_it);
-        found.map_or(Ok(()), |ring| ring.events.add_switch_records(&*self.sys, &self.options))
-    }
-
-    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
-    pub fn read(&mut self, merger: &mut Merger) -> bool {
-        let read = self.readers.read(&mut self.rings, merger);
-        read.unwrap_or_else(|error| {
-            self.failed.get_or_insert(error);
-            false
-        })
-    }
-
-    /// Why rings cannot be read any more, told once.
-    pub fn take_failure(&mut self) -> Option<io::Error> {
-        self.failed.take()
-    }
-
-    /// Adds what was lost at the very end, which no ring tells any more. To be called once, when the events have
-    /// stopped and the rings are empty.
-    pub fn tell_rest(&mut self, merger: &mut Merger) {
-        for ring in &mut self.rings {
-            let time = if ring.is_dead { ring.last } else { clock::now() };
-            ring.tell_rest(time, merger);
-            self.unreported += ring.unreported();
-        }
-    }
-
-    /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. Returns whether
-    /// there was anything to look at.
-    ///
-    /// # Errors
-    /// [`SourceError`]; the CPUs that are recorded stay so.
-    pub fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
-        self.bury(merger);
-        let Some(suspects) = self.hotplug.look() else { return Ok(false) };
-        self.look_for_cpus(&suspects, merger).map(|()| true)
-    }
-
     /// ```text
     ///   CPU 1     ...events | offline            | online  events, unseen | opened anew   events...
     ///   lane        the ring's last event                                 | before the first of the new ring
@@ -441,7 +326,7 @@ impl PerfRings {
         ring.events.enable(&*self.sys)?;
         if let Some(at) = self.wants_switch_records.iter().position(|wants| *wants == cpu) {
             self.wants_switch_records.swap_remove(at);
-            self.add_switch_records(cpu)?;
+            self.is_silent(cpu)?;
         }
         Ok(())
     }
@@ -470,17 +355,103 @@ impl PerfRings {
             self.past_counts = add_counts(&self.past_counts, &counts);
         }
     }
+}
 
-    /// The counts so far.
-    pub fn counts(&self) -> RingCounts {
-        let mut counts = RingCounts {
-            kernel: self.past_counts.clone(),
+impl Rings for PerfRings {
+    const KIND: SourceKind = SourceKind::Perf;
+
+    fn cpus(&self) -> Vec<Cpu> {
+        let alive = self.rings.iter().filter(|ring| !ring.is_dead);
+        alive.map(|ring| ring.events.cpu()).collect()
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.rings.iter().map(|ring| ring.events.ring.size()).min().unwrap_or(0)
+    }
+
+    fn enable(&mut self) -> Result<(), SourceError> {
+        Ok(self.rings.iter().try_for_each(|ring| ring.events.enable(&*self.sys))?)
+    }
+
+    fn disable(&mut self) {
+        for ring in &self.rings {
+            ring.events.disable(&*self.sys);
+        }
+    }
+
+    fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
+    }
+
+    /// Takes nothing out of the rings, and lets the kernel write switch records where a task was not reported.
+    fn find_silent(&mut self, _merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
+        idle_probe::nap_on_each(self.cpus());
+        let mut silent = Vec::new();
+        for CpuRing { events, .. } in &mut self.rings {
+            events.ring.refresh();
+            let mut watch = ChainWatch::default();
+            while let Some(record) = events.ring.next_record() {
+                let shape = shape(&self.options, &events.extras);
+                if let Some(found) = decode::decode(&self.layout, record, shape) {
+                    watch.see(&found.event);
+                }
+            }
+            events.ring.rewind();
+            if watch.is_blind() {
+                events.add_switch_records(&*self.sys, &self.options)?;
+                silent.push(events.cpu());
+            }
+        }
+        Ok(silent)
+    }
+
+    /// Lets the kernel write switch records for `cpu`.
+    fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
+        let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
+        let found = self.rings.iter_mut().find(is_it);
+        match found {
+            Some(ring) => Ok(ring.events.add_switch_records(&*self.sys, &self.options)?),
+            None => Ok(()),
+        }
+    }
+
+    fn read(&mut self, merger: &mut Merger) -> bool {
+        let read = self.readers.read(&mut self.rings, merger);
+        read.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            false
+        })
+    }
+
+    fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
+    fn tell_rest(&mut self, merger: &mut Merger) {
+        for ring in &mut self.rings {
+            let time = if ring.is_dead { ring.last } else { clock::now() };
+            ring.tell_rest(time, merger);
+            self.unreported += ring.unreported();
+        }
+    }
+
+    fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
+        self.bury(merger);
+        let Some(suspects) = self.hotplug.look() else { return Ok(false) };
+        self.look_for_cpus(&suspects, merger).map(|()| true)
+    }
+
+    fn stats(&self) -> SourceStats {
+        let mut counts = SourceStats {
+            kernel_counts: self.past_counts.clone(),
             undecoded: self.undecoded,
             garbled: self.garbled,
             unreported: self.unreported,
+            ..SourceStats::default()
         };
         for CpuRing { events, undecoded, .. } in &self.rings {
-            counts.kernel = add_counts(&counts.kernel, &events.kernel_counts(&*self.sys));
+            counts.kernel_counts =
+                add_counts(&counts.kernel_counts, &events.kernel_counts(&*self.sys));
             counts.undecoded += undecoded;
             counts.garbled += events.ring.garbled();
         }

@@ -182,7 +182,7 @@ impl SchedLayout {
         Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes })
     }
 
-    /// The id of `sched_switch`, then of the wake-up tracepoints, as [`super::perf_source`] opens them.
+    /// The id of `sched_switch`, then of the wake-up tracepoints, as [`super::perf_rings`] opens them.
     pub fn tracepoints(&self) -> Vec<u64> {
         let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
         std::iter::once(u64::from(self.switch.id)).chain(wakes).collect()

@@ -11,7 +11,8 @@ use std::io;
 use std::time::Duration;
 
 use super::order::Merger;
-use super::perf_rings::{PerfRings, RingCounts};
+use super::perf_rings::PerfRings;
+use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
 use cpu::CpuLane;
@@ -209,7 +210,7 @@ impl Source for BpfSource {
     }
 
     fn stats(&self) -> SourceStats {
-        let RingCounts { undecoded, garbled, .. } = self.rings.counts();
+        let SourceStats { undecoded, garbled, .. } = self.rings.stats();
         let kinds = if self.waking { 4 } else { 3 };
         let mut counts = vec![KernelCount::default(); kinds];
         for lane in &self.lanes {

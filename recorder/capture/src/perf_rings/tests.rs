@@ -117,7 +117,7 @@ fn a_cpu_that_was_away_between_two_looks_is_opened_anew_and_its_gap_told() {
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
     assert!(!rings.follow_hotplug(&mut merger).expect("nothing happened"));
-    rings.add_switch_records(Cpu(1)).expect("nothing is refused");
+    rings.is_silent(Cpu(1)).expect("nothing is refused");
     let opened = machine.asked().len();
 
     machine.kill_cpu(1);
@@ -186,7 +186,7 @@ fn of_what_a_ring_lost_only_samples_are_lost_events() {
     let machine = Fake::default().file(ONLINE, "0\n");
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
-    rings.add_switch_records(Cpu(0)).expect("nothing is refused");
+    rings.is_silent(Cpu(0)).expect("nothing is refused");
     let ring = ring_of(&mut rings);
     let mut divide = |count, lives, switch_records, samples| {
         lose(&machine, lives, switch_records, samples);
@@ -212,7 +212,7 @@ fn counts_that_are_ahead_of_the_ring_add_up_in_the_end() {
     let machine = Fake::default().file(ONLINE, "0\n");
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
-    rings.add_switch_records(Cpu(0)).expect("nothing is refused");
+    rings.is_silent(Cpu(0)).expect("nothing is refused");
     let ring = ring_of(&mut rings);
     // All that was lost is 5 samples, then 5 switch records; both are counted when the first part is read.
     lose(&machine, 0, 5, 5);
@@ -240,12 +240,12 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     rings.rings[0].reported = 9;
     rings.rings[0].undecoded = 1;
     rings.rings[1].reported = 14;
-    assert_eq!(rings.counts().unreported, 0, "there may be more in the rings");
+    assert_eq!(rings.stats().unreported, 0, "there may be more in the rings");
     // One CPU ends with the recording, the other before.
     machine.write(ONLINE, "0\n");
     rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
     rings.tell_rest(&mut merger);
-    assert_eq!(rings.counts().unreported, 4);
+    assert_eq!(rings.stats().unreported, 4);
     let lost = told(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));
     assert_eq!(lost.count(), 2, "they are in no gap");
 }

@@ -4,10 +4,11 @@ pub(in crate::commands) mod bpf;
 
 use std::sync::Arc;
 
-use crate::capture::ftrace_rings;
-use crate::capture::ftrace_source::FtraceSource;
+use crate::capture::ftrace_rings::{self, FtraceRings};
 use crate::capture::life::{LifeFormats, LifeLayout};
-use crate::capture::perf_source::PerfSource;
+use crate::capture::order::Merger;
+use crate::capture::perf_rings::PerfRings;
+use crate::capture::ring_source::{FtraceSource, PerfSource};
 use crate::capture::sched::{SchedFormats, SchedLayout};
 use crate::capture::source::SourceError;
 use crate::commands::plan::{Plan, default_ring_bytes};
@@ -89,8 +90,9 @@ pub(in crate::commands) fn open(
     let options = perf_options(ring_bytes, &layout, extras, facts);
     // A size that was asked for is taken at its word.
     let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
-    PerfSource::open(Box::new(sys), layout, options, least)
-        .map_err(|error| explain(error, cpus, facts))
+    let rings =
+        |merger: &mut Merger| PerfRings::open(Box::new(sys), layout, options, least, merger);
+    PerfSource::open(rings).map_err(|error| explain(error, cpus, facts))
 }
 
 /// Why a source of `cpus` CPUs could not be had, and what to do about it.
@@ -139,8 +141,10 @@ pub(in crate::commands) fn open_ftrace(
     };
     let instance = Instance::create(Box::new(sys), &tracefs)
         .map_err(|error| refused::explain(&error, facts))?;
-    FtraceSource::open(Box::new(sys), instance, sched, life, options)
-        .map_err(|error| explain(error, cpus, facts))
+    let rings = |merger: &mut Merger| {
+        FtraceRings::open(Box::new(sys), instance, (sched, life), options, merger)
+    };
+    FtraceSource::open(rings).map_err(|error| explain(error, cpus, facts))
 }
 
 fn life_layout(sys: &dyn Sys, tracefs: &Tracefs, facts: &Facts) -> Result<LifeLayout, RecordError> {

@@ -1,0 +1,160 @@
+//! Sources all of whose events come through rings of the kernel, one per CPU: perf's and ftrace's.
+//!
+//! perf is recorded where BPF is refused, and ftrace is for machines on which perf events are
+//! refused but tracefs is open. The scheduler's tracepoints are the same ones there, in the same form; what perf tells by
+//! records of its own, forks, exits and names, comes from tracepoints too. These name threads as the initial pid namespace
+//! does: inside another one the processes of `/proc` are not known for those that run.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::ftrace_rings::FtraceRings;
+use super::order::Merger;
+use super::perf_rings::PerfRings;
+use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
+use fxtrec_kernel::clock;
+use fxtrec_kernel::waker::Waker;
+use fxtrec_units::{Cpu, Nanos};
+
+/// The rings of all online CPUs, each with a lane in the merger.
+pub trait Rings: Debug + Send {
+    /// The kind of source that they make.
+    const KIND: SourceKind;
+
+    /// The CPUs whose rings are open.
+    fn cpus(&self) -> Vec<Cpu>;
+
+    /// Bytes of the smallest ring that the kernel granted.
+    fn ring_bytes(&self) -> usize;
+
+    /// Starts all events.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn enable(&mut self) -> Result<(), SourceError>;
+
+    /// Stops all events; what the rings hold stays readable.
+    fn disable(&mut self);
+
+    /// Lets every CPU be idle for a moment and looks whether each task there was reported. Asks the kernel for more
+    /// about the CPUs where one was not, and returns them.
+    ///
+    /// # Errors
+    /// [`SourceError`] when that cannot be had.
+    fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError>;
+
+    /// As [`Source::is_silent`].
+    ///
+    /// # Errors
+    /// [`SourceError`]; recording goes on without.
+    fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
+    fn read(&mut self, merger: &mut Merger) -> bool;
+
+    /// Why rings cannot be read any more, told once.
+    fn take_failure(&mut self) -> Option<io::Error>;
+
+    /// The descriptors that poll(2) reports readable when rings want to be read.
+    fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
+
+    /// Adds what was lost at the very end, which no ring tells any more. To be called once, when the events have
+    /// stopped and the rings are empty.
+    fn tell_rest(&mut self, merger: &mut Merger);
+
+    /// As [`Source::follow_hotplug`]. Returns whether there was anything to look at.
+    ///
+    /// # Errors
+    /// [`SourceError`]; the CPUs that are recorded stay so.
+    fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError>;
+
+    /// The figures so far, without those of the merger.
+    fn stats(&self) -> SourceStats;
+}
+
+/// Rings, and the merger of what they hold.
+#[derive(Debug)]
+pub struct RingSource<R> {
+    rings: R,
+    merger: Merger,
+}
+
+/// The tracepoints of perf; see [`PerfRings::open`].
+pub type PerfSource = RingSource<PerfRings>;
+
+/// A tracing instance of ftrace; see [`FtraceRings::open`].
+pub type FtraceSource = RingSource<FtraceRings>;
+
+impl<R: Rings> RingSource<R> {
+    /// A source of the rings that `open` opens, disabled, with their lanes in the merger that it is given.
+    ///
+    /// # Errors
+    /// What `open` returns.
+    pub fn open(
+        open: impl FnOnce(&mut Merger) -> Result<R, SourceError>,
+    ) -> Result<RingSource<R>, SourceError> {
+        let mut merger = Merger::new();
+        let rings = open(&mut merger)?;
+        Ok(RingSource { rings, merger })
+    }
+}
+
+impl<R: Rings> Source for RingSource<R> {
+    fn kind(&self) -> SourceKind {
+        R::KIND
+    }
+
+    fn cpus(&self) -> Vec<Cpu> {
+        self.rings.cpus()
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.rings.ring_bytes()
+    }
+
+    fn enable(&mut self) -> Result<(), SourceError> {
+        self.rings.enable()
+    }
+
+    fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
+        self.rings.find_silent(&mut self.merger)
+    }
+
+    fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
+        self.rings.is_silent(cpu)
+    }
+
+    fn round(&mut self, take: &mut Take<'_>) {
+        let rings = &mut self.rings;
+        self.merger.round(|merger| rings.read(merger), clock::now, take);
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) {
+        self.rings.disable();
+        let rings = &mut self.rings;
+        if self.merger.round(|merger| rings.read(merger), clock::now, &mut *take) {
+            self.rings.tell_rest(&mut self.merger);
+            self.merger.emit(Nanos(u64::MAX), take);
+        }
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+        match self.rings.take_failure() {
+            Some(error) => Err(error),
+            None => waker.wait(self.rings.poll_fds(), timeout),
+        }
+    }
+
+    fn follow_hotplug(&mut self) -> Result<(), SourceError> {
+        self.rings.follow_hotplug(&mut self.merger).map(drop)
+    }
+
+    fn stats(&self) -> SourceStats {
+        let (late, most_late) = self.merger.late();
+        SourceStats { late, most_late, ..self.rings.stats() }
+    }
+}
