@@ -192,6 +192,13 @@ impl Scene {
         self
     }
 
+    /// A CPU comes back online.
+    pub fn online(&mut self, micros: u64, cpu: u16) -> &mut Scene {
+        let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
+        self.own_event(micros, "cpu_online", &args);
+        self
+    }
+
     /// Why events were lost.
     pub fn blame(&mut self, micros: u64, cause: &str) -> &mut Scene {
         let args = [Arg::new(name("text"), Value::Str(Text::Inline(cause)))];

@@ -183,6 +183,13 @@ impl Extract {
                     self.lost(cpu, time, arg("count"))?;
                 }
             }
+            ("fxtrec", name @ ("cpu_offline" | "cpu_online")) => {
+                let cpu = event.args.get("cpu").and_then(number);
+                if let Some(cpu) = cpu.and_then(|cpu| u16::try_from(cpu).ok()) {
+                    self.away(cpu, time)?;
+                }
+                return self.span(event, name);
+            }
             // Wake-ups as the waker saw them: the wake-up itself names the waker.
             ("sched", "waking") => {}
             (_, name) => return self.span(event, name),
@@ -216,6 +223,16 @@ impl Extract {
         let from = self.machine.since(cpu).clamp(begin, to);
         self.gaps.push(Gap { cpu, from, to, count });
         self.push(to, Event::Gap { cpu, length: to - from })
+    }
+
+    /// A CPU goes offline or comes back. Nobody has it in between, not even the idle task that it is left with: between
+    /// two gaps of no length nothing is known of it.
+    fn away(&mut self, cpu: u16, time: u64) -> Result<(), PageError> {
+        if self.machine.on(cpu).is_some_and(|thread| !thread.is_idle()) {
+            // It is back already, as its events say.
+            return Ok(());
+        }
+        self.push(time, Event::Gap { cpu, length: 0 })
     }
 
     fn push(&mut self, time: u64, event: Event) -> Result<(), PageError> {
@@ -285,5 +302,51 @@ impl Extract {
         }
         machine.end(end, observer);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_reader::Reader;
+
+    use super::*;
+    use crate::scene::{Leaves, Scene};
+
+    /// In microseconds: who was on CPU 1, whether idle, from when to when.
+    #[derive(Default)]
+    struct OnOne(Vec<(bool, u64, u64)>);
+
+    impl Observer for OnOne {
+        fn on_cpu(&mut self, cpu: u16, thread: ThreadIndex, from: u64, to: u64) {
+            if cpu == 1 && from < to {
+                self.0.push((thread.is_idle(), from / 1_000, to / 1_000));
+            }
+        }
+
+        fn in_state(&mut self, _: ThreadIndex, _: State, _: u64, _: u64) {}
+    }
+
+    #[test]
+    fn a_cpu_that_is_offline_is_not_shown_as_idle() {
+        let mut scene = Scene::new();
+        scene.switch(10, 1, 0, Leaves::R, 102);
+        scene.switch(30, 1, 102, Leaves::S, 0);
+        scene.offline(40, 1).online(80, 1);
+        scene.switch(85, 1, 0, Leaves::R, 104);
+        scene.switch(95, 1, 104, Leaves::S, 0);
+        scene.end(100);
+        let mut extract = Extract::new(1_000);
+        let mut reader = Reader::from_slice(scene.bytes());
+        while let Some(item) = reader.next().expect("it is sound") {
+            extract.take(&item.record).expect("memory");
+        }
+        let (_, end) = extract.finish().expect("memory");
+        let mut on_one = OnOne::default();
+        extract.replay(end, &mut on_one).expect("it was packed here");
+        let before = on_one.0.iter().filter(|it| it.2 <= 10).count();
+        let rest = &on_one.0[before..];
+        let expected =
+            [(false, 10, 30), (true, 30, 40), (true, 80, 85), (false, 85, 95), (true, 95, 100)];
+        assert_eq!(rest, expected, "nobody from 40 to 80");
     }
 }
