@@ -1,34 +1,82 @@
-//! Telling whoever started this process that it is ready: the protocol of systemd's sd_notify(3).
+//! Telling whoever started this process what it does: the protocol of systemd's sd_notify(3).
+//!
+//! systemd wants to know when a service is ready. `fxtrec daemon` wants to know more of the recorder that it starts, and is
+//! told by variables of fxtrec's own, which begin with `X_` as that page asks for, one in each message.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
 
 /// The variable that says where to: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// What is told.
-pub const READY: &[u8] = b"READY=1";
+/// The longest message, in bytes: a path and the name of a variable. Longer texts are cut.
+pub const MOST_BYTES: usize = libc::PATH_MAX as usize + 64;
 
-/// Says that everything is set up, where somebody wants to know.
+const READY: &[u8] = b"READY=1";
+const SNAPSHOT: &[u8] = b"X_FXTREC_SNAPSHOT=";
+const NO_SNAPSHOT: &[u8] = b"X_FXTREC_NO_SNAPSHOT=";
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Everything is set up.
+    Ready,
+    /// A snapshot was written to this file.
+    Snapshot(PathBuf),
+    /// A snapshot that was asked for was not written, and why.
+    NoSnapshot(String),
+}
+
+impl Notice {
+    /// As it is sent. systemd takes a line for a variable, so that line breaks become blanks.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut message = match self {
+            Notice::Ready => READY.to_vec(),
+            Notice::Snapshot(path) => [SNAPSHOT, path.as_os_str().as_bytes()].concat(),
+            Notice::NoSnapshot(why) => [NO_SNAPSHOT, why.as_bytes()].concat(),
+        };
+        message.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        message.truncate(MOST_BYTES);
+        message
+    }
+
+    /// The other way round; `None` for what fxtrec does not send.
+    pub fn from_bytes(message: &[u8]) -> Option<Notice> {
+        if message == READY {
+            return Some(Notice::Ready);
+        }
+        if let Some(path) = message.strip_prefix(SNAPSHOT) {
+            return Some(Notice::Snapshot(Path::new(OsStr::from_bytes(path)).to_owned()));
+        }
+        let why = message.strip_prefix(NO_SNAPSHOT)?;
+        Some(Notice::NoSnapshot(String::from_utf8_lossy(why).into_owned()))
+    }
+}
+
+/// Tells it, where somebody wants to know. Does not wait for a listener who does not read.
 ///
 /// # Errors
 /// What socket(2) or sendto(2) return.
-pub fn ready() -> io::Result<()> {
+pub fn tell(notice: &Notice) -> io::Result<()> {
     match std::env::var_os(NOTIFY_VARIABLE) {
-        Some(address) => tell(&address),
+        Some(address) => send(&address, notice),
         None => Ok(()),
     }
 }
 
-fn tell(address: &OsStr) -> io::Result<()> {
+fn send(address: &OsStr, notice: &Notice) -> io::Result<()> {
     let address = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(address)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(READY, &address).map(drop)
+    let socket = UnixDatagram::unbound()?;
+    // systemd may be slow to be told that a service is ready; of the rest, nobody is to be waited for.
+    socket.set_nonblocking(*notice != Notice::Ready)?;
+    socket.send_to_addr(&notice.to_bytes(), &address).map(drop)
 }
 
 #[cfg(test)]
@@ -40,15 +88,43 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ready");
         let listener = UnixDatagram::bind(&path).expect("a socket");
-        tell(path.as_os_str()).expect("told");
+        send(path.as_os_str(), &Notice::Ready).expect("told");
         let name = format!("fxtrec-notify-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).expect("an address");
         let other = UnixDatagram::bind_addr(&address).expect("a socket");
-        tell(OsStr::new(&format!("@{name}"))).expect("told");
+        send(OsStr::new(&format!("@{name}")), &Notice::Ready).expect("told");
         for listener in [listener, other] {
             let mut buffer = [0; 32];
             let bytes = listener.recv(&mut buffer).expect("a message");
-            assert_eq!(&buffer[..bytes], READY);
+            assert_eq!(&buffer[..bytes], b"READY=1");
         }
+    }
+
+    #[test]
+    fn a_notice_that_was_sent_is_what_was_meant() {
+        for notice in [
+            Notice::Ready,
+            Notice::Snapshot(PathBuf::from(OsStr::from_bytes(b"/run/\xff/kernel.1.fxt"))),
+            Notice::NoSnapshot("writing it: No space left on device".to_owned()),
+        ] {
+            assert_eq!(Notice::from_bytes(&notice.to_bytes()), Some(notice));
+        }
+        let two = Notice::NoSnapshot("a\nREADY=1".to_owned()).to_bytes();
+        assert_eq!(two, b"X_FXTREC_NO_SNAPSHOT=a READY=1", "one variable in a message");
+        let long = Notice::NoSnapshot("a".repeat(MOST_BYTES)).to_bytes();
+        assert_eq!(long.len(), MOST_BYTES);
+        for other in [b"READY=2".as_slice(), b"", b"STATUS=x", b"X_FXTREC_SNAPSHOT"] {
+            assert_eq!(Notice::from_bytes(other), None);
+        }
+    }
+
+    #[test]
+    fn nobody_is_waited_for_who_does_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deaf");
+        let _deaf = UnixDatagram::bind(&path).expect("a socket");
+        let notice = Notice::NoSnapshot(String::new());
+        let full = (0..100_000).find_map(|_| send(path.as_os_str(), &notice).err());
+        assert_eq!(full.expect("its queue is full").kind(), io::ErrorKind::WouldBlock);
     }
 }

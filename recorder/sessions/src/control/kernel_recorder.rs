@@ -4,9 +4,13 @@
 //!   fxtrec daemon                              fxtrec record -a -o - ...
 //!   reader thread <------- trace --------------- standard output
 //!   lines         <------- what went wrong ----- standard error
-//!   ready         <------- READY=1 -------------- when events flow (sd_notify)
+//!   notices       <------- READY=1 -------------- when events flow (sd_notify)
+//!                 <------- X_FXTREC_SNAPSHOT= --- a snapshot is written, or X_FXTREC_NO_SNAPSHOT=, why not
+//!                 -------- SIGUSR2 -------------> write a snapshot
 //!                 -------- SIGTERM -------------> stop, write what is left, end
 //! ```
+//!
+//! What it says on standard error is for people: it is passed on, never interpreted.
 //!
 //! So a recording that fails, or uses up what it may, does so in a process of its own: the service goes on. In circular
 //! mode the recorder writes into a folder that only the daemon sees, since a pipe could not carry snapshots.
@@ -25,7 +29,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -35,7 +38,7 @@ use super::records::Splitter;
 use super::wire::{BufferingMode, KernelStats};
 pub(super) use error::KernelError;
 use fxtrec_kernel::helper::Launcher;
-use fxtrec_kernel::notify::{NOTIFY_VARIABLE, READY};
+use fxtrec_kernel::notify::{MOST_BYTES, NOTIFY_VARIABLE, Notice};
 use fxtrec_kernel::waker::Waker;
 use lines::Lines;
 
@@ -100,13 +103,14 @@ pub(super) struct KernelRecorder {
     child: Child,
     reader: Option<JoinHandle<()>>,
     lines: Lines,
+    /// Where it tells what it does.
+    notices: UnixDatagram,
     /// Whether its end is as it should be.
     asked: Arc<AtomicBool>,
     progress: Arc<Progress>,
     /// In circular mode: the file that it writes at the end.
     file: Option<PathBuf>,
     scheduling: bool,
-    snapshots: u32,
     deliver: Delivery,
     _folder: TempDir,
 }
@@ -134,8 +138,8 @@ impl KernelRecorder {
     ) -> Result<KernelRecorder, KernelError> {
         let folder = tempfile::Builder::new().prefix("session-").tempdir_in(settings.folder);
         let folder = folder.map_err(KernelError::while_doing("make a folder for the recorder"))?;
-        let address = folder.path().join("ready");
-        let ready = UnixDatagram::bind(&address)
+        let address = folder.path().join("notices");
+        let notices = UnixDatagram::bind(&address)
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
             .map_err(KernelError::while_doing("listen for the recorder"))?;
         let circular = settings.mode == BufferingMode::Circular;
@@ -152,15 +156,15 @@ impl KernelRecorder {
             child,
             reader: None,
             lines,
+            notices,
             asked,
             progress,
             file,
             scheduling,
-            snapshots: 0,
             deliver: Delivery(deliver),
             _folder: folder,
         };
-        let started = recorder.read().and_then(|()| recorder.await_ready(&ready, cancel));
+        let started = recorder.read().and_then(|()| recorder.await_ready(cancel));
         match started {
             Ok(()) => {
                 recorder.progress.running.store(true, Ordering::Relaxed);
@@ -198,11 +202,10 @@ impl KernelRecorder {
         Ok(())
     }
 
-    fn await_ready(&mut self, ready: &UnixDatagram, cancel: &Waker) -> Result<(), KernelError> {
+    fn await_ready(&mut self, cancel: &Waker) -> Result<(), KernelError> {
         let until = Instant::now() + PATIENCE;
-        let mut message = [0; 64];
         while Instant::now() < until {
-            if ready.recv(&mut message).is_ok_and(|bytes| &message[..bytes] == READY) {
+            if self.notice() == Some(Notice::Ready) {
                 return Ok(());
             }
             if cancel.is_stopped() {
@@ -213,10 +216,17 @@ impl KernelRecorder {
                 return Err(KernelError::Refused(self.lines.last()));
             }
             cancel
-                .wait(std::iter::once(ready.as_fd()), LOOK)
+                .wait(std::iter::once(self.notices.as_fd()), LOOK)
                 .map_err(KernelError::while_doing("wait for the kernel's recorder"))?;
         }
         Err(KernelError::Silent)
+    }
+
+    /// What it has told that was not read yet, if that is to be understood.
+    fn notice(&self) -> Option<Notice> {
+        let mut message = [0; MOST_BYTES];
+        let bytes = self.notices.recv(&mut message).ok()?;
+        Notice::from_bytes(&message[..bytes])
     }
 
     /// Lets it write what is left, and end. Everything is delivered when this returns.
@@ -271,30 +281,42 @@ impl KernelRecorder {
     /// # Errors
     /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
     pub(super) fn snapshot(&mut self, wanted: &AtomicBool) -> Result<Vec<u8>, KernelError> {
-        let Some(file) = self.file.clone() else {
+        if self.file.is_none() {
             return Err(KernelError::NoSnapshot("it is not circular".to_owned()));
-        };
-        self.lines.said.try_iter().for_each(drop);
-        self.snapshots += 1;
+        }
+        // A snapshot that came too late for whoever asked is nobody's.
+        while let Some(notice) = self.notice() {
+            Self::remove(&notice);
+        }
         self.signal(Signal::SIGUSR2);
         let until = Instant::now() + SNAPSHOT;
-        loop {
-            match self.lines.said.recv_timeout(LOOK) {
-                Ok(line) if line.contains("written to ") => break,
-                Ok(line) if line.contains("no snapshot") => {
-                    return Err(KernelError::NoSnapshot(line));
-                }
-                Ok(_) => {}
-                Err(_) if !wanted.load(Ordering::Relaxed) => return Err(KernelError::Ended),
-                Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
-                Err(error) => return Err(KernelError::NoSnapshot(error.to_string())),
+        let path = loop {
+            match self.notice() {
+                Some(Notice::Snapshot(path)) => break path,
+                Some(Notice::NoSnapshot(why)) => return Err(KernelError::NoSnapshot(why)),
+                Some(Notice::Ready) | None => {}
             }
-        }
-        let path = file.with_file_name(format!("kernel.{}.fxt", self.snapshots));
+            if !wanted.load(Ordering::Relaxed) {
+                return Err(KernelError::Ended);
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return Err(KernelError::NoSnapshot(self.lines.last()));
+            }
+            if Instant::now() > until {
+                return Err(KernelError::NoSnapshot("it did not answer".to_owned()));
+            }
+            std::thread::sleep(LOOK / 4);
+        };
         let records = self.records_of(&path)?;
-        // It goes with the folder, if not now.
-        let _ = std::fs::remove_file(path);
+        Self::remove(&Notice::Snapshot(path));
         Ok(records)
+    }
+
+    fn remove(notice: &Notice) {
+        if let Notice::Snapshot(path) = notice {
+            // It goes with the folder, if not now.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     fn records_of(&self, path: &Path) -> Result<Vec<u8>, KernelError> {
@@ -327,10 +349,10 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
         .args(settings.plan.recorder_args())
         .arg("-o");
     match file {
-        // What became of a snapshot is said on standard error.
         Some(file) => command.arg(file).stdout(Stdio::null()),
-        None => command.arg("-").arg("-q").stdout(Stdio::piped()),
+        None => command.arg("-").stdout(Stdio::piped()),
     };
+    command.arg("-q");
     // Whoever called sudo to start the daemon has no part in this.
     command.env_remove("SUDO_UID").env_remove("SUDO_GID");
     command.stdin(Stdio::null()).stderr(Stdio::piped());

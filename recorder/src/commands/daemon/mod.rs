@@ -28,7 +28,7 @@ use crate::control::server;
 use crate::control::service::{Service, Setup};
 use crate::kernel::activation;
 use crate::kernel::facts::Facts;
-use crate::kernel::notify;
+use crate::kernel::notify::{self, Notice};
 use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
 use crate::manager::Koids;
@@ -71,7 +71,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
-    if let Err(error) = notify::ready() {
+    if let Err(error) = notify::tell(&Notice::Ready) {
         let _ = writeln!(err, "fxtrec: cannot say that it is ready: {error}");
     }
     wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;

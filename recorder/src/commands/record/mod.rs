@@ -56,7 +56,7 @@ use crate::kernel::child::{self, Held};
 use crate::kernel::clock;
 use crate::kernel::facts::Facts;
 use crate::kernel::limits::OpenFiles;
-use crate::kernel::notify;
+use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
@@ -156,7 +156,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     }
     // A COMMAND may have something of its own to say there.
     if child.is_none()
-        && let Err(error) = notify::ready()
+        && let Err(error) = notify::tell(&Notice::Ready)
     {
         say(err, format_args!("cannot say that it records: {error}"));
     }

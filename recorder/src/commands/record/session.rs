@@ -15,6 +15,7 @@ use crate::cli::Mode;
 use crate::commands::plan::Plan;
 use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
+use crate::kernel::notify;
 use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
 use crate::kernel::waker::Waker;
@@ -230,7 +231,14 @@ impl<'a> Session<'a> {
         for news in pipeline.news() {
             self.clear_drawing();
             if !(self.plan.display.quiet && news.is_good()) {
-                say(self.err, news);
+                say(self.err, &news);
+            }
+            // As with READY, a COMMAND may have something of its own to say there.
+            if self.child.is_none()
+                && let Some(notice) = news.notice()
+                && let Err(error) = notify::tell(&notice)
+            {
+                say(self.err, format_args!("cannot tell of a snapshot: {error}"));
             }
         }
     }

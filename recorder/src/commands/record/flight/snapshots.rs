@@ -19,6 +19,7 @@ use crate::encode::moment::Moment;
 use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{Bounds, Files, NotRemoved};
 use crate::kernel::bell::Bell;
+use crate::kernel::notify::Notice;
 use crate::kernel::user::Owner;
 use crate::manager::Section;
 use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
@@ -96,6 +97,15 @@ impl News {
     /// Whether nothing went wrong.
     pub(in crate::commands::record) fn is_good(&self) -> bool {
         matches!(self, News::Written { .. })
+    }
+
+    /// The same for whoever started this process.
+    pub(in crate::commands::record) fn notice(&self) -> Option<Notice> {
+        match self {
+            News::Written { path, .. } => Some(Notice::Snapshot(path.clone())),
+            News::Failed { error, .. } => Some(Notice::NoSnapshot(error.to_string())),
+            News::Stays(_) => None,
+        }
     }
 }
 
