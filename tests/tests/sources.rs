@@ -5,6 +5,7 @@
 //! must lie before either stamp of the next.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 
 use fxt_reader::Koid;
@@ -19,6 +20,9 @@ use fxtrec_tests::trace::{Switch, Trace};
 
 /// How many threads may be silent one after the other.
 const SILENT_IN_A_ROW: usize = 4;
+
+/// How many switches on either side are shown of a place where sources differ.
+const AROUND: usize = 12;
 
 /// Records the machine by each of these sources while something happens. Sources that the machine refuses are left
 /// out, which CI must not.
@@ -101,21 +105,27 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let (x, y) = (a[i], b[j]);
-        let told = format!("{x:?} and {y:?}");
+        let told = || {
+            let around = |of: &[&Switch], at: usize| {
+                let near = &of[at.saturating_sub(AROUND)..(at + AROUND).min(of.len())];
+                near.iter().map(|switch| format!("\n  {switch:?}")).collect::<String>()
+            };
+            format!("{x:?} and {y:?} of{} and{}", around(a, i), around(b, j))
+        };
         if key(x) == key(y) {
             if x.inferred || y.inferred {
                 agreement.inferred += 1;
             } else {
                 agreement.seen += 1;
                 if (x.state, &x.prev_state) != (y.state, &y.prev_state) {
-                    return Err(format!("other states: {told}"));
+                    return Err(format!("other states: {}", told()));
                 }
                 let next = |of: &[&Switch], at: usize| match of.get(at) {
                     Some(next) if !next.inferred => next.time,
                     _ => u64::MAX,
                 };
                 if x.time > next(b, j + 1) || y.time > next(a, i + 1) {
-                    return Err(format!("behind the other's next: {told}"));
+                    return Err(format!("behind the other's next: {}", told()));
                 }
             }
             (i, j) = (i + 1, j + 1);
@@ -131,7 +141,7 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
         match (path(x, b, j), path(y, a, i)) {
             (Some(steps), _) => (i, j) = (i + 1, j + steps + 1),
             (None, Some(steps)) => (i, j) = (i + steps + 1, j + 1),
-            (None, None) => return Err(format!("other threads: {told}")),
+            (None, None) => return Err(format!("other threads: {}", told())),
         }
     }
     match (a.len() - i, b.len() - j) {
@@ -208,6 +218,61 @@ fn agree() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// On a CPU whose idle task is silent, perf counts the wake-ups that interrupts make there and writes none of them.
+#[test]
+fn what_perf_counts_and_does_not_write_are_wake_ups_by_interrupts_on_cpus_with_a_silent_task() {
+    if !may_record() {
+        return;
+    }
+    let _machine = machine::alone();
+    let traces = record_by_each(&["bpf", "perf"], || {
+        run(&["threads", "2", "4000"]);
+        // Threads that sleep are woken by the timers and by each other's CPUs.
+        succeed(Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("5000"));
+    });
+    let [(_, ours), (_, theirs)] = &traces[..] else { return };
+    let sums = theirs.own.iter().find(|event| event.name == "loss_stats");
+    let sum = |name: &str| sums.map_or(0, |sums| sums.number(name));
+    assert_eq!((sum("unreported_switches"), theirs.stats().number("lost")), (0, 0));
+
+    let first = |trace: &Trace| trace.wakeups.first().expect("there are wake-ups").time;
+    let last = |trace: &Trace| trace.wakeups.last().expect("there are wake-ups").time;
+    let both = first(ours).max(first(theirs))..=last(ours).min(last(theirs));
+    let (all, written) = (woken(ours, &both), woken(theirs, &both));
+    let mut missing = 0;
+    for (koid, all) in &all {
+        let written = written.get(koid).copied().unwrap_or_default();
+        assert_eq!(all.by_tasks, written.by_tasks, "thread {koid}: a task's are written");
+        missing += all.all - written.all;
+    }
+    let unreported = sum("unreported");
+    eprintln!("of {} wake-ups {missing} missing, {unreported} unreported", ours.wakeups.len());
+    // Besides these, there are those of recorders, and those before the other source began or after it ended.
+    let others = 20 + theirs.wakeups.len() as u64 / 50;
+    assert!(missing <= unreported && unreported <= missing + others, "{missing} of {unreported}");
+}
+
+/// How often a thread was woken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Woken {
+    all: u64,
+    /// Not by an interrupt.
+    by_tasks: u64,
+}
+
+/// How often threads were woken in a stretch of time, without the recorders', whose wake-ups perf makes itself.
+fn woken(trace: &Trace, within: &RangeInclusive<u64>) -> BTreeMap<u64, Woken> {
+    let mut woken: BTreeMap<u64, Woken> = BTreeMap::new();
+    for wakeup in trace.wakeups.iter().filter(|wakeup| within.contains(&wakeup.time)) {
+        if !trace.threads[&wakeup.thread].0.starts_with("fxtrec") {
+            let of = woken.entry(wakeup.thread).or_default();
+            of.all += 1;
+            of.by_tasks += u64::from(wakeup.waker.is_some());
+        }
+    }
+    woken
 }
 
 #[test]

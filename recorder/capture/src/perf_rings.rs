@@ -14,7 +14,7 @@ use super::order::{Lane, Merger, Queue};
 use super::readers::{ReadRing, Readers};
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
-use super::source::{SourceError, SourceKind, SourceStats};
+use super::source::{SchedEvents, SourceError, SourceKind, SourceStats};
 use fxtrec_kernel::extra::OpenExtras;
 use fxtrec_kernel::hotplug::{Hotplug, Suspects};
 use fxtrec_kernel::perf::{CpuEvents, KernelCount, LostAside, OpenError, Options};
@@ -30,7 +30,7 @@ struct CpuRing {
     options: Arc<Options>,
     undecoded: u64,
     /// Samples of the options' tracepoints that were in the ring.
-    reported: u64,
+    reported: SchedEvents,
     sys: Arc<dyn Sys + Send + Sync>,
     /// What lost records in the ring said.
     told_lost: u64,
@@ -106,12 +106,21 @@ impl CpuRing {
 
     /// How many events of the options' tracepoints the kernel counted, and neither wrote nor counted as lost. To be
     /// asked when the events have stopped and the ring is empty; 0 where the kernel does not count what it lost.
-    fn unreported(&self) -> u64 {
+    fn unreported(&self) -> SchedEvents {
         let counts = self.events.kernel_counts(&*self.sys);
         let written = counts.iter().map(|count| Some(count.fired.saturating_sub(count.lost?)));
-        let written: Option<u64> = written.sum();
-        // What could not be decoded was written, too.
-        written.map_or(0, |written| written.saturating_sub(self.reported + self.undecoded))
+        let Some(written) = written.collect::<Option<Vec<u64>>>() else {
+            return SchedEvents::default();
+        };
+        let Some((switches, wakeups)) = written.split_first() else {
+            return SchedEvents::default();
+        };
+        let wakeups = wakeups.iter().sum::<u64>();
+        // What could not be decoded was written, too, and may have been of any kind.
+        SchedEvents {
+            switches: switches.saturating_sub(self.reported.switches + self.undecoded),
+            wakeups: wakeups.saturating_sub(self.reported.wakeups + self.undecoded),
+        }
     }
 }
 
@@ -137,8 +146,11 @@ impl ReadRing for CpuRing {
                         queue.push(identity);
                     }
                     let mut event = found.event;
-                    let is_probe = matches!(event.kind, Kind::Sample(_));
-                    self.reported += u64::from(is_sample && !is_probe);
+                    match event.kind {
+                        Kind::Switch(_) => self.reported.switches += 1,
+                        Kind::Wake(_) => self.reported.wakeups += 1,
+                        _ => {}
+                    }
                     self.last = self.last.max(event.time);
                     if let Kind::Lost(Loss { events: Some(count), .. }) = event.kind {
                         let aside =
@@ -179,7 +191,7 @@ pub struct PerfRings {
     past_counts: Vec<KernelCount>,
     undecoded: u64,
     garbled: u64,
-    unreported: u64,
+    unreported: SchedEvents,
     hotplug: Hotplug,
     /// CPUs whose events had to be opened anew, which want switch records as their earlier ones did.
     wants_switch_records: Vec<Cpu>,
@@ -213,7 +225,7 @@ impl PerfRings {
             failed: None,
             undecoded: 0,
             garbled: 0,
-            unreported: 0,
+            unreported: SchedEvents::default(),
             wants_switch_records: Vec::new(),
         };
         loop {
@@ -257,7 +269,7 @@ impl PerfRings {
             layout,
             options,
             undecoded: 0,
-            reported: 0,
+            reported: SchedEvents::default(),
             sys: self.sys.clone(),
             told_lost: 0,
             told_aside: LostAside::default(),

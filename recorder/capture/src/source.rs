@@ -77,6 +77,29 @@ pub enum SourceError {
     UnknownStates,
 }
 
+/// How many events of the scheduler's tracepoints, by what they tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedEvents {
+    /// Of `sched_switch`.
+    pub switches: u64,
+    /// Of the tracepoints of wake-ups.
+    pub wakeups: u64,
+}
+
+impl SchedEvents {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.switches + self.wakeups
+    }
+}
+
+impl std::ops::AddAssign for SchedEvents {
+    fn add_assign(&mut self, other: SchedEvents) {
+        self.switches += other.switches;
+        self.wakeups += other.wakeups;
+    }
+}
+
 /// Figures of a source that no event carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
@@ -89,7 +112,7 @@ pub struct SourceStats {
     pub garbled: u64,
     /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: nobody knows
     /// which they were. Known when the recording has ended.
-    pub unreported: u64,
+    pub unreported: SchedEvents,
     /// Events that arrived behind the horizon and were given a later time.
     pub late: u64,
     /// By how much the worst of them was moved.

@@ -14,7 +14,7 @@ use super::order::Merger;
 use super::perf_rings::PerfRings;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
-use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
+use super::source::{SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
 use cpu::CpuLane;
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::sys::BpfSys;
@@ -221,6 +221,7 @@ impl Source for BpfSource {
         }
         let (late, most_late) = self.merger.late();
         let undecoded = undecoded + self.unknown;
-        SourceStats { kernel_counts: counts, undecoded, garbled, unreported: 0, late, most_late }
+        let unreported = SchedEvents::default();
+        SourceStats { kernel_counts: counts, undecoded, garbled, unreported, late, most_late }
     }
 }

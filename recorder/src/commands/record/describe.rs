@@ -182,7 +182,8 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     if !source.kernel_counts.is_empty() {
         let fired = source.kernel_counts.iter().map(|count| count.fired).sum();
         args.push(number("kernel_events", fired));
-        args.push(number("unreported", source.unreported));
+        args.push(number("unreported", source.unreported.total()));
+        args.push(number("unreported_switches", source.unreported.switches));
     }
     args
 }
@@ -217,7 +218,7 @@ pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<
         let args = loss_cause(cause, &text);
         tail.rolling(&own_event(*ended, recorder, Text::Inline("loss_cause"), &args))?;
     }
-    if !stats.is_whole() || source.unreported > 0 {
+    if !stats.is_whole() || source.unreported.total() > 0 {
         let args = loss_stats(stats, source);
         tail.rolling(&own_event(*ended, recorder, Text::Inline("loss_stats"), &args))?;
     }

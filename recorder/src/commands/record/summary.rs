@@ -157,7 +157,7 @@ impl Display for Summary<'_> {
             (None, true) => writeln!(f, "  lost       nothing")?,
             (None, false) => writeln!(f, "  lost       nothing before the output failed")?,
         }
-        let unreported = self.finished.captured.ending.source.unreported;
+        let unreported = self.finished.captured.ending.source.unreported.total();
         if unreported > 0 {
             let text =
                 format!("{} events that the kernel counted but never wrote", count(unreported));
