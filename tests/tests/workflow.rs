@@ -1,4 +1,4 @@
-//! The workflow file that users copy: it is the one in the README, and its steps do what they say.
+//! The workflow file that users copy: the README links to it, and its steps do what they say.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,9 +70,14 @@ fn can_run() -> bool {
 }
 
 #[test]
-fn the_readme_has_the_workflow_file_word_for_word() {
-    let file = text_of("docs/ci/latency.yml");
-    assert!(text_of("README.md").contains(&format!("```yaml\n{file}```\n")));
+fn the_readme_and_the_docs_link_to_the_workflow_and_repeat_none_of_it() {
+    for (page, link) in
+        [("README.md", "(docs/ci/latency.yml)"), ("docs/gates.md", "(ci/latency.yml)")]
+    {
+        let text = text_of(page);
+        assert!(text.contains(link), "{page}");
+        assert!(!text.contains("```yaml"), "{page} has a copy, which may become another workflow");
+    }
 }
 
 #[test]
