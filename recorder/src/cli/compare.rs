@@ -19,20 +19,19 @@ Examples:
   fxtrec compare --metric 'wakeup.p99 if comm ~ \"audio*\"' a*.fxt -- b*.fxt
   fxtrec compare --fail-if-worse 10% main-*.fxt.zst -- branch-*.fxt.zst
 
-Noise is told from change by a rank test over whole runs, so it takes several runs a side: five
-with the metrics of the default, four with a single --metric.
+A rank test over whole runs tells change from noise, so it needs several runs a side: five with
+the default metrics, four with a single --metric. A metric for which too few runs have enough
+values is not judged, and does not affect the others.
 
-A metric that too few runs have enough values for is not judged, and fails no other.
-
-Exit status: 0; 3 when --fail-if-worse finds something worse, or could judge no metric at all;
+Exit status: 0; 3 when --fail-if-worse finds a metric that is worse, or could judge none;
 125 when a file cannot be read."
 )]
 pub struct CompareArgs {
-    /// Traces to compare with, one for each run
+    /// Traces from before the change, one per run
     #[arg(value_name = "BASE.fxt", required = true)]
     pub base: Vec<PathBuf>,
 
-    /// Traces to judge, one for each run
+    /// Traces from after the change, one per run
     #[arg(value_name = "NEW.fxt", required = true, last = true)]
     pub new: Vec<PathBuf>,
 
@@ -40,11 +39,11 @@ pub struct CompareArgs {
     #[arg(long = "metric", value_name = "MEASURE", default_values = DEFAULT_MEASURES)]
     pub measures: Vec<Measure>,
 
-    /// Exit with status 3 if a metric is larger by more than this, and not by chance
+    /// Exit with status 3 if a metric has grown by more than this, and not by chance
     #[arg(long, value_name = "PERCENT")]
     pub fail_if_worse: Option<Percent>,
 
-    /// What becomes of --fail-if-worse when no metric can be judged: too few runs, or too few values
+    /// Verdict of --fail-if-worse when no metric can be judged (too few runs or values)
     #[arg(long, value_name = "VERDICT", default_value = "fail", requires = "fail_if_worse")]
     pub on_too_few: OnTooFew,
 
@@ -53,20 +52,20 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-/// A share in per cent: `10%`.
+/// A percentage, written `10%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Percent(f64);
 
 impl Percent {
-    /// The share: 0.1 for 10 %.
+    /// As a fraction: 0.1 for 10 %.
     pub fn share(self) -> f64 {
         self.0 / 100.0
     }
 }
 
-/// Something that is no share.
+/// A text that is not a percentage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a number and a per cent sign, such as 10%")]
+#[error("expected a percentage, such as 10%")]
 pub struct NoPercent;
 
 impl FromStr for Percent {

@@ -16,15 +16,16 @@ use crate::units::quantity::{ByteSize, TimeSpan};
 #[command(after_help = "\
 Examples:
   fxtrec ctl start -o app.fxt --categories 'sched,app*'   record until fxtrec ctl stop
-  fxtrec ctl stop                                         write the rest, say what was recorded
+  fxtrec ctl stop                                         write the rest, print what was recorded
   fxtrec ctl start -- ./app                               record while ./app runs
   fxtrec ctl start --mode circular -o last.fxt            keep the last events in memory
-  fxtrec ctl snapshot -o now.fxt                          and write them, as often as one likes
-  fxtrec ctl watch --json                                 changes of state and alerts, a line each
+  fxtrec ctl snapshot -o now.fxt                          write what memory holds, as often as you like
+  fxtrec ctl watch --json                                 state changes and alerts, one per line
 
-Sessions are what `fxtrec daemon` offers; docs/sessions.md says who may have which.
+`fxtrec daemon` serves the sessions; docs/sessions.md says who may record what.
 
-Exit status: 0; of COMMAND's own; 125 when the daemon refuses or cannot be reached.")]
+Exit status: 0, or COMMAND's own; 125 when the daemon refuses or cannot be reached, or when the
+trace is incomplete.")]
 pub struct CtlArgs {
     /// What to do.
     #[command(subcommand)]
@@ -48,74 +49,74 @@ pub struct CtlCommon {
 /// What `fxtrec ctl` does.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlVerb {
-    /// Say whether there is a session, whose it is and what it records
+    /// Show whether there is a session, who owns it and what it records
     Status,
-    /// List the applications that the daemon knows
+    /// List the connected applications
     Providers,
-    /// List the categories that can be recorded, and whether you may
+    /// List the known categories, and whether you may record them
     Categories,
-    /// Begin a session and record
+    /// Start a session and record
     Start(CtlStartArgs),
-    /// Stop recording, and say what was recorded
+    /// Stop recording, and print what was recorded
     Stop(CtlStopArgs),
-    /// Write what a circular session, or a running fxtrec, holds in memory
+    /// Write what a circular session or a running fxtrec holds in memory
     Snapshot(CtlSnapshotArgs),
-    /// Print changes of state and alerts until Ctrl-C
+    /// Print state changes and alerts until Ctrl-C
     Watch,
 }
 
 /// The arguments of `fxtrec ctl start`.
 #[derive(Args, Clone, Debug)]
 pub struct CtlStartArgs {
-    /// Record while this program runs; it finds the daemon by FXTREC_PROVIDER_SOCKET
+    /// Program to run and record; it finds the daemon by FXTREC_PROVIDER_SOCKET
     #[arg(value_name = "COMMAND", last = true)]
     pub command: Vec<OsString>,
-    /// The file to write, `-` for a pipe [default: COMMAND's name or session, with .fxt]
+    /// Output file, `-` for a pipe [default: COMMAND's name, or session, with .fxt]
     ///
-    /// It is created with your own rights. A file that is there already is kept with .old added to its name.
+    /// It is created with your own rights. An existing file is kept, with .old added to its name.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// What to record, for example sched:waking,irq,app* [default: all that you may]
+    /// Categories to record, for example sched:waking,irq,app* [default: all that you may record]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = category)]
     pub categories: Vec<String>,
-    /// What to do when a buffer is full: write it out and go on, stop recording, or overwrite
+    /// What to do when a buffer is full: write it out, stop recording, or overwrite
     #[arg(long, value_name = "MODE", default_value = "streaming")]
     pub mode: Mode,
-    /// Buffer of each application and of the kernel, in whole MiB [default: the daemon's]
+    /// Buffer size of each application and of the kernel, in whole MiB [default: the daemon's]
     #[arg(long, value_name = "SIZE")]
     pub buffer_size: Option<ByteSize>,
-    /// Another buffer or other categories for applications of this name, for example db:16M:sql,net*
+    /// Buffer size or categories for applications with this name, for example db:16M:sql,net*
     #[arg(long = "provider", value_name = "NAME:[SIZE]:[NAME,..]")]
     pub providers: Vec<ProviderOverride>,
-    /// How long to wait for applications to say that they record
+    /// How long to wait until applications report that they record
     #[arg(long, value_name = "TIME")]
     pub start_timeout: Option<TimeSpan>,
-    /// Have the daemon keep the trace, and send it at the end only
+    /// Send the trace only at the end; the daemon stores it until then
     #[arg(long)]
     pub defer_transfer: bool,
     /// Record until Ctrl-C, instead of until `fxtrec ctl stop`
     #[arg(long, conflicts_with = "command")]
     pub foreground: bool,
-    /// Start the session again that `fxtrec ctl stop --keep` stopped; --categories are beside those that it has
+    /// Restart the session that `fxtrec ctl stop --keep` stopped; --categories adds to its categories
     #[arg(
         long,
         conflicts_with_all = ["command", "output", "mode", "buffer_size", "providers", "start_timeout",
             "defer_transfer", "foreground"]
     )]
     pub again: bool,
-    /// What becomes of what was recorded before and not written
+    /// What to do with data that was recorded before and not written
     #[arg(long, value_name = "WHAT", requires = "again")]
     pub disposition: Option<Disposition>,
 }
 
-/// What becomes of what was recorded before and not written.
+/// What to do with data that was recorded before and not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Disposition {
-    /// It is discarded
+    /// Discard it
     ClearEntire,
-    /// It is discarded, but for names and what else records refer to
+    /// Discard it, except names and other records that later ones refer to
     ClearNondurable,
-    /// It is kept
+    /// Keep it
     Retain,
 }
 
@@ -125,7 +126,7 @@ pub struct CtlStopArgs {
     /// Discard what is still in the buffers
     #[arg(long)]
     pub no_write: bool,
-    /// Stop, but keep the session: `fxtrec ctl start --again` goes on with it
+    /// Stop, but keep the session for `fxtrec ctl start --again`
     #[arg(long)]
     pub keep: bool,
 }
@@ -133,10 +134,10 @@ pub struct CtlStopArgs {
 /// The arguments of `fxtrec ctl snapshot`.
 #[derive(Args, Clone, Debug)]
 pub struct CtlSnapshotArgs {
-    /// The file to write, `-` for a pipe [default: snapshot.fxt]
+    /// Output file, `-` for a pipe [default: snapshot.fxt]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Ask this running `fxtrec --mode circular` instead of the daemon; it writes beside its own output
+    /// Ask this running `fxtrec --mode circular` instead of the daemon; it writes next to its own output
     #[arg(
         short,
         long,
@@ -147,12 +148,12 @@ pub struct CtlSnapshotArgs {
     pub pid: Option<u32>,
 }
 
-/// What is different for the applications of one name.
+/// Settings for the applications with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderOverride {
     /// Their name.
     pub name: String,
-    /// Their buffer, if it is another.
+    /// Their buffer size, if not the session's.
     pub buffer: Option<ByteSize>,
     /// Their categories in place of the session's; empty for the same.
     pub categories: Vec<String>,
@@ -173,13 +174,13 @@ impl FromStr for ProviderOverride {
         let categories = categories.iter().flat_map(|list| list.split(',')).map(category);
         let categories = categories.collect::<Result<Vec<_>, _>>()?;
         if buffer.is_none() && categories.is_empty() {
-            return Err(format!("what is different for {name}? expected NAME:SIZE:CATEGORIES"));
+            return Err(format!("nothing is given for {name}; expected NAME:SIZE:CATEGORIES"));
         }
         Ok(ProviderOverride { name: name.to_owned(), buffer, categories })
     }
 }
 
-/// A category as it was given, if it is one: the daemon is told the text.
+/// Checks a category and keeps its text, which is what the daemon gets.
 fn category(text: &str) -> Result<String, String> {
     match text.parse::<Category>() {
         Ok(_) => Ok(text.to_owned()),

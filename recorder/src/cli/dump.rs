@@ -12,37 +12,37 @@ use super::values::TimePoint;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  fxtrec dump make.fxt                          every record, one line each
-  fxtrec dump make.fxt --type wakeup --koid 42  the wakeups of one thread
-  fxtrec dump make.fxt.zst --stats              how many records of which type
-  fxtrec dump make.fxt --check                  is every promise kept?
+  fxtrec dump make.fxt                          print every record, one per line
+  fxtrec dump make.fxt --type wakeup --koid 42  wake-ups of one thread
+  fxtrec dump make.fxt.zst --stats              count records by type
+  fxtrec dump make.fxt --check                  check the file
 
-Exit status: 0, 1 when --check finds something, 125 when FILE cannot be read.")]
+Exit status: 0; 1 when --check finds a mistake; 125 when FILE cannot be read.")]
 pub struct DumpArgs {
-    /// The trace, plain or inside gzip or zstd; - for standard input
+    /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// Only records of these types: a name of --stats, or event, scheduling, metadata
+    /// Only records of these types: a name that --stats prints, or event, scheduling, metadata
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', help_heading = "Filters")]
     pub types: Vec<Kinds>,
-    /// Only records that name one of these threads, processes or objects
+    /// Only records that refer to one of these threads, processes or objects
     #[arg(long = "koid", value_name = "KOID", value_delimiter = ',', help_heading = "Filters")]
     pub koids: Vec<u64>,
-    /// Only records from this time on: in seconds as printed, or after the first scheduling record as +1.5s
+    /// Start of the time range: seconds as printed, or +1.5s after the first scheduling record
     #[arg(long, value_name = "TIME", help_heading = "Filters")]
     pub from: Option<TimePoint>,
-    /// Only records up to this time
+    /// End of the time range, in the same form
     #[arg(long, value_name = "TIME", help_heading = "Filters")]
     pub to: Option<TimePoint>,
-    /// Print each record's words as well, and the fields of its header
+    /// Also print each record's words, and the fields of its header
     #[arg(long, conflicts_with_all = ["stats", "check"])]
     pub raw: bool,
-    /// Print a table of counts and bytes per record type instead
+    /// Print counts and bytes per record type instead of the records
     #[arg(long, conflicts_with = "check")]
     pub stats: bool,
     /// Print the table as JSON
     #[arg(long, requires = "stats")]
     pub json: bool,
-    /// Check the trace against the format and fxtrec's own promises instead
+    /// Check the trace against the format and against what fxtrec promises, instead of printing it
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to"])]
     pub check: bool,
     /// Check against the format alone, for traces of other programs
@@ -61,9 +61,9 @@ impl Kinds {
     }
 }
 
-/// The name of no record type.
+/// A name that is not a record type's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no such record type; there are event, scheduling, metadata, {}", names())]
+#[error("unknown record type; expected event, scheduling, metadata, {}", names())]
 pub struct NoSuchType;
 
 fn names() -> String {

@@ -1,4 +1,4 @@
-//! The options of flight recording: what to wait for, what to keep of it, and how long recordings are divided.
+//! The options of flight recording (triggers and snapshots) and of rotation.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -12,61 +12,62 @@ use fxtrec_gates::Trigger;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Flight recording")]
 pub struct FlightArgs {
-    /// In circular mode, write what led to this into a file of its own, for example 'wakeup > 5ms'
+    /// In circular mode, write a snapshot when this happens, for example 'wakeup > 5ms'
     ///
-    /// METRIC OP TIME [if CONDITION], as in 'wakeup > 5ms if comm ~ "audio*"', looks at each value by itself. Metrics
+    /// METRIC OP TIME [if CONDITION], as in 'wakeup > 5ms if comm ~ "audio*"', tests each value by itself. Metrics
     /// are wakeup, preempt, runqueue, slice, blocked and blocked_d; conditions are on comm (=, ~ with a pattern), pid,
-    /// tid and cpu, joined with and, or, not. 'lost > 0' waits for a loss, 'probe NAME' for a hit of a probe of -P,
-    /// 'alert NAME' for an alert of an application. Can be given more than once. SIGUSR2 does the same at any time.
+    /// tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
+    /// 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
+    /// SIGUSR2 writes a snapshot at any time.
     #[arg(long = "trigger", value_name = "EXPR")]
     pub triggers: Vec<Trigger>,
 
-    /// How much of what was before a trigger to write [default: 10s with --trigger, else all there is]
+    /// History to keep before each trigger [default: 10s with --trigger, else all that memory holds]
     #[arg(long, value_name = "TIME")]
     pub before: Option<TimeSpan>,
 
-    /// How much of what comes after a trigger to write [default: 5s with --trigger, else nothing]
+    /// Time to include after each trigger [default: 5s with --trigger, else none]
     #[arg(long, value_name = "TIME")]
     pub after: Option<TimeSpan>,
 
-    /// Write no more than so many files for triggers
+    /// Maximum number of snapshots that triggers write [default: no limit]
     #[arg(long, value_name = "N", requires = "triggers")]
     pub max_snapshots: Option<NonZeroU32>,
 
-    /// For this long after a trigger has fired, none does [default: 10s]
+    /// Minimum time between triggers [default: 10s]
     #[arg(long, value_name = "TIME", requires = "triggers")]
     pub trigger_interval: Option<TimeSpan>,
 
-    /// Divide a long recording into files of this size or length of time, for example 1GB or 10min
+    /// Rotate to a new file after this size or time, for example 1GB or 10min
     ///
-    /// The files are called app.0001.fxt, app.0002.fxt and so on, for app.fxt. Each stands alone.
+    /// The files of app.fxt are app.0001.fxt, app.0002.fxt and so on. Each can be read on its own.
     #[arg(long, value_name = "SIZE|TIME")]
     pub rotate: Option<Rotate>,
 
-    /// Keep the last N of these files, and remove earlier ones
+    /// Number of rotated files to keep; older ones are removed
     #[arg(long, value_name = "N", requires = "rotate")]
     pub keep: Option<NonZeroU32>,
 
-    /// Let the files for triggers, or those of --rotate, take no more than this; the oldest of this run go first
+    /// Maximum size of all snapshots or rotated files; the oldest of this run are removed first
     #[arg(long, value_name = "SIZE")]
     pub disk_budget: Option<ByteSize>,
 }
 
-/// When a long recording begins its next file.
+/// When a recording rotates to its next file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotate {
-    /// When the file has this size.
+    /// At this size, as it is on disk.
     Size(ByteSize),
     /// When this time has passed.
     Time(TimeSpan),
 }
 
-/// Why this is no size and no length of time.
+/// Why a text is neither a size nor a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {
-    /// There is no unit, or one that could be either.
-    #[error("could be a size or a time: write {size} or {time}")]
+    /// No unit, or one that could be either.
+    #[error("ambiguous: write {size} for a size or {time} for a time")]
     Ambiguous {
         /// As a size.
         size: String,
@@ -74,9 +75,9 @@ pub enum RotateError {
         time: String,
     },
     /// It is neither.
-    #[error("is neither a size, such as 1GB, nor a time, such as 10min")]
+    #[error("expected a size, such as 1GB, or a time, such as 10min")]
     Neither,
-    /// It is one of them, and wrong.
+    /// A size or a time, but an invalid one.
     #[error(transparent)]
     Value(#[from] ValueError),
 }
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn what_could_be_either_is_refused_with_both_readings() {
-        let text = |size, time| Err(format!("could be a size or a time: write {size} or {time}"));
+        let text =
+            |size, time| Err(format!("ambiguous: write {size} for a size or {time} for a time"));
         assert_eq!(rotate("10m"), text("10M", "10min"));
         assert_eq!(rotate("10"), text("10M", "10s"));
     }
@@ -138,7 +140,7 @@ mod tests {
     fn what_is_neither_is_refused() {
         assert_eq!(
             rotate("10 parsecs"),
-            Err("is neither a size, such as 1GB, nor a time, such as 10min".to_owned())
+            Err("expected a size, such as 1GB, or a time, such as 10min".to_owned())
         );
         assert_eq!(rotate("0s"), Err("must be more than zero".to_owned()));
         assert_eq!(rotate("0k"), Err("must be more than zero".to_owned()));

@@ -10,28 +10,28 @@ use crate::units::quantity::{TimeSpan, ValueError};
 /// The arguments of `fxtrec merge`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Clocks are aligned by the wall clock, whose offset each recording of fxtrec carries. The wall
-clocks of two machines may themselves differ: --offset says better. Threads and CPUs of each
-file are told apart, unless --same-machine says that they are the same.
+Clocks are aligned by the wall clock, whose offset is in each recording of fxtrec. Where the wall
+clocks of two machines differ, give --offset. Threads and CPUs of the files are kept apart,
+unless --same-machine says that they are the same.
 
 Examples:
   fxtrec merge client.fxt server.fxt -o both.fxt
   fxtrec merge client.fxt server.fxt --offset -1.5ms -o both.fxt.zst
   fxtrec merge system.fxt app.fxt --same-machine --offset 0 -o all.fxt")]
 pub struct MergeArgs {
-    /// The traces, FXT, plain or inside gzip or zstd
+    /// FXT traces to read, plain, gzip or zstd
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     pub inputs: Vec<PathBuf>,
-    /// The archive to write; - for standard output. What is there stays until the new file is complete
+    /// Trace to write; - for standard output. An existing file is replaced when the new one is complete
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// How far the clock of the second file is ahead of that of the first; again for the third
+    /// How far the clock of the second file is ahead of the first file's; repeat for the third
     #[arg(long = "offset", value_name = "TIME", allow_hyphen_values = true)]
     pub offsets: Vec<Offset>,
-    /// Equal thread ids and CPUs in all files mean the same
+    /// Treat equal thread ids and CPUs in all files as the same
     #[arg(long)]
     pub same_machine: bool,
-    /// Say nothing unless it fails
+    /// Print nothing unless it fails
     #[arg(short, long)]
     pub quiet: bool,
 }

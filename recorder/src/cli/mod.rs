@@ -77,29 +77,32 @@ const RESERVED: [&str; 13] = [
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo fxtrec -- make -j8            record the machine while make runs, to make.fxt
-  sudo fxtrec -u @sudo ./app         the same, but run ./app as yourself
-  sudo fxtrec -a -d 10s              record the machine for ten seconds, to system.fxt
-  sudo fxtrec -p 1234 -o app.fxt.zst record one process until Ctrl-C, compressed
+  sudo fxtrec -- ./app               record while a command runs, to app.fxt
+  sudo fxtrec -u @sudo -- ./app      the same, and run ./app as yourself
+  sudo fxtrec -a -d 10s              record the whole machine for ten seconds, to system.fxt
+  sudo fxtrec -p 1234 -o app.fxt.zst record a running process until Ctrl-C, compressed
   sudo fxtrec --fail-if 'wakeup.p99 > 2ms' -- ./run-tests
-                                     fail if latency is too high
-  fxtrec doctor                      say what this machine allows, and what to change
+                                     fail a CI build when latency is too high
+  fxtrec report app.fxt              print who waited, for how long, and for whom
+  fxtrec open app.fxt                open the trace in the Perfetto UI
+  fxtrec doctor                      show what this machine allows, and what to change
 
 Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
 Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a
-gate failed; 125 when fxtrec itself fails, 126 when COMMAND cannot be run, 127 when it cannot
-be found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
+gate failed; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was
+not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
 /// Everything a command line of fxtrec can say.
 #[derive(Debug, Parser)]
 #[command(
     name = "fxtrec",
     version,
-    about = "Records the Linux scheduler into a trace for Perfetto and Fuchsia's tools",
-    long_about = "Records what the Linux scheduler does, while a command runs or for a length of \
-                  time, straight into the Fuchsia trace format (FXT). Perfetto and Fuchsia's own \
-                  tools open the file.",
+    about = "Shows why a Linux thread was late: records the scheduler, reports latencies",
+    long_about = "fxtrec shows why a Linux thread was late. It records every context switch and \
+                  wake-up of the machine straight into the Fuchsia trace format (FXT), and reports \
+                  which threads waited for a CPU, for how long, and what ran instead. The trace \
+                  opens in the Perfetto UI.",
     after_help = EXAMPLES,
     override_usage = "fxtrec [OPTIONS] [--] COMMAND [ARGS...]\n       \
                       fxtrec [OPTIONS] -a [-d TIME]\n       \
@@ -119,7 +122,7 @@ pub struct Cli {
 /// What fxtrec is asked to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Record the scheduler; the same as without the word `record`
+    /// Record the scheduler (the default; the word `record` may be left out)
     #[command(
         override_usage = "fxtrec record [OPTIONS] [--] COMMAND [ARGS...]\n       \
                           fxtrec record [OPTIONS] -a [-d TIME]",
@@ -127,35 +130,35 @@ pub enum Command {
         arg_required_else_help = true
     )]
     Record(RecordArgs),
-    /// Say what this machine allows, and what to change
+    /// Show what this machine allows, and what to change
     Doctor(DoctorArgs),
     /// Print a trace, count its records, or check it
     #[command(arg_required_else_help = true)]
     Dump(DumpArgs),
-    /// Hold recordings against earlier ones, and tell change from noise
+    /// Compare repeated runs before and after a change
     #[command(arg_required_else_help = true)]
     Compare(CompareArgs),
-    /// List the functions and USDT probes that a program or library has
+    /// List the functions and USDT probes of a program or library
     #[command(arg_required_else_help = true)]
     Probes(ProbesArgs),
-    /// Say who waited, how long, and for whom
+    /// Report who waited, for how long, and for whom
     #[command(arg_required_else_help = true)]
     Report(ReportArgs),
-    /// Turn a trace into another format: FXT, and Chrome's JSON
+    /// Convert a trace to FXT or to Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),
-    /// Put several traces into one
+    /// Merge several traces into one
     #[command(arg_required_else_help = true)]
     Merge(MergeArgs),
-    /// Take a window out of a trace
+    /// Cut a time window out of a trace
     #[command(arg_required_else_help = true)]
     Cut(CutArgs),
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),
-    /// Offer recording sessions to others, on a socket
+    /// Serve recording sessions to other users, on a socket
     Daemon(DaemonArgs),
-    /// Start, stop and watch sessions of the daemon
+    /// Start, stop and watch the daemon's sessions
     #[command(arg_required_else_help = true)]
     Ctl(CtlArgs),
 }
@@ -224,7 +227,7 @@ fn refuse_reserved_word(first: Option<&OsString>) -> Result<(), clap::Error> {
         return Ok(());
     }
     let text = format!(
-        "'{word}' is kept for a subcommand that this version does not have; \
+        "'{word}' is reserved for a subcommand that this version does not have; \
          to record a program of that name: fxtrec -- {word}"
     );
     Err(command.error(ErrorKind::InvalidSubcommand, text))

@@ -4,26 +4,26 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// The port from which the Perfetto UI may load files of this machine.
+/// The only local port from which the Perfetto UI may load.
 const PERFETTO_PORT: u16 = 9001;
 
 /// The arguments of `fxtrec open`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The file is served on this machine only, at a link that nobody can guess, to your own browser and
-the Perfetto UI only, and once: fxtrec ends when the browser has it. It is not sent anywhere else.
+fxtrec serves the file on this machine only, at an unguessable link, to your own browser and the
+Perfetto UI, and exits when the browser has loaded it. The file is not sent anywhere else.
 
 Examples:
   fxtrec open make.fxt                   opens a browser
   fxtrec open make.fxt --no-browser      prints the link to open
   ssh -L 9001:localhost:9001 HOST fxtrec open --no-browser make.fxt")]
 pub struct OpenArgs {
-    /// The trace: FXT, plain or inside gzip or zstd; other formats are converted
+    /// Trace to open: FXT, plain, gzip or zstd; other formats are converted
     pub file: PathBuf,
-    /// The port to serve it on; the Perfetto UI accepts no other than 9001 by itself
+    /// Port to serve on; the Perfetto UI loads from port 9001 only
     #[arg(long, default_value_t = PERFETTO_PORT)]
     pub port: u16,
-    /// Print the link, open no browser
+    /// Print the link instead of opening a browser
     #[arg(long)]
     pub no_browser: bool,
 }

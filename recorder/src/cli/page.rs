@@ -7,9 +7,9 @@ use clap::Args;
 /// Where the page goes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PageArgs {
-    /// Also write a page to look at: one HTML file with lanes, latencies and the longest waits
+    /// Also write one HTML page with lanes, latencies and the longest waits
     ///
-    /// With `-` the page goes to standard output, and nothing else does.
+    /// With `-` only the page goes to standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "timehist", help_heading = "Format")]
     pub html: Option<PathBuf>,
 }

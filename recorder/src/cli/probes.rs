@@ -9,21 +9,20 @@ use super::values::pid;
 #[command(after_help = "\
 Examples:
   fxtrec probes ./app                  every function and USDT probe of a program
-  fxtrec probes ./app 'render::*'      those functions that a glob means
-  fxtrec probes libc malloc            of a library, as the loader finds it
+  fxtrec probes ./app 'render::*'      functions that match a glob
+  fxtrec probes libc malloc            one function of a library, as the loader finds it
   fxtrec probes ./app 'usdt:*:*'       USDT probes only, with their arguments
-  fxtrec probes -p 1234 libssl         of the library that process 1234 runs
+  fxtrec probes -p 1234 libssl         a library as process 1234 has it loaded
 
-What is listed can be probed: -P ./app:NAME; docs/probes.md has the grammar.
+Every entry can be recorded with -P ./app:NAME; docs/probes.md has the grammar.
 
-Exit status: 0, 125 when BINARY cannot be read or has nothing that GLOB means.")]
+Exit status: 0, or 125 when BINARY cannot be read or GLOB matches nothing.")]
 pub struct ProbesArgs {
-    /// A program or library: a path, or a name as libc or bash
+    /// Program or library: a path, or a name such as libc or bash
     pub binary: String,
-    /// Only functions and USDT probes of this name; * and ? stand for others, usdt:PROVIDER:NAME
-    /// for USDT probes
+    /// Only functions and USDT probes that match; usdt:PROVIDER:NAME matches USDT probes
     pub glob: Option<String>,
-    /// Look for BINARY as this process sees the files, which may be in a container
+    /// Resolve BINARY in this process's view of the file system, for example in a container
     #[arg(short, long = "pid", value_name = "PID", value_parser = pid)]
     pub pid: Option<u32>,
     /// Print the list as JSON

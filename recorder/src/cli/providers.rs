@@ -1,4 +1,4 @@
-//! The options about applications that record their own spans.
+//! The options for applications that record their own events.
 
 use clap::Args;
 
@@ -10,24 +10,24 @@ const PROVIDERS: &str = "Applications' own events";
 /// Whether COMMAND and its children may record their own spans into the trace, and which.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ProviderArgs {
-    /// Do not take events that COMMAND and its children record themselves
+    /// Do not record the events that COMMAND and its children write themselves
     ///
-    /// Otherwise they find fxtrec by the variable FXTREC_PROVIDER_SOCKET, and what they record by fxt-writer's
-    /// `provider` module, or by another client of the protocol in docs/providers.md, is in the trace.
+    /// Otherwise they find fxtrec by the variable FXTREC_PROVIDER_SOCKET, and what they record with fxt-writer's
+    /// `provider` module, or with another client of the protocol in docs/providers.md, is in the trace.
     #[arg(long, conflicts_with_all = ["provider_buffer", "categories"], help_heading = PROVIDERS)]
     pub no_providers: bool,
 
-    /// Buffer of each application that records its own events, for example 16M [default: 4M, 16M with --trigger]
+    /// Size of the buffer of each application that records its own events [default: 4M, 16M with --trigger]
     ///
-    /// An application that fills half of it before fxtrec has saved the other half drops events, and counts them.
+    /// An application that fills one half before fxtrec has saved the other drops events, and counts them.
     #[arg(long, value_name = "SIZE", help_heading = PROVIDERS)]
     pub provider_buffer: Option<ByteSize>,
 
-    /// The categories of events to record, for example net,app* of applications, sched:waking,irq of the kernel [default: all]
+    /// Categories to record: net,app* of applications, sched:waking,irq of the kernel [default: all of applications]
     ///
-    /// `*` at the end of a name stands for whatever follows. `sched:waking` is the same as --waking, `irq` as --irq,
-    /// `syscall` as --syscalls, `uprobe:BINARY:SYMBOL` as -P BINARY:SYMBOL; `sched` is always recorded. Applications
-    /// are to record all others.
+    /// A `*` at the end of a name matches anything. `sched:waking` is the same as --waking, `irq` as --irq, `syscall` as
+    /// --syscalls, `uprobe:BINARY:SYMBOL` as -P BINARY:SYMBOL; `sched` is always recorded. All other names are
+    /// categories of applications.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = PROVIDERS)]
     pub categories: Vec<Category>,
 }

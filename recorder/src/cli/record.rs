@@ -19,7 +19,7 @@ const DISPLAY: &str = "Display";
 /// The arguments of `fxtrec` and of `fxtrec record`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RecordArgs {
-    /// The program to run and record, with its arguments; options of fxtrec go before it
+    /// The program to run and record, with its arguments; fxtrec's own options come before it
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<OsString>,
 
@@ -27,14 +27,14 @@ pub struct RecordArgs {
     #[arg(skip)]
     pub before_command: Option<OsString>,
 
-    /// Record the whole machine until -d has passed or Ctrl-C
+    /// Record the whole machine, until -d has passed or Ctrl-C
     #[arg(short, long, help_heading = WHAT)]
     pub all: bool,
 
-    /// Record these processes, until they end, -d has passed or Ctrl-C
+    /// Record these running processes, until they exit, -d has passed or Ctrl-C
     ///
-    /// With a COMMAND, the processes are recorded while it runs; COMMAND itself is then in the
-    /// trace only with `--scope app`.
+    /// With a COMMAND, the processes are recorded while it runs; COMMAND itself is in the trace only
+    /// with `--scope app`.
     #[arg(
         short,
         long = "pid",
@@ -47,52 +47,52 @@ pub struct RecordArgs {
 
     /// Stop recording after this long, for example 10s, 1.5s, 250ms, 2min
     ///
-    /// A plain number means seconds. A COMMAND that is still running is not ended: fxtrec closes
-    /// the trace and waits for it.
+    /// A plain number is in seconds. If COMMAND is still running, fxtrec closes the trace and waits
+    /// for it to exit.
     #[arg(short, long, value_name = "TIME", help_heading = WHAT)]
     pub duration: Option<TimeSpan>,
 
-    /// Whose switches to write: every thread's, or those of COMMAND and its descendants
+    /// Whose switches to record: every thread's, or those of COMMAND and its descendants
     ///
     /// [default: all; with -p, the processes named there]
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]
     pub scope: Option<Scope>,
 
-    /// Record sched_waking as well, which names the waker of every wake-up
+    /// Also record sched_waking, which names the waker of every wake-up
     ///
-    /// A wake-up that another CPU completes in an interrupt has no known waker otherwise. Costs one
+    /// Without it, a wake-up that another CPU completes in an interrupt has no known waker. Costs one
     /// more event per wake-up.
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 
-    /// Run COMMAND as this user: a name, a uid, or @sudo for whoever called sudo
+    /// Run COMMAND as this user: a name, a uid, or @sudo for the user who called sudo
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]
     pub user: Option<UserSpec>,
 
-    /// The file to write, `-` for a pipe; .gz and .zst endings compress
+    /// Output file, `-` for a pipe; the endings .gz and .zst compress
     ///
-    /// Without it the file is COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt
-    /// for -p. A file that is there already is kept with .old added to its name. A FIFO or device must
-    /// be named here, and be your own or root's. With `-`, the standard output of COMMAND goes to
-    /// standard error, since the trace has standard output.
+    /// Default: COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt for -p. An existing
+    /// file is kept, with .old added to its name. A FIFO or device is written to only when named here,
+    /// and only when it belongs to you or root. With `-`, the trace has standard output, so COMMAND's
+    /// standard output goes to standard error.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 
-    /// What to do when the trace buffer is full: write it out and go on, stop recording, or overwrite
+    /// What to do when the trace buffer is full: write it out, stop recording, or overwrite
     ///
-    /// On SIGUSR2, circular mode writes what it holds to a file of its own (app.1.fxt for app.fxt)
+    /// On SIGUSR2, circular mode writes what it holds to a separate file (app.1.fxt for app.fxt)
     /// and goes on.
     #[arg(long, value_name = "MODE", default_value = "streaming", help_heading = OUTPUT)]
     pub mode: Mode,
 
-    /// Kernel ring of each CPU, rounded up to a power of two, for example 512k, 8M
+    /// Size of each CPU's kernel ring, rounded up to a power of two, for example 512k, 8M
     ///
-    /// It takes up bursts while the output is slow. A full ring loses events, which the trace and
-    /// the summary then say.
+    /// The ring absorbs bursts while the output is slow. A full ring loses events; the trace and
+    /// the summary report how many.
     #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
     pub ring_size: Option<ByteSize>,
 
-    /// Trace buffer between the recorder and the output, for example 4M
+    /// Size of the trace buffer between the recorder and the output, for example 4M
     #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
     pub buffer_size: Option<ByteSize>,
 
@@ -116,9 +116,9 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub providers: ProviderArgs,
 
-    /// Print only what went wrong: errors, warnings, losses, gates that failed; -qq: not even that
+    /// Print only errors, warnings, losses and failed gates; -qq: print nothing
     ///
-    /// With -qq only the exit status tells, except when fxtrec cannot make sense of its arguments.
+    /// With -qq only the exit status tells the outcome; usage errors are still printed.
     #[arg(
         short,
         long,
@@ -128,7 +128,7 @@ pub struct RecordArgs {
     )]
     pub quiet: u8,
 
-    /// Say what was set up: CPUs, rings, and what the kernel does not report
+    /// Print what was set up: CPUs, rings, and what the kernel does not report
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = DISPLAY)]
     pub verbose: u8,
 
@@ -136,7 +136,7 @@ pub struct RecordArgs {
     #[arg(long, help_heading = DISPLAY)]
     pub no_summary: bool,
 
-    /// When to show the live line on standard error
+    /// When to show the status line on standard error
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = DISPLAY)]
     pub progress: Progress,
 }
@@ -153,23 +153,23 @@ pub enum Scope {
 /// What happens when the trace buffer is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Write full parts out while recording goes on
+    /// Write full halves of the buffer out while recording goes on
     #[default]
     Streaming,
-    /// Keep the first events that fit, write them at the end
+    /// Keep the first events that fit, and write them at the end
     Oneshot,
-    /// Keep the last events that fit, write them at the end and on SIGUSR2
+    /// Keep the last events that fit, and write them at the end, on a trigger and on SIGUSR2
     Circular,
 }
 
-/// When the live line is shown.
+/// When the status line is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Progress {
-    /// When standard error is a terminal, and COMMAND does not write to one
+    /// When standard error is a terminal and COMMAND does not write to one
     #[default]
     Auto,
-    /// Even when it is not
+    /// Even when standard error is not a terminal
     Always,
-    /// Not at all
+    /// Never
     Never,
 }

@@ -12,43 +12,43 @@ use crate::report::{Metric, Pattern};
 const FILTERS: &str = "Filters";
 const FORMAT: &str = "Format";
 
-/// Formats that hold everything, each in its own way: what shapes the tables has no meaning there.
+/// Output formats without tables: options that shape tables are refused with them.
 const FOR_PROGRAMS: [&str; 3] = ["timehist", "json", "csv"];
 
 /// The arguments of `fxtrec report`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  fxtrec report make.fxt                             who waited, how long, and for whom
-  fxtrec report make.fxt --comm 'cc1*' --sort p99    the compilers, worst 99th percentile first
+  fxtrec report make.fxt                             who waited, for how long, and for whom
+  fxtrec report make.fxt --comm 'cc1*' --sort p99    compilers, largest 99th percentile first
   fxtrec report make.fxt --metric blocked_d          uninterruptible sleeps instead of waits
   fxtrec report make.fxt --from +2s --to +3s --cpu 1 one second of one CPU
   fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
-  fxtrec report make.fxt --html make.html            a page to look at, in one file
+  fxtrec report make.fxt --html make.html            one page for the browser
   fxtrec report make.fxt.zst --json | jq .total      for programs
-  fxtrec report make.fxt --fail-if 'wakeup.p99 > 2ms'  a verdict, with exit status 3
+  fxtrec report make.fxt --fail-if 'wakeup.p99 > 2ms'  exit with status 3 when latency is too high
 
-What the figures mean: docs/latency.md.")]
+docs/latency.md defines every figure.")]
 pub struct ReportArgs {
-    /// The trace, plain or inside gzip or zstd; - for standard input
+    /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
 
-    /// What the table of threads and the histogram are about
+    /// Metric of the thread table and the histogram
     #[arg(long, value_name = "METRIC", default_value = "runqueue", conflicts_with_all = FOR_PROGRAMS)]
     pub metric: Metric,
     /// Sort the table by max, mean, p50, p90, p99, p99.9, sum, count, runtime, switches, migrations or name
     #[arg(long, value_name = "KEY", default_value = "max", conflicts_with_all = FOR_PROGRAMS)]
     pub sort: SortKey,
-    /// A row for each thread, or for each process
+    /// One row per thread, or per process
     #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with_all = FOR_PROGRAMS)]
     pub by: By,
-    /// How many rows the table has at most; 0 for all
+    /// Maximum number of rows in the table; 0 for all
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = number::<usize>, conflicts_with_all = FOR_PROGRAMS)]
     pub rows: usize,
-    /// How many of the longest waits to show
+    /// Number of longest waits to show
     #[arg(long, value_name = "N", default_value_t = crate::report::analysis::DEFAULT_WORST, value_parser = number::<usize>)]
     pub worst: usize,
-    /// Only these parts
+    /// Parts of the report to print
     #[arg(
         long,
         value_name = "PART,..",
@@ -58,7 +58,7 @@ pub struct ReportArgs {
     )]
     pub show: Vec<Part>,
 
-    /// Only threads whose name fits this glob, for example 'audio*'; may be repeated
+    /// Only threads whose name matches this glob, for example 'audio*'; can be given more than once
     #[arg(long = "comm", value_name = "GLOB", help_heading = FILTERS)]
     pub comms: Vec<Pattern>,
     /// Only threads of these processes
@@ -67,23 +67,23 @@ pub struct ReportArgs {
     /// Only these threads
     #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', value_parser = number::<u64>, help_heading = FILTERS)]
     pub tids: Vec<u64>,
-    /// Only samples of these CPUs
+    /// Only samples on these CPUs
     #[arg(long = "cpu", value_name = "CPU,..", value_delimiter = ',', value_parser = number::<u16>, help_heading = FILTERS)]
     pub cpus: Vec<u16>,
-    /// Only from this time on: in seconds as printed, or with a plus after the first scheduling record: +1.5s, +50ms
+    /// Start of the time range: seconds as printed, or +1.5s, +50ms after the first scheduling record
     #[arg(long, value_name = "TIME", help_heading = FILTERS)]
     pub from: Option<TimePoint>,
-    /// Only up to this time, given in the same way
+    /// End of the time range, in the same form
     #[arg(long, value_name = "TIME", help_heading = FILTERS)]
     pub to: Option<TimePoint>,
 
-    /// One line for each switch, like perf sched timehist
+    /// Print one line per switch, like perf sched timehist
     #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = FORMAT)]
     pub timehist: bool,
-    /// Print everything as JSON; docs/latency.md describes it
+    /// Print the whole report as JSON (fields: docs/latency.md)
     #[arg(long, conflicts_with = "csv", help_heading = FORMAT)]
     pub json: bool,
-    /// Print a row for each thread as comma-separated values
+    /// Print one row per thread as comma-separated values
     #[arg(long, help_heading = FORMAT)]
     pub csv: bool,
 
@@ -96,7 +96,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Whether what is printed is for programs, which want it as it is.
+    /// Whether the output is for programs, so nothing in it is escaped for terminals.
     pub fn writes_for_programs(&self) -> bool {
         self.json || self.page.to_stdout()
     }
@@ -114,13 +114,13 @@ pub enum By {
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// What was recorded, and what is missing
+    /// What was recorded, and what was lost
     Head,
-    /// A line for each metric
+    /// One line per metric
     Metrics,
-    /// A row for each thread or process
+    /// One row per thread or process
     Threads,
-    /// A row for each CPU
+    /// One row per CPU
     Cpus,
     /// The histogram of --metric
     Histogram,

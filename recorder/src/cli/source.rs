@@ -7,9 +7,9 @@ use super::record::BUFFERS;
 /// Where events come from.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
-    /// How the kernel is to report events
+    /// How the kernel reports events
     ///
-    /// All sources give the same trace.
+    /// All sources give the same trace; they differ in cost and in what the kernel must permit.
     #[arg(long = "source", value_name = "SOURCE", default_value = "auto", help_heading = BUFFERS)]
     pub choice: SourceChoice,
 }
@@ -17,13 +17,13 @@ pub struct SourceArgs {
 /// The sources, and the choice to leave it to fxtrec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SourceChoice {
-    /// bpf, which costs least; where it is refused perf, then ftrace; with probes and tracepoints perf
+    /// bpf, which costs least; if it is refused, perf, then ftrace. With probes and tracepoints: perf
     #[default]
     Auto,
-    /// Tracepoints of perf, one ring per CPU
+    /// perf events, one ring per CPU
     Perf,
-    /// Tracepoints of ftrace, in a tracing instance of fxtrec's own
+    /// A private tracing instance of ftrace
     Ftrace,
-    /// Small programs inside of the kernel; needs BTF and CAP_BPF
+    /// BPF programs in the kernel; needs BTF and CAP_BPF
     Bpf,
 }

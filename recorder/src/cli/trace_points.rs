@@ -1,4 +1,4 @@
-//! The options that record more than the scheduler: user probes, tracepoints, system calls, interrupts.
+//! The options for non-scheduler events: user probes, tracepoints, system calls, interrupts.
 
 use std::str::FromStr;
 
@@ -11,11 +11,11 @@ const MORE: &str = "More events";
 /// What to record beside the scheduler.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TracePointArgs {
-    /// Record each hit of a function or USDT probe, for example ./app:render or 'libc:malloc%span n=arg1:u64'
+    /// Record each call of a function or hit of a USDT probe, for example ./app:render or 'libc:malloc%span n=arg1:u64'
     ///
-    /// With %return each return counts, with %span both become a duration. BINARY is a path, a library's name, or
-    /// nothing for COMMAND. docs/probes.md has the whole grammar; `fxtrec probes BINARY` lists what there is. With a
-    /// COMMAND, hits in its processes count, with -p those of that process, with -a everybody's. Can be given more than
+    /// %return records returns instead of calls; %span records the time from call to return. BINARY is a path, a
+    /// library's name, or empty for COMMAND. docs/probes.md has the grammar; `fxtrec probes BINARY` lists what can be
+    /// probed. With a COMMAND, its processes are recorded; with -p, that process; with -a, all. Can be given more than
     /// once.
     #[arg(
         short = 'P',
@@ -25,18 +25,17 @@ pub struct TracePointArgs {
     )]
     pub probes: Vec<Spec>,
 
-    /// Record a tracepoint of the kernel, for example sched:sched_process_exec
+    /// Record a kernel tracepoint, for example sched:sched_process_exec
     ///
-    /// GROUP and NAME may hold `*`, `?` and `[...]`. Between slashes comes a condition in the kernel's own filter
-    /// language: 'block:block_rq_issue/bytes > 4096/'. Each hit is an event on the thread that had the CPU, its fields
-    /// are arguments. Can be given more than once.
+    /// GROUP and NAME may contain `*`, `?` and `[...]`. FILTER is a condition in the kernel's filter language:
+    /// 'block:block_rq_issue/bytes > 4096/'. Each hit is an event on the thread that had the CPU, with the tracepoint's
+    /// fields as arguments. Can be given more than once.
     #[arg(short = 'e', long = "event", value_name = "GROUP:NAME[/FILTER/]", help_heading = MORE)]
     pub events: Vec<EventSpec>,
 
     /// Record system calls, all or those that match, for example --syscalls=futex,epoll_*
     ///
-    /// They are durations on the thread, with what they return. With a COMMAND those of its processes count, with -a
-    /// everybody's.
+    /// Each is a duration on its thread, with the return value. With a COMMAND, its processes are recorded; with -a, all.
     #[arg(
         long,
         value_name = "GLOB,..",
@@ -48,12 +47,12 @@ pub struct TracePointArgs {
     )]
     pub syscalls: Vec<glob::Pattern>,
 
-    /// Record hard and soft interrupts, on a track of each CPU
+    /// Record hard and soft interrupts, on a track per CPU
     #[arg(long, help_heading = MORE)]
     pub irq: bool,
 }
 
-/// A tracepoint, or several by pattern.
+/// One tracepoint, or several by pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSpec {
     /// The group, such as `sched`.
@@ -64,21 +63,21 @@ pub struct EventSpec {
     pub filter: Option<String>,
 }
 
-/// Why a text names no tracepoint.
+/// Why a text does not name a tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventSpecError {
     /// There is no colon.
-    #[error("a tracepoint is given as GROUP:NAME, for example sched:sched_process_exec")]
+    #[error("expected GROUP:NAME, for example sched:sched_process_exec")]
     NoColon,
     /// The group or the name is empty.
-    #[error("GROUP and NAME must not be empty; all of a group is GROUP:*")]
+    #[error("GROUP and NAME must not be empty; GROUP:* is all of a group")]
     Empty,
     /// A filter that does not end.
-    #[error("the filter begins with a slash and must end with one: GROUP:NAME/FILTER/")]
+    #[error("the filter has no closing slash: GROUP:NAME/FILTER/")]
     OpenFilter,
     /// A filter of nothing.
-    #[error("there is nothing between the slashes of the filter")]
+    #[error("the filter is empty: GROUP:NAME/FILTER/")]
     EmptyFilter,
     /// A pattern that cannot be one.
     #[error("{0}")]

@@ -14,11 +14,8 @@ const PID_MAX: u32 = 4_194_304;
 
 /// A process id.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
-    let why = || {
-        format!(
-            "a process id is a number from 1 to {PID_MAX}; `pgrep NAME` prints those of a program"
-        )
-    };
+    let why =
+        || format!("a process id is a number from 1 to {PID_MAX}; `pgrep NAME` prints a program's");
     text.parse().ok().filter(|pid| (1..=PID_MAX).contains(pid)).ok_or_else(why)
 }
 
@@ -30,9 +27,7 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A time in a trace: as printed, or after its beginning.
-///
-/// The same words mean the same wherever a time in a trace is given: `--from` and `--to` of report, cut and dump.
+/// A time in a trace: absolute, or after its beginning. `--from` and `--to` of report, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimePoint(Moment);
 
@@ -61,7 +56,7 @@ impl FromStr for TimePoint {
     }
 }
 
-/// Whom to run COMMAND as; not yet looked up.
+/// The user to run COMMAND as, not yet looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserSpec {
     /// By login name.
