@@ -67,6 +67,7 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     if !may_record() {
         return;
     }
+    let _machine = machine::alone();
     // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
     // not in a thread's clock; /proc/stat counts it, in hundredths of a second.
     let before = stolen();
@@ -74,10 +75,13 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     let stolen = stolen() - before;
     let (mut all_traced, mut all_cpu) = (0, 0);
     for line in recording.lines() {
-        let [koid, begin, end, _, cpu] = [0, 1, 2, 3, 4].map(|at| number(line[at]));
+        let [koid, begin, end, switches, cpu] = [0, 1, 2, 3, 4].map(|at| number(line[at]));
         let traced = recording.trace.running(koid, begin, end);
         assert!(cpu > 50_000_000, "the workload computes");
-        assert!(traced as f64 >= cpu as f64 * 0.99, "thread {koid}: {traced} ns traced of {cpu}");
+        // The scheduler reads its clock before the tracepoint fires. By the kernel's own `sched_stat_runtime` that makes
+        // 2 to 3 us a slice on a busy machine.
+        let least = cpu as f64 * 0.99 - switches as f64 * 5e3;
+        assert!(traced as f64 >= least, "thread {koid}: {traced} ns traced of {cpu}");
         (all_traced, all_cpu) = (all_traced + traced, all_cpu + cpu);
     }
     let most = all_cpu as f64 * 1.01 + stolen as f64;
