@@ -1,6 +1,7 @@
 //! Whose turn it is to record: each recording sees the whole machine, the recordings of other tests included.
 //!
-//! Tests of different files never run at once, so the lock is one of the process.
+//! Cargo runs one test program after the other, so the lock is one of the process. A turn excludes those that take one
+//! as well, not every test of the program.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -12,7 +13,7 @@ static MACHINE: RwLock<()> = RwLock::new(());
 pub enum Turn {
     /// Others record as well.
     Shared(RwLockReadGuard<'static, ()>),
-    /// Nobody else records.
+    /// Nobody else has a turn.
     Alone(RwLockWriteGuard<'static, ()>),
 }
 
@@ -23,7 +24,7 @@ pub fn shared() -> Turn {
     Turn::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Waits until nobody records, and lets nobody begin meanwhile: for tests that count what the whole machine does, or
+/// Waits until nobody has a turn, and lets nobody begin one meanwhile: for tests that count what the whole machine does, or
 /// whose promises hold only while it has time for fxtrec.
 pub fn alone() -> Turn {
     Turn::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner))

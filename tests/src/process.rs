@@ -3,7 +3,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 
+use fxtrec::kernel::helper::Launcher;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 
@@ -22,6 +24,20 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
             Ok(())
         })
     }
+}
+
+/// Starts a process that gets SIGTERM when the test program ends, however it ends: one that is killed has no `drop`. The
+/// command is taken.
+///
+/// # Panics
+/// When it cannot be run.
+pub fn spawn(command: &mut Command) -> Child {
+    // A thread that lives as long as the program starts them: the kernel sends the signal when the thread ends that did,
+    // and a test's thread may end before what another test goes on with.
+    static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| Launcher::new().expect("a thread"));
+    let called = format!("{command:?}");
+    let taken = std::mem::replace(command, Command::new("taken"));
+    LAUNCHER.spawn(taken).unwrap_or_else(|error| panic!("{called}: {error}"))
 }
 
 /// A process. Killed when dropped.
@@ -47,8 +63,7 @@ impl Process {
     /// # Panics
     /// When it cannot be run.
     pub fn start_as_it_is(command: &mut Command) -> Process {
-        let child = command.spawn();
-        let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut child = spawn(command);
         let output = child.stdout.take().map(BufReader::new);
         let errors = child.stderr.take().map(BufReader::new);
         Process { child, output, errors }

@@ -7,7 +7,11 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
 
+use nix::sys::signal::Signal;
+
 fn main() -> io::Result<()> {
+    // What started it may be killed, as may the test.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let argument = std::env::args().nth(1).unwrap_or_default();
     let rounds = match argument.as_str() {
         "forever" => u64::MAX,

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::signal::Signal;
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
@@ -56,6 +57,8 @@ fn state_of(tid: i64) -> io::Result<String> {
 }
 
 fn main() -> io::Result<()> {
+    // What started it may be killed, as may the test.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let times: u32 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
     let name = std::env::args().nth(2).unwrap_or_else(|| "victim".to_owned());
     stay_on_one_cpu()?;

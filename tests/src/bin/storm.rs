@@ -7,10 +7,14 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 /// Short enough that the threads of a small machine are more than it can run at once.
 const SLEEP: Duration = Duration::from_micros(50);
 
 fn main() -> io::Result<()> {
+    // What started it may be killed, as may the test.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|word| word.parse()).collect();
     let Ok([threads, sleeps]) = numbers.as_deref() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "usage: storm THREADS SLEEPS"));

@@ -306,6 +306,8 @@ fn late(rounds: usize, millis: u64) {
 }
 
 fn main() {
+    // What started it may be killed, as may the test.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words[at].parse().expect("a number");
     match words[0].as_str() {

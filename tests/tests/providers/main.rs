@@ -1,57 +1,8 @@
-//! Applications that record their own events, in one trace with the scheduler's.
+//! Applications that record their own events: beside a recorder, in sessions of the daemon, and with a manager of the
+//! tests' own.
 
-mod agreement;
-mod kills;
-mod managers;
-mod numbers;
-mod options;
-mod short;
-mod together;
-
-use std::io::{BufRead, BufReader, Lines};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-
-use fxtrec_tests::binary::fxtrec;
-
-/// The application with trace points.
-const APP: &str = env!("CARGO_BIN_EXE_spans");
-
-/// A recorder that runs, and what COMMAND prints.
-struct Recording {
-    recorder: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
-impl Recording {
-    /// Records the application with these arguments.
-    fn of_app(options: &[&str], output: &Path, args: &[&str]) -> Recording {
-        let mut recorder = Command::new(fxtrec())
-            .args(options)
-            .arg("-o")
-            .arg(output)
-            .arg("--")
-            .arg(APP)
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("fxtrec runs");
-        let said = BufReader::new(recorder.stdout.take().expect("piped")).lines();
-        Recording { recorder, said }
-    }
-
-    /// The next line of the application.
-    fn line(&mut self) -> String {
-        self.said.next().expect("another line").expect("text")
-    }
-
-    /// Waits for the end; returns the status, the lines that were still to come, and what fxtrec said.
-    fn end(self) -> (Option<i32>, Vec<String>, String) {
-        let lines = self.said.map(|line| line.expect("text")).collect();
-        let output = self.recorder.wait_with_output().expect("it ends");
-        let said = String::from_utf8(output.stderr).expect("text");
-        (output.status.code(), lines, said)
-    }
-}
+mod client;
+mod ctl;
+mod recorded;
+mod sessions;
+mod systemd;

@@ -1,0 +1,281 @@
+//! Long recordings in several files, each of which stands alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use fxt_reader::record::EventKind;
+use fxtrec_tests::archive::{Archive, Event};
+use fxtrec_tests::root;
+use fxtrec_tests::trace::{Switch, Trace};
+use fxtrec_tests::wait;
+
+use crate::flight::{Recorder, fxtrec_says};
+
+const WHY: &str = "it records the machine";
+
+/// The files of a recording to `output`, in order.
+fn pieces(output: &Path) -> Vec<PathBuf> {
+    let name = output.file_name().expect("a name").to_string_lossy().into_owned();
+    let (stem, ending) = name.split_once('.').expect("an ending");
+    let path = |number: u32| output.with_file_name(format!("{stem}.{number:04}.{ending}"));
+    (1..).map(path).take_while(|path| path.exists()).collect()
+}
+
+/// What the kernel counted for a thread: its id, two times, and how often it was switched out between them.
+struct Counted {
+    thread: u64,
+    begin: u64,
+    end: u64,
+    switches: u64,
+}
+
+/// Records threads that the kernel counts the switches of.
+fn record(options: &[&str], output: &Path) -> (Vec<Counted>, String) {
+    let options: Vec<&str> = ["--buffer-size", "1M"].iter().chain(options).copied().collect();
+    let workload = [env!("CARGO_BIN_EXE_workload"), "threads", "3", "20000"];
+    let mut recorder = Recorder::start(&options, output, &workload);
+    let counted = |line: String| {
+        let numbers: Vec<u64> =
+            line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let [thread, begin, end, switches] = [0, 1, 2, 3].map(|at| numbers[at]);
+        Counted { thread, begin, end, switches }
+    };
+    let counts = (0..7).map(|_| counted(recorder.printed())).collect();
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    (counts, said)
+}
+
+/// Those that the kernel reported.
+fn reported(trace: &Trace) -> impl Iterator<Item = &Switch> {
+    trace.switches.iter().filter(|switch| !switch.inferred)
+}
+
+/// Reads the files, each of which must keep every promise by itself.
+fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
+    let read = |path: &PathBuf| {
+        fxtrec_says(&["dump", "--check", path.to_str().expect("a plain path")]);
+        let trace = Trace::read(path);
+        trace.assert_sound();
+        let info = trace.own.iter().find(|event| event.name == "trace_info").expect("a head");
+        let first = trace.switches.first().expect("there are some").time;
+        assert!(info.time <= first && first - info.time < 2_000_000_000, "it begins where it does");
+        trace
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    for (name, rotate) in [("size.fxt", "1M"), ("time.fxt.zst", "100ms")] {
+        let output = folder.path().join(name);
+        let (counts, said) = record(&["--rotate", rotate], &output);
+        let paths = pieces(&output);
+        assert!(paths.len() >= 3, "{} files: {said}", paths.len());
+        assert!(said.contains(&format!("output     {} files, the last is", paths.len())), "{said}");
+        assert!(!output.exists(), "all of it is in the numbered ones");
+        let traces = read_alone(&paths);
+
+        // By thread, as the kernel counts for each.
+        for Counted { thread, begin, end, switches } in &counts {
+            let outs = traces.iter().flat_map(|trace| trace.outs(*thread));
+            let inside =
+                outs.filter(|switch| (*begin..=*end).contains(&switch.time)).count() as u64;
+            assert_eq!(inside, *switches, "thread {thread} in {name}");
+        }
+        // For the machine, as often as the tracepoint fired; and file by file, as each says.
+        let mut before = 0;
+        for trace in &traces {
+            let so_far = trace.stats().number("switches");
+            assert_eq!(reported(trace).count() as u64, so_far - before, "{name}");
+            before = so_far;
+        }
+        let last = traces.last().expect("several").stats();
+        assert_eq!(
+            (last.number("lost"), last.number("switches")),
+            (0, last.number("kernel_switches"))
+        );
+        // No file reaches into the next. One may be empty, when the recorder had no CPU for longer than a file lasts.
+        let ends = |trace| reported(trace).next().zip(reported(trace).last());
+        let spans: Vec<_> = traces.iter().filter_map(ends).collect();
+        assert!(spans.len() >= 2, "{} of {} files have switches", spans.len(), traces.len());
+        for pair in spans.windows(2) {
+            let (end, begin) = (pair[0].1, pair[1].0);
+            assert!(end.time <= begin.time, "{end:?} {begin:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_begins_with_who_has_each_cpu_and_the_names_of_all_that_live() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("open.fxt");
+    record(&["--rotate", "100ms"], &output);
+    let traces = read_alone(&pieces(&output));
+    assert!(traces.len() >= 3);
+    for pair in traces.windows(2) {
+        let mut had: BTreeMap<u16, u64> = BTreeMap::new();
+        had.extend(pair[0].switches.iter().map(|switch| (switch.cpu, switch.incoming)));
+        let begin = pair[1].own[0].time;
+        let begins = |switch: &&Switch| switch.inferred && switch.time == begin;
+        let first = pair[1].switches.iter().take_while(begins);
+        let given: BTreeMap<u16, u64> = first.map(|switch| (switch.cpu, switch.incoming)).collect();
+        // Who was in stays in; a CPU that was idle is not mentioned.
+        had.retain(|_, thread| *thread != 0);
+        assert_eq!(given, had);
+        // Nobody who slept all through the first is nameless in the second.
+        let threads = pair[1].switches.iter().flat_map(|switch| [switch.outgoing, switch.incoming]);
+        assert!(threads.into_iter().all(|koid| pair[1].threads.contains_key(&koid)));
+    }
+}
+
+#[test]
+fn no_more_files_are_kept_than_wanted_or_than_the_disk_may_hold() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    for (name, bounds) in
+        [("keep.fxt", ["--keep", "2"]), ("budget.fxt", ["--disk-budget", "1500k"])]
+    {
+        let output = folder.path().join(name);
+        let options = ["--rotate", "512k", bounds[0], bounds[1]];
+        let (_, said) = record(&options, &output);
+        assert!(said.contains("of them removed again"), "{said}");
+        let stem = name.strip_suffix("fxt").expect("the ending");
+        let there = std::fs::read_dir(folder.path()).expect("it is there");
+        let names = there.map(|entry| entry.expect("an entry").file_name());
+        let mut left: Vec<PathBuf> = names
+            .filter(|name| name.to_string_lossy().starts_with(stem))
+            .map(|name| folder.path().join(name))
+            .collect();
+        left.sort();
+        assert!(left.len() <= 2, "{left:?}");
+        let last = said.rsplit("the last is ").next().expect("it is named").trim();
+        assert_eq!(left.last(), Some(&PathBuf::from(last.lines().next().expect("a line"))));
+        read_alone(&left);
+    }
+}
+
+#[test]
+fn every_file_knows_the_applications_that_recorded_themselves_before_it() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let client = env!("CARGO_BIN_EXE_provider-client");
+    let workload = env!("CARGO_BIN_EXE_workload");
+    let script = format!("{client} spans 1 1 </dev/null && {workload} threads 3 20000");
+    let options = ["--buffer-size", "1M", "--rotate", "100ms"];
+    let (code, said) = Recorder::start(&options, &output, &["sh", "-c", &script]).end();
+    assert_eq!(code, 0, "{said}");
+    let paths = pieces(&output);
+    assert!(paths.len() >= 3, "{} files: {said}", paths.len());
+    read_alone(&paths);
+    let last = paths.last().and_then(|path| path.to_str()).expect("a plain path");
+    let dumped = fxtrec_says(&["dump", last]);
+    let introduced = |line: &str| line.contains("provider_info") && line.contains("\"client\"");
+    assert!(dumped.lines().any(introduced), "what comes later would refer to nothing");
+}
+
+/// The spans of a file: thread, name, and whether begin and end are those of the span itself. Every end must have its
+/// begin, and every begin its end.
+fn spans(events: &[Event]) -> Vec<(u64, String, [bool; 2])> {
+    let is_own = |event: &Event| !event.numbers.contains_key("cut");
+    let mut open: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
+    let mut spans = Vec::new();
+    for event in events {
+        let stack = open.entry(event.thread).or_default();
+        match event.kind {
+            EventKind::DurationBegin => stack.push(event),
+            EventKind::DurationEnd => {
+                let begin = stack.pop().unwrap_or_else(|| panic!("no begin of {event:?}"));
+                assert_eq!(begin.name, event.name);
+                assert!(begin.time <= event.time, "{begin:?} {event:?}");
+                spans.push((event.thread, begin.name.clone(), [begin, event].map(is_own)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "{open:?}");
+    spans
+}
+
+#[test]
+fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let app = env!("CARGO_BIN_EXE_spans");
+    let mut recorder = Recorder::start(&["--rotate", "200ms"], &output, &[app, "lines"]);
+    // Each line is begun in one file and ended in a later one.
+    for number in 0..4 {
+        recorder.say("on");
+        recorder.wait_for("on");
+        let before = pieces(&output).len();
+        wait::until(&format!("a file after line {number}"), || pieces(&output).len() > before + 1);
+    }
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    let paths = pieces(&output);
+    let traces = read_alone(&paths);
+    let mut found: BTreeMap<String, Vec<[bool; 2]>> = BTreeMap::new();
+    for (trace, path) in traces.iter().zip(&paths) {
+        let provider = Archive::read(path).only();
+        assert_eq!(provider.name, "spans", "{path:?}");
+        for (thread, name, own) in spans(&provider.events) {
+            assert!(trace.threads.contains_key(&thread), "{thread} has no name");
+            found.entry(name).or_default().push(own);
+        }
+    }
+    // Each begins in one file, however little there is to write, and ends in another.
+    for (name, times) in [("life", 1), ("quiet", 1), ("line", 4)] {
+        let count = |kind| found[name].iter().filter(|own| **own == kind).count();
+        let kinds = [[true, false], [false, true], [true, true]].map(count);
+        assert_eq!(kinds, [times, times, 0], "{name}: {:?}", found[name]);
+    }
+    assert!(found["life"].len() >= 8 && found["quiet"].len() >= 8, "and is in all between");
+}
+
+#[test]
+fn what_threads_record_while_files_end_is_in_one_of_them_and_in_order() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let app = env!("CARGO_BIN_EXE_spans");
+    let options = ["--rotate", "100ms", "--provider-buffer", "256k"];
+    let mut recorder = Recorder::start(&options, &output, &[app, "race", "3"]);
+    wait::until("six files", || pieces(&output).len() >= 6);
+    recorder.say("over");
+    let attempted: u64 = recorder.printed().parse().expect("a number");
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    let mut numbers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let (mut with_events, mut dropped) = (0, 0);
+    for path in pieces(&output) {
+        let provider = Archive::read(&path).only();
+        let events = provider.events.iter().filter(|event| event.name == "numbered");
+        for event in events.clone() {
+            numbers.entry(event.numbers["thread"]).or_default().push(event.numbers["number"]);
+        }
+        with_events += u64::from(events.count() > 0);
+        dropped += provider.stats.get("dropped").copied().unwrap_or(0);
+    }
+    assert!(with_events >= 4, "{with_events} files have some");
+    assert_eq!(numbers.len(), 3);
+    assert!(numbers.values().all(|numbers| numbers.is_sorted_by(|one, next| one < next)));
+    let recorded: usize = numbers.values().map(Vec::len).sum();
+    assert_eq!(recorded as u64 + dropped, attempted, "{dropped} were dropped");
+}

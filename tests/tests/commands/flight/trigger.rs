@@ -1,0 +1,251 @@
+//! Triggers: a thread that is late on purpose, and the files that this makes.
+
+use std::path::Path;
+
+use fxtrec_gates::Amount;
+use fxtrec_gates::Dimension;
+use fxtrec_tests::event::Event;
+use fxtrec_tests::root;
+use fxtrec_tests::trace::Trace;
+
+use crate::flight::Recorder;
+
+/// A name of a victim of `spike`, for one test alone: tests run at the same time, and each records the whole machine.
+#[derive(Clone, Copy)]
+struct Victim(&'static str);
+
+impl Victim {
+    /// Fires for what `spike` does, and for nothing else: the victim is woken by it alone, and is 60 ms late each time.
+    fn late(self) -> String {
+        format!("wakeup > 40ms if comm = \"{}\"", self.0)
+    }
+
+    fn start(self, options: &[&str], output: &Path, times: &str) -> Recorder {
+        let late = self.late();
+        let always = ["--mode", "circular", "--buffer-size", "8M", "--trigger", &late];
+        let options: Vec<&str> = always.iter().chain(options).copied().collect();
+        Recorder::start(&options, output, &[env!("CARGO_BIN_EXE_spike"), times, self.0])
+    }
+}
+
+const WHY: &str = "it records the machine";
+
+/// What `spike` says of one time: before the wake-up, and when the victim had the CPU.
+fn time_of(line: &str) -> (u64, u64) {
+    let (before, ran) = line.split_once(' ').expect("two times");
+    (before.parse().expect("a number"), ran.parse().expect("a number"))
+}
+
+fn victim_of(line: &str) -> u64 {
+    line.strip_prefix("victim ").expect("the victim's id").parse().expect("a number")
+}
+
+/// The trigger events of a trace.
+fn marks(trace: &Trace) -> Vec<&Event> {
+    trace.own.iter().filter(|event| event.name == "trigger").collect()
+}
+
+/// Asserts that the trace holds the victim's wait that began after `before` and had ended when it ran, and returns how
+/// long it was.
+fn wait_in(trace: &Trace, victim: u64, (before, ran): (u64, u64)) -> u64 {
+    let within = |time: u64| before <= time && time <= ran;
+    let wakeups = trace.wakeups.iter();
+    let woken = wakeups.filter(|wakeup| wakeup.thread == victim && within(wakeup.time));
+    let woken: Vec<u64> = woken.map(|wakeup| wakeup.time).collect();
+    assert_eq!(woken.len(), 1, "the victim is woken once between {before} and {ran}");
+    let switches = trace.switches.iter();
+    let came_in = switches.filter(|switch| switch.incoming == victim && within(switch.time));
+    let came_in = came_in.map(|switch| switch.time).find(|time| *time >= woken[0]);
+    came_in.expect("it came in") - woken[0]
+}
+
+/// The summary's line that begins with `name`, without it.
+fn summary<'a>(said: &'a str, name: &str) -> &'a str {
+    let line = said.lines().find_map(|line| line.trim_start().strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {said}")).trim_start()
+}
+
+#[test]
+fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("spike.fxt");
+    let thread = Victim("late once");
+    let options = ["--before", "400ms", "--after", "50ms"];
+    let mut recorder = thread.start(&options, &output, "1");
+    let victim = victim_of(&recorder.printed());
+    let spike = time_of(&recorder.printed());
+    // The recording goes on; the file is there before it ends.
+    let line = recorder.said();
+    let named = format!("trigger {}: {} ({victim}) on CPU ", thread.late(), thread.0);
+    assert!(line.contains(&named) && line.ends_with("spike.1.fxt"), "{line}");
+    let window = Trace::read(&folder.path().join("spike.1.fxt"));
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(summary(&said, "triggers"), "1 fired");
+    assert_eq!(summary(&said, "snapshots"), "1 written");
+    assert!(!folder.path().join("spike.2.fxt").exists());
+
+    window.assert_sound();
+    let wait = wait_in(&window, victim, spike);
+    let marks = marks(&window);
+    assert_eq!(marks.len(), 1);
+    assert_eq!(marks[0].args["expression"], thread.late());
+    assert_eq!(marks[0].number("thread"), victim);
+    assert_eq!(marks[0].number("value_ns"), wait);
+    assert!(wait >= 60_000_000, "{wait}");
+    let told = Amount { number: wait as f64, dimension: Dimension::Time };
+    assert!(line.contains(&format!(", {told}: snapshot of ")), "{line}");
+    // Nothing is in it but the window.
+    let at = marks[0].time;
+    let window_ns = at - 400_000_000..=at + 50_000_000;
+    assert!(window.switches.iter().all(|switch| window_ns.contains(&switch.time)));
+    assert!(window.own.iter().all(|event| window_ns.contains(&event.time)), "{:?}", window.own);
+    let last = window.switches.last().expect("there are some").time;
+    assert!(last > at, "what came after it is there as well");
+    // At its beginning each CPU that is not idle is given to who has it.
+    let from = window.switches[0].time;
+    let made_up = window.switches.iter().take_while(|switch| switch.time == from);
+    assert!(made_up.filter(|switch| switch.inferred).all(|switch| switch.outgoing == 0));
+    // The file at the end has all of it.
+    let whole = Trace::read(&output);
+    whole.assert_sound();
+    assert_eq!(wait_in(&whole, victim, spike), wait);
+}
+
+#[test]
+fn windows_that_overlap_are_each_whole() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("spike.fxt.zst");
+    let options = ["--trigger-interval", "1ms", "--before", "10s", "--after", "1s"];
+    let mut recorder = Victim("late thrice").start(&options, &output, "3");
+    let victim = victim_of(&recorder.printed());
+    let spikes: Vec<(u64, u64)> = (0..3).map(|_| time_of(&recorder.printed())).collect();
+    // None of the windows is over: each ends with the recording.
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+    assert_eq!((summary(&said, "triggers"), summary(&said, "snapshots")), ("3 fired", "3 written"));
+    for number in 1..=3 {
+        let window = Trace::read(&folder.path().join(format!("spike.{number}.fxt.zst")));
+        window.assert_sound();
+        assert_eq!(marks(&window).len(), 3, "window {number} has what was before and after");
+        for spike in &spikes {
+            wait_in(&window, victim, *spike);
+        }
+    }
+}
+
+#[test]
+fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("spike.fxt");
+    let ended = |options: &[&str]| {
+        // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+        let (code, said) = Victim("late six times").start(options, &output, "6").end();
+        assert_eq!(code, 0, "{said}");
+        said
+    };
+    let said = ended(&["--trigger-interval", "1h"]);
+    assert_eq!(summary(&said, "triggers"), "1 fired");
+    assert!(said.contains("more too soon after another"), "{said}");
+
+    let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "2"]);
+    assert_eq!(summary(&said, "triggers"), "2 fired");
+    assert!(said.contains("more after the last one"), "{said}");
+    assert!(!folder.path().join("spike.3.fxt").exists());
+
+    let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "3", "--disk-budget", "1k"]);
+    assert_eq!(summary(&said, "snapshots"), "3 written, 2 of them removed again");
+    let there = |number: u32| folder.path().join(format!("spike.{number}.fxt")).exists();
+    assert_eq!([1, 2, 3].map(there), [false, false, true], "the youngest stays");
+    assert!(output.exists(), "and what is no snapshot is left alone");
+}
+
+#[test]
+fn a_short_memory_is_told() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("spike.fxt");
+    // More switches than the buffer holds, and then one that is late.
+    let script = format!(
+        "{} 20000 >&2 && exec {} 1 late-at-last",
+        env!("CARGO_BIN_EXE_pingpong"),
+        env!("CARGO_BIN_EXE_spike")
+    );
+    let late = Victim("late-at-last").late();
+    let options =
+        ["--mode", "circular", "--buffer-size", "256k", "--trigger", &late, "--before", "1h"];
+    let (code, said) = Recorder::start(&options, &output, &["sh", "-c", &script]).end();
+    assert_eq!(code, 0, "{said}");
+    let line = said.lines().find(|line| line.contains("trigger wakeup")).expect("it fired");
+    assert!(line.contains("memory reached back") && line.contains("of 3600 s"), "{line}");
+    Trace::read(&folder.path().join("spike.1.fxt")).assert_sound();
+}
+
+#[test]
+fn a_probe_fires_when_it_is_hit() {
+    if !root::or_skip(WHY) || !fxtrec_tests::tools::or_skip(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("calls.fxt");
+    let program = fxtrec_tests::programs::build("calls.c", &[]);
+    let options =
+        ["--mode", "circular", "-P", ":work", "--trigger", "probe work", "--before", "1s"];
+    let (code, said) = Recorder::start(&options, &output, &[program.text(), "3"]).end();
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(summary(&said, "triggers"), "1 fired");
+    assert!(said.contains("2 more too soon"), "three calls: {said}");
+    assert!(said.contains("trigger probe work: calls ("), "{said}");
+    let window = Trace::read(&folder.path().join("calls.1.fxt"));
+    window.assert_sound();
+    assert_eq!(marks(&window)[0].args["expression"], "probe work");
+
+    let work = format!("{}:work", program.text());
+    let unknown = ["--mode", "circular", "-P", &work, "--trigger", "probe wrk"];
+    let started = folder.path().join("started");
+    let script = format!("touch {}; exec {} 3", started.display(), program.text());
+    let (code, said) = Recorder::start(&unknown, &output, &["sh", "-c", &script]).end();
+    assert_eq!(code, 125, "{said}");
+    assert!(said.contains("no such probe is recorded with -P; recorded are: work"), "{said}");
+    assert!(!started.exists(), "{said}");
+}
+
+/// An application that registers by hand, raises an alert and stays until its input ends.
+const ALERTS: &str = r#"
+import os, socket, struct, sys
+address = os.environ["FXTREC_PROVIDER_SOCKET"]
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+manager.connect("\0" + address[1:])
+for kind, text in [(1, b"handmade\n"), (4, b"look here")]:
+    manager.send(struct.pack("=HHIQ", kind, 1, len(text), 0) + text)
+sys.stdin.read()
+"#;
+
+#[test]
+fn an_alert_of_an_application_fires() {
+    if !root::or_skip(WHY) || !fxtrec_tests::tools::or_skip(&["python3"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("alert.fxt");
+    let options = ["--mode", "circular", "--trigger", "alert 'look here'", "--after", "1ms"];
+    let mut recorder = Recorder::start(&options, &output, &["python3", "-c", ALERTS]);
+    let line = recorder.said();
+    assert!(line.contains("trigger alert 'look here': raised by handmade ("), "{line}");
+    let (code, said) = recorder.end();
+    assert_eq!((code, summary(&said, "triggers")), (0, "1 fired"), "{said}");
+    let window = Trace::read(&folder.path().join("alert.1.fxt"));
+    window.assert_sound();
+    assert_eq!(marks(&window)[0].args["expression"], "alert 'look here'");
+}

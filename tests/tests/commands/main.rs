@@ -1,0 +1,7 @@
+//! Commands that make files from recordings, and pieces and windows of recordings.
+
+mod convert;
+mod flight;
+mod import;
+mod outputs;
+mod page;

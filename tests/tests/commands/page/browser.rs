@@ -1,0 +1,283 @@
+//! A Chromium without a window, driven over its debugging pipe.
+//!
+//! Messages of the DevTools protocol go to and from the browser's file
+//! descriptors 3 and 4, each ended by a zero byte. A shell puts them there from
+//! standard input and output. When the pipe is closed, the browser ends.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fxtrec_tests::process::spawn;
+use serde_json::{Value, json};
+
+/// How long the browser may take to answer on a machine that is very busy.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Makes the debugging pipe of standard input and output.
+const PLUMBING: &str = "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>&1";
+
+/// Width and height of what is shown, in pixels.
+pub(crate) const SIZE: (u32, u32) = (1440, 900);
+
+/// A browser with one empty tab.
+pub(crate) struct Browser {
+    process: Child,
+    to: Option<ChildStdin>,
+    from: Receiver<Value>,
+    next: u64,
+    session: Option<String>,
+    events: VecDeque<Value>,
+    _profile: tempfile::TempDir,
+}
+
+/// Whether there is a browser; when not, says so.
+pub(crate) fn is_there() -> bool {
+    fxtrec_tests::tools::or_skip(&["chromium"])
+}
+
+impl Browser {
+    /// Starts a browser.
+    pub(crate) fn start() -> Browser {
+        let profile = tempfile::tempdir().expect("a folder for temporary files");
+        let size = format!("--window-size={},{}", SIZE.0, SIZE.1);
+        let folder = format!("--user-data-dir={}", profile.path().display());
+        let mut process = spawn(
+            Command::new("sh")
+                .args(["-c", PLUMBING, "sh", "--headless=new", "--remote-debugging-pipe"])
+                .args([
+                    "--no-sandbox",
+                    "--disable-gpu",
+                    "--disable-dev-shm-usage",
+                    "--no-first-run",
+                ])
+                .args(["--disable-background-networking", "--disable-component-update"])
+                .args(["--disable-extensions", "--force-device-scale-factor=1"])
+                .args([&size, &folder, "about:blank"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null()),
+        );
+        let mut answers = BufReader::new(process.stdout.take().expect("piped"));
+        let (sender, from) = channel();
+        std::thread::spawn(move || {
+            let mut message = Vec::new();
+            while answers.read_until(0, &mut message).is_ok_and(|length| length > 0) {
+                message.pop();
+                let value = serde_json::from_slice(&message).expect("the browser speaks JSON");
+                if sender.send(value).is_err() {
+                    break;
+                }
+                message.clear();
+            }
+        });
+        let mut browser = Browser {
+            to: process.stdin.take(),
+            process,
+            from,
+            next: 1,
+            session: None,
+            events: VecDeque::new(),
+            _profile: profile,
+        };
+        let tab = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
+        let target = tab["targetId"].clone();
+        let attached =
+            browser.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Network", "Log"] {
+            browser.call(&format!("{domain}.enable"), &json!({}));
+        }
+        browser.resize(SIZE.0, SIZE.1);
+        browser
+    }
+
+    /// Makes the window so large.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
+        let screen =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", &screen);
+    }
+
+    /// Calls a method of the protocol, and returns its result.
+    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.next;
+        self.next += 1;
+        let mut message = json!({ "id": id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        let to = self.to.as_mut().expect("open until it is dropped");
+        to.write_all(&bytes).and_then(|()| to.flush()).expect("the browser listens");
+        loop {
+            let answer = self
+                .from
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|error| panic!("no answer to {method}: {error}"));
+            if answer["id"] == json!(id) {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].clone();
+            }
+            self.events.push_back(answer);
+        }
+    }
+
+    /// Opens a file, and waits until the page says that it is ready.
+    pub(crate) fn open(&mut self, page: &Path) {
+        let address = format!("file://{}", page.display());
+        let opened = self.call("Page.navigate", &json!({ "url": address }));
+        assert!(opened["errorText"].is_null(), "{page:?}: {}", opened["errorText"]);
+        self.wait_for("document.documentElement?.dataset.ready === 'true'");
+        self.settle();
+    }
+
+    /// Waits until everything that is in view has been unpacked and drawn.
+    pub(crate) fn settle(&mut self) {
+        self.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        );
+        self.wait_for("fxtrec.state().idle && fxtrec.state().paint.mode !== 'waiting'");
+        self.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        );
+    }
+
+    /// Waits until an expression of the page is true.
+    pub(crate) fn wait_for(&mut self, condition: &str) {
+        let text = format!(
+            "new Promise((done, failed) => {{
+                const begin = Date.now();
+                const look = () => {{
+                    if ({condition}) done(true);
+                    else if (Date.now() - begin > 120_000) failed('never: ' + {});
+                    else setTimeout(look, 20);
+                }};
+                look();
+            }})",
+            json!(condition)
+        );
+        self.evaluate(&text);
+    }
+
+    /// The value of an expression; that of a promise when it has one.
+    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
+        let params =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.call("Runtime.evaluate", &params);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// What the page says about itself.
+    pub(crate) fn state(&mut self) -> Value {
+        self.evaluate("fxtrec.state()")
+    }
+
+    /// Presses and releases a key: a letter, or the name of a key.
+    pub(crate) fn press(&mut self, key: &str) {
+        let mut down = json!({ "type": "keyDown", "key": key });
+        match key {
+            "Enter" => (down["text"], down["windowsVirtualKeyCode"]) = (json!("\r"), json!(13)),
+            "Tab" => (down["code"], down["windowsVirtualKeyCode"]) = (json!("Tab"), json!(9)),
+            _ if key.chars().count() == 1 => down["text"] = json!(key),
+            _ => {}
+        }
+        self.call("Input.dispatchKeyEvent", &down);
+        self.call("Input.dispatchKeyEvent", &json!({ "type": "keyUp", "key": key }));
+        self.settle();
+    }
+
+    /// Clicks at a place of the window.
+    pub(crate) fn click(&mut self, x: f64, y: f64) {
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            let button = if kind == "mouseMoved" { "none" } else { "left" };
+            let params = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", &params);
+        }
+        self.settle();
+    }
+
+    /// Clicks in the middle of the first element that a selector finds.
+    pub(crate) fn click_on(&mut self, selector: &str) {
+        let place = self.evaluate(&format!(
+            "(() => {{
+                const box = document.querySelector({}).getBoundingClientRect();
+                return [box.left + box.width / 2, box.top + box.height / 2];
+            }})()",
+            json!(selector)
+        ));
+        self.click(number(&place[0]), number(&place[1]));
+    }
+
+    /// A number that stands for what the lanes show: other pixels, other number.
+    pub(crate) fn fingerprint(&mut self) -> String {
+        let sum = self.evaluate(
+            "(() => {
+                const canvas = document.getElementById('canvas');
+                const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+                let sum = 2166136261;
+                for (const byte of image.data) sum = Math.imul(sum ^ byte, 16777619);
+                return String(sum);
+            })()",
+        );
+        sum.as_str().expect("text").to_owned()
+    }
+
+    /// Writes what is shown to a PNG file.
+    pub(crate) fn screenshot(&mut self, file: &Path) {
+        let shot = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
+        let png = STANDARD.decode(shot["data"].as_str().expect("text")).expect("base64");
+        std::fs::write(file, png).expect("the file can be written");
+    }
+
+    /// What went wrong so far: errors on the console, exceptions, and requests for anything but
+    /// files and what stands in the page.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let complaint = |event: &Value| {
+            let params = &event["params"];
+            let address = params["request"]["url"].as_str().unwrap_or_default();
+            match event["method"].as_str().unwrap_or_default() {
+                "Runtime.exceptionThrown" => true,
+                "Runtime.consoleAPICalled" => {
+                    params["type"] == "error" || params["type"] == "warning"
+                }
+                "Log.entryAdded" => params["entry"]["level"] == "error",
+                "Network.requestWillBeSent" => {
+                    !address.starts_with("file:") && !address.starts_with("data:")
+                }
+                _ => false,
+            }
+        };
+        self.events.iter().filter(|event| complaint(event)).map(Value::to_string).collect()
+    }
+
+    /// How many files the page has asked for, itself included.
+    pub(crate) fn files_read(&self) -> usize {
+        let is_file = |event: &&Value| {
+            event["method"] == "Network.requestWillBeSent"
+                && event["params"]["request"]["url"]
+                    .as_str()
+                    .is_some_and(|url| url.starts_with("file:"))
+        };
+        self.events.iter().filter(is_file).count()
+    }
+}
+
+/// A number of the page.
+pub(crate) fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.to = None;
+        let _ = self.process.wait();
+    }
+}

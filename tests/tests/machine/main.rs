@@ -1,0 +1,16 @@
+//! What fxtrec promises of a machine that others leave alone: the command line, sources, losses, gates.
+//!
+//! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: alone, or beside others that do not mind.
+
+mod command_line;
+mod compare;
+mod doctor;
+mod ftrace;
+mod gates;
+mod hotplug;
+mod losses;
+mod report;
+mod sources;
+mod truth;
+mod workflow;
+mod workloads;

@@ -1,0 +1,36 @@
+//! What cannot be probed is said before COMMAND starts.
+
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::programs::build;
+
+use crate::programs::ready;
+
+#[test]
+fn a_spec_that_names_no_place_fails_with_125_and_command_never_runs() {
+    if !ready() {
+        return;
+    }
+    let program = build("calls.c", &[]);
+    let folder = Folder::new();
+    let in_program = |rest: &str| format!("{}:{rest}", program.text());
+    for (spec, part) in [
+        (in_program("decsend"), "did you mean descend?"),
+        (in_program("none*"), "has no function 'none*'"),
+        (in_program("pthread_join"), "which a library defines"),
+        (in_program("leaf+90000"), "is not in it"),
+        (in_program("0x10"), "is not in its code"),
+        (in_program("usdt:a:b"), "it has none at all"),
+        (in_program("work x=%nothing"), "there is no such register"),
+        (in_program("work+"), "work+"),
+        (in_program("work%enter"), "behind '%' comes return or span"),
+        ("libnothing:work".into(), "there is no library libnothing"),
+        ("/nothing:work".into(), "cannot open /nothing"),
+        ("/etc/passwd:work".into(), "it is not an ELF file"),
+        ("work".into(), "expected BINARY:SYMBOL"),
+    ] {
+        let done = folder.fxtrec(["-o", "out.fxt", "-P", &spec, "--", "touch", "ran"]);
+        assert_eq!(done.code, 125, "{spec}: {}", done.stderr);
+        assert!(done.stderr.contains(part), "{spec}: {}", done.stderr);
+        assert!(!folder.path("ran").exists(), "{spec}: COMMAND ran");
+    }
+}

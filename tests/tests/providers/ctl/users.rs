@@ -1,0 +1,145 @@
+//! Somebody without privilege: what the policy gives, and nothing else.
+
+use std::io::BufRead;
+use std::process::Stdio;
+
+use fxtrec_tests::binary::{self, copy_program};
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::trace::Trace;
+use fxtrec_tests::{root, tools};
+use serde_json::Value;
+
+use crate::ctl::daemon::{Daemon, client};
+
+const POLICY: &str = r#"
+    [probes]
+    allocations = "libc:malloc"
+
+    [[allow]]
+    users = ["nobody"]
+    kernel = ["sched"]
+    max-buffer = "32M"
+"#;
+
+fn can_run() -> bool {
+    root::may_record() && tools::or_skip(&["setpriv"])
+}
+
+#[test]
+fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else() {
+    if !can_run() {
+        return;
+    }
+    let daemon = Daemon::start("");
+    // One of root's, and one of the user's: a copy, since that may not look into this repository.
+    let folder = Folder::new();
+    let program = folder.path("client");
+    copy_program(client().as_ref(), &program);
+    std::process::Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
+    let mut roots = daemon.spans(10);
+    let mut own = daemon.as_nobody(&program, "65534");
+    own.args(["spans", "1", "20"]);
+    let mut own = daemon.application(own);
+    daemon.wait_for_applications(2);
+
+    let listed = daemon.ctl_as_nobody(&["--json", "providers"]).expect(0).stdout;
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!(listed["providers"].as_array().map(Vec::len), Some(1), "{listed}");
+    let known = daemon.ctl_as_nobody(&["categories"]).expect(0).stdout;
+    let line = known.lines().find(|line| line.starts_with("sched ")).expect("it is known");
+    assert!(line.contains(" no "), "{line}");
+    for forbidden in ["sched", "sched:waking", "irq", "syscall", "uprobe:libc:malloc"] {
+        let start = ["start", "-o", "no.fxt", "--categories", forbidden];
+        let refused = daemon.ctl_as_nobody(&start).expect(125);
+        assert!(refused.stderr.contains("is not permitted"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("[[allow]]"), "what would allow it: {}", refused.stderr);
+        assert!(!daemon.folder.path("no.fxt").exists());
+    }
+    let large = ["start", "-o", "no.fxt", "--buffer-size", "17M"];
+    let refused = daemon.ctl_as_nobody(&large).expect(125);
+    assert!(refused.stderr.contains("max-buffer"), "{}", refused.stderr);
+
+    daemon.ctl_as_nobody(&["start", "-o", "own.fxt"]).expect(0);
+    let mut line = String::new();
+    own.stdout().read_line(&mut line).expect("its number, when it is through");
+    assert_eq!(daemon.ask(&["status"])["kernel"]["running"], false);
+    daemon.ctl_as_nobody(&["stop"]).expect(0);
+    let trace = Trace::read(&daemon.folder.path("own.fxt"));
+    assert_eq!(trace.events.iter().filter(|event| event.begins()).count(), 2 * 20);
+    assert!(trace.switches.is_empty());
+    // Root's application was not told to record.
+    roots.kill();
+    daemon.end();
+}
+
+#[test]
+fn a_rule_gives_what_it_names_and_a_session_belongs_to_who_began_it() {
+    if !can_run() {
+        return;
+    }
+    let daemon = Daemon::start(POLICY);
+    let known = daemon.ctl_as_nobody(&["--json", "categories"]).expect(0).stdout;
+    let known: Value = serde_json::from_str(&known).expect("JSON");
+    let permitted = |name: &str| {
+        let list = known["categories"].as_array().expect("a list");
+        let category = list.iter().find(|category| category["name"] == name);
+        category.unwrap_or_else(|| panic!("{name} in {known}"))["permitted"].as_bool()
+    };
+    assert_eq!(permitted("sched"), Some(true));
+    assert_eq!(permitted("irq"), Some(false));
+    assert_eq!(permitted("uprobe:allocations"), Some(false));
+    let probe = ["start", "-o", "no.fxt", "--categories", "uprobe:alocations"];
+    let slip = daemon.ctl_as_nobody(&probe).expect(125);
+    assert!(slip.stderr.contains("did you mean allocations?"), "{}", slip.stderr);
+
+    let start = ["start", "-o", "sched.fxt", "--categories", "sched", "--buffer-size", "32M"];
+    daemon.ctl_as_nobody(&start).expect(0);
+    assert_eq!(daemon.ask(&["status"])["kernel"]["running"], true);
+    daemon.ctl_as_nobody(&["stop"]).expect(0);
+    assert!(!Trace::read(&daemon.folder.path("sched.fxt")).switches.is_empty());
+
+    daemon.ctl(&["start", "-o", "roots.fxt", "--categories", "uprobe:allocations"]).expect(0);
+    let stop = daemon.ctl_as_nobody(&["stop"]).expect(125);
+    assert!(stop.stderr.contains("is not permitted"), "{}", stop.stderr);
+    let seen = daemon.ctl_as_nobody(&["--json", "status"]).expect(0).stdout;
+    let seen: Value = serde_json::from_str(&seen).expect("JSON");
+    assert_eq!(seen["state"], "started");
+    assert_eq!(seen.get("output"), None, "where root writes is root's business");
+    daemon.ctl(&["stop"]).expect(0);
+    let probed = Trace::read(&daemon.folder.path("roots.fxt"));
+    assert!(probed.events.iter().any(|event| event.name == "allocations"), "by the policy's name");
+    assert!(probed.switches.is_empty());
+    daemon.end();
+}
+
+#[test]
+fn who_is_not_in_the_group_cannot_connect_and_is_told_about_it() {
+    if !can_run() {
+        return;
+    }
+    let daemon = Daemon::start("");
+    let copy = binary::PublicCopy::new();
+    let open = std::process::Command::new("chmod").arg("755").arg(daemon.folder.path("")).status();
+    assert!(open.expect("chmod").success());
+    let mut stranger = daemon.as_nobody(&copy.path(), "12345");
+    stranger.arg("ctl").arg("--socket").arg(daemon.folder.path("run/control")).arg("status");
+    let refused = daemon.folder.run(&mut stranger).expect(125);
+    assert!(refused.stderr.contains("the socket's group"), "{}", refused.stderr);
+    daemon.end();
+}
+
+#[test]
+fn a_daemon_with_a_mistake_in_its_policy_does_not_start_and_says_where_it_is() {
+    if !root::or_skip("the daemon does") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("policy.toml", "[[allow]]\nusers = [\"root\"]\nkernl = []\n");
+    let policy = folder.text("policy.toml");
+    let mut daemon = binary::command();
+    daemon.args(["daemon", "--policy", &policy]).arg("--runtime-dir").arg(folder.path("run"));
+    let refused = folder.run(daemon.stderr(Stdio::piped())).expect(125);
+    let expected = format!("{policy}:3:1: unknown key 'kernl', did you mean 'kernel'?");
+    assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+    assert!(!folder.path("run/control").exists());
+}
