@@ -3,6 +3,7 @@
 use super::payload::Payload;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;
+pub use fxtrec_units::LocalId;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// A thread's name as the kernel keeps it: up to 15 bytes, then zeros.
@@ -30,10 +31,6 @@ impl std::fmt::Debug for Comm {
         write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
     }
 }
-
-/// A process or thread id in the recorder's own pid namespace, which need not be the initial one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct LocalId(pub u32);
 
 /// Which tracepoint reported a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flight::{FlightError, FlightPlan};
+use fxt_writer::engine;
 
 use crate::cli::{self, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
 use crate::kernel::child::Launch;
@@ -206,6 +207,15 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// The engine's word for what happens when a buffer is full.
+    pub fn engine_mode(&self) -> engine::Mode {
+        match self.mode {
+            Mode::Streaming => engine::Mode::Streaming,
+            Mode::Oneshot => engine::Mode::Oneshot,
+            Mode::Circular => engine::Mode::Circular,
+        }
+    }
+
     /// The processes that run already and are to be recorded.
     pub fn pids(&self) -> &[Pid] {
         match &self.scope {

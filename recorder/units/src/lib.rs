@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod convention;
 pub mod escape;
 pub mod nearest;
 pub mod quantity;
@@ -20,6 +21,10 @@ pub struct Tid(pub u32);
 /// A process id (thread group id) as the initial pid namespace sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pid(pub u32);
+
+/// A process or thread id in the recorder's own pid namespace, which need not be the initial one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LocalId(pub u32);
 
 /// A point in time or a length of time in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

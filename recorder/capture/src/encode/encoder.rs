@@ -9,7 +9,7 @@ use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
     ThreadState, Wakeup,
 };
-use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
 use probes::Probes;
@@ -25,10 +25,8 @@ use super::unrecorded;
 use super::weight::{self, weight};
 use crate::event::{Comm, Event, Kind, Life, LocalId, Loss, Switch, Wake, WakeKind};
 use crate::flight::watch::Watch;
+use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
-
-/// The provider id of fxtrec's own records.
-pub const PROVIDER: ProviderId = ProviderId(1);
 
 /// Turns events into records.
 #[derive(Debug)]

@@ -21,9 +21,7 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 use super::lanes::{Closed, Lanes};
 use super::{strings, weight};
 use fxtrec_units::Nanos;
-
-/// The argument that marks beginnings and ends of durations which are only those of a piece.
-pub const CUT: &str = "cut";
+use fxtrec_units::convention::CUT;
 
 /// A thread that has a CPU, or waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,6 @@ use super::weight;
 use crate::event::{Comm, LocalId};
 use fxtrec_units::{Nanos, Tid};
 
-pub use names::inner_process_koid;
 use processes::Processes;
 pub use processes::{Process, ProcessSlot};
 

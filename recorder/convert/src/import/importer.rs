@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::error::ImportError;
 use super::tracing_data::Tracepoint;
 use crate::{ConvertError, Report};
-use fxtrec_capture::encode::encoder::{Encoder, PROVIDER, own_event};
+use fxtrec_capture::encode::encoder::{Encoder, own_event};
 use fxtrec_capture::encode::ids::Ids;
 use fxtrec_capture::encode::lanes::{Closed, Lanes};
 use fxtrec_capture::encode::probes::catalog::{Catalog, Class};
@@ -20,6 +20,7 @@ use fxtrec_capture::encode::threads::{Lookup, Threads};
 use fxtrec_capture::event::{Comm, Event, Kind, LocalId, Sample};
 use fxtrec_capture::payload::Payload;
 use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// The thread that the events of the conversion itself are put on; no thread has this number.

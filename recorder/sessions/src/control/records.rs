@@ -9,7 +9,7 @@ use fxt_format::walk::record_words;
 use fxt_format::{header, record_type};
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
 
-use fxtrec_capture::encode::encoder::PROVIDER;
+use fxtrec_units::convention::PROVIDER;
 
 /// No record of the kernel's recorder is larger, in words; what claims to be is none.
 const MOST_WORDS: usize = 1 << 20;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use fxt_writer::Koid;
 use fxt_writer::engine::{BufferDisposition, Mode};
 
-use fxtrec_capture::encode::threads::inner_process_koid;
-use fxtrec_capture::event::LocalId;
 use fxtrec_kernel::namespaces::Namespaces;
+use fxtrec_units::LocalId;
+use fxtrec_units::convention::inner_process_koid;
 
 /// Providers that may be connected at the same time, as in the trace controller's protocol.
 pub const MAX_PROVIDERS: usize = 100;

@@ -16,10 +16,10 @@ use super::provider::{Provider, Said};
 use super::ready::{self, Ready};
 use super::recording::Phase;
 use super::status::{Alert, ProviderStatus};
-use fxtrec_capture::encode::encoder::PROVIDER;
 use fxtrec_kernel::bell::Bell;
 use fxtrec_kernel::clock;
 use fxtrec_kernel::seqpacket::Listener;
+use fxtrec_units::convention::PROVIDER;
 use session::Session;
 
 /// Connections that are taken in one round.

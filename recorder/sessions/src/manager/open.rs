@@ -18,7 +18,7 @@ use fxt_writer::record::{Event, EventKind, Record};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
 use super::event::{Act, Label, Seen, Track};
-use fxtrec_capture::encode::moment::CUT;
+use fxtrec_units::convention::CUT;
 
 /// The argument that tells when a span began that is begun anew, in nanoseconds.
 const BEGAN: &str = "began_ns";

@@ -16,8 +16,8 @@ use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
 
 use super::known::Known;
-use fxtrec_capture::encode::encoder::PROVIDER;
 use fxtrec_units::Nanos;
+use fxtrec_units::convention::PROVIDER;
 
 /// Takes whole records of an archive, one piece after the other. It may wait until there is room for more: meanwhile
 /// providers that fill their buffers drop records, and count them.

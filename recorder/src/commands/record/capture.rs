@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,12 @@ use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::providers::{self, Providers};
+use super::round::{Progress, Round, ending};
 use crate::capture::event::{Event, Kind, Loss};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
 use crate::encode::lanes::Closed;
-use crate::encode::stats::Stats;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority::{self, Denied};
@@ -33,45 +32,6 @@ use crate::kernel::waker::Waker;
 use crate::manager::{Alert, Stopped};
 use crate::sink::drain::{Request, Written};
 use crate::units::{Cpu, Nanos};
-
-/// What the capture thread has done so far, for whoever shows progress.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    events: AtomicU64,
-    lost: AtomicU64,
-}
-
-impl Progress {
-    /// Switches, wake-ups and whatever else is recorded, so far.
-    pub(super) fn events(&self) -> u64 {
-        self.events.load(Ordering::Relaxed)
-    }
-
-    /// Samples lost so far.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    fn update(&self, stats: &Stats) {
-        let events = stats.switches + stats.wakeups + stats.probes.total();
-        self.events.store(events, Ordering::Relaxed);
-        self.lost.store(stats.lost, Ordering::Relaxed);
-    }
-}
-
-/// A round of events that is behind the capture thread.
-#[derive(Debug)]
-pub(super) struct Round<'a> {
-    pub(super) engine: &'a Arc<Engine>,
-    pub(super) encoder: &'a mut Encoder<EngineLanes>,
-    pub(super) source: &'a dyn Source,
-    /// Applications that record themselves, if they may.
-    pub(super) providers: Option<&'a Providers>,
-    /// None of its events was older.
-    pub(super) before: Nanos,
-    /// None was younger.
-    pub(super) ended: Nanos,
-}
 
 /// What a capture came to.
 #[derive(Debug)]
@@ -110,19 +70,6 @@ pub(super) struct Capture {
     pub(super) providers: Option<Providers>,
     /// What they have raised and not fired.
     pub(super) alerts: Alerts,
-}
-
-/// The recording, if it ended now.
-pub(super) fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
-    Ending { stats: *encoder.stats(), source: source.stats(), ended, causes: Vec::new() }
-}
-
-/// The recording up to a file that is not its last.
-pub(super) fn interim(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
-    let mut ending = ending(encoder, source, ended);
-    // They count what is in the rings still.
-    ending.source.kernel_counts.clear();
-    ending
 }
 
 /// Has an event and a loss noted, to find the cause of the latter.

@@ -5,18 +5,17 @@ use std::time::Duration;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
-use crate::capture::event::LocalId;
 use crate::capture::losses::LossCause;
 use crate::capture::source::{SourceKind, SourceStats};
-use crate::encode::encoder::{PROVIDER, own_event};
+use crate::encode::encoder::own_event;
 use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::stats::Stats;
 use crate::encode::strings;
-use crate::encode::threads::inner_process_koid;
 use crate::kernel::clock;
 use crate::kernel::machine::Machine;
 use crate::kernel::namespaces::{Namespaces, ProcView};
-use crate::units::{Cpu, Nanos};
+use crate::units::convention::{PROVIDER, inner_process_koid};
+use crate::units::{Cpu, LocalId, Nanos};
 
 /// The clock's ticks per second: they are nanoseconds.
 const TICKS_PER_SECOND: u64 = 1_000_000_000;

@@ -3,7 +3,7 @@
 use std::io::{self, Write, stderr};
 use std::time::{Duration, Instant};
 
-use super::capture::Progress;
+use super::round::Progress;
 use crate::cli;
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::sink::drain::Written;

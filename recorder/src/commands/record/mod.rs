@@ -25,6 +25,7 @@ mod pieces;
 mod pipeline;
 mod precedence;
 mod providers;
+mod round;
 mod session;
 pub(super) mod setup;
 mod summary;

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Sender, bounded};
 use fxt_writer::engine::BufferDisposition;
 
-use super::capture::{Round, interim};
 use super::describe::{self, Beginning};
+use super::round::{Round, interim};
 use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
 use crate::encode::lanes::Closed;

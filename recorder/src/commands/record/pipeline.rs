@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::ThreadName;
-use fxt_writer::engine::{Config, Engine, Mode, OnFull};
+use fxt_writer::engine::{Config, Engine, OnFull};
 
 use super::alerts::Alerts;
-use super::capture::{Capture, Captured, Progress};
+use super::capture::{Capture, Captured};
 use super::describe::{self, Beginning};
 use super::error::RecordError;
 use super::extras::Extras;
@@ -18,6 +18,7 @@ use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
 use super::lanes::EngineLanes;
 use super::pieces::{Pieces, Series, SeriesOutcome};
 use super::providers::{Invitation, Providers};
+use super::round::Progress;
 use crate::capture::source::Source;
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
@@ -81,15 +82,6 @@ pub(super) struct Finished {
     pub(super) series: Option<SeriesOutcome>,
 }
 
-/// The engine's word for what happens when a buffer is full.
-pub(super) fn mode(mode: cli::Mode) -> Mode {
-    match mode {
-        cli::Mode::Streaming => Mode::Streaming,
-        cli::Mode::Oneshot => Mode::Oneshot,
-        cli::Mode::Circular => Mode::Circular,
-    }
-}
-
 impl Pipeline {
     /// Starts the threads. `attention` is stopped when one of them needs the main thread: the output failed, or there
     /// is nothing more to record.
@@ -103,7 +95,7 @@ impl Pipeline {
         let Inputs { source, extras, threads, invitation, hold } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
-            mode: mode(plan.mode),
+            mode: plan.engine_mode(),
             bytes: plan.buffer_bytes,
             on_full: OnFull::Block,
             ..Config::default()

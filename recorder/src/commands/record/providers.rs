@@ -18,7 +18,6 @@ use fxt_writer::engine::Mode;
 use fxt_writer::record::Record;
 use fxt_writer::{Arg, Text, ThreadName, Value};
 
-use super::pipeline::mode;
 use crate::commands::plan::Plan;
 use crate::encode::encoder::own_event;
 use crate::kernel::child::Launch;
@@ -70,7 +69,7 @@ impl Invitation {
         let divided = plan.flight.rotate.is_some();
         let options = Options { uids, koids: Koids::of(namespaces), divided, ..defaults };
         let config = SessionConfig {
-            mode: mode(plan.mode),
+            mode: plan.engine_mode(),
             buffer_bytes: providers.buffer_bytes,
             categories: providers.categories.clone(),
             ..SessionConfig::default()

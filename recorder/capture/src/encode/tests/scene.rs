@@ -10,12 +10,13 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, R
 use fxt_writer::{Koid, Text, ThreadName, WriteError};
 
 use super::Proc;
-use crate::encode::encoder::{Encoder, PROVIDER};
+use crate::encode::encoder::Encoder;
 use crate::encode::ids::Ids;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
 use crate::encode::weight;
 use crate::event::{Event, Kind};
+use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos};
 
 /// The thread that fxtrec's own events are put on.

@@ -5,15 +5,10 @@ use fxt_writer::Koid;
 use super::{IDLE, Origin, ProcessSlot, Threads};
 use crate::event::{Comm, LocalId};
 use fxtrec_units::Tid;
+use fxtrec_units::convention::inner_process_koid;
 
 /// The kernel keeps this many bytes of a name.
 const COMM_CUT: usize = 15;
-
-/// A koid for a process of whose main thread only the id in an inner pid namespace is known.
-pub fn inner_process_koid(pid: LocalId) -> Koid {
-    // Beyond every tid and its first generations, within the 32 bits that readers keep.
-    Koid(0x8000_0000 + u64::from(pid.0))
-}
 
 impl Threads {
     /// The koid of a process, given now if it has none.

@@ -26,10 +26,10 @@ use fxt_reader::Reader;
 use fxt_writer::engine::{BufferDisposition, Engine};
 use fxt_writer::packet::Packet;
 
-use super::capture::{Round, interim};
 use super::describe::Beginning;
 use super::lanes::EngineLanes;
 use super::providers::Providers;
+use super::round::{Round, interim};
 use crate::commands::plan::flight::Window;
 use crate::encode::encoder::Encoder;
 use crate::encode::moment::rewind::rewind;

@@ -13,11 +13,11 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, R
 
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Owner, Window};
-use crate::encode::encoder::PROVIDER;
 use crate::encode::moment::Moment;
 use crate::encode::moment::rewind::rewind;
 use crate::manager::Section;
 use crate::units::Nanos;
+use crate::units::convention::PROVIDER;
 
 /// The records of an application, with the beginnings of what it was in the middle of when they begin. Until when it goes
 /// on does not matter here.
