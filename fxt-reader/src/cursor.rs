@@ -9,27 +9,7 @@ use fxt_format::limits::WORD_BYTES;
 
 use crate::error::Reason;
 use crate::oddities::Oddities;
-
-/// The byte order of a trace's words; streams have none ("Atoms").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ByteOrder {
-    /// Least significant byte first, as on every machine Fuchsia or Linux
-    /// commonly runs on.
-    #[default]
-    Little,
-    /// Most significant byte first.
-    Big,
-}
-
-impl ByteOrder {
-    #[inline(always)]
-    pub(crate) fn word(self, bytes: [u8; WORD_BYTES]) -> u64 {
-        match self {
-            Self::Little => u64::from_le_bytes(bytes),
-            Self::Big => u64::from_be_bytes(bytes),
-        }
-    }
-}
+use crate::types::ByteOrder;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {

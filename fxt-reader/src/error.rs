@@ -4,8 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::summary::Container;
-use crate::types::RecordType;
+use crate::types::{Container, RecordType};
 
 /// Why [`Reader::next`](crate::Reader::next) has no record to give.
 #[derive(Debug, thiserror::Error)]

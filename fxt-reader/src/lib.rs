@@ -55,11 +55,12 @@ mod summary;
 mod tables;
 mod types;
 
-pub use cursor::ByteOrder;
 pub use error::{Damage, Error, Reason};
 pub use oddities::Oddities;
 pub use raw::RawRecord;
 pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader, Visitor};
 pub use record::{Kind, Record};
-pub use summary::{Container, Summary};
-pub use types::{Cpu, Koid, Nanos, ObjectType, ProviderId, RecordType, Thread, ThreadState};
+pub use summary::Summary;
+pub use types::{
+    ByteOrder, Container, Cpu, Koid, Nanos, ObjectType, ProviderId, RecordType, Thread, ThreadState,
+};

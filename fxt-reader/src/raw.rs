@@ -5,9 +5,8 @@ use std::fmt;
 use fxt_format::header;
 use fxt_format::limits::WORD_BYTES;
 
-use crate::cursor::ByteOrder;
 use crate::record::header_table;
-use crate::types::RecordType;
+use crate::types::{ByteOrder, RecordType};
 
 /// A record as it stands in the file, borrowed from the reader's buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,9 +20,10 @@ use fxt_format::limits::{MAX_RECORD_WORDS, WORD_BYTES};
 use fxt_format::walk::record_bytes;
 use fxt_format::{header, record_type};
 
-use crate::cursor::{ByteOrder, Cursor};
+use crate::cursor::Cursor;
 use crate::record::Record;
 use crate::tables::Tables;
+use crate::types::ByteOrder;
 
 /// How many records in a row convince. Arguments and streams inside records can
 /// look like a record or two.

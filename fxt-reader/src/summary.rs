@@ -1,31 +1,6 @@
 //! What a reader can say about a trace after having read it.
 
-use std::fmt;
-
-use crate::cursor::ByteOrder;
-
-/// What was around the trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Container {
-    /// Nothing: the trace as it is.
-    #[default]
-    Plain,
-    /// A gzip stream, or several end to end.
-    Gzip,
-    /// A Zstandard stream of one or more frames.
-    Zstd,
-}
-
-impl fmt::Display for Container {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        })
-    }
-}
+use crate::types::{ByteOrder, Container};
 
 /// What has been read so far, and what could not be read.
 ///

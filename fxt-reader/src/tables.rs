@@ -137,7 +137,7 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cursor::ByteOrder;
+    use crate::types::ByteOrder;
 
     #[test]
     fn ticks_become_nanoseconds_without_losing_the_high_bits() {

@@ -1,7 +1,8 @@
-//! Units and identities, so that one cannot be passed where another belongs.
+//! Units and identities, so that one cannot be passed where another belongs, and what form a trace is in.
 
 use std::fmt;
 
+use fxt_format::limits::WORD_BYTES;
 pub use fxt_format::{Koid, ObjectType, ProviderId, RecordType, ThreadState};
 
 /// A time in nanoseconds on the trace's clock.
@@ -33,4 +34,48 @@ pub struct Thread {
     pub process: Koid,
     /// The thread.
     pub thread: Koid,
+}
+
+/// The byte order of a trace's words; streams have none ("Atoms").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// Least significant byte first, as on every machine Fuchsia or Linux
+    /// commonly runs on.
+    #[default]
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+impl ByteOrder {
+    #[inline(always)]
+    pub(crate) fn word(self, bytes: [u8; WORD_BYTES]) -> u64 {
+        match self {
+            Self::Little => u64::from_le_bytes(bytes),
+            Self::Big => u64::from_be_bytes(bytes),
+        }
+    }
+}
+
+/// What was around the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Container {
+    /// Nothing: the trace as it is.
+    #[default]
+    Plain,
+    /// A gzip stream, or several end to end.
+    Gzip,
+    /// A Zstandard stream of one or more frames.
+    Zstd,
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::summary::Container;
+use crate::types::Container;
 
 /// The two bytes that every gzip member begins with (RFC 1952, section 2.3.1).
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];

@@ -17,15 +17,15 @@ use fxt_format::walk::{record_bytes, record_words};
 use fxt_format::{header, record_type};
 use rustc_hash::FxHashMap;
 
-use crate::cursor::{ByteOrder, Cursor};
+use crate::cursor::Cursor;
 use crate::error::{Damage, Error, Reason};
 use crate::input::Input;
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
 use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
-use crate::summary::{Container, Summary};
+use crate::summary::Summary;
 use crate::tables::Tables;
-use crate::types::ProviderId;
+use crate::types::{ByteOrder, Container, ProviderId};
 
 /// The largest record that a reader accepts unless told otherwise, in bytes.
 /// Only large records come anywhere near.

@@ -3,11 +3,11 @@
 use fxt_format::{header, large_blob, record_type};
 
 use super::{CONFIRMING, Reader, SEARCH_STEP, State};
-use crate::cursor::ByteOrder;
 use crate::error::{Damage, Reason};
 use crate::raw;
 use crate::record::Unknown;
 use crate::resync::{LOOKAHEAD, Probe};
+use crate::types::ByteOrder;
 
 impl Reader<'_> {
     pub(super) fn probe(&self, order: ByteOrder, enough_at_end: Option<usize>) -> Probe<'_> {

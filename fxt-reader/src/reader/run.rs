@@ -15,13 +15,12 @@ use fxt_format::record_type::SCHEDULING;
 use fxt_format::scheduling::{CONTEXT_SWITCH, THREAD_WAKEUP, context_switch, thread_wakeup};
 
 use super::{Item, Reader, State};
-use crate::cursor::ByteOrder;
 use crate::error::Error;
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
 use crate::record::{ArgPlace, Args, ContextSwitch, PlainArgs, Record, Wakeup, cpu};
 use crate::tables::Tables;
-use crate::types::{Koid, ProviderId, ThreadState};
+use crate::types::{ByteOrder, Koid, ProviderId, ThreadState};
 
 /// Is shown records, by [`Reader::show_all`].
 pub trait Visitor {

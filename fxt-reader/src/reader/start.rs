@@ -6,11 +6,10 @@ use fxt_format::limits::WORD_BYTES;
 use fxt_format::metadata::MAGIC_WORD;
 
 use super::{CONFIRMING, Reader, SEARCH_STEP, State};
-use crate::cursor::ByteOrder;
 use crate::error::{Error, Reason};
 use crate::input::{Input, container_of, decompressor};
 use crate::resync::{CHAIN, LOOKAHEAD};
-use crate::summary::Container;
+use crate::types::{ByteOrder, Container};
 
 impl Reader<'_> {
     /// Finds out what the input is: its compression and its byte order.

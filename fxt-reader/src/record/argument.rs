@@ -4,11 +4,11 @@ use std::fmt;
 
 use fxt_format::{Word, argument};
 
-use crate::cursor::{ByteOrder, Cursor};
+use crate::cursor::Cursor;
 use crate::error::Reason;
 use crate::oddities::Oddities;
 use crate::tables::Tables;
-use crate::types::Koid;
+use crate::types::{ByteOrder, Koid};
 
 /// One argument of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::position::Position;
-use super::reserve::Full;
+use super::reserve::{Full, Rolling};
 use super::slot::{Reservation, filler_word};
 use super::sync::Ordering;
 use crate::layout::header;
@@ -34,7 +34,7 @@ use crate::space::{Slot, Space};
 /// the durable lane of a blocking engine, which may wait for that very buffer;
 /// a batch left open for longer than the grace period is given up.
 ///
-/// It borrows its engine ([`Rolling::batch`](super::Rolling::batch)) or shares it ([`Batch::shared`]).
+/// It borrows its engine ([`Rolling::batch`]) or shares it ([`Batch::shared`]).
 #[derive(Debug)]
 #[must_use = "records reach the buffer when the batch is closed or dropped"]
 pub struct Batch<E: Deref<Target = Engine>> {
@@ -61,6 +61,14 @@ struct Chunk {
 /// more than a record can be.
 const SHARE: usize = if cfg!(loom) { 2 } else { 16 };
 
+impl<'e> Rolling<'e> {
+    /// Room for a run of records of this thread, at a fraction of the cost; see
+    /// [`Batch`].
+    pub const fn batch(&self) -> Batch<&'e Engine> {
+        Batch::new(self.engine)
+    }
+}
+
 impl Batch<Arc<Engine>> {
     /// A batch that keeps its engine alive, for a writer that is not tied to a scope.
     pub const fn shared(engine: Arc<Engine>) -> Self {
@@ -69,7 +77,7 @@ impl Batch<Arc<Engine>> {
 }
 
 impl<E: Deref<Target = Engine>> Batch<E> {
-    pub(super) const fn new(engine: E) -> Self {
+    const fn new(engine: E) -> Self {
         Self { engine, chunk: None }
     }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::header::HEADER_WORDS;
 use super::position::MAX_ROLLING_WORDS;
 use crate::layout::limits::WORD_BYTES;
 
@@ -98,6 +97,9 @@ pub const MIN_BYTES: usize = 512;
 pub const MIN_BYTES: usize = 192;
 /// The most memory, in bytes.
 pub const MAX_BYTES: usize = MAX_ROLLING_WORDS * WORD_BYTES;
+
+/// Words in the header at the start of the memory.
+pub const HEADER_WORDS: usize = 16;
 
 /// The share of the memory that is durable, and its limit.
 const DURABLE_SHARE: usize = if cfg!(loom) { 4 } else { 16 };

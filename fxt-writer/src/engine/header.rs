@@ -23,7 +23,7 @@
 //! Words 0 to 8 follow the trace engine this one is modelled on; 9 to 11 are
 //! additions, hence a version of its own.
 
-use super::config::Mode;
+use super::config::{HEADER_WORDS, Mode};
 use super::memory::Memory;
 use super::sync::{Ordering, fence};
 use crate::layout::Field;
@@ -33,8 +33,6 @@ use crate::layout::limits::WORD_BYTES;
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"FxTrBuf1");
 /// Version of the header's layout.
 pub const VERSION: u16 = 1;
-/// Words in the header.
-pub const HEADER_WORDS: usize = 16;
 
 const VERSION_FIELD: Field = Field::new(0, 15);
 const MODE: Field = Field::new(16, 23);

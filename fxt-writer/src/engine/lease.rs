@@ -38,10 +38,11 @@ use super::Engine;
 use super::barrier;
 use super::config::Mode;
 use super::guard::Guard;
+use super::held::Held;
 use super::reserve::Full;
 use super::slot::{Reservation, filler_word, vacant_word};
 use super::state::State;
-use super::sync::{AtomicBool, AtomicUsize, Ordering};
+use super::sync::Ordering;
 use crate::error::WriteError;
 use crate::record::Record;
 use piece::{NoPiece, Piece};
@@ -71,53 +72,6 @@ pub struct Lease {
     held: Arc<Held>,
     /// Words of the next piece; 0 before the first record.
     next: Cell<usize>,
-}
-
-/// What the thread and the engine share of a lease. Only the thread that holds it
-/// stores to the first two.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(super) struct Held {
-    /// Whether the thread is at a record.
-    busy: AtomicBool,
-    /// The first vacant word in the engine's memory.
-    at: AtomicUsize,
-    /// Whether there is nothing to write to, or shall not be. Stored under the lock,
-    /// as are those below.
-    wanted: AtomicBool,
-    /// Whether it was taken back.
-    closed: AtomicBool,
-    /// First word in the engine's memory, and the one after the last.
-    start: AtomicUsize,
-    end: AtomicUsize,
-    counter: AtomicUsize,
-    /// From which word on records were given up without being counted.
-    missed: AtomicUsize,
-}
-
-impl Held {
-    fn new() -> Self {
-        Self {
-            busy: AtomicBool::new(false),
-            at: AtomicUsize::new(0),
-            wanted: AtomicBool::new(true),
-            closed: AtomicBool::new(true),
-            start: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            counter: AtomicUsize::new(0),
-            missed: AtomicUsize::new(usize::MAX),
-        }
-    }
-
-    /// Gives up what is being written from word `at` on, without counting it: that
-    /// is left to its thread, which knows whether it is anything.
-    pub(super) fn miss_from(&self, at: usize) {
-        self.missed.store(at, Ordering::Relaxed);
-    }
-
-    fn is_open(&self) -> bool {
-        !self.closed.load(Ordering::Relaxed)
-    }
 }
 
 impl Engine {

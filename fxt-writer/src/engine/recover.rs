@@ -9,7 +9,8 @@
 
 use std::ops::Range;
 
-use super::header::{HEADER_WORDS, Header};
+use super::config::HEADER_WORDS;
+use super::header::Header;
 use super::position::part_of;
 use super::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;

@@ -25,8 +25,8 @@ mod live;
 
 use std::ops::Range;
 
-use super::config::{Config, ConfigError, Division, Mode};
-use super::header::{HEADER_WORDS, Header};
+use super::config::{Config, ConfigError, Division, HEADER_WORDS, Mode};
+use super::header::Header;
 use super::position::part_of;
 use super::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::Engine;
-use super::batch::Batch;
 use super::config::{Mode, OnFull};
 use super::guard::Guard;
 use super::position::Position;
@@ -37,7 +36,7 @@ pub enum Full {
 /// The lane for records that may be dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Rolling<'e> {
-    engine: &'e Engine,
+    pub(super) engine: &'e Engine,
     counted: bool,
 }
 
@@ -51,12 +50,6 @@ impl<'e> Rolling<'e> {
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }
-    }
-
-    /// Room for a run of records of this thread, at a fraction of the cost; see
-    /// [`Batch`].
-    pub const fn batch(&self) -> Batch<&'e Engine> {
-        Batch::new(self.engine)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::config::Division;
-use super::lease::Held;
+use super::held::Held;
 use crate::packet::Packet;
 
 /// The life of a rolling buffer.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::plain::Plain;
 use super::session::Session;
-use super::site::{Armed, Generation, Name};
-use super::sys;
+use super::site::{Armed, Name};
+use super::sys::{self, Generation};
 use crate::engine::{Full, Lease};
 use crate::error::WriteError;
 use crate::record::{Event, EventKind, Record};

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use super::local::{Recorder, with_recorder};
-use super::site::{Armed, Generation, Name, Site};
-use super::sys;
+use super::site::{Armed, Name, Site};
+use super::sys::{self, Generation};
 use crate::error::WriteError;
 use crate::layout::limits::{MAX_ARGS, MAX_STRING_BYTES};
 use crate::record::{Blob, BlobType, Event, EventKind, Log};

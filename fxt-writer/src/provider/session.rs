@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Categories;
-use super::site::Generation;
-use super::sys::{self, Mapping};
+use super::sys::{self, Generation, Mapping};
 use crate::engine::{BufferDisposition, Engine, Lease, Mode};
 use crate::layout::limits::MAX_STRING_INDEX;
 use crate::packet::Packet;

@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::session::Session;
-use super::sys;
+use super::sys::{self, Generation};
 use crate::layout::Field;
 use crate::layout::limits::MAX_PROVIDER_NAME_BYTES;
 use crate::{StringRef, Text};
@@ -23,9 +23,6 @@ const GENERATION: Field = Field::new(0, 31);
 const CATEGORY: Field = Field::new(32, 46);
 const NAME: Field = Field::new(47, 61);
 const ENABLED: Field = Field::new(62, 62);
-
-/// Tells one session of this process from the others.
-pub(super) type Generation = NonZeroU32;
 
 /// The most bytes in a category or a name.
 const MAX_BYTES: usize = MAX_PROVIDER_NAME_BYTES;

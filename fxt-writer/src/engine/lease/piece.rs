@@ -1,7 +1,8 @@
 //! Room for one record in the piece that a thread holds: claimed, filled, and made
 //! final by its header, with what is vacant behind it marked before.
 
-use super::{Held, Lease};
+use super::Lease;
+use crate::engine::held::Held;
 use crate::engine::slot::{claim_word, vacant_word};
 use crate::engine::sync::{AtomicU64, Ordering, fence};
 use crate::layout::header;

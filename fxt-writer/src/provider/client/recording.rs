@@ -21,8 +21,7 @@ use crate::engine::{BufferDisposition, Mode};
 use crate::packet::Packet;
 use crate::provider::Categories;
 use crate::provider::session::{Buffer, BufferNumber, Session};
-use crate::provider::site::Generation;
-use crate::provider::sys::{self, BufferError, Mapping, OwnSocket};
+use crate::provider::sys::{self, BufferError, Generation, Mapping, OwnSocket};
 use crate::provider::wire::{self, Start};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 //! the manager would not notice that the parent is gone.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -37,6 +38,9 @@ static PAGE: ForkPage = ForkPage {
 
 /// The word that says whether a session runs, and which; 0 while none runs.
 pub static GENERATION: &AtomicU32 = &PAGE.generation;
+
+/// Tells one session of this process from the others.
+pub(in crate::provider) type Generation = NonZeroU32;
 
 /// The running session's generation, or 0.
 #[inline(always)]

@@ -10,8 +10,8 @@ mod thread;
 pub(in crate::provider) use clock::now;
 pub use fork::GENERATION;
 pub(in crate::provider) use fork::{
-    OVERDUE, OwnSocket, at_exit, begin_overdue, claim_process, client, end_overdue, generation,
-    publish_client,
+    Generation, OVERDUE, OwnSocket, at_exit, begin_overdue, claim_process, client, end_overdue,
+    generation, publish_client,
 };
 pub(in crate::provider) use mapping::{BufferError, Mapping};
 pub(in crate::provider) use socket::{Received, connect, receive, receive_packet, send};
