@@ -14,10 +14,9 @@ use fxt_writer::record::{
     Wakeup,
 };
 use fxt_writer::space::Output;
-use fxt_writer::writer::Single;
 use fxt_writer::{Arg, Koid, Ticks, Value, Writer};
 
-type Trace = Writer<Single<Output<File>>>;
+type Trace = Writer<Output<File>>;
 type Outcome = Result<(), Box<dyn Error>>;
 
 const PROCESS: Koid = Koid(100);

@@ -31,6 +31,7 @@
 //! ```
 
 pub mod engine;
+pub mod lanes;
 /// The format itself: tables of fields, limits, and where records begin and end.
 pub use fxt_format as layout;
 pub mod packet;

@@ -6,9 +6,10 @@ mod common;
 
 use common::{engine, records, save, string_indices, words};
 use fxt_writer::engine::{Config, Mode, OnFull};
+use fxt_writer::lanes::EngineLanes;
 use fxt_writer::layout::{event, header, record_type, string};
 use fxt_writer::space::BlackHole;
-use fxt_writer::writer::{EngineLanes, TablesFull};
+use fxt_writer::writer::TablesFull;
 use fxt_writer::{EncodeError, Koid, Ticks, WriteError, Writer};
 
 const THREAD: (Koid, Koid) = (Koid(10), Koid(11));

@@ -23,7 +23,7 @@ use super::Engine;
 use super::slot::{is_claim, is_vacant};
 use super::state::{Fence, Phase, State};
 use super::sync::{Ordering, fence};
-use crate::layout::header;
+use crate::layout::walk::record_words;
 
 impl Engine {
     /// Gives up all writers that have not finished in a sealed buffer, without
@@ -135,8 +135,7 @@ impl Engine {
             } else {
                 // Sizes are the engine's own; clamped, so that even scribbled
                 // memory does not lead astray.
-                let words = (header::SIZE.get(word) as usize).max(1);
-                (at + words).min(filling.end)
+                at.saturating_add(record_words(word).unwrap_or(1)).min(filling.end)
             };
             if next > at && (word == 0 || is_claim(word)) {
                 gaps.push(at..next);

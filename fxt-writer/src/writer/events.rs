@@ -1,9 +1,10 @@
 //! A method for each kind of event.
 
-use super::{Lanes, Thread, Writer};
+use super::{Thread, Writer};
 use crate::arg::{Arg, Value};
 use crate::error::{EncodeError, WriteError};
 use crate::ids::Ticks;
+use crate::lanes::Lanes;
 use crate::layout::limits::MAX_ARGS;
 use crate::record::{Event, EventKind};
 use crate::text::Text;

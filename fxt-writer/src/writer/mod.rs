@@ -21,14 +21,12 @@
 //! ```
 
 mod events;
-mod lanes;
 mod lru;
 
-pub use lanes::{EngineLanes, Lanes, Single};
-
-use crate::engine::Engine;
+use crate::engine::{Engine, Mode};
 use crate::error::WriteError;
 use crate::ids::{Koid, ProviderId, StringRef, ThreadName, ThreadRef};
+use crate::lanes::{EngineLanes, Lanes};
 use crate::layout::limits::{MAX_STRING_INDEX, MAX_THREAD_INDEX};
 use crate::record::{Initialization, Magic, ProviderInfo, Record, StringRecord, ThreadRecord};
 use crate::space::Space;
@@ -69,17 +67,17 @@ pub struct Writer<L> {
     full: TablesFull,
 }
 
-impl<S: Space> Writer<Single<S>> {
+impl<S: Space> Writer<S> {
     /// Writes into one space, in which records stay in order.
     #[must_use]
     pub fn new(space: S) -> Self {
-        Self::with_lanes(Single(space), TablesFull::Replace)
+        Self::with_lanes(space, TablesFull::Replace)
     }
 
     /// The space, with all that was written.
     #[must_use]
     pub fn into_inner(self) -> S {
-        self.lanes.0
+        self.lanes
     }
 }
 
@@ -87,9 +85,12 @@ impl<'e> Writer<EngineLanes<'e>> {
     /// Writes into the lanes of an engine: registrations are durable.
     #[must_use]
     pub fn for_engine(engine: &'e Engine) -> Self {
-        let full = match lanes::may_replace(engine.mode()) {
-            true => TablesFull::Replace,
-            false => TablesFull::Inline,
+        // The record that replaces an entry goes to the rolling lane, in the order of its use, as the durable lane is
+        // read before rolling records that still rely on the old entry. So it must not be lost as circular buffers
+        // lose what is old.
+        let full = match engine.mode() {
+            Mode::Oneshot | Mode::Streaming => TablesFull::Replace,
+            Mode::Circular => TablesFull::Inline,
         };
         Self::with_lanes(EngineLanes::new(engine), full)
     }
@@ -133,7 +134,7 @@ impl<L: Lanes> Writer<L> {
     ///
     /// When there is no room, or a value that the format cannot express.
     pub fn write(&mut self, record: &impl Record) -> Result<(), WriteError<L::Full>> {
-        record.write(self.lanes.records())
+        self.lanes.rolling(record)
     }
 
     /// The shortest way to name a string: by index, registered now if need be,
@@ -202,7 +203,7 @@ fn register<L: Lanes>(
 ) -> Result<(), WriteError<L::Full>> {
     match found {
         Found::Known(_) | Found::Full => Ok(()),
-        Found::New(_) => record.write(lanes.tables()),
-        Found::Replaced(_) => record.write(lanes.records()),
+        Found::New(_) => lanes.durable(record),
+        Found::Replaced(_) => lanes.rolling(record),
     }
 }

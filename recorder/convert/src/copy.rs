@@ -4,7 +4,7 @@
 use fxt_format::limits::MAX_ARGS;
 use fxt_reader::record::{Arg as ReadArg, Args, Event};
 use fxt_reader::{Koid, Nanos, Record, Thread};
-use fxt_writer::writer::Lanes;
+use fxt_writer::lanes::Lanes;
 use fxt_writer::{Arg, Text, ThreadName, Ticks, Value, WriteError, Writer, record as write};
 
 use super::retype;

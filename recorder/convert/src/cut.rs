@@ -25,7 +25,6 @@ use std::io::Write;
 use fxt_reader::record::{Arg as ReadArg, ContextSwitch, Event, EventKind};
 use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
 use fxt_writer::space::Output;
-use fxt_writer::writer::Single;
 use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
 
 use super::copy::{Arguments, AsItIs, Translate, arguments, copy};
@@ -40,7 +39,7 @@ use open::Open;
 pub use section::{Owner, cut_section};
 
 /// The piece that is being written.
-type Target<'o> = Writer<Single<Output<&'o mut dyn Write>>>;
+type Target<'o> = Writer<Output<&'o mut dyn Write>>;
 
 /// What to cut out.
 #[derive(Clone, Debug)]

@@ -22,7 +22,6 @@ use fxt_reader::{Error, Koid, Nanos, ProviderId, Reader, Record};
 use fxt_writer::record::{
     Initialization, Magic, ProviderEvent, ProviderInfo, ProviderSection, Record as _,
 };
-use fxt_writer::writer::Single;
 use fxt_writer::{WriteError, Writer};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -246,7 +245,7 @@ fn integer(value: Value<'_>) -> Option<i128> {
 struct Lane {
     reader: Reader<'static>,
     translation: Translation,
-    writers: FxHashMap<ProviderId, (u32, Writer<Single<Shared>>)>,
+    writers: FxHashMap<ProviderId, (u32, Writer<Shared>)>,
     names: FxHashMap<ProviderId, String>,
     shared: Shared,
     /// The provider whose section the piece begins with, in one word; none where the piece

@@ -5,6 +5,7 @@ mod moment;
 mod probes;
 mod watch;
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
     ThreadState, Wakeup,
@@ -15,8 +16,8 @@ use departed::Departed;
 use probes::Probes;
 
 use super::chain::{Chains, Occupant, View, view};
+use super::closed::Closed;
 use super::generations::id_of;
-use super::lanes::{Closed, Lanes};
 use super::state::{OutgoingState, outgoing_state};
 use super::stats::Stats;
 use super::strings;
@@ -364,7 +365,8 @@ impl<L: Lanes> Encoder<L> {
             incoming: inn.koid,
             outgoing_state: state.fxt,
             args: &args[..count],
-        })
+        })?;
+        Ok(())
     }
 
     /// An event names `slot` as the thread that has `cpu`. When it is not the one that came in last, the switch
@@ -531,7 +533,8 @@ impl<L: Lanes> Encoder<L> {
                 Arg::new(strings::THREAD, Value::Koid(koid)),
                 Arg::new(strings::CPU, Value::Uint32(wake.target.0)),
             ],
-        })
+        })?;
+        Ok(())
     }
 
     fn lost(&mut self, time: Nanos, cpu: Cpu, loss: &Loss) -> Result<(), Closed> {
@@ -588,7 +591,8 @@ impl<L: Lanes> Encoder<L> {
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
     pub fn instant(&mut self, time: Nanos, name: Text<'_>, args: &[Arg<'_>]) -> Result<(), Closed> {
-        self.lanes.rolling(&own_event(time, self.recorder, name, args))
+        self.lanes.rolling(&own_event(time, self.recorder, name, args))?;
+        Ok(())
     }
 
     /// Lets the trace know the thread's present name, and its process's, before a record uses them.
@@ -628,7 +632,8 @@ fn process_object(lanes: &mut impl Lanes, koid: Koid, name: &[u8], tid: Tid) -> 
         koid,
         name: Text::Inline(&display_name(name, tid)),
         args: &[],
-    })
+    })?;
+    Ok(())
 }
 
 /// Names a thread of a process.
@@ -644,7 +649,8 @@ fn thread_object(
         koid,
         name: Text::Inline(&display_name(comm.as_bytes(), tid)),
         args: &[Arg::new(strings::PROCESS, Value::Koid(process))],
-    })
+    })?;
+    Ok(())
 }
 
 /// One of fxtrec's own events.

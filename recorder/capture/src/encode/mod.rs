@@ -2,13 +2,13 @@
 //!
 //! [`encoder`] takes the events of all CPUs in order of time. What it needs to
 //! know about threads is kept by [`threads`]; which thread has which CPU by
-//! [`chain`]. Its records go into [`lanes`].
+//! [`chain`]. Its records go into [`lanes`](fxt_writer::lanes).
 
 pub mod chain;
+pub mod closed;
 pub mod encoder;
 pub mod generations;
 pub mod ids;
-pub mod lanes;
 pub mod lookup;
 pub mod moment;
 pub mod probes;

@@ -13,12 +13,13 @@ pub mod rewind;
 
 use std::collections::BTreeMap;
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, ThreadState, Wakeup as WakeupRecord,
 };
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
-use super::lanes::{Closed, Lanes};
+use super::closed::Closed;
 use super::{strings, weight};
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::CUT;
@@ -142,5 +143,6 @@ fn put(
         category: span.category.text(),
         name: span.name.text(),
         args: &[Arg::new(Text::Inline(CUT), Value::Bool(true))],
-    })
+    })?;
+    Ok(())
 }

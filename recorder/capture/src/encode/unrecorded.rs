@@ -5,10 +5,11 @@
 //! `not recorded`, which has the CPU whenever the trace does not say who does.
 
 use fxt_reader::record::{NOT_RECORDED_PROCESS, NOT_RECORDED_WEIGHT};
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{KernelObject, ObjectType};
 use fxt_writer::{Arg, Koid, Text, Value};
 
-use super::lanes::{Closed, Lanes};
+use super::closed::Closed;
 use super::strings;
 use fxtrec_units::Cpu;
 
@@ -38,5 +39,6 @@ pub fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
         koid: thread_of(cpu),
         name,
         args: &[Arg::new(strings::PROCESS, Value::Koid(PROCESS))],
-    })
+    })?;
+    Ok(())
 }

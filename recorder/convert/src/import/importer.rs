@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
 use fxt_writer::space::Output as RecordOutput;
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, WriteError, text};
@@ -11,9 +12,9 @@ use rustc_hash::FxHashMap;
 use super::error::ImportError;
 use super::tracing_data::Tracepoint;
 use crate::{ConvertError, Report};
+use fxtrec_capture::encode::closed::Closed;
 use fxtrec_capture::encode::encoder::{Encoder, own_event};
 use fxtrec_capture::encode::ids::Ids;
-use fxtrec_capture::encode::lanes::{Closed, Lanes};
 use fxtrec_capture::encode::probes::catalog::{Catalog, Class};
 use fxtrec_capture::encode::strings;
 use fxtrec_capture::encode::threads::{Lookup, Threads};
@@ -82,12 +83,14 @@ impl<W: Write> Sequence<W> {
 }
 
 impl<W: Write> Lanes for Sequence<W> {
-    fn durable(&mut self, record: &impl Record) -> Result<(), Closed> {
-        self.write(record)
+    type Full = Closed;
+
+    fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<Closed>> {
+        self.write(record).map_err(WriteError::Full)
     }
 
-    fn rolling(&mut self, record: &impl Record) -> Result<(), Closed> {
-        self.write(record)
+    fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Closed>> {
+        self.write(record).map_err(WriteError::Full)
     }
 }
 

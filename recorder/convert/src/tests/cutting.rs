@@ -51,12 +51,7 @@ fn trace() -> Vec<u8> {
     trace.into_inner()
 }
 
-fn put_switch(
-    trace: &mut Writer<fxt_writer::writer::Single<Vec<u8>>>,
-    cpu: u16,
-    time: u64,
-    (outgoing, incoming): (u64, u64),
-) {
+fn put_switch(trace: &mut Writer<Vec<u8>>, cpu: u16, time: u64, (outgoing, incoming): (u64, u64)) {
     let weight = |koid| Value::Int32(if koid == 0 { IDLE } else { 1024 });
     let args = [
         Arg::new(Text::Inline("incoming_weight"), weight(incoming)),

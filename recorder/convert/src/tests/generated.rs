@@ -126,7 +126,7 @@ impl Dice {
     }
 }
 
-type Trace = Writer<fxt_writer::writer::Single<Vec<u8>>>;
+type Trace = Writer<Vec<u8>>;
 
 fn put_record(trace: &mut Trace, dice: &mut Dice, time: &mut u64) {
     *time += dice.below(1 << 30);

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::Page;
 use crate::{Options, analysis};
 
-type Trace = Writer<fxt_writer::writer::Single<Vec<u8>>>;
+type Trace = Writer<Vec<u8>>;
 
 const IDLE: i32 = i32::MIN;
 

@@ -11,7 +11,7 @@ use fxt_writer::engine::Engine;
 use super::alerts::Alerts;
 use super::describe::Ending;
 use super::flight::Flight;
-use super::lanes::EngineLanes;
+use super::lanes::BatchedLanes;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
 use super::precedence::Precedence;
@@ -20,8 +20,8 @@ use super::round::{Progress, Round, ending};
 use crate::capture::event::{Event, Kind, Loss};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
+use crate::encode::closed::Closed;
 use crate::encode::encoder::Encoder;
-use crate::encode::lanes::Closed;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority::{self, Denied};
@@ -51,7 +51,7 @@ pub(super) struct Captured {
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) source: Box<dyn Source>,
-    pub(super) encoder: Encoder<EngineLanes>,
+    pub(super) encoder: Encoder<BatchedLanes>,
     pub(super) engine: Arc<Engine>,
     pub(super) drain: Sender<Request>,
     pub(super) waker: Waker,

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use crate::capture::losses::LossCause;
 use crate::capture::source::{SourceKind, SourceStats};
+use crate::encode::closed::Closed;
 use crate::encode::encoder::own_event;
-use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::stats::Stats;
 use crate::encode::strings;
 use crate::kernel::clock;

@@ -15,7 +15,7 @@ use super::error::RecordError;
 use super::extras::Extras;
 use super::flight::Flight;
 use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
-use super::lanes::EngineLanes;
+use super::lanes::BatchedLanes;
 use super::pieces::{Pieces, Series, SeriesOutcome};
 use super::providers::{Invitation, Providers};
 use super::round::Progress;
@@ -123,7 +123,7 @@ impl Pipeline {
         let progress = Arc::new(Progress::default());
         let written = Arc::new(Written::default());
         let narrow = plan.scope != Filter::Machine;
-        let lanes = EngineLanes::new(engine.clone(), !circular);
+        let lanes = BatchedLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
         if circular {
             encoder.keep_departed();

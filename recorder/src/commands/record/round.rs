@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fxt_writer::engine::Engine;
 
 use super::describe::Ending;
-use super::lanes::EngineLanes;
+use super::lanes::BatchedLanes;
 use super::providers::Providers;
 use crate::capture::source::Source;
 use crate::encode::encoder::Encoder;
@@ -44,7 +44,7 @@ impl Progress {
 #[derive(Debug)]
 pub(super) struct Round<'a> {
     pub(super) engine: &'a Arc<Engine>,
-    pub(super) encoder: &'a mut Encoder<EngineLanes>,
+    pub(super) encoder: &'a mut Encoder<BatchedLanes>,
     pub(super) source: &'a dyn Source,
     /// Applications that record themselves, if they may.
     pub(super) providers: Option<&'a Providers>,
@@ -55,12 +55,16 @@ pub(super) struct Round<'a> {
 }
 
 /// The recording, if it ended now.
-pub(super) fn ending(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
+pub(super) fn ending(encoder: &Encoder<BatchedLanes>, source: &dyn Source, ended: Nanos) -> Ending {
     Ending { stats: *encoder.stats(), source: source.stats(), ended, causes: Vec::new() }
 }
 
 /// The recording up to a file that is not its last.
-pub(super) fn interim(encoder: &Encoder<EngineLanes>, source: &dyn Source, ended: Nanos) -> Ending {
+pub(super) fn interim(
+    encoder: &Encoder<BatchedLanes>,
+    source: &dyn Source,
+    ended: Nanos,
+) -> Ending {
     let mut ending = ending(encoder, source, ended);
     // They count what is in the rings still.
     ending.source.kernel_counts.clear();

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 
 use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, Record, ThreadState, Wakeup};
-use fxt_writer::writer::Single;
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 
 /// When scenes begin, in nanoseconds.
@@ -44,7 +43,7 @@ pub(crate) struct Scene {
 
 struct Machine {
     scene: Scene,
-    trace: Writer<Single<Vec<u8>>>,
+    trace: Writer<Vec<u8>>,
     random: u64,
     on: Vec<u64>,
     since: Vec<u64>,

@@ -6,6 +6,7 @@ use fxt_reader::check::{Checker, Promises};
 use fxt_reader::record::EventKind;
 use fxt_reader::{ObjectType, Reader, Record};
 use fxt_writer::ProviderId;
+use fxt_writer::layout::walk::{records_in_bytes, whole_records};
 use fxt_writer::layout::{header, record_type, string};
 use fxt_writer::record::{Magic, ProviderInfo, ProviderSection, Record as _};
 
@@ -53,19 +54,12 @@ pub(crate) struct Archive {
 
 /// The records but for those that fill room where nothing is: as managers leave them out.
 fn without_fillers(records: &[u8]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(records.len());
-    let mut rest = records;
-    while let Some(first) = rest.first_chunk() {
-        let first = u64::from_ne_bytes(*first);
-        let (record, after) = rest.split_at(header::SIZE.get(first) as usize * 8);
-        let string = header::TYPE.get(first) == record_type::STRING;
-        if !(string && string::INDEX.get(first) == 0) {
-            kept.extend_from_slice(record);
-        }
-        rest = after;
-    }
-    assert!(rest.is_empty(), "whole words");
-    kept
+    assert_eq!(whole_records(records, records.len()), records.len(), "whole records");
+    let is_filler = |record: &&[u8]| {
+        let first = u64::from_ne_bytes(*record.first_chunk().expect("a header word"));
+        header::TYPE.get(first) == record_type::STRING && string::INDEX.get(first) == 0
+    };
+    records_in_bytes(records).filter(|record| !is_filler(record)).flatten().copied().collect()
 }
 
 impl Archive {

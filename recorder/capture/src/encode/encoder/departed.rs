@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 
 use fxt_writer::Koid;
+use fxt_writer::lanes::Lanes;
 use rustc_hash::FxHashSet;
 
 use super::{Encoder, process_object, thread_object};
-use crate::encode::lanes::Lanes;
 use crate::encode::threads::{IDLE, Naming, Slot};
 use crate::encode::unrecorded;
 use crate::event::Comm;

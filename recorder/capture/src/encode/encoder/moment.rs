@@ -2,11 +2,12 @@
 
 use fxt_reader::record::is_not_recorded;
 use fxt_writer::Koid;
+use fxt_writer::lanes::Lanes;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Encoder, cpu_number};
 use crate::encode::chain::Chain;
-use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::closed::Closed;
 use crate::encode::moment::{Contender, Label, Moment, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{IDLE, Naming};

@@ -2,12 +2,13 @@
 //!
 //! Without a watch each of these is one look at whether there is one.
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ThreadState;
 use fxt_writer::{Arg, Koid, Text, Value, text};
 
 use super::{Encoder, own_event};
+use crate::encode::closed::Closed;
 use crate::encode::generations::id_of;
-use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::state::{Detail, OutgoingState};
 use crate::encode::strings;
 use crate::encode::threads::{IDLE, Slot, Threads};
@@ -236,6 +237,7 @@ impl<L: Lanes> Encoder<L> {
         }));
         let time = fired.time;
         watch.note(fired);
-        self.lanes.rolling(&own_event(time, self.recorder, inline("trigger"), &args))
+        self.lanes.rolling(&own_event(time, self.recorder, inline("trigger"), &args))?;
+        Ok(())
     }
 }

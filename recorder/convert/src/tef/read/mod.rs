@@ -22,7 +22,6 @@ use std::io::{self, Read, Write};
 
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::space::Output;
-use fxt_writer::writer::Single;
 use fxt_writer::{ProviderId, Writer, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -34,7 +33,7 @@ use overlap::Overlaps;
 use source::Source;
 
 /// Where records go.
-type Target<'o> = Writer<Single<Output<&'o mut dyn Write>>>;
+type Target<'o> = Writer<Output<&'o mut dyn Write>>;
 
 /// The provider of a file that does not say who wrote it.
 const PROVIDER: (ProviderId, &str) = (ProviderId(1), "trace events");

@@ -27,7 +27,7 @@ use fxt_writer::engine::{BufferDisposition, Engine};
 use fxt_writer::packet::Packet;
 
 use super::describe::Beginning;
-use super::lanes::EngineLanes;
+use super::lanes::BatchedLanes;
 use super::providers::Providers;
 use super::round::{Round, interim};
 use crate::commands::plan::flight::Window;
@@ -111,7 +111,7 @@ impl Flight {
     }
 
     /// Takes note of what has fired, and of who asked.
-    fn gather(&mut self, encoder: &mut Encoder<EngineLanes>) {
+    fn gather(&mut self, encoder: &mut Encoder<BatchedLanes>) {
         while self.pending.len() < MOST_PENDING && self.asked.try_recv().is_ok() {
             self.pending.push_back(Pending { cause: None, at: clock::now(), looks: 0 });
         }
@@ -136,7 +136,7 @@ impl Flight {
         &self,
         engine: &Engine,
         packets: &[Packet],
-        encoder: &mut Encoder<EngineLanes>,
+        encoder: &mut Encoder<BatchedLanes>,
         ended: Nanos,
     ) -> Vec<u8> {
         let (names, now) = (encoder.names(), encoder.present());

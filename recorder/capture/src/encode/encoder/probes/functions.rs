@@ -1,10 +1,11 @@
 //! Functions that threads are inside of.
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
 
 use super::{Hit, Unseen};
+use crate::encode::closed::Closed;
 use crate::encode::encoder::Encoder;
-use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::probes::spans::{Frame, Open, SpanId};
 use crate::encode::threads::Slot;
 use fxtrec_units::Nanos;

@@ -1,11 +1,12 @@
 //! Interrupts that CPUs are inside of.
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{EventKind, KernelObject, ObjectType};
 use fxt_writer::{Arg, Text, ThreadName, Value};
 
 use super::{Hit, Place, Unseen, put};
+use crate::encode::closed::Closed;
 use crate::encode::encoder::Encoder;
-use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::probes::fields::{FieldArg, with_args};
 use crate::encode::probes::interrupts::{Line, Name, Open, PROCESS, thread_of};
 use crate::encode::strings;
@@ -95,7 +96,8 @@ fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
         koid: thread_of(cpu),
         name: Text::Inline(&name),
         args: &[Arg::new(strings::PROCESS, Value::Koid(PROCESS))],
-    })
+    })?;
+    Ok(())
 }
 
 /// The handler's name that a sample carries.

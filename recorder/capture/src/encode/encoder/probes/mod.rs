@@ -6,11 +6,12 @@ mod syscalls;
 
 use std::sync::Arc;
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
 use super::{Encoder, ticks};
-use crate::encode::lanes::{Closed, Lanes};
+use crate::encode::closed::Closed;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::with_args;
 use crate::encode::probes::interrupts::{Interrupts, Line, Name};
@@ -253,5 +254,6 @@ fn put(
     args: &[Arg<'_>],
 ) -> Result<(), Closed> {
     let Place { time, thread } = place;
-    lanes.rolling(&EventRecord { kind, time: ticks(time), thread, category, name, args })
+    lanes.rolling(&EventRecord { kind, time: ticks(time), thread, category, name, args })?;
+    Ok(())
 }

@@ -1,11 +1,12 @@
 //! System calls that threads are inside of.
 
+use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
 use fxt_writer::{Arg, Value};
 
 use super::{Hit, Unseen, put};
+use crate::encode::closed::Closed;
 use crate::encode::encoder::Encoder;
-use crate::encode::lanes::{Closed, Lanes};
 use crate::encode::probes::spans::{Frame, Open};
 use crate::encode::strings;
 

@@ -1,0 +1,72 @@
+//! Two lanes into one trace: registrations, and the records that refer to them.
+
+use crate::engine::{Durable, Engine, Full, Rolling};
+use crate::error::WriteError;
+use crate::record::Record;
+use crate::space::Space;
+
+/// Where the records of a trace go. Whatever was put into [`durable`](Self::durable) comes before what is put into
+/// [`rolling`](Self::rolling) afterwards, for whoever reads the trace.
+///
+/// A [`Space`] is both lanes at once, since its records stay in order.
+pub trait Lanes {
+    /// Why there is no room.
+    type Full;
+
+    /// Writes a string, thread, name or other record that later ones refer to.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room, or a value that the format cannot express.
+    fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>>;
+
+    /// Writes any other record.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room, or a value that the format cannot express.
+    fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>>;
+}
+
+impl<S: Space> Lanes for S {
+    type Full = S::Full;
+
+    #[inline]
+    fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<S::Full>> {
+        record.write(self)
+    }
+
+    #[inline]
+    fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<S::Full>> {
+        record.write(self)
+    }
+}
+
+/// The two lanes of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineLanes<'e> {
+    rolling: Rolling<'e>,
+    durable: Durable<'e>,
+}
+
+impl<'e> EngineLanes<'e> {
+    /// The lanes of this engine.
+    #[must_use]
+    pub fn new(engine: &'e Engine) -> Self {
+        Self { rolling: engine.rolling(), durable: engine.durable() }
+    }
+}
+
+impl Lanes for EngineLanes<'_> {
+    type Full = Full;
+
+    #[inline]
+    fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<Full>> {
+        record.write(&mut self.durable)
+    }
+
+    #[inline]
+    fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Full>> {
+        record.write(&mut self.rolling)
+    }
+}
