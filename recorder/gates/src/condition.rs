@@ -1,6 +1,6 @@
 //! Whose values a gate looks at.
 
-use glob::Pattern;
+use fxtrec_units::glob::Pattern;
 
 /// A thread on a CPU, which a condition is true of or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use glob::Pattern;
+use fxtrec_units::glob::Pattern;
 
 use super::lexer::{Kind, Token, tokens};
 use super::problem::{ParseError, Problem};

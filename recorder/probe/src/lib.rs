@@ -23,7 +23,6 @@
 pub mod args;
 pub mod elf;
 mod error;
-mod glob;
 mod list;
 pub mod locate;
 mod resolve;

@@ -7,7 +7,8 @@ use super::error::{Problem, Symbols};
 use super::locate::{self, Context, LocateError, Located};
 use super::resolve::{self, File};
 use super::spec::Binary;
-use super::{glob, usdt};
+use super::usdt;
+use fxtrec_units::glob;
 
 /// What probes can be put at in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,9 +87,9 @@ fn in_file(located: &Located, pattern: &str) -> Result<Listing, Problem> {
         usdt::probes(&elf).map_err(|source| Problem::Usdt { path: path.clone(), source })?;
 
     let usdt_only = pattern.strip_prefix("usdt:").filter(|rest| !rest.starts_with(':'));
-    let is_meant = |probe: &usdt::Probe| match usdt_only {
-        Some(rest) => glob::matches(rest, &probe.id()),
-        None => glob::matches(pattern, &probe.id()) || glob::matches(pattern, &probe.name),
+    let glob = glob::of_name(usdt_only.unwrap_or(pattern));
+    let is_meant = |probe: &usdt::Probe| {
+        glob.matches(&probe.id()) || (usdt_only.is_none() && glob.matches(&probe.name))
     };
     let listing = Listing {
         binary: path.clone(),

@@ -50,7 +50,7 @@ pub mod timehist;
 pub use analysis::{Analysis, Observer, Options, analyse};
 pub use distribution::{Bucket, Distribution};
 pub use fxtrec_gates::{Metric, NoSuchMetric};
-pub use glob::{Pattern, PatternError};
+pub use fxtrec_units::glob::{Pattern, PatternError};
 pub use model::{
     Antagonist, CpuReport, Gap, Losses, Origin, Party, ProcessReport, Report, Span, Stats,
     ThreadReport, Wait,

@@ -1,7 +1,7 @@
 //! Which threads, CPUs and times a report is about.
 
 use fxt_reader::{Cpu, Nanos};
-use glob::Pattern;
+use fxtrec_units::glob::Pattern;
 
 use super::model::ThreadReport;
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::probe::Spec;
+use crate::units::glob::Pattern;
 
 const MORE: &str = "More events";
 
@@ -45,7 +46,7 @@ pub struct TracePointArgs {
         default_missing_value = "*",
         help_heading = MORE
     )]
-    pub syscalls: Vec<glob::Pattern>,
+    pub syscalls: Vec<Pattern>,
 
     /// Record hard and soft interrupts, on a track per CPU
     #[arg(long, help_heading = MORE)]
@@ -56,9 +57,9 @@ pub struct TracePointArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSpec {
     /// The group, such as `sched`.
-    pub group: glob::Pattern,
+    pub group: Pattern,
     /// The name, such as `sched_switch`.
-    pub name: glob::Pattern,
+    pub name: Pattern,
     /// A condition in the kernel's filter language.
     pub filter: Option<String>,
 }
@@ -104,7 +105,7 @@ impl FromStr for EventSpec {
             return Err(EventSpecError::EmptyFilter);
         }
         let pattern = |text: &str| {
-            glob::Pattern::new(text)
+            Pattern::new(text)
                 .map_err(|error| EventSpecError::Pattern(format!("`{text}`: {error}")))
         };
         Ok(EventSpec { group: pattern(group)?, name: pattern(name)?, filter })

@@ -23,6 +23,7 @@ use crate::kernel::user::{Account, UserError};
 use crate::probe::Spec;
 use crate::sink::{Compression, Output, Target};
 use crate::units::Pid;
+use crate::units::glob::Pattern;
 use crate::units::nearest::nearest;
 use crate::units::quantity::ByteSize;
 
@@ -86,7 +87,7 @@ pub struct TracePoints {
     /// Tracepoints of the kernel.
     pub events: Vec<EventSpec>,
     /// System calls by name; empty for none.
-    pub syscalls: Vec<glob::Pattern>,
+    pub syscalls: Vec<Pattern>,
     /// Whether interrupts are recorded.
     pub irq: bool,
     /// Whether probes and system calls count only for the processes of COMMAND or of `-p`.

@@ -6,6 +6,7 @@
 
 pub mod convention;
 pub mod escape;
+pub mod glob;
 pub mod nearest;
 pub mod quantity;
 pub mod text;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fxtrec_units::glob::{self, Pattern};
+
 use super::functions::{Function, Functions};
 use super::names::{Names, squeeze};
-use crate::glob;
 
 /// A function that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +39,13 @@ enum Way {
 /// there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
-    let is_glob = glob::is_glob(pattern);
+    let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
     let mut found: BTreeMap<Way, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
     for function in &functions.all {
         let names = Names::of(&function.raw);
         // Parts that the compiler split off are no functions that anybody means by a glob.
-        let is_glob = is_glob && !function.is_split_off();
-        if let Some(way) = meant(&wanted, is_glob, &names) {
+        let glob = glob.as_ref().filter(|_| !function.is_split_off());
+        if let Some(way) = meant(&wanted, glob, &names) {
             // The best name of an address comes first, and stays.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
         }
@@ -64,7 +65,7 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
         .collect()
 }
 
-fn meant(wanted: &str, is_glob: bool, names: &Names<'_>) -> Option<Way> {
+fn meant(wanted: &str, glob: Option<&Pattern>, names: &Names<'_>) -> Option<Way> {
     let ways = [(Way::Raw, names.raw), (Way::Full, &names.full), (Way::Short, &names.short)];
     let literal = ways
         .into_iter()
@@ -73,6 +74,6 @@ fn meant(wanted: &str, is_glob: bool, names: &Names<'_>) -> Option<Way> {
     if let Some((way, _)) = literal {
         return Some(way);
     }
-    let by_glob = is_glob && ways.iter().any(|(_, name)| glob::matches(wanted, &squeeze(name)));
-    by_glob.then_some(Way::Glob)
+    let by_glob = |glob: &Pattern| ways.iter().any(|(_, name)| glob.matches(&squeeze(name)));
+    glob.is_some_and(by_glob).then_some(Way::Glob)
 }

@@ -12,7 +12,8 @@ use super::elf::{self, Elf, Functions, Selection};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
 use super::spec::{Mode, Place, Spec, Value};
-use super::{ProbeError, Site, SiteKind, glob};
+use super::{ProbeError, Site, SiteKind};
+use fxtrec_units::glob::is_glob;
 use fxtrec_units::nearest::nearest;
 
 /// How many names like a mistyped one are shown.
@@ -94,7 +95,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         }
         // A glob may pass over what cannot be probed. A name that an old version of the function
         // has as well must not quietly be that one.
-        let strict = !glob::is_glob(pattern);
+        let strict = !is_glob(pattern);
         let (chosen, plain): (Vec<_>, Vec<_>) =
             selected.into_iter().partition(|selection| selection.function.chooses);
         if let Some(chosen) = chosen.first()

@@ -9,7 +9,8 @@ use crate::args::{self, Arguments, FetchArg, Moment};
 use crate::error::Problem;
 use crate::spec::Spec;
 use crate::usdt::{self, Probe};
-use crate::{Site, SiteKind, glob};
+use crate::{Site, SiteKind};
+use fxtrec_units::glob;
 use fxtrec_units::nearest::nearest;
 
 impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
@@ -21,9 +22,10 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
     ) -> Result<Vec<Site>, Problem> {
         let all = usdt::probes(self.elf)
             .map_err(|source| Problem::Usdt { path: self.path.to_owned(), source })?;
+        let globs = [provider, name].map(glob::of_name);
         let meant: Vec<_> = all
             .iter()
-            .filter(|it| glob::matches(provider, &it.provider) && glob::matches(name, &it.name))
+            .filter(|it| globs[0].matches(&it.provider) && globs[1].matches(&it.name))
             .collect();
         if meant.is_empty() {
             return Err(self.no_usdt(provider, name, &all));

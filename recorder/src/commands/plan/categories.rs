@@ -3,6 +3,7 @@
 use super::PlanError;
 use crate::cli::RecordArgs;
 use crate::control::categories::{KernelCategory, ProbeCategory, Selection};
+use crate::units::glob::Pattern;
 
 /// Switches on what the categories name of the kernel; returns what applications are told, empty for all.
 pub(super) fn switch_on(args: &mut RecordArgs) -> Result<Vec<String>, PlanError> {
@@ -11,7 +12,7 @@ pub(super) fn switch_on(args: &mut RecordArgs) -> Result<Vec<String>, PlanError>
     args.waking |= wanted(KernelCategory::Waking);
     args.trace_points.irq |= wanted(KernelCategory::Irq);
     if wanted(KernelCategory::Syscall) {
-        args.trace_points.syscalls.extend(glob::Pattern::new("*"));
+        args.trace_points.syscalls.extend(Pattern::new("*"));
     }
     for probe in selection.probes {
         match probe {
@@ -42,7 +43,7 @@ mod tests {
         let (args, told) =
             switched_on(&["--categories", "sched:waking,irq,net,syscall,uprobe:libc:malloc"]);
         assert!(args.waking && args.trace_points.irq);
-        assert_eq!(args.trace_points.syscalls, [glob::Pattern::new("*").expect("good")]);
+        assert_eq!(args.trace_points.syscalls, [Pattern::new("*").expect("good")]);
         assert_eq!(args.trace_points.probes, ["libc:malloc".parse().expect("good")]);
         let told = told.expect("good");
         assert_eq!(told, ["sched:waking", "irq", "net", "syscall", "uprobe"]);

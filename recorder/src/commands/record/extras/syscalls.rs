@@ -14,6 +14,7 @@ use crate::kernel::format::{Field, Format};
 use crate::kernel::sys::Sys;
 use crate::kernel::syscalls::{native, of_32_bit_programs};
 use crate::kernel::tracefs::Tracefs;
+use crate::units::glob::Pattern;
 
 const OPTION: &str = "--syscalls";
 const GROUP: &str = "raw_syscalls";
@@ -26,7 +27,7 @@ pub(super) fn add(
     extras: &mut Extras,
     sys: &dyn Sys,
     tracefs: &Tracefs,
-    patterns: &[glob::Pattern],
+    patterns: &[Pattern],
     in_scope_only: bool,
 ) -> Result<(), ExtraError> {
     let numbers = name_calls(extras, patterns)?;
@@ -64,15 +65,12 @@ fn field(format: &Format, field: &'static str) -> Result<Field, ExtraError> {
     found.ok_or_else(|| ExtraError::NoField { option: OPTION, event: event(), field })
 }
 
-fn is_all(pattern: &glob::Pattern) -> bool {
+fn is_all(pattern: &Pattern) -> bool {
     pattern.as_str() == "*"
 }
 
 /// Puts the calls that match into the catalog, and returns their numbers.
-fn name_calls(
-    extras: &mut Extras,
-    patterns: &[glob::Pattern],
-) -> Result<BTreeSet<usize>, ExtraError> {
+fn name_calls(extras: &mut Extras, patterns: &[Pattern]) -> Result<BTreeSet<usize>, ExtraError> {
     let mut numbers = BTreeSet::new();
     for pattern in patterns {
         let before = numbers.len();
@@ -107,8 +105,8 @@ mod tests {
     use super::*;
 
     fn numbers(patterns: &[&str]) -> Result<BTreeSet<usize>, ExtraError> {
-        let patterns: Vec<glob::Pattern> =
-            patterns.iter().map(|text| glob::Pattern::new(text).expect("good")).collect();
+        let patterns: Vec<Pattern> =
+            patterns.iter().map(|text| Pattern::new(text).expect("good")).collect();
         name_calls(&mut Extras::default(), &patterns)
     }
 

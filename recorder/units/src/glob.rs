@@ -1,0 +1,86 @@
+//! Globs: `*` for any characters, `?` for one, `[...]` for one of some.
+//!
+//! Names of functions and probes have globs without `[...]`, since brackets are part of C++ and Rust names.
+
+pub use ::glob::{Pattern, PatternError};
+
+/// Whether a pattern for names of functions can stand for anything but itself.
+#[must_use]
+pub fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?'])
+}
+
+/// The glob of `*` and `?` that is written so; every other character stands for itself.
+#[must_use]
+pub fn of_name(pattern: &str) -> Pattern {
+    let mut quoted = String::with_capacity(pattern.len());
+    for character in pattern.chars() {
+        match character {
+            // Several stars in a row mean the same as one, but not to `Pattern`.
+            '*' if quoted.ends_with('*') => {}
+            '[' => quoted.push_str("[[]"),
+            other => quoted.push(other),
+        }
+    }
+    // Without a class and without two stars in a row, nothing can be wrong with it.
+    Pattern::new(&quoted).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        of_name(pattern).matches(text)
+    }
+
+    #[test]
+    fn a_star_is_anything_and_a_question_mark_is_one_character() {
+        for (pattern, text) in [
+            ("*", ""),
+            ("parse_*", "parse_line"),
+            ("*_*", "parse_line"),
+            ("a*b*c", "a1b2b3c"),
+            ("?b", "äb"),
+            ("render::*::draw", "render::frame::tile::draw"),
+            ("", ""),
+            ("operator[]", "operator[]"),
+            ("map<[u8; 4]>::**get*", "map<[u8; 4]>::try_get"),
+        ] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [
+            ("parse_*", "reparse_"),
+            ("a?", "a"),
+            ("?", ""),
+            ("a*b", "ac"),
+            ("", "a"),
+            ("?b", "b"),
+            ("[ab]", "a"),
+        ] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_longer_than_the_product_of_the_lengths() {
+        assert!(!matches(&"*a".repeat(200), &"a".repeat(100)));
+        assert!(!matches(&format!("{}b", "*a".repeat(50)), &"a".repeat(10_000)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_agrees_with_the_definition(pattern in r"[ab\[\]*?]{0,7}", text in r"[abc\[\]]{0,8}") {
+            fn slow(pattern: &[u8], text: &[u8]) -> bool {
+                match pattern.split_first() {
+                    None => text.is_empty(),
+                    Some((b'*', rest)) => (0..=text.len()).any(|skip| slow(rest, &text[skip..])),
+                    Some((first, rest)) => text
+                        .split_first()
+                        .is_some_and(|(c, text)| (*first == b'?' || first == c) && slow(rest, text)),
+                }
+            }
+            assert_eq!(matches(&pattern, &text), slow(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+}
