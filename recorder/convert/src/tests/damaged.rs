@@ -5,7 +5,7 @@ use super::super::{ConvertError, Format, Input, Options, Report, convert};
 /// The corpora of the fuzz targets; their README says what made them.
 macro_rules! seed {
     ($path:literal) => {
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/", $path)).as_slice()
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/", $path)).as_slice()
     };
 }
 
