@@ -67,7 +67,6 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
     // not in a thread's clock; /proc/stat counts it, in hundredths of a second.
     let before = stolen();
