@@ -41,6 +41,10 @@ fn rust(raw: &str) -> Option<Names<'_>> {
     let demangled = rustc_demangle::try_demangle(raw).ok()?;
     let mut name = Bounded::default();
     write!(name, "{demangled:#}").ok()?;
+    // `_ZNE`, a nested name without a name, is read without an error, here and below.
+    if name.text.is_empty() {
+        return None;
+    }
     Some(Names { raw, full: Cow::Owned(name.text.clone()), short: Cow::Owned(name.text) })
 }
 
@@ -52,7 +56,7 @@ fn cpp(raw: &str) -> Option<Names<'_>> {
     let readable = |options: DemangleOptions| {
         let mut name = Bounded::default();
         symbol.structured_demangle(&mut name, &options).ok()?;
-        Some(Cow::Owned(name.text))
+        (!name.text.is_empty()).then_some(Cow::Owned(name.text))
     };
     let full = readable(DemangleOptions::new().no_return_type())?;
     let short = readable(DemangleOptions::new().no_return_type().no_params())?;
@@ -126,6 +130,7 @@ mod tests {
     fn a_name_of_c_is_what_it_is() {
         assert_eq!(names("main"), ("main".into(), "main".into(), "main".into()));
         assert_eq!(names("_Zork").0, "_Zork");
+        assert_eq!(names("_ZNE").0, "_ZNE");
     }
 
     #[test]
@@ -187,7 +192,7 @@ mod tests {
         #[test]
         fn no_name_panics(raw in "(_Z|_R|_ZN)[0-9A-Za-z_.$]{0,40}") {
             let names = Names::of(&raw);
-            assert!(!names.full.is_empty());
+            assert!(!names.full.is_empty() && !names.short.is_empty());
             squeeze(names.family());
         }
     }
