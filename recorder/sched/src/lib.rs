@@ -1,0 +1,79 @@
+//! Who has which CPU, and what each thread does: the one scheduling state machine of fxtrec.
+//!
+//! Events go in, in order of time; *changes* come out. A [`Change`] ends what a thread was doing, a [`Tenure`] what a CPU
+//! was used for, and both say how their beginning and their end are known.
+//!
+//! ```text
+//!            switch in                       switch out, can run
+//!   Unknown ------------> Running <----------------------------> Preempted
+//!      |                   |   ^
+//!      | wake-up           |   | switch in
+//!      |    switch out, S  |   +------------------ Woken
+//!      |    or D           v                          ^
+//!      |               Sleeping, Stopped, ... --------+ wake-up
+//!      +----------------------------------------------+
+//! ```
+//!
+//! The machine keeps a [`Seat`] for each CPU. What is known of a thread is a [`Thread`], 16 bytes, which the caller keeps
+//! next to whatever else it knows of that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder
+//! by its own index. No call allocates, apart from one with a CPU number that is greater than any before.
+//!
+//! # The rules
+//!
+//! - Who goes out of a CPU of which nothing was known has had it since then ([`Met::Vacant`]).
+//! - Who goes out of a CPU that another was thought to have has come in unseen ([`Met::Displaced`]). How long the other
+//!   still had the CPU is not known; its tenure ends now at the latest ([`Edge::Inferred`]), and it is anywhere.
+//! - A wake-up of a thread that runs, or waits for a CPU already, changes nothing.
+//! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may
+//!   have run on it during the gap, and nobody saw it: whoever wants to be sure calls [`Machine::doubt`] too, after which no
+//!   state that had begun is *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread
+//!   in it counts.
+//! - A CPU that is [offline](Machine::offline) is had by nobody, and is not idle either.
+//! - What is outside the scope of a recording is [`Occupant::NotRecorded`] on a CPU and [`State::NotRecorded`] of a thread.
+//!   "Unknown" is an answer; "idle" is a claim, and is made only when an event made it.
+//! - Where a window begins within a trace ([`Machine::cut`]), what is known stays known, but since when is cut.
+//!
+//! # Who takes what
+//!
+//! | consumer | key | feeds | takes |
+//! | --- | --- | --- | --- |
+//! | figures of a report | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`Tenure`] for busy and idle; [`Machine::seat`] at the end |
+//! | slices to draw (page, TEF) | index or koid | switches, wake-ups, gaps | every [`Tenure`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
+//! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`Seat::occupant`], and threads for which [`State::is_waiting`] holds |
+//! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps with doubt | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
+//! | the encoder's chain | index and koid | the same | [`Seat::last`]: who had the CPU before a gap; [`Found::displaced`]: that a switch is to be inferred |
+//! | the beginning of a trace, from its end | koid | switches | the first [`Switched`] of each CPU, if its tenure begins at [`Edge::Start`] |
+//!
+//! ```
+//! use std::collections::HashMap;
+//!
+//! use fxt_reader::{Cpu, Nanos};
+//! use fxtrec_sched::{Machine, Occupant, State, Switch, Thread};
+//!
+//! let (mut machine, mut threads) = (Machine::default(), HashMap::<u64, Thread>::new());
+//! machine.wake(&mut threads, 7, Cpu(0), Nanos(100)).expect("it was not known to be awake");
+//! let switched = machine.switch(&mut threads, Switch {
+//!     time: Nanos(130),
+//!     cpu: Cpu(0),
+//!     outgoing: Occupant::Idle,
+//!     next: State::Unknown,
+//!     incoming: Occupant::Thread(7),
+//!     inferred: false,
+//! });
+//! let waited = switched.incoming.expect("a thread came in");
+//! assert_eq!((waited.before.state, waited.length()), (State::Woken, Some(30)));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod machine;
+mod state;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+pub use machine::{
+    Change, Edge, Found, Lost, Machine, Met, Occupant, Seat, Switch, Switched, Tenure,
+};
+pub use state::State;
+pub use threads::{Thread, Threads};

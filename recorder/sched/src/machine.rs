@@ -1,0 +1,469 @@
+//! The machine: a seat for each CPU, and the rules by which threads change.
+
+use fxt_reader::{Cpu, Nanos};
+
+use crate::state::State;
+use crate::threads::{Thread, Threads};
+
+/// Who has a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Occupant<K> {
+    /// The idle task.
+    Idle,
+    /// Whoever it is, it is outside the scope of the recording.
+    NotRecorded,
+    /// A thread.
+    Thread(K),
+}
+
+impl<K> Occupant<K> {
+    /// The thread, if it is one.
+    #[inline]
+    pub fn thread(self) -> Option<K> {
+        match self {
+            Occupant::Thread(key) => Some(key),
+            Occupant::Idle | Occupant::NotRecorded => None,
+        }
+    }
+}
+
+/// How the beginning or the end of something is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Edge {
+    /// Cut by the beginning of the recording, or of the window: it began then or before.
+    #[default]
+    Start,
+    /// An event reported it.
+    Recorded,
+    /// No event reported it; it was then at the latest.
+    Inferred,
+    /// Cut by a gap: events are missing.
+    Gap,
+    /// Cut by the time in which the CPU was offline.
+    Offline,
+    /// Cut by the end of the recording: it goes on.
+    End,
+}
+
+/// A context switch.
+#[derive(Clone, Copy, Debug)]
+pub struct Switch<K> {
+    /// When.
+    pub time: Nanos,
+    /// Where.
+    pub cpu: Cpu,
+    /// Who goes out.
+    pub outgoing: Occupant<K>,
+    /// What the one that goes out does next, if it is a thread.
+    pub next: State,
+    /// Who comes in.
+    pub incoming: Occupant<K>,
+    /// Whether nobody reported it, so that it was then at the latest.
+    pub inferred: bool,
+}
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat<K> {
+    /// Who has it; `None` when that is not known, or nobody has.
+    pub occupant: Option<Occupant<K>>,
+    /// Who had it before the gaps since its last switch, of which one began while it had the CPU.
+    pub last: Option<Occupant<K>>,
+    /// Since when it is so; 0 for before the trace.
+    pub since: Nanos,
+    /// How that is known. It is [`Edge::Gap`] from a gap on until the next switch, even if it turns out who has the CPU.
+    pub begin: Edge,
+}
+
+impl<K> Seat<K> {
+    const fn unseen(since: Nanos) -> Seat<K> {
+        Seat { occupant: None, last: None, since, begin: Edge::Start }
+    }
+
+    /// Whether anything has happened on it.
+    pub fn is_seen(&self) -> bool {
+        self.occupant.is_some() || self.begin != Edge::Start
+    }
+
+    /// What it is used for, if that is known, up to `until`.
+    #[inline]
+    fn tenure(self, cpu: Cpu, until: Nanos, end: Edge) -> Option<Tenure<K>> {
+        let Seat { occupant, since, begin, .. } = self;
+        occupant.map(|who| Tenure { cpu, who, since, until, begin, end })
+    }
+}
+
+/// A stretch of time in which one had a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenure<K> {
+    /// The CPU.
+    pub cpu: Cpu,
+    /// Who had it.
+    pub who: Occupant<K>,
+    /// Since when; 0 for before the trace.
+    pub since: Nanos,
+    /// Until when.
+    pub until: Nanos,
+    /// How the beginning is known.
+    pub begin: Edge,
+    /// How the end is known.
+    pub end: Edge,
+}
+
+impl<K> Tenure<K> {
+    /// Its length in nanoseconds, if events reported both ends. All switches of a CPU are reported by that CPU, so that
+    /// nothing that is missing elsewhere makes it doubtful.
+    #[inline]
+    pub fn length(&self) -> Option<u64> {
+        let whole = self.begin == Edge::Recorded && self.end == Edge::Recorded;
+        whole.then_some(self.until.0.saturating_sub(self.since.0))
+    }
+}
+
+/// A thread goes over from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<K> {
+    /// The thread.
+    pub thread: K,
+    /// What it was until now: its state, since when, and on which CPU.
+    pub before: Thread,
+    /// Whether there has been no [doubt](Machine::doubt) since that began.
+    pub sound: bool,
+    /// When it ended.
+    pub time: Nanos,
+    /// How the end is known.
+    pub end: Edge,
+    /// What it is now.
+    pub after: State,
+}
+
+impl<K> Change<K> {
+    /// How long it was in the state that ends, in nanoseconds, if events reported both ends and nothing in between is
+    /// doubtful. For the time that it had a CPU, see [`Switched::slice`].
+    #[inline]
+    pub fn length(&self) -> Option<u64> {
+        let whole = self.sound && self.before.begin == Edge::Recorded && self.end == Edge::Recorded;
+        whole.then_some(self.time.0.saturating_sub(self.before.since.0))
+    }
+}
+
+/// Whom a switch, or something else that tells who has a CPU, met there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// The one that was thought to have it.
+    Expected,
+    /// It was not known who had it.
+    Vacant,
+    /// Another was thought to have it: a switch is missing.
+    Displaced,
+}
+
+/// What a switch ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Switched<K> {
+    /// Whether who goes out is the one that was thought to have the CPU.
+    pub met: Met,
+    /// What the CPU was used for until now. If another was [displaced](Met::Displaced), it is that one's.
+    pub tenure: Tenure<K>,
+    /// The thread that was thought to run here, and is now anywhere.
+    pub displaced: Option<Change<K>>,
+    /// The thread that went out, which was not necessarily thought to be running.
+    pub outgoing: Option<Change<K>>,
+    /// The thread that came in.
+    pub incoming: Option<Change<K>>,
+}
+
+impl<K> Switched<K> {
+    /// How long the one that went out had the CPU, in nanoseconds, if it was seen to come in and to go out.
+    #[inline]
+    pub fn slice(&self) -> Option<u64> {
+        if self.met == Met::Expected { self.tenure.length() } else { None }
+    }
+}
+
+/// Somebody turned out to have a CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<K> {
+    /// Whether it was known.
+    pub met: Met,
+    /// What the CPU was used for until now, if that was by another.
+    pub tenure: Option<Tenure<K>>,
+    /// The thread that was thought to run here, and is now anywhere.
+    pub displaced: Option<Change<K>>,
+    /// The thread that has the CPU, unless it was known to.
+    pub thread: Option<Change<K>>,
+}
+
+/// What a gap cuts.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost<K> {
+    /// What the CPU was used for before it, where that was known.
+    pub tenure: Option<Tenure<K>>,
+    /// The thread that was thought to run there.
+    pub change: Option<Change<K>>,
+}
+
+/// The seats of all CPUs, and the rules. See the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct Machine<K> {
+    seats: Vec<Seat<K>>,
+    /// How often states came into doubt.
+    epoch: u32,
+    /// When the window began: of a CPU that was not heard of, nothing is known since then.
+    origin: Nanos,
+}
+
+impl<K> Default for Machine<K> {
+    fn default() -> Machine<K> {
+        Machine { seats: Vec::new(), epoch: 0, origin: Nanos(0) }
+    }
+}
+
+impl<K: Copy + PartialEq> Machine<K> {
+    /// What is known of a CPU.
+    #[inline]
+    pub fn seat(&self, cpu: Cpu) -> Seat<K> {
+        let known = self.seats.get(usize::from(cpu.0));
+        known.copied().unwrap_or(Seat::unseen(self.origin))
+    }
+
+    /// All CPUs up to the greatest number that was heard of, by number. [`Seat::is_seen`] tells which were.
+    pub fn seats(&self) -> impl ExactSizeIterator<Item = Seat<K>> + '_ {
+        self.seats.iter().copied()
+    }
+
+    /// Whether nothing has come into doubt since the thread began to do what it does.
+    #[inline]
+    pub fn knows(&self, thread: &Thread) -> bool {
+        thread.epoch == self.epoch
+    }
+
+    /// A CPU goes from one to another.
+    #[inline(always)]
+    pub fn switch<T: Threads<Key = K>>(
+        &mut self,
+        threads: &mut T,
+        switch: Switch<K>,
+    ) -> Switched<K> {
+        let Switch { time, cpu, outgoing, next, incoming, inferred } = switch;
+        let epoch = self.epoch;
+        let edge = if inferred { Edge::Inferred } else { Edge::Recorded };
+        let seat = self.seat_mut(cpu);
+        let before = *seat;
+        *seat = Seat { occupant: Some(incoming), last: None, since: time, begin: edge };
+        let met = match before.occupant {
+            Some(occupant) if occupant == outgoing => Met::Expected,
+            Some(_) => Met::Displaced,
+            None => Met::Vacant,
+        };
+        let tenure = Tenure {
+            cpu,
+            who: before.occupant.unwrap_or(outgoing),
+            since: before.since,
+            until: time,
+            begin: before.begin,
+            end: if met == Met::Displaced { Edge::Inferred } else { edge },
+        };
+        let at = At { time, cpu, epoch, edge };
+        let displaced = match tenure.who {
+            Occupant::Thread(key) if met == Met::Displaced => at.vanish(threads, key),
+            _ => None,
+        };
+        let outgoing = outgoing.thread().map(|key| {
+            if met == Met::Vacant {
+                at.was_running(threads.thread(key), before.since, before.begin);
+            }
+            at.change(threads, key, next)
+        });
+        let incoming = incoming.thread().map(|key| at.change(threads, key, State::Running));
+        Switched { met, tenure, displaced, outgoing, incoming }
+    }
+
+    /// Something tells who has a CPU, without being a switch.
+    pub fn found<T: Threads<Key = K>>(
+        &mut self,
+        threads: &mut T,
+        (cpu, who): (Cpu, Occupant<K>),
+        time: Nanos,
+    ) -> Found<K> {
+        let epoch = self.epoch;
+        let seat = self.seat_mut(cpu);
+        let before = *seat;
+        let tenure = match before.occupant {
+            Some(occupant) if occupant == who => {
+                return Found { met: Met::Expected, tenure: None, displaced: None, thread: None };
+            }
+            Some(_) => {
+                *seat =
+                    Seat { occupant: Some(who), last: None, since: time, begin: Edge::Inferred };
+                before.tenure(cpu, time, Edge::Inferred)
+            }
+            None => {
+                // Who has it now has had it since it is not known who has.
+                seat.occupant = Some(who);
+                None
+            }
+        };
+        let at = At { time, cpu, epoch, edge: Edge::Inferred };
+        let displaced = match before.occupant {
+            Some(Occupant::Thread(key)) => at.vanish(threads, key),
+            _ => None,
+        };
+        let thread = who.thread().map(|key| at.change(threads, key, State::Running));
+        let met = if before.occupant.is_some() { Met::Displaced } else { Met::Vacant };
+        Found { met, tenure, displaced, thread }
+    }
+
+    /// A thread becomes able to run, and waits for a CPU. `None` when it was so already.
+    #[inline(always)]
+    pub fn wake<T: Threads<Key = K>>(
+        &mut self,
+        threads: &mut T,
+        key: K,
+        cpu: Cpu,
+        time: Nanos,
+    ) -> Option<Change<K>> {
+        let thread = threads.thread(key);
+        match thread.state {
+            State::Running | State::Woken | State::Preempted if self.knows(thread) => return None,
+            // Nobody has taken its CPU since.
+            State::Running if self.seat(thread.cpu).occupant == Some(Occupant::Thread(key)) => {
+                return None;
+            }
+            _ => {}
+        }
+        let at = At { time, cpu, epoch: self.epoch, edge: Edge::Recorded };
+        Some(at.change(threads, key, State::Woken))
+    }
+
+    /// Events of a CPU are missing between two times: what it was used for is known up to `from`, and then no more. The
+    /// threads of other CPUs are as they were, unless they are [doubted](Machine::doubt).
+    pub fn gap<T: Threads<Key = K>>(
+        &mut self,
+        threads: &mut T,
+        cpu: Cpu,
+        (from, to): (Nanos, Nanos),
+    ) -> Lost<K> {
+        let epoch = self.epoch;
+        let seat = self.seat_mut(cpu);
+        let tenure = seat.tenure(cpu, from, Edge::Gap);
+        let last = seat.occupant.or(seat.last);
+        *seat = Seat { occupant: None, last, since: to, begin: Edge::Gap };
+        let at = At { time: from, cpu, epoch, edge: Edge::Gap };
+        let change = match tenure {
+            Some(Tenure { who: Occupant::Thread(key), .. }) => at.vanish(threads, key),
+            _ => None,
+        };
+        Lost { tenure, change }
+    }
+
+    /// Who has a CPU is not known any more, though nothing is missing: an event said that it says nothing of it.
+    pub fn forget(&mut self, cpu: Cpu, time: Nanos) {
+        let seat = self.seat_mut(cpu);
+        let begin = if seat.begin == Edge::Gap { Edge::Gap } else { Edge::Inferred };
+        *seat = Seat { occupant: None, last: None, since: time, begin };
+    }
+
+    /// Something is missing: any state may have ended unseen, except that of a thread which has a CPU.
+    pub fn doubt(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// A CPU that idles goes offline. `None` when it does not idle: then it is back already, or not heard of.
+    pub fn offline(&mut self, cpu: Cpu, time: Nanos) -> Option<Tenure<K>> {
+        let seat = self.seat_mut(cpu);
+        if seat.occupant != Some(Occupant::Idle) {
+            return None;
+        }
+        let tenure = seat.tenure(cpu, time, Edge::Offline);
+        *seat = Seat { occupant: None, last: None, since: time, begin: Edge::Offline };
+        tenure
+    }
+
+    /// A CPU is back: from now on, it is had by whoever is seen to leave it first.
+    pub fn online(&mut self, cpu: Cpu, time: Nanos) {
+        let seat = self.seat_mut(cpu);
+        if seat.occupant.is_none() && seat.begin == Edge::Offline {
+            seat.since = time;
+        }
+    }
+
+    /// A window begins: who has which CPU and who does what stays known, but not for how long it has been so.
+    pub fn cut(&mut self, time: Nanos) {
+        self.origin = time;
+        self.doubt();
+        for seat in &mut self.seats {
+            seat.since = time;
+            if seat.begin != Edge::Offline {
+                seat.begin = Edge::Start;
+            }
+        }
+    }
+
+    /// The recording ends: what the CPUs are used for until then. What threads do goes on too, and the caller has them.
+    pub fn end(&self, time: Nanos) -> impl Iterator<Item = Tenure<K>> + '_ {
+        let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
+        numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))
+    }
+
+    #[inline(always)]
+    fn seat_mut(&mut self, cpu: Cpu) -> &mut Seat<K> {
+        let at = usize::from(cpu.0);
+        if at >= self.seats.len() {
+            self.grow(at);
+        }
+        &mut self.seats[at]
+    }
+
+    #[cold]
+    fn grow(&mut self, at: usize) {
+        self.seats.resize(at + 1, Seat::unseen(self.origin));
+    }
+}
+
+/// Where and when something happens to threads.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    time: Nanos,
+    cpu: Cpu,
+    epoch: u32,
+    edge: Edge,
+}
+
+impl At {
+    /// A thread goes over to another state.
+    #[inline(always)]
+    fn change<T: Threads>(self, threads: &mut T, key: T::Key, after: State) -> Change<T::Key> {
+        let At { time, cpu, epoch, edge } = self;
+        let thread = threads.thread(key);
+        let before = *thread;
+        *thread = Thread { since: time, epoch, cpu, state: after, begin: edge };
+        Change { thread: key, before, sound: before.epoch == epoch, time, end: edge, after }
+    }
+
+    /// A thread is no longer on the CPU, and nobody knows since when.
+    #[cold]
+    fn vanish<T: Threads>(self, threads: &mut T, key: T::Key) -> Option<Change<T::Key>> {
+        if !threads.is_kept(key) {
+            return None;
+        }
+        let thread = threads.thread(key);
+        // It may have been seen elsewhere since.
+        if thread.state != State::Running || thread.cpu != self.cpu {
+            return None;
+        }
+        let edge = if self.edge == Edge::Gap { Edge::Gap } else { Edge::Inferred };
+        Some(At { edge, ..self }.change(threads, key, State::Unknown))
+    }
+
+    /// A thread of which nothing was known has had the CPU since then.
+    #[cold]
+    fn was_running(self, thread: &mut Thread, since: Nanos, begin: Edge) {
+        if !thread.state.is_known() {
+            // Something may be known of it since later than that, if only that it was no longer elsewhere.
+            let since = since.max(thread.since);
+            let At { cpu, epoch, .. } = self;
+            *thread = Thread { since, epoch, cpu, state: State::Running, begin };
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a thread does.
+
+use fxt_reader::ThreadState;
+
+/// What a thread does, as finely as a trace tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Not known: it was not seen yet, or something about it is missing.
+    #[default]
+    Unknown,
+    /// It has a CPU.
+    Running,
+    /// Able to run, waiting for a CPU: it was woken.
+    Woken,
+    /// Able to run, waiting for a CPU: it was preempted, or gave way.
+    Preempted,
+    /// Blocked, interruptibly (`S`).
+    Sleeping,
+    /// Blocked, uninterruptibly (`D`).
+    Uninterruptible,
+    /// A kernel thread without work (`I`).
+    Idle,
+    /// Parked (`P`).
+    Parked,
+    /// Stopped by a signal (`T`).
+    Stopped,
+    /// Stopped by a tracer (`t`).
+    Traced,
+    /// Exited, not yet waited for (`Z`).
+    Zombie,
+    /// Gone (`X`).
+    Dead,
+    /// Outside the scope of the recording: whatever it does, nobody meant to write it down.
+    NotRecorded,
+}
+
+impl State {
+    /// What a thread does after it left a CPU in `state`, with the kernel's letters where the trace keeps them.
+    #[inline]
+    pub fn after(state: ThreadState, letters: Option<&str>) -> State {
+        match (state, letters) {
+            (ThreadState::New | ThreadState::Running, _) => State::Preempted,
+            (ThreadState::Blocked, None) => State::Sleeping,
+            (ThreadState::Blocked, Some("D")) => State::Uninterruptible,
+            (ThreadState::Blocked, Some("I")) => State::Idle,
+            (ThreadState::Blocked, Some("P")) => State::Parked,
+            (ThreadState::Blocked, _) => State::Sleeping,
+            (ThreadState::Suspended, Some("t")) => State::Traced,
+            (ThreadState::Suspended, _) => State::Stopped,
+            (ThreadState::Dying, _) => State::Zombie,
+            (ThreadState::Dead, _) => State::Dead,
+            _ => State::Unknown,
+        }
+    }
+
+    /// Whether it waits for a CPU.
+    #[inline]
+    pub const fn is_waiting(self) -> bool {
+        matches!(self, State::Woken | State::Preempted)
+    }
+
+    /// Whether it waits for something else than a CPU, until somebody wakes it. One that is stopped does not.
+    #[inline]
+    pub const fn is_blocked(self) -> bool {
+        matches!(self, State::Sleeping | State::Uninterruptible | State::Idle | State::Parked)
+    }
+
+    /// Whether it was stopped, by a signal or a tracer.
+    pub const fn is_stopped(self) -> bool {
+        matches!(self, State::Stopped | State::Traced)
+    }
+
+    /// Whether it never runs again.
+    pub const fn is_over(self) -> bool {
+        matches!(self, State::Zombie | State::Dead)
+    }
+
+    /// Whether the trace tells what it does.
+    pub const fn is_known(self) -> bool {
+        !matches!(self, State::Unknown | State::NotRecorded)
+    }
+}
