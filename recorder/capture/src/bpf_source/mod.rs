@@ -5,7 +5,6 @@
 //! the same clock, and meet in the merger: each CPU has a queue for either.
 
 mod cpu;
-mod state;
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::perf_rings::PerfRings;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
-use cpu::CpuLane;
+use cpu::{CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::perf::{KernelCount, Options};
@@ -23,7 +22,6 @@ use fxtrec_kernel::sys::Sys;
 use fxtrec_kernel::waker::Waker;
 use fxtrec_kernel::{clock, cpus, procfs};
 use fxtrec_units::{Cpu, Nanos, Pid, Tid};
-use state::States;
 
 /// How many times the threads of a process are listed at most, until no new one turns up.
 const LISTINGS: usize = 100;

@@ -7,6 +7,20 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
+//! A record has 24 bytes, and is of one of six kinds, wake-ups being three:
+//!
+//! ```text
+//!   byte    0        8             12            16          20      21      22      23
+//!   switch  time     tid out       tid in        state       kind    flags   prio    prio in
+//!   wake    time     tid           tid current   CPU         kind    flags   prio    -
+//!   lost    time     count                       -           kind    -       -       -
+//!   name    name, 16 bytes                       tid         kind    -       -       -
+//! ```
+//!
+//! The lane tells the CPU. Priorities are cut to a byte: they are between -1,
+//! for deadline tasks, and 139. A name stands before the first record of its
+//! lane that mentions the thread, and before the first after it was renamed.
+//!
 //! Head and tail count records and never go back. The tracepoints fire with
 //! preemption off, so one CPU is never in two programs at once, with one
 //! exception: a thread that wakes itself does so with interrupts on, and an
@@ -17,11 +31,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::record::{RECORD_BYTES, Record};
 use super::sys::{BpfSys, MapKind, MapSpec};
 use crate::sys::Mapping;
+use crate::units::{Cpu, Nanos, Tid};
 
 /// The places of a lane's parts, in bytes from its beginning.
 pub mod at {
@@ -103,7 +118,6 @@ pub struct Lane {
     mapping: Mapping,
     shape: LaneShape,
     tail: u64,
-    head: u64,
 }
 
 /// Figures that the programs keep in a lane.
@@ -127,7 +141,7 @@ impl Lane {
     pub fn new(sys: &dyn BpfSys, shape: LaneShape) -> io::Result<Lane> {
         let map = sys.map_create(&shape.map())?;
         let mapping = Mapping::new(Some(map.as_fd()), shape.bytes())?;
-        let lane = Lane { map, mapping, shape, tail: 0, head: 0 };
+        let lane = Lane { map, mapping, shape, tail: 0 };
         lane.word(at::BELL).store(shape.bell_records() as u64, Ordering::Relaxed);
         Ok(lane)
     }
@@ -146,29 +160,14 @@ impl Lane {
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
-    /// Looks for what the programs have added; how many records wait to be read.
-    pub fn refresh(&mut self) -> u64 {
+    /// What the programs have added by now and nobody has read.
+    pub fn waiting(&mut self) -> Waiting<'_> {
         // Acquire: the records below the head were written before it was.
-        self.head = self.word(at::HEAD).load(Ordering::Acquire);
-        self.head.wrapping_sub(self.tail)
-    }
-
-    /// The next record below the head that [`Lane::refresh`] saw: `None` when there is none, `Some(None)` for one that
-    /// cannot be true.
-    #[inline]
-    pub fn next_record(&mut self) -> Option<Option<Record>> {
-        if self.tail == self.head {
-            return None;
-        }
-        let slot = self.tail as usize & (self.shape.records - 1);
-        let at = at::RECORDS + slot * RECORD_BYTES;
-        // SAFETY: `slot` is below the number of records, so the range is inside of the mapping, whose length is that of
-        // the shape. The programs do not write to records between tail and head, and the tail that they see moves on
-        // only in `release`.
-        let bytes = unsafe { &*self.mapping.base().add(at).cast::<[u8; RECORD_BYTES]>() };
-        let record = Record::parse(bytes);
-        self.tail += 1;
-        Some(record)
+        let head = self.word(at::HEAD).load(Ordering::Acquire);
+        // SAFETY: the mapping has the length of the shape, so its records begin inside of it.
+        let records = unsafe { NonNull::new_unchecked(self.mapping.base().add(at::RECORDS)) };
+        let records = records.cast();
+        Waiting { records, mask: self.shape.records - 1, head, tail: &mut self.tail }
     }
 
     /// Gives the room of everything read so far back to the programs.
@@ -192,5 +191,263 @@ impl Lane {
             *fired = word(at);
         }
         LaneCounts { fired, lost: word(at::LOST), told: word(at::TOLD), nested: word(at::NESTED) }
+    }
+}
+
+/// The records of a [`Lane`] that are still to be read, the oldest first; `None` stands for one that cannot be true. What
+/// is taken from here stays in the lane until [`Lane::release`].
+#[derive(Debug)]
+pub struct Waiting<'l> {
+    /// The first place of the lane, and the number of places less one.
+    records: NonNull<[u8; RECORD_BYTES]>,
+    mask: usize,
+    head: u64,
+    tail: &'l mut u64,
+}
+
+impl Iterator for Waiting<'_> {
+    type Item = Option<Record>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Option<Record>> {
+        if *self.tail == self.head {
+            return None;
+        }
+        let slot = *self.tail as usize & self.mask;
+        // SAFETY: `slot` is below the number of records, so the record is inside of the mapping, which the lane keeps as
+        // long as `tail` is borrowed of it. The programs do not write to records between tail and head, and the tail
+        // that they see moves on only in `release`.
+        let record = Record::parse(unsafe { self.records.add(slot).as_ref() });
+        *self.tail += 1;
+        Some(record)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.head.wrapping_sub(*self.tail) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Waiting<'_> {}
+
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = 24;
+
+/// The places of a record's parts, in bytes from its beginning.
+pub mod part {
+    #![allow(missing_docs, reason = "the second picture above shows them")]
+    pub const TIME: i16 = 0;
+    pub const TID: i16 = 8;
+    pub const SECOND_TID: i16 = 12;
+    pub const COUNT: i16 = 8;
+    pub const STATE: i16 = 16;
+    pub const CPU: i16 = 16;
+    pub const KIND: i16 = 20;
+    pub const FLAGS: i16 = 21;
+    pub const PRIO: i16 = 22;
+    pub const SECOND_PRIO: i16 = 23;
+    pub const NAME: i16 = 0;
+    pub const NAMED_TID: i16 = 16;
+}
+
+/// The kinds of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// `sched_switch`. Its flag: the thread that goes out is preempted.
+    Switch = 1,
+    /// `sched_wakeup`. The flag of wake-ups: an interrupt does it.
+    Wakeup = 2,
+    /// `sched_wakeup_new`.
+    WakeupNew = 3,
+    /// `sched_waking`.
+    Waking = 4,
+    /// Records found no room before this one.
+    Lost = 5,
+    /// What a thread is called.
+    Name = 6,
+}
+
+/// A record, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A context switch.
+    Switch {
+        /// When.
+        time: Nanos,
+        /// Who goes out.
+        prev: Tid,
+        /// Who comes in.
+        next: Tid,
+        /// The kernel's priority of who goes out.
+        prev_prio: i32,
+        /// The same of who comes in.
+        next_prio: i32,
+        /// `__state` and `exit_state` of who goes out, in one: their bits differ.
+        state: u32,
+        /// Whether it is preempted.
+        preempted: bool,
+    },
+    /// A wake-up.
+    Wake {
+        /// Which tracepoint: one of the three kinds of wake-ups.
+        kind: RecordKind,
+        /// When.
+        time: Nanos,
+        /// Who is woken.
+        tid: Tid,
+        /// Who runs where it happens.
+        current: Tid,
+        /// The priority of who is woken.
+        prio: i32,
+        /// The CPU on whose run queue it goes.
+        target: Cpu,
+        /// Whether an interrupt does it.
+        in_interrupt: bool,
+    },
+    /// Records found no room.
+    Lost {
+        /// When there was room again.
+        time: Nanos,
+        /// How many.
+        count: u64,
+    },
+    /// What a thread is called.
+    Name {
+        /// The thread.
+        tid: Tid,
+        /// The kernel's 16 bytes.
+        name: [u8; 16],
+    },
+}
+
+/// `-1` is the only negative priority.
+fn prio(byte: u8) -> i32 {
+    if byte == u8::MAX { -1 } else { i32::from(byte) }
+}
+
+impl Record {
+    /// Takes a record apart; `None` when it is of no known kind.
+    #[inline]
+    pub fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
+        let u32_at = |at: i16| {
+            let at = at as usize;
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let u64_at = |at: i16| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at as usize..at as usize + 8]);
+            u64::from_ne_bytes(word)
+        };
+        let kind = bytes[part::KIND as usize];
+        let flag = bytes[part::FLAGS as usize] != 0;
+        let time = Nanos(u64_at(part::TIME));
+        let wake = |kind| Record::Wake {
+            kind,
+            time,
+            tid: Tid(u32_at(part::TID)),
+            current: Tid(u32_at(part::SECOND_TID)),
+            prio: prio(bytes[part::PRIO as usize]),
+            target: Cpu(u32_at(part::CPU)),
+            in_interrupt: flag,
+        };
+        Some(match kind {
+            _ if kind == RecordKind::Switch as u8 => Record::Switch {
+                time,
+                prev: Tid(u32_at(part::TID)),
+                next: Tid(u32_at(part::SECOND_TID)),
+                prev_prio: prio(bytes[part::PRIO as usize]),
+                next_prio: prio(bytes[part::SECOND_PRIO as usize]),
+                state: u32_at(part::STATE),
+                preempted: flag,
+            },
+            _ if kind == RecordKind::Wakeup as u8 => wake(RecordKind::Wakeup),
+            _ if kind == RecordKind::WakeupNew as u8 => wake(RecordKind::WakeupNew),
+            _ if kind == RecordKind::Waking as u8 => wake(RecordKind::Waking),
+            _ if kind == RecordKind::Lost as u8 => {
+                Record::Lost { time, count: u64_at(part::COUNT) }
+            }
+            _ if kind == RecordKind::Name as u8 => {
+                let mut name = [0; 16];
+                name.copy_from_slice(&bytes[..16]);
+                Record::Name { tid: Tid(u32_at(part::NAMED_TID)), name }
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(parts: &[(i16, &[u8])]) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        for (at, part) in parts {
+            bytes[*at as usize..][..part.len()].copy_from_slice(part);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_switch_is_read_back_with_a_deadline_priority() {
+        let bytes = record(&[
+            (part::TIME, &77u64.to_ne_bytes()),
+            (part::TID, &10u32.to_ne_bytes()),
+            (part::SECOND_TID, &11u32.to_ne_bytes()),
+            (part::STATE, &0x402u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Switch as u8, 1, 120, 255]),
+        ]);
+        let expected = Record::Switch {
+            time: Nanos(77),
+            prev: Tid(10),
+            next: Tid(11),
+            prev_prio: 120,
+            next_prio: -1,
+            state: 0x402,
+            preempted: true,
+        };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn a_wake_up_names_the_woken_the_current_and_the_target() {
+        let bytes = record(&[
+            (part::TIME, &5u64.to_ne_bytes()),
+            (part::TID, &3u32.to_ne_bytes()),
+            (part::SECOND_TID, &4u32.to_ne_bytes()),
+            (part::CPU, &300u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Waking as u8, 0, 98, 0]),
+        ]);
+        let expected = Record::Wake {
+            kind: RecordKind::Waking,
+            time: Nanos(5),
+            tid: Tid(3),
+            current: Tid(4),
+            prio: 98,
+            target: Cpu(300),
+            in_interrupt: false,
+        };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn losses_and_names_are_read_back_and_other_kinds_are_not() {
+        let bytes = record(&[
+            (part::TIME, &5u64.to_ne_bytes()),
+            (part::COUNT, &9u64.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Lost as u8]),
+        ]);
+        assert_eq!(Record::parse(&bytes), Some(Record::Lost { time: Nanos(5), count: 9 }));
+        let bytes = record(&[
+            (part::NAME, b"0123456789abcde\0"),
+            (part::NAMED_TID, &7u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Name as u8]),
+        ]);
+        let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+        for kind in [0, 7, 255] {
+            assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
+        }
     }
 }

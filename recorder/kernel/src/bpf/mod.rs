@@ -24,7 +24,6 @@ pub mod events;
 pub mod interrupts;
 pub mod lane;
 pub mod programs;
-pub mod record;
 pub mod scope;
 pub mod sys;
 pub mod task;

@@ -24,8 +24,7 @@ mod life;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
-use super::lane::LaneShape;
-use super::record::RecordKind;
+use super::lane::{LaneShape, RecordKind};
 use super::scope::{TIDS, WORD_BITS};
 use super::sys::ProgramSpec;
 use super::task::TaskLayout;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 
 use super::super::asm::Insn;
-use super::super::record::{RECORD_BYTES, Record, RecordKind, at as part};
+use super::super::lane::{self, RECORD_BYTES, Record, RecordKind, part};
+use super::super::scope;
 use super::super::sys::ProgramSpec;
-use super::super::{lane, scope};
 use super::*;
 use crate::sys::Mapping;
 use crate::units::Tid;
@@ -133,13 +133,14 @@ fn records_come_out_as_they_went_in_across_the_end_of_the_lane() {
             writer.put(tid);
             tid += 1;
         }
-        assert_eq!(lane.refresh(), u64::from(tid - first), "round {round}");
+        let mut waiting = lane.waiting();
+        assert_eq!(waiting.len(), (tid - first) as usize, "round {round}");
         for expected in first..tid {
-            let found = lane.next_record().flatten().expect("it was written");
+            let found = waiting.next().flatten().expect("it was written");
             let Record::Name { tid, .. } = found else { panic!("{found:?}") };
             assert_eq!(tid, Tid(expected));
         }
-        assert_eq!(lane.next_record(), None);
+        assert_eq!(waiting.next(), None);
         lane.release();
     }
     assert!(tid as usize > 6 * shape.records);

@@ -4,8 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::InterruptCount;
-use super::super::lane::{self, NAME_BYTES, NAMES, SPARE};
-use super::super::record::{RECORD_BYTES, RecordKind, at};
+use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, part};
 use super::{Reg::*, Setting, find_bit, number};
 
 // The arguments of `sched_switch`, eight bytes each.
@@ -142,7 +141,7 @@ impl<'a> Event<'a> {
     }
 
     fn kind(&mut self, kind: RecordKind) {
-        self.asm.store(Width::Byte, R2, at::KIND, i32::from(kind as u8));
+        self.asm.store(Width::Byte, R2, part::KIND, i32::from(kind as u8));
     }
 
     /// Publishes the record, lets go of the lane, and leaves; behind that, the rarer ways through the program.
@@ -190,14 +189,14 @@ impl<'a> Event<'a> {
 
         self.asm.place(self.tell_loss);
         self.slot();
-        self.asm.store(Width::Double, R2, at::TIME, R0);
+        self.asm.store(Width::Double, R2, part::TIME, R0);
         self.kind(RecordKind::Lost);
         let asm = &mut self.asm;
         asm.load(Width::Double, R3, R9, lane::at::LOST);
         asm.load(Width::Double, R4, R9, lane::at::TOLD);
         asm.store(Width::Double, R9, lane::at::TOLD, R3);
         asm.alu(Alu::Sub, R3, R4);
-        asm.store(Width::Double, R2, at::COUNT, R3);
+        asm.store(Width::Double, R2, part::COUNT, R3);
         asm.alu(Alu::Add, R1, 1);
         asm.jump(self.loss_told);
 
@@ -208,11 +207,11 @@ impl<'a> Event<'a> {
         let task = self.setting.task;
         let asm = &mut self.asm;
         asm.load(Width::Word, R3, R8, task.pid);
-        asm.store(Width::Word, R2, at::NAMED_TID, R3);
+        asm.store(Width::Word, R2, part::NAMED_TID, R3);
         asm.store(Width::Double, R5, lane::at::NAMES, R3);
         for half in [0, 8] {
             asm.load(Width::Double, R3, R8, task.comm + half);
-            asm.store(Width::Double, R2, at::NAME + half, R3);
+            asm.store(Width::Double, R2, part::NAME + half, R3);
             asm.store(Width::Double, R5, lane::at::NAMES + 8 + half, R3);
         }
         self.kind(RecordKind::Name);
@@ -253,9 +252,9 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     }
     event.begin(RecordKind::Switch);
     event.slot();
-    event.asm.store(Width::Double, R2, at::TIME, R0);
-    event.copy_word(R7, task.pid, at::TID);
-    event.copy_word(R8, task.pid, at::SECOND_TID);
+    event.asm.store(Width::Double, R2, part::TIME, R0);
+    event.copy_word(R7, task.pid, part::TID);
+    event.copy_word(R8, task.pid, part::SECOND_TID);
     match task.state {
         None => event.asm.load(Width::Double, R3, R6, PREV_STATE),
         Some((offset, 8)) => event.asm.load(Width::Double, R3, R7, offset),
@@ -263,12 +262,12 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     }
     event.asm.load(Width::Word, R4, R7, task.exit_state);
     event.asm.alu(Alu::Or, R3, R4);
-    event.asm.store(Width::Word, R2, at::STATE, R3);
+    event.asm.store(Width::Word, R2, part::STATE, R3);
     event.kind(RecordKind::Switch);
     event.asm.load(Width::Double, R3, R6, PREEMPTED);
-    event.asm.store(Width::Byte, R2, at::FLAGS, R3);
-    event.copy_prio(R7, at::PRIO);
-    event.copy_prio(R8, at::SECOND_PRIO);
+    event.asm.store(Width::Byte, R2, part::FLAGS, R3);
+    event.copy_prio(R7, part::PRIO);
+    event.copy_prio(R8, part::SECOND_PRIO);
     event.end()
 }
 
@@ -318,12 +317,12 @@ pub(super) fn wake(setting: &Setting<'_>, kind: RecordKind) -> Result<Vec<Insn>,
     event.find_lane();
     event.begin(kind);
     event.slot();
-    event.asm.store(Width::Double, R2, at::TIME, R0);
-    event.copy_word(R8, task.pid, at::TID);
-    event.asm.store(Width::Word, R2, at::SECOND_TID, R7);
-    event.copy_word(R8, task.cpu, at::CPU);
+    event.asm.store(Width::Double, R2, part::TIME, R0);
+    event.copy_word(R8, task.pid, part::TID);
+    event.asm.store(Width::Word, R2, part::SECOND_TID, R7);
+    event.copy_word(R8, task.cpu, part::CPU);
     event.kind(kind);
-    event.asm.store(Width::Byte, R2, at::FLAGS, R6);
-    event.copy_prio(R8, at::PRIO);
+    event.asm.store(Width::Byte, R2, part::FLAGS, R6);
+    event.copy_prio(R8, part::PRIO);
     event.end()
 }
