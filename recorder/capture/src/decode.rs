@@ -3,8 +3,7 @@
 use perf_event_open_sys::bindings as b;
 
 use super::cursor::Cursor;
-use super::event::{Comm, Event, Kind, LocalId, Loss, Sample, UserState};
-use super::payload::Payload;
+use super::event::{Comm, Event, Kind, LocalId, Loss, Payload, Sample, UserState};
 use super::sched::SchedLayout;
 use fxtrec_kernel::extra::OpenExtras;
 use fxtrec_kernel::ring::RawRecord;

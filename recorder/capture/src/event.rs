@@ -1,6 +1,5 @@
 //! What a capture source reports: typed events, the same for every source.
 
-use super::payload::Payload;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;
 pub use fxtrec_units::LocalId;
@@ -79,6 +78,13 @@ pub struct Wake {
     pub current: Tid,
     /// Whether that thread itself did the waking: it was neither a hard nor a soft interrupt that did.
     pub from_task: bool,
+}
+
+/// Where an event's bytes are in the queue of its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Payload {
+    pub(crate) at: u64,
+    pub(crate) len: u32,
 }
 
 /// A sample of an event that is recorded beside the scheduler's. What it says lies in its payload.

@@ -17,7 +17,6 @@ pub mod ftrace_rings;
 pub mod life;
 pub mod losses;
 pub mod order;
-pub mod payload;
 pub mod perf_rings;
 pub mod readers;
 pub mod ring_source;
