@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -297,8 +298,6 @@ pub struct LossWatch {
     stretches: VecDeque<Stretch>,
     /// Told since the last sample, whose stretch may not be over.
     pending: Vec<Pending>,
-    /// The last event of each CPU.
-    seen: Vec<Nanos>,
     causes: Vec<LossCause>,
 }
 
@@ -311,25 +310,10 @@ impl LossWatch {
         LossWatch { last: first, stretches: VecDeque::from([start]), ..LossWatch::default() }
     }
 
-    /// An event of `cpu`, at `time`.
-    #[inline]
-    pub fn event(&mut self, cpu: Cpu, time: Nanos) {
-        match self.seen.get_mut(cpu.0 as usize) {
-            Some(seen) => *seen = time,
-            None => self.first_of(cpu, time),
-        }
-    }
-
-    #[cold]
-    fn first_of(&mut self, cpu: Cpu, time: Nanos) {
-        self.seen.resize(cpu.0 as usize + 1, time);
-    }
-
-    /// At `time` it was told that `count` events of `cpu` are missing before.
-    pub fn lost(&mut self, cpu: Cpu, time: Nanos, count: u64) {
-        let from = self.seen.get(cpu.0 as usize).map_or(0, |seen| seen.0.min(time.0));
-        self.pending.push(Pending { cpu, from, to: time.0, count });
-        self.event(cpu, time);
+    /// `count` events of `cpu` are missing between two others.
+    pub fn lost(&mut self, cpu: Cpu, between: Range<Nanos>, count: u64) {
+        let Range { start: Nanos(from), end: Nanos(to) } = between;
+        self.pending.push(Pending { cpu, from, to, count });
     }
 
     /// Takes what was measured since the last sample. In between the thread waited for events for `waited`, of which
@@ -450,6 +434,8 @@ mod tests {
     struct Machine {
         sample: Sample,
         watch: LossWatch,
+        /// The last event of each of two CPUs.
+        seen: [Nanos; 2],
     }
 
     impl Machine {
@@ -462,11 +448,13 @@ mod tests {
         }
 
         fn event(&mut self, cpu: u32) {
-            self.watch.event(Cpu(cpu), self.sample.now);
+            self.seen[cpu as usize] = self.sample.now;
         }
 
         fn lose(&mut self, cpu: u32, count: u64) {
-            self.watch.lost(Cpu(cpu), self.sample.now, count);
+            let between = self.seen[cpu as usize]..self.sample.now;
+            self.watch.lost(Cpu(cpu), between, count);
+            self.event(cpu);
         }
 
         /// Sleeps for `slept` of 100 milliseconds, and passes the rest of `wall` in a way that `change` counts.
@@ -514,7 +502,8 @@ mod tests {
     #[test]
     fn what_is_lost_before_the_thread_begins_is_lost_while_starting() {
         let sample = Sample { now: Nanos(3000 * MS), ..Sample::default() };
-        let mut machine = Machine { sample, watch: LossWatch::new(Nanos(1000 * MS), sample) };
+        let watch = LossWatch::new(Nanos(1000 * MS), sample);
+        let mut machine = Machine { sample, watch, ..Machine::default() };
         machine.lose(0, 4);
         machine.calm();
         assert_eq!(machine.causes(), [(Cause::Starting, 4, 2000)]);

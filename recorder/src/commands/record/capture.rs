@@ -11,13 +11,11 @@ use fxt_writer::engine::Engine;
 use super::alerts::Alerts;
 use super::describe::Ending;
 use super::flight::Flight;
-use super::lanes::BatchedLanes;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::providers::{self, Providers};
-use super::round::{Progress, Round, ending};
-use crate::capture::event::{Event, Kind, Loss};
+use super::round::{BatchedLanes, Intake, Progress, Round, ending};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
 use crate::encode::closed::Closed;
@@ -31,7 +29,7 @@ use crate::kernel::uprobe::definitions::Definitions;
 use crate::kernel::waker::Waker;
 use crate::manager::{Alert, Stopped};
 use crate::sink::drain::{Request, Written};
-use crate::units::{Cpu, Nanos};
+use crate::units::Nanos;
 
 /// What a capture came to.
 #[derive(Debug)]
@@ -72,16 +70,6 @@ pub(super) struct Capture {
     pub(super) alerts: Alerts,
 }
 
-/// Has an event and a loss noted, to find the cause of the latter.
-#[inline]
-fn see(losses: &mut LossWatch, time: Nanos, cpu: Cpu, event: &Event) {
-    match event.kind {
-        // A loss of unknown size has its cause in its name: the CPU was not there to be recorded.
-        Kind::Lost(Loss { events: Some(count @ 1..), .. }) => losses.lost(cpu, time, count),
-        _ => losses.event(cpu, time),
-    }
-}
-
 impl Capture {
     /// Everything that tells what the time of this thread and the drain's goes into.
     fn sample(&self, thread: &ThreadClock) -> Sample {
@@ -117,8 +105,7 @@ impl Capture {
         // On a machine with more work than CPUs, the rings must be emptied before they are full.
         priority::raise();
         let mut warnings = Vec::new();
-        let mut ended = clock::now();
-        let mut open = true;
+        let begin = clock::now();
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some());
         // Where it is not permitted, nice and the rings have to do.
@@ -126,24 +113,20 @@ impl Capture {
         let thread = ThreadClock::of_this_thread();
         let mut precedence = Precedence::new(Box::new(Linux));
         let mut events = 0;
-        let mut losses = LossWatch::new(self.enabled, self.sample(&thread));
+        let losses = LossWatch::new(self.enabled, self.sample(&thread));
+        let mut intake = Intake::new(begin, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
-        while open && !self.waker.is_stopped() {
-            let before = ended;
-            self.source.round(&mut |time, cpu, event, bytes| {
-                ended = time;
-                see(&mut losses, time, cpu, event);
-                open = self.encoder.event(time, cpu, event, bytes).is_ok();
-                open
-            });
-            self.encoder.lanes().commit();
+        while intake.open && !self.waker.is_stopped() {
+            let before = intake.ended;
+            intake.round(&mut *self.source, &mut self.encoder);
+            let ended = intake.ended;
             self.progress.update(self.encoder.stats());
             let sample = self.sample(&thread);
-            losses.look(sample, waited, sleep);
+            intake.losses.look(sample, waited, sleep);
             let new = sample.events - std::mem::replace(&mut events, sample.events);
             precedence.after_look(sample.now, sample.capture.running, new);
             handover.after_round(Instant::now(), || self.engine.flush());
-            open = open && self.hear_alerts(ended).is_ok();
+            intake.open = intake.open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
                 let providers = self.providers.as_ref();
@@ -153,7 +136,7 @@ impl Capture {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
                 let providers = self.providers.as_ref();
                 let round = Round { engine, encoder, source, providers, before, ended };
-                open = open && pieces.after_round(round, &self.drain).is_ok();
+                intake.open = intake.open && pieces.after_round(round, &self.drain).is_ok();
             }
             self.adapt(&mut warnings);
             sleep = pace.after(self.progress.events());
@@ -170,12 +153,8 @@ impl Capture {
         }
         let denied = Denied { real_time: precedence.refused(), locked_memory };
         drop(precedence);
-        self.source.finish(&mut |time, cpu, event, bytes| {
-            ended = time;
-            see(&mut losses, time, cpu, event);
-            open = open && self.encoder.event(time, cpu, event, bytes).is_ok();
-            open
-        });
+        intake.rest(&mut *self.source, &mut self.encoder);
+        let Intake { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
         // COMMAND may have raised one right before its end.
         if let Some(providers) = self.providers.as_ref().filter(|_| self.flight.is_some()) {

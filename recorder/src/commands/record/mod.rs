@@ -18,7 +18,6 @@ mod describe;
 mod error;
 mod extras;
 mod flight;
-mod lanes;
 mod live;
 mod pace;
 mod pieces;

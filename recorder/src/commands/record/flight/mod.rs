@@ -27,9 +27,8 @@ use fxt_writer::engine::{BufferDisposition, Engine};
 use fxt_writer::packet::Packet;
 
 use super::describe::Beginning;
-use super::lanes::BatchedLanes;
 use super::providers::Providers;
-use super::round::{Round, interim};
+use super::round::{BatchedLanes, Round, interim};
 use crate::commands::plan::flight::Window;
 use crate::encode::encoder::Encoder;
 use crate::encode::moment::rewind::rewind;
