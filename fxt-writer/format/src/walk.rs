@@ -19,6 +19,13 @@ pub const fn record_words(first: u64) -> Option<usize> {
     if words == 0 { None } else { Some(words as usize) }
 }
 
+/// Whether this header word is that of a record of `words` words.
+#[must_use]
+#[inline(always)]
+pub const fn has_size(first: u64, words: usize) -> bool {
+    matches!(record_words(first), Some(size) if size == words)
+}
+
 /// How many bytes the record has that begins with this header word; `None` as for [`record_words`], or when that is
 /// more than the address space holds.
 #[must_use]
@@ -210,7 +217,10 @@ mod tests {
     #[test]
     fn a_large_record_is_as_long_as_its_wider_field_says() {
         assert_eq!(record_words(first_word(record_type::LARGE, 0x1_0002)), Some(0x1_0002));
+        assert!(has_size(first_word(record_type::LARGE, 0x1_0002), 0x1_0002));
+        assert!(!has_size(first_word(record_type::LARGE, 0x1_0002), 2));
         assert_eq!(record_words(first_word(record_type::LARGE, 0)), None);
+        assert!(!has_size(first_word(record_type::LARGE, 0), 0));
         assert_eq!(record_bytes(u64::MAX), Some(u32::MAX as usize * WORD_BYTES));
     }
 

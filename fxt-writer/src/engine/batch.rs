@@ -22,8 +22,8 @@ use super::position::Position;
 use super::reserve::{Full, Rolling};
 use super::slot::{Reservation, filler_word};
 use super::sync::Ordering;
-use crate::layout::header;
 use crate::layout::limits::MAX_RECORD_WORDS;
+use crate::layout::walk::has_size;
 use crate::space::{Slot, Space};
 
 /// Room for a run of records of one thread. When it is used up, it is committed
@@ -185,7 +185,7 @@ impl Slot for BatchSlot<'_> {
 
     #[inline(always)]
     fn finish(mut self, word: u64) {
-        if self.put == self.words && header::SIZE.get(word) == self.words as u64 {
+        if self.put == self.words && has_size(word, self.words) {
             if self.chunk.at == self.chunk.start {
                 self.chunk.first = Some(word);
             } else {

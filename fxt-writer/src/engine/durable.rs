@@ -18,8 +18,8 @@ use super::config::Mode;
 use super::reserve::{Full, Wait};
 use super::slot::RollingSlot;
 use super::sync::Ordering;
-use crate::layout::header;
 use crate::layout::limits::MAX_RECORD_WORDS;
+use crate::layout::walk::has_size;
 use crate::space::{Slot, Space};
 
 /// The lane for records that others refer to.
@@ -108,8 +108,7 @@ impl fmt::Debug for Staged<'_> {
 impl Staged<'_> {
     fn finish(mut self, word: u64) {
         self.record[0] = word;
-        self.finished =
-            self.record.len() == self.words && header::SIZE.get(word) == self.words as u64;
+        self.finished = self.record.len() == self.words && has_size(word, self.words);
     }
 }
 

@@ -11,7 +11,8 @@ use std::fmt;
 use super::Engine;
 use super::position::Position;
 use super::sync::{Ordering, fence};
-use crate::layout::{Field, header, record_type, string};
+use crate::layout::walk::has_size;
+use crate::layout::{Field, record_type, string};
 use crate::space::Slot;
 
 /// Bits that a string record leaves zero; all ones mark a claimed reservation, a
@@ -160,7 +161,7 @@ impl Slot for RollingSlot<'_> {
     #[inline(always)]
     fn finish(self, word: u64) {
         let engine = self.engine;
-        if self.at == self.words && header::SIZE.get(word) == self.words as u64 {
+        if self.at == self.words && has_size(word, self.words) {
             let Reservation { start, words, counter, .. } = self.into_reservation();
             engine.commit(start, words, word, counter);
         }

@@ -5,7 +5,7 @@ use super::Lease;
 use crate::engine::held::Held;
 use crate::engine::slot::{claim_word, vacant_word};
 use crate::engine::sync::{AtomicU64, Ordering, fence};
-use crate::layout::header;
+use crate::layout::walk::has_size;
 use crate::space::{Slot, Space};
 
 /// A lease's piece, as far as it goes.
@@ -104,7 +104,7 @@ impl Slot for PieceSlot<'_> {
 
     #[inline(always)]
     fn finish(self, word: u64) {
-        if self.put == self.words && header::SIZE.get(word) == self.words as u64 {
+        if self.put == self.words && has_size(word, self.words) {
             // Release: whoever sees the header sees the record.
             self.cell(0).store(word, Ordering::Release);
             let (lease, held, start, words) = (self.lease, self.held, self.start, self.words);

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use fxt_format::limits::WORD_BYTES;
 use fxt_writer::ProviderId;
 use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
@@ -22,9 +23,6 @@ use fxtrec_units::convention::PROVIDER;
 /// Takes whole records of an archive, one piece after the other. It may wait until there is room for more: meanwhile
 /// providers that fill their buffers drop records, and count them.
 pub type Archive = Box<dyn FnMut(Vec<u8>) + Send>;
-
-/// Bytes in a word.
-const WORD_BYTES: usize = 8;
 
 /// Room for what goes around a piece, in bytes.
 const ROOM_BYTES: usize = 64 * WORD_BYTES;
