@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fxt_writer::engine::{Config, Engine, Mode, OnFull};
+use fxt_writer::engine::{Config, Engine, Lease, Mode, OnFull};
 use fxt_writer::packet::Packet;
 use fxt_writer::record::{ContextSwitch, Record, ThreadState};
 use fxt_writer::space::BlackHole;
@@ -34,8 +34,17 @@ fn names() -> [StringRef; 2] {
 
 #[inline(always)]
 fn switch<S: Space>(space: &mut S, number: u64, names: [StringRef; 2]) -> bool {
+    with_switch(number, names, |switch| switch.write(space).is_ok())
+}
+
+#[inline(always)]
+fn with_switch(
+    number: u64,
+    names: [StringRef; 2],
+    write: impl FnOnce(&ContextSwitch<'_>) -> bool,
+) -> bool {
     let [incoming, outgoing] = names.map(Text::Indexed);
-    ContextSwitch {
+    write(&ContextSwitch {
         cpu: (number & 1) as u16,
         time: Ticks(number),
         outgoing: Koid(number),
@@ -45,9 +54,7 @@ fn switch<S: Space>(space: &mut S, number: u64, names: [StringRef; 2]) -> bool {
             Arg::new(incoming, Value::Int32(number as i32)),
             Arg::new(outgoing, Value::Int32(1024)),
         ],
-    }
-    .write(space)
-    .is_ok()
+    })
 }
 
 /// Writes `count` records; false if any was refused.
@@ -56,6 +63,15 @@ fn fill<S: Space>(space: &mut S, count: u64, names: [StringRef; 2]) -> bool {
     for number in 0..count {
         whole &= switch(space, number, names);
     }
+    whole
+}
+
+fn fill_lease(lease: &Lease, count: u64, names: [StringRef; 2]) -> bool {
+    let mut whole = true;
+    for number in 0..count {
+        whole &= with_switch(number, names, |switch| lease.write(switch).is_ok());
+    }
+    lease.give_back();
     whole
 }
 
@@ -83,8 +99,10 @@ fn memcpy(iterations: u64) -> Duration {
 enum Lane {
     /// One reservation per record.
     Single,
-    /// One reservation for many records.
+    /// One reservation for many records, which nobody sees before it is closed.
     Batch,
+    /// One reservation for many records, each seen at once.
+    Lease,
 }
 
 /// Encodes `iterations` records with each of `threads` threads into one
@@ -100,6 +118,7 @@ fn streaming(lane: Lane, threads: usize, iterations: u64) -> Duration {
     };
     let engine = Engine::new(config, move |packet| packets.send(Some(packet)).unwrap_or(()))
         .expect("a size in range");
+    engine.lend();
     let saver = thread::spawn({
         let engine = Arc::clone(&engine);
         move || {
@@ -118,6 +137,7 @@ fn streaming(lane: Lane, threads: usize, iterations: u64) -> Duration {
                 let whole = match lane {
                     Lane::Single => fill(&mut engine.rolling(), iterations, names),
                     Lane::Batch => fill(&mut engine.rolling().batch(), iterations, names),
+                    Lane::Lease => fill_lease(&engine.lease(), iterations, names),
                 };
                 failed.fetch_or(!whole, Ordering::Relaxed);
                 barrier.wait();
@@ -156,7 +176,12 @@ fn encode(criterion: &mut Criterion) {
         });
     });
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    for (name, lane) in [("engine_single", Lane::Single), ("engine_batch", Lane::Batch)] {
+    let lanes = [
+        ("engine_single", Lane::Single),
+        ("engine_batch", Lane::Batch),
+        ("engine_lease", Lane::Lease),
+    ];
+    for (name, lane) in lanes {
         for threads in [1, cores, 4 * cores] {
             group.throughput(Throughput::Bytes(RECORD_BYTES * threads as u64));
             group.bench_function(BenchmarkId::new(name, threads), |bencher| {
