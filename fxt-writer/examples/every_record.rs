@@ -56,7 +56,7 @@ fn every_record() -> Result<Vec<u8>, Box<dyn Error>> {
     begin(&mut trace)?;
     let indexed = Forms::indexed(&mut trace)?;
     records(&mut trace, &indexed)?;
-    ProviderEvent { id: ONE, event: 0 }.write(&mut trace)?;
+    ProviderEvent::buffer_filled_up(ONE).write(&mut trace)?;
     ProviderInfo { id: TWO, name: "second provider" }.write(&mut trace)?;
     Initialization { ticks_per_second: 1_000 }.write(&mut trace)?;
     records(&mut trace, &Forms::inline())?;

@@ -24,12 +24,12 @@ pub use argument::{Arg, Args, ArgsIter, Value};
 pub use bulk::{Blob, LargeBlob, LargeBlobMetadata};
 pub use definition::{Initialization, StringRecord, ThreadRecord};
 pub use events::{Event, EventKind};
-pub use fxt_format::BlobType;
+pub use fxt_format::{BlobType, ProviderEventKind};
 pub use kind::{Kind, UnknownKind};
 pub use message::Log;
 pub use object::{KernelObject, UserspaceObject};
 pub(crate) use plain::{ArgPlace, PlainArgs};
-pub use provider::{ProviderEvent, ProviderEventKind, ProviderInfo, ProviderSection};
+pub use provider::{ProviderEvent, ProviderInfo, ProviderSection};
 pub(crate) use schedule::cpu;
 pub use schedule::{
     ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, NOT_RECORDED_PROCESS, NOT_RECORDED_WEIGHT,

@@ -2,6 +2,7 @@
 
 use std::str;
 
+use fxt_format::ProviderEventKind;
 use fxt_format::metadata::{provider_event, provider_info, provider_section};
 
 use crate::cursor::Cursor;
@@ -52,25 +53,12 @@ pub struct ProviderEvent {
     pub event: ProviderEventKind,
 }
 
-/// What a provider can report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ProviderEventKind {
-    /// A buffer filled up, records were likely dropped.
-    BufferFilledUp,
-    /// An event that the format does not define.
-    Undefined(u8),
-}
-
 impl ProviderEvent {
     pub(crate) fn parse(header: u64, cursor: &mut Cursor<'_>) -> Self {
         cursor.inspect(header, provider_event::HEADER);
         Self {
             id: provider_id(provider_event::PROVIDER_ID.get(header)),
-            event: match provider_event::EVENT_ID.get(header) {
-                provider_event::BUFFER_FILLED_UP => ProviderEventKind::BufferFilledUp,
-                other => ProviderEventKind::Undefined(u8::try_from(other).unwrap_or(u8::MAX)),
-            },
+            event: ProviderEventKind::from_field(provider_event::EVENT_ID.get(header)),
         }
     }
 }

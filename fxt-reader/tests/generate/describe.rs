@@ -1,7 +1,7 @@
 //! A record as one line of text, made from what the reader found or (in
 //! `records`) from what was asked of the writer.
 
-use fxt_reader::record::{BlobType, EventKind, ProviderEventKind, Value};
+use fxt_reader::record::{BlobType, EventKind, Value};
 use fxt_reader::{Kind, ObjectType, Record, Thread, ThreadState};
 
 pub fn thread(process: u64, thread: u64) -> String {
@@ -53,12 +53,7 @@ pub fn describe(record: &Record<'_>) -> String {
         Record::ProviderInfo(info) => format!("{kind} {} {}", info.id, info.name),
         Record::ProviderSection(section) => format!("{kind} {}", section.id),
         Record::ProviderEvent(event) => {
-            let number = match event.event {
-                ProviderEventKind::BufferFilledUp => 0,
-                ProviderEventKind::Undefined(number) => number,
-                other => panic!("{other:?}"),
-            };
-            format!("{kind} {} {number}", event.id)
+            format!("{kind} {} {}", event.id, event.event.to_field())
         }
         Record::Initialization(initialization) => {
             format!("{kind} {}", initialization.ticks_per_second)

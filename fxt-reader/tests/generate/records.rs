@@ -6,8 +6,8 @@ use fxt_reader::Kind;
 use fxt_writer::record::{
     Blob, BlobMetadata, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject,
     LargeBlob, LegacyContextSwitch, LegacySide, Log, Magic, ObjectType, ProviderEvent,
-    ProviderInfo, ProviderSection, Record, StringRecord, ThreadRecord, ThreadState,
-    UserspaceObject, Wakeup,
+    ProviderEventKind, ProviderInfo, ProviderSection, Record, StringRecord, ThreadRecord,
+    ThreadState, UserspaceObject, Wakeup,
 };
 use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, ThreadName, ThreadRef, Ticks, Value};
 
@@ -155,9 +155,10 @@ impl<'a> Generator<'a> {
     }
 
     fn provider_event(&mut self) {
-        let (id, event) = (self.choices.u32(), self.choices.below(16) as u8);
+        let (id, number) = (self.choices.u32(), self.choices.below(16) as u64);
+        let event = ProviderEventKind::from_field(number);
         self.write(&ProviderEvent { id: ProviderId(id), event }, || {
-            format!("{} {id} {event}", Kind::ProviderEvent)
+            format!("{} {id} {number}", Kind::ProviderEvent)
         });
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::metadata::provider_event;
 use crate::scheduling::{context_switch, thread_state};
 use crate::{blob, event, header, kernel_object, record_type};
 
@@ -41,6 +42,15 @@ macro_rules! enumeration {
                 match self {
                     $( Self::$variant => $value, )+
                     Self::$other(other) => other as u64 & $field.max(),
+                }
+            }
+
+            /// The value that the format defines by this name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $( $text => Some(Self::$variant), )+
+                    _ => None,
                 }
             }
 
@@ -124,6 +134,16 @@ enumeration! {
         Process = kernel_object::ZX_OBJ_TYPE_PROCESS, "process";
         /// A thread; its record has a [`PROCESS_ARG`](kernel_object::PROCESS_ARG) koid argument.
         Thread = kernel_object::ZX_OBJ_TYPE_THREAD, "thread";
+    }
+}
+
+enumeration! {
+    /// What a provider can report ("Provider event metadata").
+    ProviderEventKind in provider_event::EVENT_ID, others
+    /// An event that the format does not define, 1 to 15.
+    Undefined as "event-" {
+        /// A buffer filled up, records were likely dropped.
+        BufferFilledUp = provider_event::BUFFER_FILLED_UP, "buffer filled up";
     }
 }
 
@@ -256,6 +276,7 @@ mod tests {
         for value in 0..16 {
             assert_eq!(RecordType::from_field(value).to_field(), value);
             assert_eq!(ThreadState::from_field(value).to_field(), value);
+            assert_eq!(ProviderEventKind::from_field(value).to_field(), value);
         }
         for value in 0..256 {
             assert_eq!(ObjectType::from_field(value).to_field(), value);
@@ -267,6 +288,15 @@ mod tests {
     fn an_undefined_value_never_reaches_the_neighbouring_field() {
         assert_eq!(ThreadState::Undefined(0xff).to_field(), 0xf);
         assert!(context_switch::OUTGOING_STATE.fits(ThreadState::Undefined(0xff).to_field()));
+    }
+
+    #[test]
+    fn a_value_is_found_by_its_name_where_the_format_has_one() {
+        for value in 0..16 {
+            let state = ThreadState::from_field(value);
+            assert_eq!(state.name().and_then(ThreadState::named), state.name().map(|_| state));
+        }
+        assert_eq!(ThreadState::named("state-9"), None);
     }
 
     #[test]

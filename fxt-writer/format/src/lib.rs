@@ -4,7 +4,7 @@
 //!   `[first .. last]` with inclusive bit positions, one module per record family. The encoder puts values together from
 //!   them, a reader takes words apart with them, and tests build words by hand with every field named.
 //! - **What the values mean**: one enumeration for each that the specification has ([`ThreadState`], [`ObjectType`],
-//!   [`EventKind`], [`BlobType`], [`RecordType`]), and identities in types of their own ([`Koid`], [`ProviderId`]).
+//!   [`EventKind`], [`BlobType`], [`ProviderEventKind`], [`RecordType`]), and identities in types of their own ([`Koid`], [`ProviderId`]).
 //! - **Where a record ends and the next begins**: [`walk`] is the only place that knows.
 //! - **What the format allows at most**: [`limits`].
 //!
@@ -48,7 +48,9 @@ pub mod walk;
 
 pub use bulk::{blob, large_blob, log};
 pub use definitions::{initialization, string, thread};
-pub use enumerations::{BlobType, EventKind, ObjectType, RecordType, ThreadState};
+pub use enumerations::{
+    BlobType, EventKind, ObjectType, ProviderEventKind, RecordType, ThreadState,
+};
 pub use field::{Field, Word};
 pub use ids::{Koid, ProviderId};
 pub use objects::{kernel_object, userspace_object};

@@ -4,7 +4,7 @@ use super::{Record, checked_size};
 use crate::error::EncodeError;
 use crate::ids::ProviderId;
 use crate::layout::metadata::{self, MAGIC_WORD, provider_event, provider_info, provider_section};
-use crate::layout::{limits, record_type};
+use crate::layout::{ProviderEventKind, limits, record_type};
 use crate::space::{Slot, stream_words};
 use crate::text;
 
@@ -86,24 +86,25 @@ impl Record for ProviderSection {
 pub struct ProviderEvent {
     /// The provider's id in this archive.
     pub id: ProviderId,
-    /// The event id, 0 to 15.
-    pub event: u8,
+    /// What it reports.
+    pub event: ProviderEventKind,
 }
 
 impl ProviderEvent {
     /// A buffer of the provider filled up and records were likely dropped.
     #[must_use]
     pub const fn buffer_filled_up(id: ProviderId) -> Self {
-        Self { id, event: 0 }
+        Self { id, event: ProviderEventKind::BufferFilledUp }
     }
 }
 
 impl Record for ProviderEvent {
     fn words(&self) -> Result<usize, EncodeError> {
-        if provider_event::EVENT_ID.fits(u64::from(self.event)) {
-            Ok(1)
-        } else {
-            Err(EncodeError::ProviderEvent { id: self.event })
+        match self.event {
+            ProviderEventKind::Undefined(id) if !provider_event::EVENT_ID.fits(id.into()) => {
+                Err(EncodeError::ProviderEvent { id })
+            }
+            _ => Ok(1),
         }
     }
 
@@ -112,7 +113,7 @@ impl Record for ProviderEvent {
             | provider_event::SIZE.put(words as u64)
             | provider_event::METADATA_TYPE.put(metadata::PROVIDER_EVENT)
             | provider_event::PROVIDER_ID.put(u64::from(self.id.0))
-            | provider_event::EVENT_ID.put(u64::from(self.event))
+            | provider_event::EVENT_ID.put(self.event.to_field())
     }
 
     fn body(&self, _slot: &mut impl Slot) {}

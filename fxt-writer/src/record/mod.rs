@@ -49,7 +49,7 @@ pub use string::StringRecord;
 pub use thread::ThreadRecord;
 pub use userspace_object::UserspaceObject;
 
-pub use fxt_format::{BlobType, ObjectType, ThreadState};
+pub use fxt_format::{BlobType, ObjectType, ProviderEventKind, ThreadState};
 
 use crate::error::{EncodeError, WriteError};
 use crate::layout::limits;

@@ -2,8 +2,8 @@
 
 use fxt_writer::record::{
     Blob, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject, LargeBlob,
-    LegacyContextSwitch, LegacySide, Log, ObjectType, ProviderEvent, ProviderInfo, Record,
-    StringRecord, ThreadState,
+    LegacyContextSwitch, LegacySide, Log, ObjectType, ProviderEvent, ProviderEventKind,
+    ProviderInfo, Record, StringRecord, ThreadState,
 };
 use fxt_writer::{Arg, EncodeError, Koid, ProviderId, StringRef, Text, ThreadRef, Ticks, Value};
 
@@ -130,7 +130,7 @@ fn payloads_names_and_messages_are_no_longer_than_their_length_fields_say() {
 fn values_that_mean_nothing_are_refused() {
     let zero = Initialization { ticks_per_second: 0 };
     assert_refused(&zero, EncodeError::ZeroTicksPerSecond);
-    let event = ProviderEvent { id: ProviderId(0), event: 16 };
+    let event = ProviderEvent { id: ProviderId(0), event: ProviderEventKind::Undefined(16) };
     assert_refused(&event, EncodeError::ProviderEvent { id: 16 });
     let side = LegacySide { thread: thread(1), priority: 0 };
     let record = LegacyContextSwitch {

@@ -1,7 +1,8 @@
 //! Metadata, initialization, string and thread records.
 
 use fxt_writer::record::{
-    Initialization, Magic, ProviderEvent, ProviderInfo, ProviderSection, StringRecord, ThreadRecord,
+    Initialization, Magic, ProviderEvent, ProviderEventKind, ProviderInfo, ProviderSection,
+    StringRecord, ThreadRecord,
 };
 use fxt_writer::{Koid, ProviderId, StringRef, ThreadRef};
 
@@ -62,7 +63,10 @@ fn provider_event() {
         ])
     };
     assert_words(&ProviderEvent::buffer_filled_up(ProviderId(5)), &[&[header(0)]]);
-    assert_words(&ProviderEvent { id: ProviderId(5), event: 15 }, &[&[header(15)]]);
+    assert_words(
+        &ProviderEvent { id: ProviderId(5), event: ProviderEventKind::Undefined(15) },
+        &[&[header(15)]],
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use fxt_format::limits::MAX_ARGS;
 use fxt_writer::record::{
     BlobMetadata, ContextSwitch, KernelObject, LargeBlob, LegacyContextSwitch, LegacySide, Log,
-    ObjectType, ProviderEvent, ThreadState, UserspaceObject, Wakeup,
+    ObjectType, ProviderEvent, ProviderEventKind, ThreadState, UserspaceObject, Wakeup,
 };
 use fxt_writer::{Arg, EncodeError, Koid, ProviderId, Text, Ticks, Value, WriteError};
 
@@ -143,6 +143,7 @@ impl Importer<'_> {
     fn provider_event(&mut self, members: &Members<'_>) -> Result<Option<()>, ConvertError> {
         let (id, event) = (members.number("id"), members.number("event"));
         let (Some(id), Some(event)) = (id, event) else { return Ok(None) };
+        let event = ProviderEventKind::from_field(u8::into(event));
         self.target()?.write(&ProviderEvent { id: ProviderId(id), event })?;
         Ok(Some(()))
     }
@@ -236,15 +237,7 @@ impl<'a> Own<'_, 'a> {
             cpu: u16::try_from(self.fields.thread.and_then(integer)?).ok()?,
             outgoing: self.members.take_number("thread")?,
             incoming: self.members.take_number("next")?,
-            state: match &*state {
-                "new" => ThreadState::New,
-                "running" => ThreadState::Running,
-                "suspended" => ThreadState::Suspended,
-                "blocked" => ThreadState::Blocked,
-                "dying" => ThreadState::Dying,
-                "dead" => ThreadState::Dead,
-                _ => return None,
-            },
+            state: ThreadState::named(&state)?,
         })
     }
 

@@ -2,8 +2,8 @@
 
 use fxt_reader::ObjectType;
 use fxt_reader::record::{
-    KernelObject, LargeBlob, LargeBlobMetadata, ProviderEvent, ProviderEventKind, ProviderInfo,
-    ProviderSection, UserspaceObject,
+    KernelObject, LargeBlob, LargeBlobMetadata, ProviderEvent, ProviderInfo, ProviderSection,
+    UserspaceObject,
 };
 use fxt_reader::{Koid, ProviderId, Thread};
 
@@ -161,21 +161,16 @@ impl Exporter<'_> {
     }
 
     pub(super) fn provider_event(&mut self, report: ProviderEvent) {
-        let (number, name) = match report.event {
-            ProviderEventKind::BufferFilledUp => (0, "buffer filled up"),
-            ProviderEventKind::Undefined(number) => (number, "provider event"),
-            _ => (u8::MAX, "provider event"),
-        };
         let mut event = self.document.event();
         event.string("ph", "i");
         event.string("cat", "fxt");
-        event.string("name", name);
+        event.string("name", report.event.name().unwrap_or("provider event"));
         let nobody = Thread { process: Koid(0), thread: Koid(0) };
         write_thread_and_time(&mut event, nobody, self.now, &self.names);
         event.string("s", "g");
         let mut args = Object::begin(event.key("args"));
         args.number("id", report.id.0.into());
-        args.number("event", number.into());
+        args.number("event", report.event.to_field());
         args.end();
         event.string(marks::FIELD, marks::PROVIDER_EVENT);
         event.end();
