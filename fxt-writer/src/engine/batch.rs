@@ -13,6 +13,13 @@
 //!
 //! The first record's header is held back until then, so that the claim in its
 //! place keeps covering the whole reservation.
+//!
+//! It is no [`Lease`](super::Lease) with larger pieces. What a lease pays for is not its size: each
+//! record moves the vacant word behind it, is published by its own header, and
+//! tells the engine that its thread is at work. With pieces of the size of these
+//! chunks (4095 words, a sixteenth of the buffer) a context switch took 20.6 ns in
+//! a lease, as with its own pieces (20.9), and 9.1 ns in a batch; on two threads
+//! 34.1 and 15.4 (`benches/encode.rs`, interleaved, lower quartiles of 12 runs).
 
 use std::ops::Deref;
 use std::sync::Arc;
