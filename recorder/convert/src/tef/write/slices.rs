@@ -13,38 +13,47 @@
 
 use fxt_reader::record::{ContextSwitch, LegacyContextSwitch, Wakeup, is_not_recorded};
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
-use rustc_hash::FxHashMap;
+use fxtrec_sched::{Machine, Occupant, Switch, Switched};
 
 use super::args::Split;
 use super::document::Document;
 use super::json::{self, Object};
 use super::names::Names;
-use super::states::{State, States};
+use super::states::{self, States};
 use crate::tef::{CPUS_PROCESS, marks};
 
 /// Who has which CPU since when, and who is in which state.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
+    machine: Machine<Koid>,
+    states: States,
     /// The time of the first scheduling record: what was before is unknown.
     start: Option<Nanos>,
-    cpus: FxHashMap<Cpu, OnCpu>,
-    states: States,
+    /// Whether the process of all CPUs has its name.
+    announced: bool,
 }
 
+/// A stretch of time on the track of a CPU.
 #[derive(Clone, Copy, Debug)]
-struct OnCpu {
+struct Slice {
     thread: Koid,
     since: Nanos,
+    until: Nanos,
 }
 
 /// One switch, whichever record it is from.
 #[derive(Clone, Copy, Debug)]
-struct Switch {
+struct Sides {
     time: Nanos,
     cpu: Cpu,
     outgoing: Koid,
     incoming: Koid,
     state: ThreadState,
+}
+
+/// Who a koid is. The threads that stand for what is not recorded have tracks of their own, so they stay apart.
+fn occupant(thread: Koid) -> Occupant<Koid> {
+    if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
 }
 
 impl Slices {
@@ -68,7 +77,7 @@ impl Slices {
         document: &mut Document<'_>,
         names: &Names,
     ) {
-        let switch = Switch {
+        let sides = Sides {
             time: record.time,
             cpu: record.cpu,
             outgoing: record.outgoing,
@@ -76,12 +85,12 @@ impl Slices {
             state: record.outgoing_state,
         };
         let split = Split::of(record.args);
-        let mut end = self.end_slice(switch, document, names);
+        let switched = self.switch(sides, record.args.str("prev_state"), document);
+        let mut end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
         end.string(marks::FIELD, marks::SWITCH);
-        split.write_args_as(&mut end, marks::SWITCH_FIELD, false, |end| write_switch(end, switch));
+        split.write_args_as(&mut end, marks::SWITCH_FIELD, false, |end| write_switch(end, sides));
         end.end();
-        let prev_state = record.args.str("prev_state").unwrap_or_default();
-        self.change_states(switch, prev_state, document, names);
+        self.states.write(&switched, document, names);
     }
 
     fn legacy_switch(
@@ -90,65 +99,68 @@ impl Slices {
         document: &mut Document<'_>,
         names: &Names,
     ) {
-        let switch = Switch {
+        let sides = Sides {
             time: record.time,
             cpu: record.cpu,
             outgoing: record.outgoing.thread,
             incoming: record.incoming.thread,
             state: record.outgoing_state,
         };
-        let mut slice_end = self.end_slice(switch, document, names);
+        let switched = self.switch(sides, None, document);
+        let mut slice_end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
         slice_end.string(marks::FIELD, marks::LEGACY_SWITCH);
         let mut end = Object::begin(slice_end.key(marks::SWITCH_FIELD));
-        write_switch(&mut end, switch);
+        write_switch(&mut end, sides);
         json::id(end.key("outgoing_process"), record.outgoing.process.0);
         json::id(end.key("incoming_process"), record.incoming.process.0);
         end.number("outgoing_priority", record.outgoing_priority.into());
         end.number("incoming_priority", record.incoming_priority.into());
         end.end();
         slice_end.end();
-        self.change_states(switch, "", document, names);
+        self.states.write(&switched, document, names);
     }
 
-    /// Writes the slice that the switch ends, up to what its end says about it, and remembers the one that it begins.
-    fn end_slice<'d>(
+    /// Takes note of a switch. `letters` are the kernel's own name of the state in which the thread goes out.
+    fn switch(
         &mut self,
-        switch: Switch,
-        document: &'d mut Document<'_>,
-        names: &Names,
-    ) -> Object<'d> {
-        let start = *self.start.get_or_insert(switch.time);
-        let now = OnCpu { thread: switch.incoming, since: switch.time };
-        let since = match self.cpus.insert(switch.cpu, now) {
-            None => {
-                announce_cpu(switch.cpu, self.cpus.len() == 1, document);
-                start
-            }
-            Some(before) if before.thread == switch.outgoing => before.since,
-            // Nobody knows when the thread came in.
-            Some(_) => switch.time,
-        };
-        let on_cpu = OnCpu { thread: switch.outgoing, since };
-        cpu_slice(document, switch.cpu, on_cpu, switch.time, names)
-    }
-
-    fn change_states(
-        &mut self,
-        switch: Switch,
-        prev_state: &str,
+        sides: Sides,
+        letters: Option<&str>,
         document: &mut Document<'_>,
-        names: &Names,
-    ) {
-        let Switch { time, outgoing, incoming, state, .. } = switch;
-        let start = self.start.unwrap_or(time);
-        self.states.began_before(outgoing, State::Running, start);
-        self.states.change(outgoing, State::after(state, prev_state), time, document, names);
-        self.states.change(incoming, State::Running, time, document, names);
+    ) -> Switched<Koid> {
+        let Sides { time, cpu, .. } = sides;
+        let start = self.begin(time);
+        let (outgoing, incoming) = (occupant(sides.outgoing), occupant(sides.incoming));
+        let seat = self.machine.seat(cpu);
+        if !seat.is_seen() {
+            announce_cpu(cpu, !std::mem::replace(&mut self.announced, true), document);
+        }
+        if seat.occupant.is_some_and(|occupant| occupant != outgoing) {
+            // Nobody knows when the thread came in.
+            self.machine.forget(cpu, time);
+            if let Some(thread) = outgoing.thread() {
+                self.states.began_before(thread, start);
+            }
+        }
+        let next = states::after(sides.state, letters);
+        let switch = Switch { time, cpu, outgoing, next, incoming, inferred: false };
+        self.machine.switch(&mut self.states, switch)
+    }
+
+    /// The trace has scheduling records, and they begin at this time, unless they began before.
+    fn begin(&mut self, time: Nanos) -> Nanos {
+        *self.start.get_or_insert_with(|| {
+            self.machine.cut(time);
+            time
+        })
     }
 
     fn wakeup(&mut self, record: &Wakeup<'_>, document: &mut Document<'_>, names: &Names) {
-        self.start.get_or_insert(record.time);
-        self.states.woken(record.koid, record.time, document, names);
+        self.begin(record.time);
+        if record.koid != Koid(0) {
+            let (koid, cpu) = (record.koid, record.cpu);
+            let woken = self.machine.wake(&mut self.states, koid, cpu, record.time);
+            self.states.write_change(woken, document, names);
+        }
         let split = Split::of(record.args);
         let mut event = document.event();
         event.string("ph", "i");
@@ -167,14 +179,21 @@ impl Slices {
 
     /// Ends what is still open with the trace.
     pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
-        let mut open: Vec<_> = self.cpus.drain().collect();
-        open.sort_unstable_by_key(|(cpu, _)| *cpu);
-        for (cpu, on_cpu) in open {
-            let mut end = cpu_slice(document, cpu, on_cpu, end, names);
+        for tenure in self.machine.end(end) {
+            let thread = tenure.who.thread().unwrap_or_default();
+            let slice = Slice { thread, since: tenure.since, until: end };
+            let mut end = cpu_slice(document, tenure.cpu, slice, names);
             end.string(marks::FIELD, marks::DERIVED);
             end.end();
         }
         self.states.end(end, document, names);
+    }
+}
+
+impl Sides {
+    /// What is drawn of the time before the switch.
+    fn slice(&self, switched: &Switched<Koid>) -> Slice {
+        Slice { thread: self.outgoing, since: switched.tenure.since, until: self.time }
     }
 }
 
@@ -204,19 +223,18 @@ fn write_name(mut event: Object<'_>, what: &str, cpu: Option<Cpu>, name: &str) {
 fn cpu_slice<'d>(
     document: &'d mut Document<'_>,
     cpu: Cpu,
-    on_cpu: OnCpu,
-    end: Nanos,
+    Slice { thread, since, until }: Slice,
     names: &Names,
 ) -> Object<'d> {
-    let mut begin = cpu_event(document, "B", cpu, on_cpu.thread, on_cpu.since, names);
-    if on_cpu.thread == Koid(0) {
+    let mut begin = cpu_event(document, "B", cpu, thread, since, names);
+    if thread == Koid(0) {
         begin.string("cname", "white");
-    } else if is_not_recorded(on_cpu.thread) {
+    } else if is_not_recorded(thread) {
         begin.string("cname", "grey");
     }
     begin.string(marks::FIELD, marks::DERIVED);
     begin.end();
-    cpu_event(document, "E", cpu, on_cpu.thread, end, names)
+    cpu_event(document, "E", cpu, thread, until, names)
 }
 
 fn cpu_event<'d>(
@@ -250,8 +268,8 @@ fn cpu_event<'d>(
     event
 }
 
-fn write_switch(end: &mut Object<'_>, switch: Switch) {
-    json::id(end.key("thread"), switch.outgoing.0);
-    json::formatted(end.key("state"), format_args!("\"{}\"", switch.state));
-    json::id(end.key("next"), switch.incoming.0);
+fn write_switch(end: &mut Object<'_>, sides: Sides) {
+    json::id(end.key("thread"), sides.outgoing.0);
+    json::formatted(end.key("state"), format_args!("\"{}\"", sides.state));
+    json::id(end.key("next"), sides.incoming.0);
 }

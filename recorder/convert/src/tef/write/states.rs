@@ -2,6 +2,7 @@
 
 use fxt_reader::record::is_not_recorded;
 use fxt_reader::{Koid, Nanos, ThreadState};
+use fxtrec_sched::{Change, State, Switched, Thread, Threads};
 use rustc_hash::FxHashMap;
 
 use super::document::Document;
@@ -9,42 +10,26 @@ use super::json::{self, Object};
 use super::names::Names;
 use crate::tef::marks;
 
-/// What a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Running,
-    Runnable,
-    Sleeping,
-    Uninterruptible,
-    Suspended,
-    /// Nothing any more.
-    Gone,
+/// The state of a thread that has left a CPU. `letters` are the kernel's own name of it, where the trace keeps it.
+pub(super) fn after(state: ThreadState, letters: Option<&str>) -> State {
+    let state = match state {
+        // What it is does not matter: it is neither able to run nor gone.
+        ThreadState::Undefined(_) => ThreadState::Blocked,
+        state => state,
+    };
+    State::after(state, letters)
 }
 
-impl State {
-    /// The state of a thread that has left the CPU. `letter` is the kernel's own name of it,
-    /// where the trace keeps it.
-    pub(super) fn after(state: ThreadState, letter: &str) -> Self {
-        match state {
-            ThreadState::New | ThreadState::Running => Self::Runnable,
-            ThreadState::Suspended => Self::Suspended,
-            ThreadState::Dying | ThreadState::Dead => Self::Gone,
-            _ if letter == "D" => Self::Uninterruptible,
-            _ => Self::Sleeping,
-        }
-    }
-
-    /// The name of its slices, and one of the trace viewer's reserved colours.
-    fn label(self) -> Option<(&'static str, &'static str)> {
-        Some(match self {
-            Self::Running => ("Running", "thread_state_running"),
-            Self::Runnable => ("Runnable", "thread_state_runnable"),
-            Self::Sleeping => ("Sleeping", "thread_state_sleeping"),
-            Self::Uninterruptible => ("Uninterruptible sleep", "thread_state_uninterruptible"),
-            Self::Suspended => ("Stopped", "thread_state_unknown"),
-            Self::Gone => return None,
-        })
-    }
+/// The name of the slices of a state, and one of the trace viewer's reserved colours; `None` where nothing is drawn.
+fn label(state: State) -> Option<(&'static str, &'static str)> {
+    Some(match state {
+        State::Running => ("Running", "thread_state_running"),
+        State::Woken | State::Preempted => ("Runnable", "thread_state_runnable"),
+        State::Sleeping | State::Idle | State::Parked => ("Sleeping", "thread_state_sleeping"),
+        State::Uninterruptible => ("Uninterruptible sleep", "thread_state_uninterruptible"),
+        State::Stopped | State::Traced => ("Stopped", "thread_state_unknown"),
+        State::Zombie | State::Dead | State::Unknown | State::NotRecorded => return None,
+    })
 }
 
 /// The state of each thread since when.
@@ -55,8 +40,16 @@ pub(super) struct States {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Track {
-    current: Option<(State, Nanos)>,
+    thread: Thread,
     own_durations: bool,
+}
+
+impl Threads for States {
+    type Key = Koid;
+
+    fn thread(&mut self, key: Koid) -> &mut Thread {
+        &mut self.threads.entry(key).or_default().thread
+    }
 }
 
 impl States {
@@ -64,71 +57,62 @@ impl States {
         self.threads.entry(thread).or_default().own_durations = true;
     }
 
-    /// The thread is in this state since `start`, if nothing is known of it yet.
-    pub(super) fn began_before(&mut self, thread: Koid, state: State, start: Nanos) {
-        self.threads.entry(thread).or_default().current.get_or_insert((state, start));
-    }
-
-    /// A wake-up: the thread may run now, if it did not before.
-    pub(super) fn woken(
-        &mut self,
-        thread: Koid,
-        time: Nanos,
-        document: &mut Document<'_>,
-        names: &Names,
-    ) {
-        let current = self.threads.get(&thread).and_then(|track| track.current);
-        if !matches!(current, Some((State::Running | State::Runnable, _))) {
-            self.change(thread, State::Runnable, time, document, names);
+    /// The thread runs since `start`, if nothing is known of it yet.
+    pub(super) fn began_before(&mut self, thread: Koid, start: Nanos) {
+        let thread = self.thread(thread);
+        if thread.state == State::Unknown {
+            (thread.state, thread.since) = (State::Running, start);
         }
     }
 
-    /// Ends the thread's state and begins another. Idle tasks have no states, nor has what is not recorded.
-    pub(super) fn change(
-        &mut self,
-        thread: Koid,
-        state: State,
-        time: Nanos,
+    /// Writes the states that a switch has ended.
+    pub(super) fn write(
+        &self,
+        switched: &Switched<Koid>,
         document: &mut Document<'_>,
         names: &Names,
     ) {
-        if thread == Koid(0) || is_not_recorded(thread) {
-            return;
+        for change in [switched.displaced, switched.outgoing, switched.incoming] {
+            self.write_change(change, document, names);
         }
-        let track = self.threads.entry(thread).or_default();
-        if let Some(ended) = track.current.replace((state, time)) {
-            write_state(document, thread, ended, time, track.own_durations, names);
-        }
+    }
+
+    /// Writes a state that has ended.
+    pub(super) fn write_change(
+        &self,
+        change: Option<Change<Koid>>,
+        document: &mut Document<'_>,
+        names: &Names,
+    ) {
+        let Some(Change { thread, before, time, .. }) = change else { return };
+        let own_durations = self.threads.get(&thread).is_some_and(|track| track.own_durations);
+        write_state(document, thread, &Track { thread: before, own_durations }, time, names);
     }
 
     pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
         let mut open: Vec<_> = self.threads.drain().collect();
         open.sort_unstable_by_key(|(thread, _)| *thread);
         for (thread, track) in open {
-            if let Some(last) =
-                track.current.filter(|_| thread != Koid(0) && !is_not_recorded(thread))
-            {
-                write_state(document, thread, last, end, track.own_durations, names);
-            }
+            write_state(document, thread, &track, end, names);
         }
     }
 }
 
-/// Writes a slice on the thread's track. On threads with durations of their own, which it would
-/// not nest with, it becomes an async pair that viewers draw beside them.
+/// Writes a slice on the thread's track, unless it is one that stands for what is not recorded. On threads with durations
+/// of their own, which it would not nest with, it becomes an async pair that viewers draw beside them.
 fn write_state(
     document: &mut Document<'_>,
     thread: Koid,
-    (state, since): (State, Nanos),
+    Track { thread: was, own_durations }: &Track,
     end: Nanos,
-    own_durations: bool,
     names: &Names,
 ) {
-    let Some(label) = state.label().filter(|_| end > since) else { return };
-    let (begin, finish) = if own_durations { ("b", "e") } else { ("B", "E") };
-    for (phase, time) in [(begin, since), (finish, end)] {
+    let label = label(was.state).filter(|_| end > was.since && !is_not_recorded(thread));
+    let Some(label) = label else { return };
+    let (begin, finish) = if *own_durations { ("b", "e") } else { ("B", "E") };
+    for (phase, time) in [(begin, was.since), (finish, end)] {
         let mut event = begin_event(document, phase, thread, time, label, names);
-        if own_durations {
+        if *own_durations {
             json::hex(event.key("id"), thread.0);
         }
         event.end();
