@@ -18,12 +18,11 @@ use probes::Probes;
 use super::chain::{Chains, Occupant, View, view};
 use super::closed::Closed;
 use super::generations::id_of;
-use super::state::{OutgoingState, outgoing_state};
 use super::stats::Stats;
 use super::strings;
-use super::threads::{IDLE, Naming, Run, Slot, Threads};
+use super::threads::weight::{self, weight};
+use super::threads::{Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, outgoing_state};
 use super::unrecorded;
-use super::weight::{self, weight};
 use crate::event::{Comm, Event, Kind, Life, LocalId, Loss, Switch, Wake, WakeKind};
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
@@ -58,6 +57,19 @@ struct Side {
 fn unseen_state(koid: Koid) -> OutgoingState {
     let fxt = if koid == Koid(0) { ThreadState::Running } else { ThreadState::Blocked };
     OutgoingState { fxt, detail: None }
+}
+
+/// The text of a `prev_state` argument.
+fn detail_text(detail: Detail) -> Text<'static> {
+    const TEXTS: [Text<'static>; 6] = [
+        strings::PREEMPTED,
+        strings::UNINTERRUPTIBLE,
+        strings::IDLE_SLEEP,
+        strings::PARKED,
+        strings::TRACED,
+        strings::OTHER,
+    ];
+    TEXTS[detail as usize]
 }
 
 /// The name, if the event tells one.
@@ -219,7 +231,9 @@ impl<L: Lanes> Encoder<L> {
         if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), state, false)? {
             self.stats.switches_written += 1;
         }
-        self.watch_switch(time, cpu, (outgoing, incoming), state)?;
+        if self.watch.is_some() {
+            self.watch_switch(time, cpu, (outgoing, incoming), state)?;
+        }
         let chain = self.chains.of(cpu);
         chain.current = Some(Occupant { slot: incoming, koid: inn.koid });
         chain.gap = false;
@@ -351,7 +365,7 @@ impl<L: Lanes> Encoder<L> {
         ];
         let mut count = 2;
         if let Some(detail) = state.detail {
-            args[count] = Arg::new(strings::PREV_STATE, Value::Str(strings::detail(detail)));
+            args[count] = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
             count += 1;
         }
         if inferred {

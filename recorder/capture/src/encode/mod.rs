@@ -13,12 +13,12 @@ pub mod lookup;
 pub mod moment;
 pub mod probes;
 pub mod snapshot;
-pub mod state;
 pub mod stats;
 pub mod strings;
 pub mod threads;
 pub mod unrecorded;
-pub mod weight;
+
+pub use threads::weight;
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,6 @@
 use fxt_writer::record::{Record, StringRecord};
 use fxt_writer::{StringRef, Text, WriteError};
 
-use super::state::Detail;
-
 const fn text(index: u16) -> Text<'static> {
     match StringRef::indexed(index) {
         Ok(index) => Text::Indexed(index),
@@ -52,28 +50,16 @@ strings! {
     LOST_LIVES = 25, "lost_lives";
     CPU_OFFLINE = 26, "cpu_offline";
     CPU_ONLINE = 27, "cpu_online";
+    PREEMPTED = 28, "R+";
+    UNINTERRUPTIBLE = 29, "D";
+    IDLE_SLEEP = 30, "I";
+    PARKED = 31, "P";
+    TRACED = 32, "t";
+    OTHER = 33, "?";
 }
-
-/// Where the texts of [`Detail`] begin.
-const FIRST_DETAIL: u16 = 28;
 
 /// How many there are in all; they have the indices from 1 on.
-pub const COUNT_OF_ALL: u16 = FIRST_DETAIL - 1 + Detail::ALL.len() as u16;
-
-const DETAILS: [Text<'static>; Detail::ALL.len()] = {
-    let mut texts = [Text::EMPTY; Detail::ALL.len()];
-    let mut at = 0;
-    while at < texts.len() {
-        texts[at] = text(FIRST_DETAIL + at as u16);
-        at += 1;
-    }
-    texts
-};
-
-/// The text of a `prev_state` argument.
-pub fn detail(detail: Detail) -> Text<'static> {
-    DETAILS[detail as usize]
-}
+pub const COUNT_OF_ALL: u16 = ALL.len() as u16;
 
 /// Registers all of them.
 ///
@@ -85,10 +71,9 @@ pub fn write(out: &mut Vec<u8>) -> Result<(), WriteError<std::convert::Infallibl
 
 /// The records that register them.
 pub fn all() -> impl Iterator<Item = StringRecord<'static>> {
-    let details = Detail::ALL.iter().map(|detail| (FIRST_DETAIL + *detail as u16, detail.text()));
     let record = |(index, content)| {
         // Every index is in range: each was made a `Text` above.
         StringRef::indexed(index).ok().map(|index| StringRecord { index, content })
     };
-    ALL.iter().copied().chain(details).filter_map(record)
+    ALL.iter().copied().filter_map(record)
 }

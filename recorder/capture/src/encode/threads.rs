@@ -4,6 +4,9 @@
 //! the first event that names it. It is forgotten when it has gone out for the
 //! last time, so memory follows the number of living threads.
 //!
+//! A thread goes out in a state, and with a priority, of Linux; which of the
+//! format's states and weights these are is told here too.
+//!
 //! Threads are found by the tid that tracepoints use. Forks, exits and names
 //! come with the ids of the recorder's pid namespace, which [`super::ids`]
 //! translates.
@@ -13,12 +16,13 @@ mod names;
 mod processes;
 
 use fxt_writer::Koid;
+use fxt_writer::record::ThreadState;
 use rustc_hash::FxHashMap;
 
 use super::generations::Generations;
 use super::ids::Ids;
-use super::weight;
 use crate::event::{Comm, LocalId};
+use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Nanos, Tid};
 
 use processes::Processes;
@@ -396,5 +400,160 @@ impl Threads {
             && from.process == to.process
             && main.is_some()
             && main == self.ids.local(to.tid)
+    }
+}
+
+/// How a thread that goes out is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutgoingState {
+    /// The format's state.
+    pub fxt: ThreadState,
+    /// The kernel's own letters, where the format's state does not imply them.
+    pub detail: Option<Detail>,
+}
+
+/// The kernel's states that share an FXT state with a more common one, in the order of their texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// `R+`: preempted.
+    Preempted,
+    /// `D`: uninterruptible sleep.
+    Uninterruptible,
+    /// `I`: idle kernel thread, uninterruptible but not counted as load.
+    IdleSleep,
+    /// `P`: parked kernel thread.
+    Parked,
+    /// `t`: stopped by a tracer.
+    Traced,
+    /// A state that has no letter on the running kernel, or that this table does not know.
+    Other,
+}
+
+/// Translates the state in which a thread went out.
+pub fn outgoing_state(state: PrevState) -> OutgoingState {
+    // A preempted thread stays runnable, whatever sleep it was about to begin.
+    let (fxt, detail) = match state.letter {
+        _ if state.preempted => (ThreadState::Running, Some(Detail::Preempted)),
+        'R' => (ThreadState::Running, None),
+        'S' => (ThreadState::Blocked, None),
+        'D' => (ThreadState::Blocked, Some(Detail::Uninterruptible)),
+        'I' => (ThreadState::Blocked, Some(Detail::IdleSleep)),
+        'P' => (ThreadState::Blocked, Some(Detail::Parked)),
+        'T' => (ThreadState::Suspended, None),
+        't' => (ThreadState::Suspended, Some(Detail::Traced)),
+        'Z' => (ThreadState::Dying, None),
+        'X' | 'x' => (ThreadState::Dead, None),
+        _ => (ThreadState::Blocked, Some(Detail::Other)),
+    };
+    OutgoingState { fxt, detail }
+}
+
+pub mod weight {
+    //! The `weight` arguments of scheduling records.
+    //!
+    //! Readers show them as a thread's priority, and take the least value as the
+    //! sign that a side of a switch is the idle task.
+
+    use fxtrec_units::Tid;
+
+    /// The weight that marks the idle task.
+    pub const IDLE: i32 = i32::MIN;
+
+    /// The weight of threads that always go before others: real-time and deadline.
+    pub const REAL_TIME: i32 = i32::MAX;
+
+    /// The weight of a thread that nobody has made nicer or less nice.
+    pub const NICE_0: i32 = 1024;
+
+    /// Kernel priority of nice -20; everything below is real-time or deadline.
+    const FIRST_NICE_PRIO: i32 = 100;
+
+    /// Load weights of the fair scheduler for nice -20 to 19: each step is about 25 %, nice 0 is 1024.
+    const NICE_WEIGHTS: [i32; 40] = [
+        88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, //
+        9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277, //
+        1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, //
+        110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+    ];
+
+    /// The weight of a thread with the kernel priority `prio`: 100 to 139 stand for nice -20 to 19.
+    pub fn weight(tid: Tid, prio: i32) -> i32 {
+        if tid == Tid::IDLE {
+            return IDLE;
+        }
+        if prio < FIRST_NICE_PRIO {
+            return REAL_TIME;
+        }
+        let step = (prio - FIRST_NICE_PRIO) as usize;
+        NICE_WEIGHTS[step.min(NICE_WEIGHTS.len() - 1)]
+    }
+
+    /// The kernel priority that has this weight: for weights between two nice levels that of the
+    /// lower one, for real-time threads the highest of theirs, for the idle task that of nice 0.
+    pub fn priority(weight: i32) -> i32 {
+        match weight {
+            IDLE => FIRST_NICE_PRIO + 20,
+            REAL_TIME => FIRST_NICE_PRIO - 1,
+            weight => {
+                let step = NICE_WEIGHTS.partition_point(|level| *level > weight);
+                FIRST_NICE_PRIO + step.min(NICE_WEIGHTS.len() - 1) as i32
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weight::{IDLE, REAL_TIME, priority, weight};
+    use super::{Detail, PrevState, ThreadState, Tid, outgoing_state};
+
+    fn of(letter: char, preempted: bool) -> (ThreadState, Option<Detail>) {
+        let state = outgoing_state(PrevState { letter, preempted });
+        (state.fxt, state.detail)
+    }
+
+    #[test]
+    fn states_are_those_of_the_table() {
+        assert_eq!(of('R', false), (ThreadState::Running, None));
+        assert_eq!(of('R', true), (ThreadState::Running, Some(Detail::Preempted)));
+        assert_eq!(of('S', false), (ThreadState::Blocked, None));
+        assert_eq!(of('D', false), (ThreadState::Blocked, Some(Detail::Uninterruptible)));
+        assert_eq!(of('I', false), (ThreadState::Blocked, Some(Detail::IdleSleep)));
+        assert_eq!(of('P', false), (ThreadState::Blocked, Some(Detail::Parked)));
+        assert_eq!(of('T', false), (ThreadState::Suspended, None));
+        assert_eq!(of('t', false), (ThreadState::Suspended, Some(Detail::Traced)));
+        assert_eq!(of('Z', false), (ThreadState::Dying, None));
+        assert_eq!(of('X', false), (ThreadState::Dead, None));
+        assert_eq!(of('?', false), (ThreadState::Blocked, Some(Detail::Other)));
+    }
+
+    #[test]
+    fn a_preempted_thread_stays_runnable_even_when_it_was_about_to_sleep() {
+        assert_eq!(of('S', true), (ThreadState::Running, Some(Detail::Preempted)));
+    }
+
+    #[test]
+    fn nice_levels_have_the_kernels_load_weights() {
+        assert_eq!(weight(Tid(1), 120), 1024);
+        assert_eq!(weight(Tid(1), 100), 88761);
+        assert_eq!(weight(Tid(1), 139), 15);
+        let weights: Vec<i32> = (100..140).map(|prio| weight(Tid(1), prio)).collect();
+        assert!(weights.is_sorted_by(|a, b| a > b));
+    }
+
+    #[test]
+    fn real_time_deadline_and_idle_have_their_marks() {
+        assert_eq!(weight(Tid(1), 99), REAL_TIME);
+        assert_eq!(weight(Tid(1), -1), REAL_TIME);
+        assert_eq!(weight(Tid(0), 120), IDLE);
+        assert_eq!(weight(Tid(1), 140), 15);
+    }
+
+    #[test]
+    fn a_weight_leads_back_to_its_priority() {
+        for prio in 100..140 {
+            assert_eq!(priority(weight(Tid(1), prio)), prio);
+        }
+        assert_eq!((priority(REAL_TIME), priority(IDLE), priority(1000)), (99, 120, 121));
     }
 }

@@ -1,6 +1,6 @@
 //! Telling a [`Watch`] what happens, and writing down what it fires on.
 //!
-//! Without a watch each of these is one look at whether there is one.
+//! Without a watch each of these is one look at whether there is one; for a switch, the encoder itself has that look.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ThreadState;
@@ -9,9 +9,8 @@ use fxt_writer::{Arg, Koid, Text, Value, text};
 use super::{Encoder, own_event};
 use crate::encode::closed::Closed;
 use crate::encode::generations::id_of;
-use crate::encode::state::{Detail, OutgoingState};
 use crate::encode::strings;
-use crate::encode::threads::{IDLE, Slot, Threads};
+use crate::encode::threads::{Detail, IDLE, OutgoingState, Slot, Threads};
 use crate::flight::ledger::{Doing, Length};
 use crate::flight::watch::{Culprit, Fired, Watch};
 use fxtrec_gates::Amount;
@@ -57,23 +56,9 @@ impl<L: Lanes> Encoder<L> {
         self.watch.as_deref_mut()
     }
 
-    /// A switch was written.
-    #[inline]
-    pub(super) fn watch_switch(
-        &mut self,
-        time: Nanos,
-        cpu: Cpu,
-        sides: (Slot, Slot),
-        state: OutgoingState,
-    ) -> Result<(), Closed> {
-        if self.watch.is_none() {
-            return Ok(());
-        }
-        self.switched(time, cpu, sides, state)
-    }
-
+    /// A switch was written, and there is a watch.
     #[inline(never)]
-    fn switched(
+    pub(super) fn watch_switch(
         &mut self,
         time: Nanos,
         cpu: Cpu,
