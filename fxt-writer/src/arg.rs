@@ -1,10 +1,135 @@
-//! Arguments: typed key and value pairs at the end of a record.
+//! Arguments: typed key and value pairs at the end of a record, and strings as
+//! records carry them: by table index or inline.
+
+use std::num::NonZeroU16;
 
 use crate::error::EncodeError;
 use crate::ids::Koid;
-use crate::layout::{argument, limits};
-use crate::space::Slot;
-use crate::text::Text;
+use crate::layout::{argument, limits, string_ref};
+use crate::space::{Slot, stream_words};
+use crate::text;
+
+/// The empty string, or an index in the string table ("String references").
+///
+/// Inline strings are not string refs here but [`Text::Inline`](crate::Text),
+/// since their content has to travel with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StringRef(Option<NonZeroU16>);
+
+impl StringRef {
+    /// The empty string, which needs no string record.
+    pub const EMPTY: Self = Self(None);
+
+    /// The string that a [`StringRecord`](crate::record::StringRecord) with the
+    /// same index registers.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::StringIndex`] when the index is 0, which the format keeps
+    /// for the empty string, or above 0x7fff.
+    pub const fn indexed(index: u16) -> Result<Self, EncodeError> {
+        match NonZeroU16::new(index) {
+            Some(nonzero) if index <= limits::MAX_STRING_INDEX => Ok(Self(Some(nonzero))),
+            _ => Err(EncodeError::StringIndex { index }),
+        }
+    }
+
+    /// The table index, or `None` for the empty string.
+    #[must_use]
+    pub const fn index(self) -> Option<u16> {
+        match self.0 {
+            Some(index) => Some(index.get()),
+            None => None,
+        }
+    }
+
+    /// The 16-bit value that stands for the string in a record.
+    #[must_use]
+    #[inline]
+    pub const fn encoded(self) -> u64 {
+        match self.0 {
+            Some(index) => string_ref::VALUE.put(index.get() as u64),
+            None => string_ref::EMPTY,
+        }
+    }
+}
+
+/// A string in a record: a reference to the string table, or the string itself.
+///
+/// An inline empty string is written as the empty string ref, which is what the
+/// format wants. Content is UTF-8 by type; [`text::clean`] makes it so from bytes of
+/// unknown origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Text<'a> {
+    /// The empty string, or one registered with a string record.
+    Indexed(StringRef),
+    /// The string itself; at most 32 000 bytes and without a NUL.
+    Inline(&'a str),
+}
+
+impl Text<'_> {
+    /// The empty string.
+    pub const EMPTY: Text<'static> = Text::Indexed(StringRef::EMPTY);
+
+    /// Words that the content takes in the record; 0 unless inline.
+    ///
+    /// # Errors
+    ///
+    /// When an inline string is too long or holds a NUL.
+    #[inline]
+    pub fn inline_words(&self) -> Result<usize, EncodeError> {
+        match self {
+            Text::Indexed(_) => Ok(0),
+            Text::Inline(content) => checked_words(content),
+        }
+    }
+
+    /// The 16-bit value that stands for the string in a record.
+    #[must_use]
+    #[inline]
+    pub fn encoded(&self) -> u64 {
+        match self {
+            Text::Indexed(index) => index.encoded(),
+            Text::Inline("") => string_ref::EMPTY,
+            Text::Inline(content) => {
+                string_ref::INLINE.put(1) | string_ref::VALUE.put(content.len() as u64)
+            }
+        }
+    }
+
+    /// Writes the content where it is inline.
+    #[inline]
+    pub(crate) fn put(&self, slot: &mut impl Slot) {
+        if let Text::Inline(content) = self {
+            put_inline(content, slot);
+        }
+    }
+}
+
+impl From<StringRef> for Text<'_> {
+    fn from(index: StringRef) -> Self {
+        Text::Indexed(index)
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(content: &'a str) -> Self {
+        Text::Inline(content)
+    }
+}
+
+/// Words that a string takes inline. Kept out of line, and [`put_inline`] too: records that refer to the string table,
+/// which are nearly all, stay small enough to be inlined where they are written.
+#[inline(never)]
+fn checked_words(content: &str) -> Result<usize, EncodeError> {
+    text::check(content)?;
+    Ok(stream_words(content.len()))
+}
+
+#[inline(never)]
+fn put_inline(content: &str, slot: &mut impl Slot) {
+    slot.put_stream(content.as_bytes());
+}
 
 /// One argument of a record ("Arguments").
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,62 +1,17 @@
 //! Identities and times, each in a type of its own so that none can be passed
 //! where another belongs.
 
-use std::num::{NonZeroU8, NonZeroU16};
+use std::num::NonZeroU8;
 
 pub use fxt_format::{Koid, ProviderId};
 
 use crate::error::EncodeError;
-use crate::layout::{limits, string_ref, thread_ref};
+use crate::layout::thread_ref;
 
 /// A point in time, in ticks of the trace's clock; how long a tick is, the
 /// initialization record says ("Timestamps").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(pub u64);
-
-/// The empty string, or an index in the string table ("String references").
-///
-/// Inline strings are not string refs here but [`Text::Inline`](crate::Text),
-/// since their content has to travel with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct StringRef(Option<NonZeroU16>);
-
-impl StringRef {
-    /// The empty string, which needs no string record.
-    pub const EMPTY: Self = Self(None);
-
-    /// The string that a [`StringRecord`](crate::record::StringRecord) with the
-    /// same index registers.
-    ///
-    /// # Errors
-    ///
-    /// [`EncodeError::StringIndex`] when the index is 0, which the format keeps
-    /// for the empty string, or above 0x7fff.
-    pub const fn indexed(index: u16) -> Result<Self, EncodeError> {
-        match NonZeroU16::new(index) {
-            Some(nonzero) if index <= limits::MAX_STRING_INDEX => Ok(Self(Some(nonzero))),
-            _ => Err(EncodeError::StringIndex { index }),
-        }
-    }
-
-    /// The table index, or `None` for the empty string.
-    #[must_use]
-    pub const fn index(self) -> Option<u16> {
-        match self.0 {
-            Some(index) => Some(index.get()),
-            None => None,
-        }
-    }
-
-    /// The 16-bit value that stands for the string in a record.
-    #[must_use]
-    #[inline]
-    pub const fn encoded(self) -> u64 {
-        match self.0 {
-            Some(index) => string_ref::VALUE.put(index.get() as u64),
-            None => string_ref::EMPTY,
-        }
-    }
-}
 
 /// An index in the thread table, 1 to 255 ("Thread references").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

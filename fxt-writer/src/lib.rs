@@ -46,9 +46,8 @@ mod arg;
 mod error;
 mod ids;
 
-pub use arg::{Arg, Value};
+pub use arg::{Arg, StringRef, Text, Value};
 pub use error::{EncodeError, WriteError};
-pub use ids::{Koid, ProviderId, StringRef, ThreadName, ThreadRef, Ticks};
+pub use ids::{Koid, ProviderId, ThreadName, ThreadRef, Ticks};
 pub use space::{Slot, Space};
-pub use text::Text;
 pub use writer::Writer;

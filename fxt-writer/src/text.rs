@@ -1,88 +1,9 @@
-//! Strings as records carry them: by table index or inline.
+//! What a string has to be like for records to carry it.
 
 use std::borrow::Cow;
 
 use crate::error::EncodeError;
-use crate::ids::StringRef;
-use crate::layout::{limits, string_ref};
-use crate::space::{Slot, stream_words};
-
-/// A string in a record: a reference to the string table, or the string itself.
-///
-/// An inline empty string is written as the empty string ref, which is what the
-/// format wants. Content is UTF-8 by type; [`clean`] makes it so from bytes of
-/// unknown origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Text<'a> {
-    /// The empty string, or one registered with a string record.
-    Indexed(StringRef),
-    /// The string itself; at most 32 000 bytes and without a NUL.
-    Inline(&'a str),
-}
-
-impl Text<'_> {
-    /// The empty string.
-    pub const EMPTY: Text<'static> = Text::Indexed(StringRef::EMPTY);
-
-    /// Words that the content takes in the record; 0 unless inline.
-    ///
-    /// # Errors
-    ///
-    /// When an inline string is too long or holds a NUL.
-    #[inline]
-    pub fn inline_words(&self) -> Result<usize, EncodeError> {
-        match self {
-            Text::Indexed(_) => Ok(0),
-            Text::Inline(content) => checked_words(content),
-        }
-    }
-
-    /// The 16-bit value that stands for the string in a record.
-    #[must_use]
-    #[inline]
-    pub fn encoded(&self) -> u64 {
-        match self {
-            Text::Indexed(index) => index.encoded(),
-            Text::Inline("") => string_ref::EMPTY,
-            Text::Inline(content) => {
-                string_ref::INLINE.put(1) | string_ref::VALUE.put(content.len() as u64)
-            }
-        }
-    }
-
-    /// Writes the content where it is inline.
-    #[inline]
-    pub(crate) fn put(&self, slot: &mut impl Slot) {
-        if let Text::Inline(content) = self {
-            put_inline(content, slot);
-        }
-    }
-}
-
-impl From<StringRef> for Text<'_> {
-    fn from(index: StringRef) -> Self {
-        Text::Indexed(index)
-    }
-}
-
-impl<'a> From<&'a str> for Text<'a> {
-    fn from(content: &'a str) -> Self {
-        Text::Inline(content)
-    }
-}
-
-/// Words that a string takes inline. Kept out of line, and [`put_inline`] too: records that refer to the string table,
-/// which are nearly all, stay small enough to be inlined where they are written.
-#[inline(never)]
-fn checked_words(content: &str) -> Result<usize, EncodeError> {
-    check(content)?;
-    Ok(stream_words(content.len()))
-}
-
-#[inline(never)]
-fn put_inline(content: &str, slot: &mut impl Slot) {
-    slot.put_stream(content.as_bytes());
-}
+use crate::layout::limits;
 
 /// Checks what the format and its readers ask of a string's content.
 pub(crate) fn check(content: &str) -> Result<(), EncodeError> {
@@ -132,6 +53,7 @@ fn cut(content: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arg::Text;
 
     #[test]
     fn a_string_of_exactly_32000_bytes_is_accepted_and_one_more_is_not() {

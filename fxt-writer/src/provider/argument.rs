@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::text::Text;
+use crate::arg::Text;
 use crate::{Koid, Value};
 
 /// A type whose values trace points take as arguments.

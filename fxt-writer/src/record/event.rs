@@ -1,12 +1,11 @@
 //! Event record: something that happened on a thread ("Event record").
 
 use super::{Record, checked_size};
-use crate::arg::{self, Arg};
+use crate::arg::{self, Arg, Text};
 use crate::error::EncodeError;
 use crate::ids::{ThreadName, Ticks};
 use crate::layout::{event, record_type};
 use crate::space::Slot;
-use crate::text::Text;
 
 /// What kind of event it is, with what that kind adds to it.
 pub type EventKind = fxt_format::EventKind<Ticks>;

@@ -1,13 +1,13 @@
 //! A method for each kind of event.
 
 use super::{Thread, Writer};
+use crate::arg::Text;
 use crate::arg::{Arg, Value};
 use crate::error::{EncodeError, WriteError};
 use crate::ids::Ticks;
 use crate::lanes::Lanes;
 use crate::layout::limits::MAX_ARGS;
 use crate::record::{Event, EventKind};
-use crate::text::Text;
 
 /// An argument by name.
 type NamedArg<'a> = (&'a str, Value<'a>);

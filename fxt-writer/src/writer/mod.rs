@@ -23,14 +23,15 @@
 mod events;
 mod lru;
 
+use crate::arg::{StringRef, Text};
 use crate::engine::{Engine, Mode};
 use crate::error::WriteError;
-use crate::ids::{Koid, ProviderId, StringRef, ThreadName, ThreadRef};
+use crate::ids::{Koid, ProviderId, ThreadName, ThreadRef};
 use crate::lanes::{EngineLanes, Lanes};
 use crate::layout::limits::{MAX_STRING_INDEX, MAX_THREAD_INDEX};
 use crate::record::{Initialization, Magic, ProviderInfo, Record, StringRecord, ThreadRecord};
 use crate::space::Space;
-use crate::text::{self, Text};
+use crate::text;
 use lru::{Found, Lru};
 
 /// What a [`Writer`] does with a string or thread when its table is full.

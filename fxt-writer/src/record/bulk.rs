@@ -1,13 +1,84 @@
-//! Large BLOB record: bulk data beyond 32 KB ("Large BLOB record").
+//! Text and data of other formats ("Log record", "BLOB record", "Large BLOB
+//! record").
 
-use super::Record;
-use crate::arg::{self, Arg};
+use super::{Record, checked_size};
+use crate::arg::{self, Arg, Text};
 use crate::error::EncodeError;
 use crate::ids::{ThreadName, Ticks};
 use crate::layout::large_blob::{self, with_metadata, without_metadata};
-use crate::layout::{large_header, limits, record_type};
+use crate::layout::{BlobType, blob, large_header, limits, log, record_type};
 use crate::space::{Slot, stream_words};
-use crate::text::Text;
+use crate::text;
+
+/// A message written to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log<'a> {
+    /// When it was written.
+    pub time: Ticks,
+    /// The thread that wrote it.
+    pub thread: ThreadName,
+    /// The message: without a NUL, and at most 32 744 bytes, 16 less when the
+    /// thread is inline.
+    pub message: &'a str,
+}
+
+impl Record for Log<'_> {
+    fn words(&self) -> Result<usize, EncodeError> {
+        let bytes = self.message.len();
+        if bytes > limits::MAX_LOG_MESSAGE_BYTES {
+            return Err(EncodeError::LogMessageTooLong { bytes });
+        }
+        text::check_no_nul(self.message)?;
+        checked_size(2 + self.thread.inline_words() + stream_words(bytes))
+    }
+
+    fn header(&self, words: usize) -> u64 {
+        log::TYPE.put(record_type::LOG)
+            | log::SIZE.put(words as u64)
+            | log::LENGTH.put(self.message.len() as u64)
+            | log::THREAD.put(self.thread.encoded())
+    }
+
+    fn body(&self, slot: &mut impl Slot) {
+        slot.put(self.time.0);
+        if let ThreadName::Inline { process, thread } = self.thread {
+            slot.put(process.0);
+            slot.put(thread.0);
+        }
+        slot.put_stream(self.message.as_bytes());
+    }
+}
+
+/// A piece of bulk data; pieces of the same name are appended to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blob<'a> {
+    /// The name of the data stream.
+    pub name: Text<'a>,
+    /// What the payload is.
+    pub blob_type: BlobType,
+    /// The payload: at most 32 752 bytes, less what an inline name takes.
+    pub payload: &'a [u8],
+}
+
+impl Record for Blob<'_> {
+    fn words(&self) -> Result<usize, EncodeError> {
+        let words = 1 + self.name.inline_words()? + stream_words(self.payload.len());
+        checked_size(words).map_err(|_| EncodeError::BlobTooLarge { bytes: self.payload.len() })
+    }
+
+    fn header(&self, words: usize) -> u64 {
+        blob::TYPE.put(record_type::BLOB)
+            | blob::SIZE.put(words as u64)
+            | blob::NAME.put(self.name.encoded())
+            | blob::PAYLOAD_SIZE.put(self.payload.len() as u64)
+            | blob::BLOB_TYPE.put(self.blob_type.to_field())
+    }
+
+    fn body(&self, slot: &mut impl Slot) {
+        self.name.put(slot);
+        slot.put_stream(self.payload);
+    }
+}
 
 /// When and where a large blob came from.
 #[derive(Clone, Copy, Debug, PartialEq)]
