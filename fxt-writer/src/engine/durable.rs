@@ -15,8 +15,8 @@ use std::fmt;
 
 use super::Engine;
 use super::config::Mode;
+use super::memory::RollingSlot;
 use super::reserve::{Full, Wait};
-use super::slot::RollingSlot;
 use super::sync::Ordering;
 use crate::layout::limits::MAX_RECORD_WORDS;
 use crate::layout::walk::has_size;

@@ -45,7 +45,6 @@
 //! ```
 
 mod barrier;
-mod batch;
 mod commits;
 mod config;
 mod durable;
@@ -60,7 +59,6 @@ mod position;
 mod recover;
 mod remote;
 mod reserve;
-mod slot;
 mod state;
 mod stragglers;
 mod sync;
@@ -73,17 +71,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use batch::{Batch, BatchSlot};
 pub use config::{Config, ConfigError, HEADER_WORDS, MAX_BYTES, MIN_BYTES, Mode, OnFull};
 pub use durable::{Durable, DurableSlot};
 pub use handover::SaveError;
 pub use header::{Header, MAGIC, VERSION};
 pub use lease::Lease;
 pub use lifecycle::{BufferDisposition, StartError};
+pub use memory::{Batch, BatchSlot, RollingSlot};
 pub use recover::{RecoverError, Recovered, recover};
 pub use remote::{Piece, Remote, RemoteError, SharedWords, Tally};
 pub use reserve::{Full, Rolling};
-pub use slot::RollingSlot;
 pub use view::{View, ViewError};
 
 use commits::Commits;

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Engine;
-use super::slot::{is_claim, is_vacant};
+use super::memory::{is_claim, is_vacant};
 use super::state::{Fence, Phase, State};
 use super::sync::{Ordering, fence};
 use crate::layout::walk::record_words;

@@ -7,7 +7,7 @@
 //! room and got no further. A first word that leads nowhere ends the walk: nothing
 //! behind it can be told from anything else.
 
-use super::slot::{is_claim, is_filler, is_vacant};
+use super::memory::{is_claim, is_filler, is_vacant};
 use crate::layout::walk::record_words;
 
 /// What was come across beside finished records.
@@ -51,7 +51,7 @@ pub(super) fn finished_records<'a>(
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::slot::{claim_word, filler_word, vacant_word};
+    use super::super::memory::{claim_word, filler_word, vacant_word};
     use super::*;
     use crate::layout::{header, large_header, record_type};
 

@@ -3,7 +3,7 @@
 
 use super::Lease;
 use crate::engine::held::Held;
-use crate::engine::slot::{claim_word, vacant_word};
+use crate::engine::memory::{claim_word, vacant_word};
 use crate::engine::sync::{AtomicU64, Ordering, fence};
 use crate::layout::walk::has_size;
 use crate::space::{Slot, Space};

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::engine::slot::claim_word;
+use crate::engine::memory::claim_word;
 
 #[test]
 fn a_view_takes_nothing_out() {
