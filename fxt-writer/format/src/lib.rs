@@ -30,11 +30,10 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod field;
+mod word;
 
 mod bulk;
 mod definitions;
-mod enumerations;
 mod ids;
 mod objects;
 mod refs;
@@ -48,13 +47,12 @@ pub mod walk;
 
 pub use bulk::{blob, large_blob, log};
 pub use definitions::{initialization, string, thread};
-pub use enumerations::{
-    BlobType, EventKind, ObjectType, ProviderEventKind, RecordType, ThreadState,
-};
-pub use field::{Field, Word};
 pub use ids::{Koid, ProviderId};
 pub use objects::{kernel_object, userspace_object};
 pub use refs::{string_ref, thread_ref};
+pub use word::{
+    BlobType, EventKind, Field, ObjectType, ProviderEventKind, RecordType, ThreadState, Word,
+};
 
 /// Values of the record type field that every record header begins with
 /// ("Record Types").

@@ -4,38 +4,9 @@
 //! the walk.
 
 use crate::limits::WORD_BYTES;
-use crate::{header, large_header, record_type, string_ref};
+use crate::string_ref;
 
-/// How many words the record has that begins with this header word; `None` when no record can begin so, because its
-/// size is zero.
-#[must_use]
-#[inline]
-pub const fn record_words(first: u64) -> Option<usize> {
-    let words = match header::TYPE.get(first) {
-        record_type::LARGE => large_header::SIZE.get(first),
-        _ => header::SIZE.get(first),
-    };
-    // At most 32 bits.
-    if words == 0 { None } else { Some(words as usize) }
-}
-
-/// Whether this header word is that of a record of `words` words.
-#[must_use]
-#[inline(always)]
-pub const fn has_size(first: u64, words: usize) -> bool {
-    matches!(record_words(first), Some(size) if size == words)
-}
-
-/// How many bytes the record has that begins with this header word; `None` as for [`record_words`], or when that is
-/// more than the address space holds.
-#[must_use]
-#[inline]
-pub const fn record_bytes(first: u64) -> Option<usize> {
-    match record_words(first) {
-        Some(words) => words.checked_mul(WORD_BYTES),
-        None => None,
-    }
-}
+pub use crate::word::{has_size, record_bytes, record_words};
 
 /// The records at the start of `words`, each whole, up to the first that is cut short or cannot be one.
 #[must_use]
@@ -164,6 +135,7 @@ pub fn stream(words: &[u64], length: usize) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::argument;
+    use crate::{header, large_header, record_type};
 
     fn first_word(record_type: u64, words: u64) -> u64 {
         match record_type {
