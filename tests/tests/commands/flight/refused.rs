@@ -29,7 +29,7 @@ fn an_expression_that_is_none_is_refused_where_it_stops_being_one() {
 #[test]
 fn options_that_contradict_each_other_are_refused_with_a_way_out() {
     assert_refused(&["--trigger", "lost > 0"], &["--mode circular"]);
-    assert_refused(&["--rotate", "10"], &["write 10M or 10s"]);
+    assert_refused(&["--rotate", "10"], &["write 10M for a size or 10s for a time"]);
     assert_refused(&["--rotate", "1GB", "--mode", "circular"], &["streaming mode"]);
     assert_refused(&["--disk-budget", "1GB"], &["--trigger", "--rotate"]);
     assert_refused(&["--keep", "3"], &["--rotate"]);
