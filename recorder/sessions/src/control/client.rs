@@ -9,11 +9,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use zlink_core::{Call, Connection};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::transport::{Stream, now};
+use super::transport::{Connection, MessageError};
 use super::wire::{self, ControllerError, Nothing};
 
 /// Why a call came to nothing.
@@ -41,7 +41,7 @@ pub enum ClientError {
         /// What was called.
         method: &'static str,
         /// What came back.
-        source: zlink_core::Error,
+        source: MessageError,
     },
     /// The connection broke before the answer came.
     #[error(
@@ -53,7 +53,7 @@ pub enum ClientError {
         /// What was called.
         method: &'static str,
         /// What came back.
-        source: zlink_core::Error,
+        source: MessageError,
     },
 }
 
@@ -71,12 +71,44 @@ fn advice(error: &io::Error) -> &'static str {
 struct Message<'a, P> {
     method: &'a str,
     parameters: &'a P,
+    /// Whether more than one reply is taken.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    more: bool,
+}
+
+/// What comes back, before it is known what it is.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    parameters: Option<Value>,
+    /// Whether there are more replies to the same call.
+    #[serde(default)]
+    continues: Option<bool>,
+}
+
+impl Answer {
+    /// The interface's error, or every service's, if it is one.
+    fn error(&self) -> Option<Result<ControllerError, MessageError>> {
+        let name = self.error.as_ref()?;
+        let mut error = serde_json::json!({ "error": name });
+        if let Some(parameters) = &self.parameters {
+            error["parameters"] = parameters.clone();
+        }
+        Some(ControllerError::deserialize(&error).map_err(|_| {
+            match serde_json::from_value(error) {
+                Ok(error) => MessageError::Service(error),
+                Err(_) => MessageError::UnknownError(name.clone()),
+            }
+        }))
+    }
 }
 
 /// A connection to the service.
 #[derive(Debug)]
 pub struct Client {
-    connection: Connection<Stream>,
+    connection: Connection,
     path: PathBuf,
 }
 
@@ -88,7 +120,7 @@ impl Client {
     pub fn connect(path: &Path) -> Result<Client, ClientError> {
         let socket = UnixStream::connect(path)
             .map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
-        let connection = Connection::new(Stream::from(socket));
+        let connection = Connection::from(socket);
         Ok(Client { connection, path: path.to_owned() })
     }
 
@@ -96,10 +128,10 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], except for `Connect`.
-    pub fn call<R: DeserializeOwned + std::fmt::Debug>(
+    pub fn call<R: DeserializeOwned>(
         &mut self,
         method: &'static str,
-        parameters: &(impl Serialize + std::fmt::Debug),
+        parameters: &impl Serialize,
         descriptors: Vec<OwnedFd>,
     ) -> Result<R, ClientError> {
         self.send(method, parameters, descriptors, false)?;
@@ -110,7 +142,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], except for `Connect`.
-    pub fn watch<R: DeserializeOwned + std::fmt::Debug>(
+    pub fn watch<R: DeserializeOwned>(
         mut self,
         method: &'static str,
     ) -> Result<Answers<R>, ClientError> {
@@ -121,39 +153,41 @@ impl Client {
     fn send(
         &mut self,
         method: &'static str,
-        parameters: &(impl Serialize + std::fmt::Debug),
+        parameters: &impl Serialize,
         descriptors: Vec<OwnedFd>,
         more: bool,
     ) -> Result<(), ClientError> {
         let full = format!("{}.{method}", wire::INTERFACE);
-        let call = Call::new(Message { method: &full, parameters }).set_more(more);
-        let sent = now(self.connection.send_call(&call, descriptors));
+        let message = Message { method: &full, parameters, more };
+        let sent = self.connection.send(&message, &descriptors);
+        // From here on they are the daemon's.
+        drop(descriptors);
         sent.map_err(|source| self.broken(method, source))
     }
 
-    fn answer<R: DeserializeOwned + std::fmt::Debug>(
+    fn answer<R: DeserializeOwned>(
         &mut self,
         method: &'static str,
     ) -> Result<(R, bool), ClientError> {
-        let received = now(self.connection.receive_reply::<R, ControllerError>());
-        let reply = match received {
-            Ok((reply, _)) => reply?,
-            Err(source) => return Err(self.broken(method, source)),
-        };
-        let continues = reply.continues() == Some(true);
-        match reply.into_parameters() {
-            Some(parameters) => Ok((parameters, continues)),
-            None => Err(self.broken(method, zlink_core::Error::MissingParameters)),
+        let answer = self.connection.receive::<Answer>();
+        let answer = answer.map_err(|source| self.broken(method, source))?;
+        match answer.error() {
+            Some(Ok(refused)) => return Err(refused.into()),
+            Some(Err(source)) => return Err(self.broken(method, source)),
+            None => {}
         }
+        let parameters = answer.parameters.ok_or(MessageError::NoParameters);
+        let parameters = parameters.and_then(|value| Ok(serde_json::from_value(value)?));
+        let parameters = parameters.map_err(|source| self.broken(method, source))?;
+        Ok((parameters, answer.continues == Some(true)))
     }
 
-    fn broken(&self, method: &'static str, source: zlink_core::Error) -> ClientError {
+    fn broken(&self, method: &'static str, source: MessageError) -> ClientError {
         let path = self.path.clone();
         match source {
-            zlink_core::Error::Io(_)
-            | zlink_core::Error::UnexpectedEof
-            | zlink_core::Error::SocketRead
-            | zlink_core::Error::SocketWrite => ClientError::Closed { path, method, source },
+            MessageError::Io(_) | MessageError::Closed => {
+                ClientError::Closed { path, method, source }
+            }
             _ => ClientError::Service { path, method, source },
         }
     }
@@ -257,7 +291,7 @@ pub struct Answers<R> {
     kind: PhantomData<R>,
 }
 
-impl<R: DeserializeOwned + std::fmt::Debug> Iterator for Answers<R> {
+impl<R: DeserializeOwned> Iterator for Answers<R> {
     type Item = Result<R, ClientError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -17,12 +17,11 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
-use zlink_core::{Connection, Reply};
 
 use super::mailbox::Mailbox;
 use super::service::{Caller, Service};
 use super::session::ClientId;
-use super::transport::{Stream, now};
+use super::transport::{Connection, MessageError, ServiceError};
 use super::wire::{self, ControllerError, Nothing};
 use super::writer::Writer;
 use call::{Parameters, Refusal, Request, no_method, output};
@@ -91,7 +90,7 @@ pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
 struct Client {
     service: Arc<Service>,
     caller: Caller,
-    connection: Connection<Stream>,
+    connection: Connection,
     /// The same socket, to see that the other side is gone.
     socket: UnixStream,
     /// Whether the call that is carried out wants an answer.
@@ -112,21 +111,20 @@ impl Client {
             drop(before);
             Ok(message)
         };
-        let connection = Connection::new(Stream::new(socket, Box::new(take)));
+        let connection = Connection::new(socket, Box::new(take));
         Ok(Client { service, caller, connection, socket: watched, oneway: false, writer })
     }
 
     fn serve(mut self) {
         loop {
             // What is no call ends the connection.
-            let Ok((call, _)) = now(self.connection.receive_call::<Request>()) else {
+            let Ok(request) = self.connection.receive::<Request>() else {
                 return;
             };
-            self.oneway = call.oneway();
-            let more = call.more();
-            let Request { method, parameters } = call.method();
-            let (method, parameters) = (method.clone(), parameters.clone().unwrap_or_default());
-            let answered = self.carry_out(&method, Parameters(parameters), more);
+            let Request { method, parameters, more, oneway } = request;
+            self.oneway = oneway.unwrap_or(false);
+            let parameters = Parameters(parameters.unwrap_or_default());
+            let answered = self.carry_out(&method, parameters, more.unwrap_or(false));
             let is_initialize = method.ends_with(".InitializeTracing");
             let sent = match answered {
                 Ok(()) => Ok(()),
@@ -147,23 +145,24 @@ impl Client {
         }
     }
 
-    fn refuse(&mut self, error: &(impl Serialize + std::fmt::Debug)) -> zlink_core::Result<()> {
+    fn refuse(&self, error: &impl Serialize) -> Result<(), MessageError> {
         match self.oneway {
             true => Ok(()),
-            false => now(self.connection.send_error(error, Vec::new())),
+            false => self.connection.send(error, &[]),
         }
     }
 
-    fn reply(
-        &mut self,
-        parameters: impl Serialize + std::fmt::Debug,
-        continues: bool,
-    ) -> Result<(), Refusal> {
+    fn reply(&self, parameters: impl Serialize, continues: bool) -> Result<(), Refusal> {
+        #[derive(Serialize)]
+        struct Reply<P> {
+            parameters: P,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            continues: bool,
+        }
         if self.oneway {
             return Ok(());
         }
-        let reply = Reply::new(Some(parameters)).set_continues(continues.then_some(true));
-        now(self.connection.send_reply(&reply, Vec::new())).map_err(|_| Refusal::Gone)
+        self.connection.send(&Reply { parameters, continues }, &[]).map_err(|_| Refusal::Gone)
     }
 
     fn carry_out(
@@ -177,9 +176,8 @@ impl Client {
             wire::INTERFACE => {}
             SERVICE_INTERFACE => return self.describe(name, method, parameters),
             _ => {
-                let interface = interface.to_owned().into();
-                let error = zlink_core::varlink_service::Error::InterfaceNotFound { interface };
-                return Err(Refusal::Service(error));
+                let interface = interface.to_owned();
+                return Err(Refusal::Service(ServiceError::InterfaceNotFound { interface }));
             }
         }
         let (service, caller) = (self.service.clone(), self.caller.clone());
@@ -253,7 +251,6 @@ impl Client {
         method: &str,
         mut parameters: Parameters,
     ) -> Result<(), Refusal> {
-        use zlink_core::varlink_service::Error;
         match name {
             "GetInfo" => self.reply(
                 serde_json::json!({
@@ -267,14 +264,16 @@ impl Client {
             ),
             "GetInterfaceDescription" => {
                 let interface: String = parameters.take("interface").map_err(|_| {
-                    Refusal::Service(Error::InvalidParameter { parameter: "interface".into() })
+                    let parameter = "interface".to_owned();
+                    Refusal::Service(ServiceError::InvalidParameter { parameter })
                 })?;
                 let description = match interface.as_str() {
                     wire::INTERFACE => wire::DESCRIPTION,
                     SERVICE_INTERFACE => SERVICE_DESCRIPTION,
                     _ => {
-                        let interface = interface.into();
-                        return Err(Refusal::Service(Error::InterfaceNotFound { interface }));
+                        return Err(Refusal::Service(ServiceError::InterfaceNotFound {
+                            interface,
+                        }));
                     }
                 };
                 self.reply(serde_json::json!({ "description": description }), false)

@@ -1,19 +1,16 @@
-//! A Unix socket under Varlink: each side has a thread for each connection, which waits in read and write.
+//! Varlink's messages over a Unix socket: JSON objects, each followed by a zero byte.
 //!
-//! zlink's functions are futures. On this socket all of them are ready when they return, so [`now`] is the whole
-//! runtime that they need.
+//! Each side has a thread for each connection, which waits in read and write. The protocol is small enough that a
+//! crate for it (zlink, with futures, macros and two more versions of parsers) cost twenty times what is here to build,
+//! and this socket's own way to take descriptors had to be put below it all the same.
 
 use std::fmt;
-use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
-use zlink_core::connection::PassedCredentials;
-use zlink_core::connection::socket::{ReadHalf, ReadResult, Socket, WriteHalf};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use fxtrec_kernel::stream;
 
@@ -23,120 +20,225 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// The byte that ends each message.
 const END_OF_MESSAGE: u8 = 0;
 
+/// What is read from the socket at a time, in bytes.
+const READ_BYTES: usize = 4096;
+
 /// Receives the next bytes, at most so many, where descriptors come with them. What becomes of these is its own affair.
 pub(super) type OnDescriptors = Box<dyn FnMut(&UnixStream, usize) -> io::Result<Vec<u8>> + Send>;
 
-/// A socket, in both directions.
-pub(super) struct Stream {
-    socket: Arc<UnixStream>,
-    on_descriptors: OnDescriptors,
+/// Why a message did not arrive, or is not what was expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// A system call on the socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The other side closed the connection, at the end of a message or within one.
+    #[error("the connection was closed")]
+    Closed,
+    /// No end of message within 1 MiB.
+    #[error("a message is longer than {MAX_MESSAGE_BYTES} bytes")]
+    TooLong,
+    /// Not JSON, or not the object that belongs here.
+    #[error("malformed message: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A reply without parameters; those of all methods of the interface have some.
+    #[error("the reply has no parameters")]
+    NoParameters,
+    /// An error that every Varlink service may answer.
+    #[error(transparent)]
+    Service(ServiceError),
+    /// An error that is neither the interface's nor every service's.
+    #[error("unknown error {0}")]
+    UnknownError(String),
 }
 
-impl Stream {
+/// The errors of the interface `org.varlink.service` that are used here.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(tag = "error", content = "parameters")]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The service does not have this interface.
+    #[error("unknown interface {interface}")]
+    #[serde(rename = "org.varlink.service.InterfaceNotFound")]
+    InterfaceNotFound {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface does not have this method.
+    #[error("unknown method {method}")]
+    #[serde(rename = "org.varlink.service.MethodNotFound")]
+    MethodNotFound {
+        /// Its full name.
+        method: String,
+    },
+    /// A parameter has the wrong type, or a value that is not allowed.
+    #[error("invalid parameter {parameter}")]
+    #[serde(rename = "org.varlink.service.InvalidParameter")]
+    InvalidParameter {
+        /// Its name.
+        parameter: String,
+    },
+}
+
+/// A socket, and what was read from it ahead.
+pub(super) struct Connection {
+    socket: UnixStream,
+    on_descriptors: OnDescriptors,
+    /// Bytes that were received, and not taken yet.
+    received: Vec<u8>,
+    /// How many of these are known not to end a message.
+    searched: usize,
+}
+
+impl Connection {
     /// One over which descriptors come.
-    pub(super) fn new(socket: UnixStream, on_descriptors: OnDescriptors) -> Stream {
-        Stream { socket: Arc::new(socket), on_descriptors }
+    pub(super) fn new(socket: UnixStream, on_descriptors: OnDescriptors) -> Connection {
+        Connection { socket, on_descriptors, received: Vec::new(), searched: 0 }
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// `Malformed`, after which the next one can be received; `Io`, `Closed` and `TooLong`, after which none can.
+    pub(super) fn receive<M: DeserializeOwned>(&mut self) -> Result<M, MessageError> {
+        let end = self.receive_to_end()?;
+        let message = serde_json::from_slice(&self.received[..end]);
+        self.received.drain(..=end);
+        Ok(message?)
+    }
+
+    /// Where the message at the beginning of what was received ends. Waits until it does.
+    fn receive_to_end(&mut self) -> Result<usize, MessageError> {
+        loop {
+            let unsearched = &self.received[self.searched..];
+            if let Some(at) = unsearched.iter().position(|byte| *byte == END_OF_MESSAGE) {
+                let end = self.searched + at;
+                self.searched = 0;
+                return Ok(end);
+            }
+            self.searched = self.received.len();
+            if self.searched > MAX_MESSAGE_BYTES {
+                return Err(MessageError::TooLong);
+            }
+            let before = self.received.len();
+            self.receive_some()?;
+            if self.received.len() == before {
+                return Err(MessageError::Closed);
+            }
+        }
+    }
+
+    /// Waits for bytes. No descriptor becomes one of this process: even closing it might take for ever.
+    fn receive_some(&mut self) -> io::Result<()> {
+        let before = self.received.len();
+        self.received.resize(before + READ_BYTES, 0);
+        let buffer = &mut self.received[before..];
+        let received = match stream::peek(&self.socket, buffer) {
+            Ok((there, true)) => (self.on_descriptors)(&self.socket, there).and_then(|bytes| {
+                let room = buffer.get_mut(..bytes.len()).ok_or(io::ErrorKind::InvalidData)?;
+                room.copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }),
+            Ok((there, false)) => {
+                stream::receive_without_descriptors(&self.socket, &mut buffer[..there])
+            }
+            Err(error) => Err(error),
+        };
+        self.received.truncate(before + received.as_ref().map_or(0, |bytes| *bytes));
+        received.map(drop)
+    }
+
+    /// Sends a message, and descriptors with its first byte. Waits while there is no room.
+    ///
+    /// # Errors
+    /// `Io`; `Malformed` when the message cannot be JSON.
+    pub(super) fn send(
+        &self,
+        message: &impl Serialize,
+        descriptors: &[OwnedFd],
+    ) -> Result<(), MessageError> {
+        let mut bytes = serde_json::to_vec(message)?;
+        bytes.push(END_OF_MESSAGE);
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        Ok(stream::send(&self.socket, &bytes, &descriptors)?)
     }
 }
 
 /// One over which no descriptors come: those that do are let go of.
-impl From<UnixStream> for Stream {
-    fn from(socket: UnixStream) -> Stream {
+impl From<UnixStream> for Connection {
+    fn from(socket: UnixStream) -> Connection {
         let discard = |socket: &UnixStream, most| {
             let mut bytes = vec![0; most];
             let count = stream::receive_without_descriptors(socket, &mut bytes)?;
             bytes.truncate(count);
             Ok(bytes)
         };
-        Stream::new(socket, Box::new(discard))
+        Connection::new(socket, Box::new(discard))
     }
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("socket", &self.socket).finish_non_exhaustive()
+        f.debug_struct("Connection").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
-/// The direction in which messages come.
-pub(super) struct Incoming {
-    socket: Arc<UnixStream>,
-    on_descriptors: OnDescriptors,
-    /// Bytes since the last message ended.
-    unfinished: usize,
-}
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
 
-impl fmt::Debug for Incoming {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming").field("socket", &self.socket).finish_non_exhaustive()
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pair() -> (UnixStream, Connection) {
+        let (other, socket) = UnixStream::pair().expect("a pair of sockets can be made");
+        (other, Connection::from(socket))
     }
-}
 
-impl Incoming {
-    /// Waits for bytes. No descriptor becomes one of this process: even closing it might take for ever.
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (there, with_descriptors) = stream::peek(&self.socket, buffer)?;
-        if !with_descriptors {
-            return stream::receive_without_descriptors(&self.socket, &mut buffer[..there]);
-        }
-        let bytes = (self.on_descriptors)(&self.socket, there)?;
-        let room = buffer.get_mut(..bytes.len()).ok_or(io::ErrorKind::InvalidData)?;
-        room.copy_from_slice(&bytes);
-        Ok(bytes.len())
+    #[test]
+    fn messages_that_come_together_or_in_parts_are_taken_one_by_one() {
+        let (mut other, mut connection) = pair();
+        other.write_all(b"{\"a\":1}\0{\"b\":2}\0{\"c\"").expect("there is room");
+        assert_eq!(connection.receive::<Value>().expect("one is there"), json!({"a": 1}));
+        assert_eq!(connection.receive::<Value>().expect("one is there"), json!({"b": 2}));
+        other.write_all(b":3}\0").expect("there is room");
+        assert_eq!(connection.receive::<Value>().expect("the rest has come"), json!({"c": 3}));
     }
-}
 
-/// The direction in which messages go.
-#[derive(Debug)]
-pub(super) struct Outgoing(Arc<UnixStream>);
-
-impl Socket for Stream {
-    type ReadHalf = Incoming;
-    type WriteHalf = Outgoing;
-    const CAN_TRANSFER_FDS: bool = true;
-
-    fn split(self) -> (Incoming, Outgoing) {
-        let Stream { socket, on_descriptors } = self;
-        (Incoming { socket: socket.clone(), on_descriptors, unfinished: 0 }, Outgoing(socket))
+    #[test]
+    fn a_malformed_message_is_told_and_the_next_one_is_read() {
+        let (mut other, mut connection) = pair();
+        other.write_all(b"{]\0{}\0").expect("there is room");
+        let error = connection.receive::<Value>().expect_err("it is not JSON");
+        assert!(matches!(error, MessageError::Malformed(_)), "{error}");
+        assert_eq!(connection.receive::<Value>().expect("one is there"), json!({}));
     }
-}
 
-impl ReadHalf for Incoming {
-    async fn read(&mut self, buffer: &mut [u8]) -> zlink_core::Result<ReadResult> {
-        let bytes = self.receive(buffer)?;
-        let read = &buffer[..bytes];
-        self.unfinished = match read.iter().rposition(|byte| *byte == END_OF_MESSAGE) {
-            Some(end) => bytes - end - 1,
-            None => self.unfinished + bytes,
-        };
-        // zlink itself would take a hundred times as much.
-        if self.unfinished > MAX_MESSAGE_BYTES {
-            return Err(zlink_core::Error::BufferOverflow);
-        }
-        Ok(ReadResult::new(bytes))
+    #[test]
+    fn an_end_within_a_message_is_the_end_of_the_connection() {
+        let (mut other, mut connection) = pair();
+        other.write_all(b"{\"a\"").expect("there is room");
+        drop(other);
+        let error = connection.receive::<Value>().expect_err("nothing more comes");
+        assert!(matches!(error, MessageError::Closed), "{error}");
     }
-}
 
-impl WriteHalf for Outgoing {
-    async fn write(
-        &mut self,
-        bytes: &[u8],
-        fds: &[impl AsFd],
-        _credentials: Option<&PassedCredentials>,
-    ) -> zlink_core::Result<()> {
-        let descriptors: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        Ok(stream::send(&self.0, bytes, &descriptors)?)
-    }
-}
-
-/// What a future on such a socket comes to.
-///
-/// # Errors
-/// Its own; and one that cannot be, when it would have to be waited for.
-pub(super) fn now<T>(future: impl Future<Output = zlink_core::Result<T>>) -> zlink_core::Result<T> {
-    let mut context = Context::from_waker(Waker::noop());
-    match pin!(future).poll(&mut context) {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(io::Error::from(io::ErrorKind::WouldBlock).into()),
+    #[test]
+    fn a_message_without_an_end_is_given_up_after_the_longest_one() {
+        let (mut other, mut connection) = pair();
+        let writer = std::thread::spawn(move || {
+            let blanks = [b' '; 4096];
+            let mut sent = 0;
+            while other.write_all(&blanks).is_ok() {
+                sent += blanks.len();
+            }
+            sent
+        });
+        let error = connection.receive::<Value>().expect_err("it has no end");
+        assert!(matches!(error, MessageError::TooLong), "{error}");
+        drop(connection);
+        assert!(writer.join().expect("the writer ends") > MAX_MESSAGE_BYTES);
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::config::bad;
 use super::super::service::Passed;
+use super::super::transport::ServiceError;
 use super::super::wire::ControllerError;
 use super::super::writer::Writer;
 
@@ -15,6 +16,12 @@ pub(super) struct Request {
     pub(super) method: String,
     #[serde(default)]
     pub(super) parameters: Option<Map<String, Value>>,
+    /// Whether the client takes more than one reply.
+    #[serde(default)]
+    pub(super) more: Option<bool>,
+    /// Whether the client takes no reply.
+    #[serde(default)]
+    pub(super) oneway: Option<bool>,
 }
 
 /// Why a call gets no answer of its method.
@@ -23,7 +30,7 @@ pub(super) enum Refusal {
     /// The method says so.
     Controller(ControllerError),
     /// There is no such method.
-    Service(zlink_core::varlink_service::Error<'static>),
+    Service(ServiceError),
     /// The client is gone.
     Gone,
 }
@@ -55,8 +62,7 @@ impl Parameters {
 
 /// There is no such method.
 pub(super) fn no_method(method: &str) -> Refusal {
-    let method = method.to_owned().into();
-    Refusal::Service(zlink_core::varlink_service::Error::MethodNotFound { method })
+    Refusal::Service(ServiceError::MethodNotFound { method: method.to_owned() })
 }
 
 /// The descriptor that the parameter `output` means, among those that came with the message.
