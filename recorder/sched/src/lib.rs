@@ -73,7 +73,8 @@ mod tests;
 mod threads;
 
 pub use machine::{
-    Change, Edge, Found, Lost, Machine, Met, Occupant, Seat, Switch, Switched, Tenure,
+    Change, Edge, Enter, Found, Leave, Left, Lost, Machine, Met, Occupant, Seat, Switch, Switched,
+    Tenure,
 };
 pub use state::State;
 pub use threads::{Thread, Threads};

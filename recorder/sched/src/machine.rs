@@ -62,6 +62,40 @@ pub struct Switch<K> {
     pub inferred: bool,
 }
 
+/// The first half of a [`Switch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Leave<K> {
+    /// When.
+    pub time: Nanos,
+    /// Where.
+    pub cpu: Cpu,
+    /// Who goes out.
+    pub outgoing: Occupant<K>,
+    /// What the one that goes out does next, if it is a thread.
+    pub next: State,
+    /// Whether nobody reported it.
+    pub inferred: bool,
+}
+
+/// The second half of a [`Switch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Enter<K> {
+    /// When.
+    pub time: Nanos,
+    /// Where.
+    pub cpu: Cpu,
+    /// Who comes in.
+    pub incoming: Occupant<K>,
+    /// Whether nobody reported it.
+    pub inferred: bool,
+}
+
+/// How the time of a switch is known.
+#[inline(always)]
+fn edge(inferred: bool) -> Edge {
+    if inferred { Edge::Inferred } else { Edge::Recorded }
+}
+
 /// A CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat<K> {
@@ -177,8 +211,34 @@ impl<K> Switched<K> {
     /// How long the one that went out had the CPU, in nanoseconds, if it was seen to come in and to go out.
     #[inline]
     pub fn slice(&self) -> Option<u64> {
-        if self.met == Met::Expected { self.tenure.length() } else { None }
+        slice(self.met, &self.tenure)
     }
+}
+
+/// What the first half of a switch ends. The fields are those of [`Switched`].
+#[derive(Clone, Copy, Debug)]
+pub struct Left<K> {
+    /// Whether who goes out is the one that was thought to have the CPU.
+    pub met: Met,
+    /// What the CPU was used for until now.
+    pub tenure: Tenure<K>,
+    /// The thread that was thought to run here, and is now anywhere.
+    pub displaced: Option<Change<K>>,
+    /// The thread that went out.
+    pub outgoing: Option<Change<K>>,
+}
+
+impl<K> Left<K> {
+    /// As [`Switched::slice`].
+    #[inline]
+    pub fn slice(&self) -> Option<u64> {
+        slice(self.met, &self.tenure)
+    }
+}
+
+#[inline]
+fn slice<K>(met: Met, tenure: &Tenure<K>) -> Option<u64> {
+    if met == Met::Expected { tenure.length() } else { None }
 }
 
 /// Somebody turned out to have a CPU.
@@ -238,7 +298,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         thread.epoch == self.epoch
     }
 
-    /// A CPU goes from one to another.
+    /// A CPU goes from one to another: who has it [leaves](Self::leave), and another [enters](Self::enter).
     #[inline(always)]
     pub fn switch<T: Threads<Key = K>>(
         &mut self,
@@ -246,11 +306,22 @@ impl<K: Copy + PartialEq> Machine<K> {
         switch: Switch<K>,
     ) -> Switched<K> {
         let Switch { time, cpu, outgoing, next, incoming, inferred } = switch;
+        let left = self.leave(threads, Leave { time, cpu, outgoing, next, inferred });
+        let incoming = self.enter(threads, Enter { time, cpu, incoming, inferred });
+        let Left { met, tenure, displaced, outgoing } = left;
+        Switched { met, tenure, displaced, outgoing, incoming }
+    }
+
+    /// The first half of a switch, after which nobody has the CPU. For callers who drop a thread that has ended before they
+    /// look up the next, whose key may be the same.
+    #[inline(always)]
+    pub fn leave<T: Threads<Key = K>>(&mut self, threads: &mut T, leave: Leave<K>) -> Left<K> {
+        let Leave { time, cpu, outgoing, next, inferred } = leave;
         let epoch = self.epoch;
-        let edge = if inferred { Edge::Inferred } else { Edge::Recorded };
+        let edge = edge(inferred);
         let seat = self.seat_mut(cpu);
         let before = *seat;
-        *seat = Seat { occupant: Some(incoming), last: None, since: time, begin: edge };
+        *seat = Seat { occupant: None, last: None, since: time, begin: edge };
         let met = match before.occupant {
             Some(occupant) if occupant == outgoing => Met::Expected,
             Some(_) => Met::Displaced,
@@ -275,8 +346,22 @@ impl<K: Copy + PartialEq> Machine<K> {
             }
             at.change(threads, key, next)
         });
-        let incoming = incoming.thread().map(|key| at.change(threads, key, State::Running));
-        Switched { met, tenure, displaced, outgoing, incoming }
+        Left { met, tenure, displaced, outgoing }
+    }
+
+    /// The second half of a switch: the thread that comes in, if it is one.
+    #[inline(always)]
+    pub fn enter<T: Threads<Key = K>>(
+        &mut self,
+        threads: &mut T,
+        enter: Enter<K>,
+    ) -> Option<Change<K>> {
+        let Enter { time, cpu, incoming, inferred } = enter;
+        let (epoch, edge) = (self.epoch, edge(inferred));
+        let seat = self.seat_mut(cpu);
+        *seat = Seat { occupant: Some(incoming), last: None, since: time, begin: edge };
+        let at = At { time, cpu, epoch, edge };
+        incoming.thread().map(|key| at.change(threads, key, State::Running))
     }
 
     /// Something tells who has a CPU, without being a switch.

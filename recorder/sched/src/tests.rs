@@ -208,6 +208,23 @@ fn an_inferred_switch_has_no_length_on_either_side() {
 }
 
 #[test]
+fn between_the_halves_of_a_switch_nobody_has_the_cpu_and_a_thread_may_be_dropped() {
+    let mut play = Play::default();
+    play.switch(10, IDLE, State::Unknown, on(A));
+    let (time, cpu, inferred) = (Nanos(30), Cpu(0), false);
+    let leave = Leave { time, cpu, outgoing: on(A), next: State::Dead, inferred };
+    let left = play.machine.leave(&mut play.threads, leave);
+    assert_eq!((left.met, left.slice()), (Met::Expected, Some(20)));
+    assert_eq!(play.machine.seat(cpu).occupant, None);
+    play.threads.remove(&A);
+    // Its id is another's already.
+    let enter = Enter { time, cpu, incoming: on(A), inferred };
+    let came = play.machine.enter(&mut play.threads, enter).expect("a thread came in");
+    assert_eq!((came.before.state, came.before.since.0), (State::Unknown, 0));
+    assert_eq!(play.machine.seat(cpu).occupant, Some(on(A)));
+}
+
+#[test]
 fn who_is_found_on_a_cpu_has_it_since_an_unknown_time() {
     let mut play = Play::default();
     let found = play.machine.found(&mut play.threads, (Cpu(0), on(A)), Nanos(5));
