@@ -1,23 +1,23 @@
 //! What is known of a CPU while the trace goes on.
 
-use fxt_reader::Cpu;
+use fxt_reader::{Cpu, Nanos};
+use fxtrec_sched::Machine;
 
 use super::history::{History, Tenant};
+use super::roster::Key;
 use crate::selection::Selection;
 use crate::tally::Tally;
 
-/// The slot of the idle task, which is no thread.
-pub(super) const IDLE_SLOT: u32 = u32::MAX;
-
-/// The slot of what is not recorded, which is no thread either.
-pub(super) const UNRECORDED_SLOT: u32 = u32::MAX - 1;
-
 /// Who has a CPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Occupant {
-    pub(super) koid: u64,
-    /// Its slot; [`IDLE_SLOT`] for the idle task, [`UNRECORDED_SLOT`] for what is not recorded.
-    pub(super) slot: u32,
+pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
+
+/// Who has a CPU, as its history has it.
+pub(super) fn tenant(occupant: Occupant) -> Tenant {
+    match occupant {
+        Occupant::Idle => Tenant::Idle,
+        Occupant::NotRecorded => Tenant::Unknown,
+        Occupant::Thread(key) => Tenant::Thread(key.koid),
+    }
 }
 
 /// How CPUs stand to the question whether work is conserved, as counts that are added up together.
@@ -37,16 +37,11 @@ impl Burden {
     }
 }
 
-/// A CPU.
+/// What is counted of a CPU.
 #[derive(Debug)]
 pub(super) struct CpuState {
-    pub(super) occupant: Option<Occupant>,
-    /// Since when.
-    pub(super) since: u64,
-    /// Whether that is the time of a switch that the kernel reported.
-    pub(super) sound: bool,
-    /// Whether it went offline, and no switch on it was seen since.
-    pub(super) away: bool,
+    /// The koid of who came in last, if only the idle task's.
+    pub(super) koid: u64,
     /// A thread whose slice was already counted as censored.
     pub(super) cut: Option<u64>,
     /// Whether samples of this CPU count.
@@ -113,10 +108,7 @@ impl CpuState {
         // There is room for the first.
         let _ = history.push(begin, Tenant::Unknown);
         CpuState {
-            occupant: None,
-            since: begin,
-            sound: false,
-            away: false,
+            koid: 0,
             cut: None,
             counted,
             history,
@@ -130,16 +122,10 @@ impl CpuState {
         }
     }
 
-    /// How long its occupant has had it; nothing without, since then it is not known who had it until now.
     #[inline(always)]
-    pub(super) fn ran(&self, now: u64) -> u64 {
-        if self.occupant.is_some() { now.saturating_sub(self.since) } else { 0 }
-    }
-
-    #[inline(always)]
-    fn burden(&self) -> Burden {
-        let Some(occupant) = self.occupant else { return Burden::default() };
-        let is_idle = occupant.slot == IDLE_SLOT;
+    fn burden(&self, occupant: Option<Occupant>) -> Burden {
+        let Some(occupant) = occupant else { return Burden::default() };
+        let is_idle = occupant == Occupant::Idle;
         let weight = if is_idle { Burden::FREE } else { Burden::QUEUED };
         let waited_for = self.queue.length > 0;
         Burden(weight.0 * u64::from(waited_for != is_idle))
@@ -162,8 +148,8 @@ struct Balance {
 impl Balance {
     /// Looks again, after something about a CPU has changed.
     #[inline(always)]
-    fn weigh(&mut self, state: &mut CpuState, now: u64) {
-        let burden = state.burden();
+    fn weigh(&mut self, state: &mut CpuState, occupant: Option<Occupant>, now: u64) {
+        let burden = state.burden(occupant);
         let before = std::mem::replace(&mut state.burden, burden);
         self.burden = Burden(self.burden.0 + burden.0 - before.0);
         self.unconserved += self.open(now);
@@ -186,6 +172,8 @@ impl Balance {
 /// All CPUs, and what can only be said of all together.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
+    /// Who has them.
+    pub(super) machine: Machine<Key>,
     /// By number. Boxed, since a number may be as great as it likes.
     states: Vec<Option<Box<CpuState>>>,
     /// Where the part that counts begins, once it has.
@@ -213,6 +201,16 @@ impl Cpus {
             unreachable!("just made where it was missing")
         };
         (state, &mut self.balance)
+    }
+
+    /// Changes the CPU of this number, and looks how all stand to each other then.
+    #[inline(always)]
+    fn change<R>(&mut self, cpu: u16, now: u64, change: impl FnOnce(&mut CpuState) -> R) -> R {
+        let occupant = self.machine.seat(Cpu(cpu)).occupant;
+        let (state, balance) = self.get_with_balance(cpu);
+        let result = change(state);
+        balance.weigh(state, occupant, now);
+        result
     }
 
     #[cold]
@@ -243,66 +241,50 @@ impl Cpus {
         self.active = true;
         self.chosen.clone_from(&selection.cpus);
         self.balance.begin(now);
+        self.machine.cut(Nanos(now));
         for (cpu, state) in self.iter() {
             state.counted = selection.has_cpu(cpu);
-            state.since = now;
-            state.sound = false;
             state.queue.area = 0;
             state.queue.since = now;
             state.queue.most = 0;
         }
     }
 
-    /// Nobody has the CPU any more.
-    pub(super) fn vacate(&mut self, cpu: u16, now: u64) -> Option<Occupant> {
-        let (state, balance) = self.get_with_balance(cpu);
-        let occupant = state.occupant.take();
-        balance.weigh(state, now);
-        occupant
+    /// Another has the CPU, or nobody.
+    pub(super) fn weigh(&mut self, cpu: u16, now: u64) {
+        self.change(cpu, now, |_| ());
     }
 
     /// A thread more waits for the CPU.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, cpu: u16, now: u64) {
-        let (state, balance) = self.get_with_balance(cpu);
-        state.queue.lengthen(true, now);
-        balance.weigh(state, now);
+        self.change(cpu, now, |state| state.queue.lengthen(true, now));
     }
 
     /// A thread less waits for the CPU, and it is not that CPU that it came in on.
     pub(super) fn dequeue(&mut self, cpu: u16, now: u64) {
-        let (state, balance) = self.get_with_balance(cpu);
-        state.queue.shorten(now);
-        balance.weigh(state, now);
+        self.change(cpu, now, |state| state.queue.shorten(now));
     }
 
-    /// The CPU goes over to another occupant. True when it is time to tidy its history.
+    /// The CPU has gone over to another occupant. True when it is time to tidy its history.
     #[inline(always)]
     #[must_use]
-    pub(super) fn change(
+    pub(super) fn switched(
         &mut self,
         cpu: u16,
         now: u64,
-        occupant: Occupant,
+        (occupant, koid): (Occupant, u64),
         inferred: bool,
     ) -> bool {
-        let (state, balance) = self.get_with_balance(cpu);
-        if state.counted {
-            state.switches += u64::from(!inferred);
-            state.inferred += u64::from(inferred);
-        }
-        state.occupant = Some(occupant);
-        state.since = now;
-        state.sound = !inferred;
-        state.cut = None;
-        let tenant = match occupant.slot {
-            IDLE_SLOT => Tenant::Idle,
-            UNRECORDED_SLOT => Tenant::Unknown,
-            _ => Tenant::Thread(occupant.koid),
-        };
-        let full = state.history.push(now, tenant);
-        balance.weigh(state, now);
-        full
+        self.change(cpu, now, |state| {
+            state.koid = koid;
+            if state.counted {
+                state.switches += u64::from(!inferred);
+                state.inferred += u64::from(inferred);
+            }
+            state.cut = None;
+            state.history.push(now, tenant(occupant))
+        })
     }
 
     /// It is no longer known who waits. On `gap`, the time since the last change is not known either.
@@ -317,8 +299,7 @@ impl Cpus {
             numbers.push(cpu);
         }
         for cpu in numbers {
-            let (state, balance) = self.get_with_balance(cpu.0);
-            balance.weigh(state, now);
+            self.weigh(cpu.0, now);
         }
     }
 

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use fxt_reader::Nanos;
+use fxtrec_sched::{Tenure, Threads};
 
-use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
+use super::cpu::Occupant;
 use super::roster::freeze;
-use super::thread::{State, blocked};
+use super::thread::metric;
 use super::{Analysis, Observer};
 use crate::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
 use fxtrec_gates::Metric;
@@ -69,26 +70,25 @@ impl<O: Observer> Analysis<O> {
 
     /// Threads that still run at the end.
     fn cut_slices(&mut self, end: u64) {
-        for (_, on) in self.cpus.iter() {
-            let Some(occupant) = on.occupant else { continue };
-            let ran = end.saturating_sub(on.since);
+        let open: Vec<Tenure<_>> = self.cpus.machine.end(Nanos(end)).collect();
+        for tenure in open {
+            let ran = end.saturating_sub(tenure.since.0);
+            let on = self.cpus.get(tenure.cpu.0);
             if !on.counted {
                 continue;
             }
-            match occupant.slot {
-                IDLE_SLOT => {
-                    on.idle += ran;
-                    continue;
+            match tenure.who {
+                Occupant::Idle => on.idle += ran,
+                Occupant::NotRecorded => {}
+                Occupant::Thread(key) => {
+                    on.busy += ran;
+                    if self.roster.is_kept(key) {
+                        let live = self.roster.live(key.slot);
+                        live.cpu_time += ran;
+                        live.tallies[Metric::Slice.index()].censor();
+                        on.tallies[Metric::Slice.index()].censor();
+                    }
                 }
-                UNRECORDED_SLOT => continue,
-                _ => {}
-            }
-            on.busy += ran;
-            let live = self.roster.live(occupant.slot);
-            if live.koid == occupant.koid {
-                live.cpu_time += ran;
-                live.tallies[Metric::Slice.index()].censor();
-                on.tallies[Metric::Slice.index()].censor();
             }
         }
     }
@@ -96,12 +96,8 @@ impl<O: Observer> Analysis<O> {
     /// Threads that still wait at the end.
     fn cut_waits(&mut self) {
         for live in self.roster.living() {
-            let metric = match live.state {
-                State::Waiting(cause) => cause.metric(),
-                State::Blocked { uninterruptible } => blocked(uninterruptible),
-                _ => continue,
-            };
-            let on = self.cpus.get(live.cpu);
+            let Some(metric) = metric(live.doing.state) else { continue };
+            let on = self.cpus.get(live.doing.cpu.0);
             if on.counted {
                 live.tallies[metric.index()].censor();
                 on.tallies[metric.index()].censor();

@@ -3,7 +3,6 @@
 use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Nanos};
 
-use super::cpu::IDLE_SLOT;
 use super::history::Tenant;
 use super::records::number;
 use super::{Analysis, Observer};
@@ -50,17 +49,14 @@ impl<O: Observer> Analysis<O> {
             return true;
         };
         let now = self.now;
-        let on = self.cpus.get(cpu);
-        if on.occupant.is_none_or(|occupant| occupant.slot != IDLE_SLOT) {
+        let Some(idle) = self.cpus.machine.offline(Cpu(cpu), Nanos(now)) else {
             // It is back already, as its events say.
             return true;
-        }
-        on.idle += if on.counted { on.ran(now) } else { 0 };
+        };
+        let on = self.cpus.get(cpu);
+        on.idle += if on.counted { now.saturating_sub(idle.since.0) } else { 0 };
         let full = on.history.push(now, Tenant::Unknown);
-        on.since = now;
-        on.sound = false;
-        on.away = true;
-        self.cpus.vacate(cpu, now);
+        self.cpus.weigh(cpu, now);
         if full {
             self.tidy_history(cpu);
         }
@@ -79,22 +75,20 @@ impl<O: Observer> Analysis<O> {
         let now = self.now;
         let mut hit = Vec::new();
         let mut begin = now;
-        for (number, on) in self.cpus.iter() {
+        for (number, _) in self.cpus.iter() {
             if cpu.is_none_or(|cpu| cpu == number) {
-                begin = begin.min(on.since);
                 hit.push(number);
             }
         }
         for number in hit {
+            begin = begin.min(self.cpus.machine.seat(number).since.0);
+            let lost = self.cpus.machine.gap(&mut self.roster, number, (Nanos(now), Nanos(now)));
             let on = self.cpus.get(number.0);
             // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
             on.history.correct(Tenant::Unknown);
             let full = on.history.push(now, Tenant::Unknown);
-            on.since = now;
-            on.sound = false;
-            on.away = false;
-            if let Some(occupant) = on.occupant.take() {
-                self.vanish(number.0, occupant);
+            if let Some(change) = lost.change {
+                self.vanished(number, change.thread);
             }
             if full {
                 self.tidy_history(number.0);
@@ -102,7 +96,7 @@ impl<O: Observer> Analysis<O> {
         }
         self.cpus.forget_queues(cpu, now);
         // Anybody may have run there, too: nothing that is open can be relied on.
-        self.epoch += 1;
+        self.cpus.machine.doubt();
         if self.active {
             self.losses.events = self.losses.events.saturating_add(events.unwrap_or(0));
             self.losses.gaps += 1;

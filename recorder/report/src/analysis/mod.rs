@@ -1,20 +1,10 @@
-//! The pass over a trace: a state machine for each thread and each CPU.
+//! The pass over a trace.
 //!
-//! ```text
-//!            switch in                       switch out, can run
-//!   Unknown ------------> Running <----------------------------> Waiting (preempted)
-//!      |                   |   ^
-//!      | wake-up           |   | switch in: a wakeup latency ends
-//!      |    switch out, S  |   +------------------ Waiting (woken)
-//!      |    or D           v                          ^
-//!      |               Blocked, Stopped --------------+ wake-up: a blocked time ends
-//!      +----------------------------------------------+
-//! ```
-//!
-//! Each state has the time at which it began, and the *epoch* of that time: a number that goes up
-//! when something was lost. A length of time counts only when it began in the epoch in which it
-//! ends. Nothing is allocated per record: threads are found by their koid in a table of slots,
-//! names are looked at only when somebody is to be named.
+//! Who has which CPU and what each thread does is worked out by a [machine](fxtrec_sched), which says how the beginning and
+//! the end of each stretch of time are known. Here these become figures: a length of time counts only when both of its ends
+//! were reported, and nothing was lost in between that makes it doubtful; otherwise it is counted as censored. Nothing is
+//! allocated per record: threads are found by their koid in a table of slots, names are looked at only when somebody is to
+//! be named.
 
 mod cpu;
 mod finish;
@@ -125,8 +115,6 @@ pub struct Analysis<O = ()> {
     losses: Losses,
     origin: Option<Origin>,
     ignored_wakeups: u64,
-    /// Goes up when what is known about threads comes into doubt.
-    epoch: u32,
     /// The time of the last record that was looked at.
     now: u64,
     span: Option<Span>,
@@ -191,7 +179,6 @@ impl<O: Observer> Analysis<O> {
             losses: Losses::default(),
             origin: None,
             ignored_wakeups: 0,
-            epoch: 0,
             now: 0,
             span: None,
             wanted: Wanted { from: 0, to: u64::MAX },
@@ -256,7 +243,6 @@ impl<O: Observer> Analysis<O> {
             None => self.now,
         };
         self.now = begin;
-        self.epoch += 1;
         self.cpus.forget_queues(None, begin);
         self.cpus.activate(begin, &self.selection);
     }

@@ -7,7 +7,7 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
 
-use super::cpu::{IDLE_SLOT, UNRECORDED_SLOT};
+use super::cpu::Occupant;
 use super::losses::Pending;
 use super::{Analysis, Observer};
 use crate::model::Origin;
@@ -25,12 +25,12 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// What stands in for a slot where it is no thread.
+    /// Who it is where it is no thread.
     #[inline(always)]
-    pub(super) fn no_thread(self) -> Option<u32> {
+    pub(super) fn no_thread(self) -> Option<Occupant> {
         match self {
-            Side { idle: true, .. } => Some(IDLE_SLOT),
-            Side { unrecorded: true, .. } => Some(UNRECORDED_SLOT),
+            Side { idle: true, .. } => Some(Occupant::Idle),
+            Side { unrecorded: true, .. } => Some(Occupant::NotRecorded),
             _ => None,
         }
     }

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fxt_reader::Koid;
+use fxt_reader::{Cpu, Koid};
+use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::recent::Recent;
-use super::thread::{Live, State};
+use super::thread::Live;
 use crate::distribution::Distribution;
 use crate::model::{Party, Stats, ThreadReport, Wait};
 use crate::selection::ThreadFilter;
@@ -33,6 +34,27 @@ const ID_BITS: u32 = 22;
 struct Named {
     comm: Arc<str>,
     process: Option<u64>,
+}
+
+/// A thread that has not ended, by its slot, which is another's once it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) koid: u64,
+    pub(super) slot: u32,
+}
+
+impl Threads for Roster {
+    type Key = Key;
+
+    #[inline(always)]
+    fn thread(&mut self, key: Key) -> &mut Thread {
+        &mut self.live(key.slot).doing
+    }
+
+    #[inline]
+    fn is_kept(&self, key: Key) -> bool {
+        self.lives.get(key.slot as usize).is_some_and(|live| live.koid == key.koid)
+    }
 }
 
 /// All threads.
@@ -67,9 +89,14 @@ struct Group {
 }
 
 impl Roster {
-    /// The slot of a thread, which is made if there is none.
+    /// The key of a thread, for which a slot is made if there is none.
     #[inline]
-    pub(super) fn slot(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
+    pub(super) fn key(&mut self, koid: u64, filter: &ThreadFilter) -> Key {
+        Key { koid, slot: self.slot(koid, filter) }
+    }
+
+    #[inline]
+    fn slot(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
         let recent = self.recent.guess(koid);
         // A slot that is vacant has no koid.
         match self.lives.get(recent as usize) {
@@ -128,11 +155,11 @@ impl Roster {
     }
 
     /// When the waits for a CPU began that can still be told the length of.
-    pub(super) fn waits_for(&self, cpu: u16, epoch: u32) -> Vec<u64> {
-        let waits = |live: &&Live| {
-            matches!(live.state, State::Waiting(_)) && live.cpu == cpu && live.epoch == epoch
-        };
-        self.lives.iter().filter(waits).map(|live| live.since).collect()
+    pub(super) fn waits_for(&self, cpu: Cpu, machine: &Machine<Key>) -> Vec<u64> {
+        let doing = self.lives.iter().map(|live| &live.doing);
+        let waits =
+            |doing: &&Thread| doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
+        doing.filter(waits).map(|doing| doing.since.0).collect()
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {

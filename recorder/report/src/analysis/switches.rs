@@ -1,11 +1,13 @@
 //! Switches and wake-ups: where samples come from.
 
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
+use fxtrec_sched::{Change, Edge, Enter, Leave, Left, Met, State, Tenure, Threads};
 
-use super::cpu::{CpuState, IDLE_SLOT, Occupant, UNRECORDED_SLOT};
+use super::cpu::{CpuState, Occupant, tenant};
 use super::history::Tenant;
 use super::records::Side;
-use super::thread::{Cause, Live, State, blocked};
+use super::roster::Key;
+use super::thread::{Live, metric};
 use super::{Analysis, Names, Observer, SwitchedOut};
 use crate::model::Span;
 use fxtrec_gates::Metric;
@@ -31,6 +33,20 @@ fn censor(live: &mut Live, cpu: &mut CpuState, metric: Metric) {
     }
 }
 
+/// What a thread does that went out in this state, as far as figures tell states apart.
+#[inline(always)]
+fn next(state: ThreadState, detail: Option<&str>, inferred: bool) -> State {
+    match state {
+        // Where it is after a switch that was inferred, the trace does not say.
+        _ if inferred => State::Unknown,
+        ThreadState::Running => State::Preempted,
+        ThreadState::Blocked if detail == Some(UNINTERRUPTIBLE) => State::Uninterruptible,
+        ThreadState::Blocked => State::Sleeping,
+        ThreadState::Suspended => State::Stopped,
+        _ => State::Unknown,
+    }
+}
+
 impl<O: Observer> Analysis<O> {
     /// A CPU goes from one thread to another, at the present time. Inlined where nothing is inferred and the state is
     /// known without details, which spares it much.
@@ -43,106 +59,116 @@ impl<O: Observer> Analysis<O> {
         state: (ThreadState, Option<&str>),
         inferred: bool,
     ) {
-        let slot = self.occupy(cpu.0, out, inferred);
-        match slot {
-            IDLE_SLOT => {
-                let on = self.cpus.get(cpu.0);
-                on.idle += if on.counted { on.ran(self.now) } else { 0 };
-            }
-            UNRECORDED_SLOT => {}
-            _ => self.switch_out(cpu, slot, state, inferred),
+        let time = Nanos(self.now);
+        let (outgoing, is_other) = self.outgoing(cpu, out);
+        let next = next(state.0, state.1, inferred);
+        let leave = Leave { time, cpu, outgoing, next, inferred };
+        let mut left = self.cpus.machine.leave(&mut self.roster, leave);
+        if is_other {
+            left.met = Met::Displaced;
         }
-        let slot = match inn.no_thread() {
-            Some(slot) => slot,
-            None => self.switch_in(cpu, inn.koid, inferred),
+        let ran = match left.met {
+            Met::Expected => time.0.saturating_sub(left.tenure.since.0),
+            _ => self.met_unexpectedly(&left, outgoing, inferred),
         };
-        if self.cpus.change(cpu.0, self.now, Occupant { koid: inn.koid, slot }, inferred) {
+        match outgoing {
+            Occupant::Idle => {
+                let on = self.cpus.get(cpu.0);
+                on.idle += if on.counted { ran } else { 0 };
+            }
+            Occupant::NotRecorded => {}
+            Occupant::Thread(key) => {
+                self.switched_out(key.slot, &left, ran, state, inferred);
+            }
+        }
+        let incoming = match inn.no_thread() {
+            Some(occupant) => occupant,
+            None => Occupant::Thread(self.roster.key(inn.koid, &self.selection.threads)),
+        };
+        let enter = Enter { time, cpu, incoming, inferred };
+        let change = self.cpus.machine.enter(&mut self.roster, enter);
+        if let Some(change) = change {
+            self.switched_in(cpu, &change, inferred);
+        }
+        if self.cpus.switched(cpu.0, time.0, (incoming, inn.koid), inferred) {
             self.tidy_history(cpu.0);
         }
     }
 
-    /// The slot of the thread that goes out, which is made to be the one that has the CPU.
+    /// Who goes out of a CPU, and whether it is another than the one that has it. Threads are compared by koid: the key of
+    /// one that is made known here may be that of one that has ended. So are idle tasks, which count as such even where the
+    /// weight is missing that says so.
     #[inline(always)]
-    fn occupy(&mut self, cpu: u16, out: Side, inferred: bool) -> u32 {
-        if let Some(Occupant { koid, slot }) = self.cpus.get(cpu).occupant
-            && koid == out.koid
-            && (slot >= UNRECORDED_SLOT || self.roster.live(slot).koid == koid)
-        {
-            return slot;
+    fn outgoing(&mut self, cpu: Cpu, out: Side) -> (Occupant, bool) {
+        let occupant = self.cpus.machine.seat(cpu).occupant;
+        let same = match occupant {
+            Some(Occupant::Thread(key)) => key.koid == out.koid && self.roster.is_kept(key),
+            Some(_) => self.cpus.get(cpu.0).koid == out.koid,
+            None => false,
+        };
+        match (occupant, out.no_thread()) {
+            (Some(occupant), _) if same => (occupant, false),
+            (_, Some(no_thread)) => (no_thread, occupant.is_some()),
+            (_, None) => {
+                let key = self.roster.key(out.koid, &self.selection.threads);
+                (Occupant::Thread(key), occupant.is_some())
+            }
         }
-        self.occupy_unexpectedly(cpu, out, inferred)
     }
 
+    /// Who went out is not the one that was known to have the CPU. How long it had it, as far as that is known.
     #[cold]
-    fn occupy_unexpectedly(&mut self, cpu: u16, out: Side, inferred: bool) -> u32 {
-        let now = self.now;
-        let slot = match out.no_thread() {
-            Some(slot) => slot,
-            None => self.roster.slot(out.koid, &self.selection.threads),
-        };
-        let on = self.cpus.get(cpu);
-        let before = on.occupant;
-        on.sound = false;
-        on.occupant = None;
-        if std::mem::take(&mut on.away) {
-            // Nobody had a CPU that was offline.
-            on.since = now;
-        }
-        if let Some(before) = before {
+    fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
+        let Tenure { cpu, since, until, begin, .. } = left.tenure;
+        let on = self.cpus.get(cpu.0);
+        if left.met == Met::Displaced {
             // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
             on.history.correct(Tenant::Unknown);
-            on.since = now;
-            self.vanish(cpu, before);
-        } else if !inferred {
-            // It had the CPU since the trace began, or the gap ended.
-            let tenant = match slot {
-                IDLE_SLOT => Tenant::Idle,
-                UNRECORDED_SLOT => Tenant::Unknown,
-                _ => Tenant::Thread(out.koid),
-            };
-            if on.since < now {
-                on.history.correct(tenant);
+            if let Some(change) = left.displaced {
+                self.vanished(cpu, change.thread);
             }
-            on.occupant = Some(Occupant { koid: out.koid, slot });
+            return 0;
         }
-        slot
+        // Nobody had a CPU that was offline.
+        if inferred || begin == Edge::Offline {
+            return 0;
+        }
+        // It had the CPU since the trace began, or the gap ended.
+        if since < until {
+            on.history.correct(tenant(outgoing));
+        }
+        until.0.saturating_sub(since.0)
     }
 
     /// A thread is no longer on the CPU, and nobody knows since when.
-    pub(super) fn vanish(&mut self, cpu: u16, occupant: Occupant) {
-        if occupant.slot >= UNRECORDED_SLOT {
-            return;
-        }
-        let (now, epoch) = (self.now, self.epoch);
-        let live = self.roster.live(occupant.slot);
-        if live.koid == occupant.koid && live.state == State::Running && live.cpu == cpu {
-            let on = self.cpus.get(cpu);
-            censor(live, on, Metric::Slice);
-            on.cut = Some(occupant.koid);
-            live.last_cpu = Some(cpu);
-            live.enter(State::Unknown, cpu, now, epoch);
-        }
+    pub(super) fn vanished(&mut self, cpu: Cpu, key: Key) {
+        let on = self.cpus.get(cpu.0);
+        let live = self.roster.live(key.slot);
+        censor(live, on, Metric::Slice);
+        on.cut = Some(key.koid);
+        live.last_cpu = Some(cpu);
     }
 
     #[inline(always)]
-    fn switch_out(
+    fn switched_out(
         &mut self,
-        cpu: Cpu,
         slot: u32,
+        left: &Left<Key>,
+        ran: u64,
         (state, detail): (ThreadState, Option<&str>),
         inferred: bool,
     ) {
-        let (now, epoch) = (self.now, self.epoch);
-        let live = self.roster.live(slot);
-        if let State::Waiting(_) = live.state {
+        let (now, cpu) = (self.now, left.tenure.cpu);
+        if let Some(change) = left.outgoing.filter(|change| change.before.state.is_waiting()) {
             // It was thought to wait while it had the CPU: what woke it, woke it in vain.
-            if live.epoch == epoch {
-                self.cpus.dequeue(live.cpu, now);
+            if change.sound {
+                self.cpus.dequeue(change.before.cpu.0, now);
             }
             self.ignored_wakeups += 1;
         }
+        let live = self.roster.live(slot);
         let on = self.cpus.get(cpu.0);
-        let (ran, whole) = (on.ran(now), on.sound && !inferred);
+        let whole = left.slice().is_some();
         if whole {
             sample(live, on, Metric::Slice, ran, now);
         } else if on.cut != Some(live.koid) {
@@ -156,33 +182,23 @@ impl<O: Observer> Analysis<O> {
             live.involuntary += u64::from(can_run && !inferred);
             live.voluntary += u64::from(!can_run && !inferred);
         }
-        let waited = |cause| live.waited.filter(|w| w.0 == cause).map(|w| w.1);
+        let waited = |metric| live.waited.filter(|w| w.0 == metric).map(|w| w.1);
         let shown = SwitchedOut {
             time: Nanos(now),
             cpu,
             koid: Koid(live.koid),
             blocked: live.blocked,
-            latency: waited(Cause::Woken),
-            preempted: waited(Cause::Preempted),
+            latency: waited(Metric::Wakeup),
+            preempted: waited(Metric::Preemption),
             ran: whole.then_some(ran),
             state,
             detail,
         };
-        let uninterruptible = detail == Some(UNINTERRUPTIBLE);
-        let next = match state {
-            // Where it is after a switch that was inferred, the trace does not say.
-            _ if inferred => State::Unknown,
-            ThreadState::Running => State::Waiting(Cause::Preempted),
-            ThreadState::Blocked => State::Blocked { uninterruptible },
-            ThreadState::Suspended => State::Stopped,
-            _ => State::Unknown,
-        };
         let preempted = can_run && !inferred;
         on.queue.lengthen(preempted, now);
         live.waker = if preempted { 0 } else { live.waker };
-        live.last_cpu = Some(cpu.0);
+        live.last_cpu = Some(cpu);
         (live.blocked, live.waited) = (None, None);
-        live.enter(next, cpu.0, now, epoch);
         if on.counted && !inferred {
             self.observer.switched_out(&shown, Names(&self.roster));
         }
@@ -191,110 +207,93 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// The slot of the thread that comes in.
     #[inline(always)]
-    fn switch_in(&mut self, cpu: Cpu, koid: u64, inferred: bool) -> u32 {
-        let (now, epoch) = (self.now, self.epoch);
-        let slot = self.roster.slot(koid, &self.selection.threads);
+    fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, inferred: bool) {
+        let now = self.now;
+        let Key { koid, slot } = change.thread;
         // An outsider may run without a record of it: that it was preempted long ago says nothing then.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
-        let live = self.roster.live(slot);
-        let State::Waiting(cause) = live.state else {
-            self.come_in_unexpectedly(slot, cpu, inferred);
-            return slot;
+        let before = change.before;
+        let waited_for = match before.state {
+            State::Woken => Metric::Wakeup,
+            State::Preempted => Metric::Preemption,
+            _ => return self.came_in_unexpectedly(cpu, change, inferred),
         };
-        let (begin, queued_on) = (live.since, live.cpu);
-        let length = now.saturating_sub(begin);
+        let (begin, queued_on) = (before.since, before.cpu);
+        let length = now.saturating_sub(begin.0);
         // Who waited since before a gap is in no queue any more.
-        let sound = live.epoch == epoch;
-        if sound && queued_on != cpu.0 {
-            self.cpus.dequeue(queued_on, now);
+        let sound = change.sound;
+        if sound && queued_on != cpu {
+            self.cpus.dequeue(queued_on.0, now);
         }
+        let live = self.roster.live(slot);
         let on = self.cpus.get(cpu.0);
-        if sound && queued_on == cpu.0 {
+        if sound && queued_on == cpu {
             on.queue.shorten(now);
         }
-        let whole = sound && !inferred && !(unseen && cause == Cause::Preempted);
+        let whole = sound && !inferred && !(unseen && waited_for == Metric::Preemption);
         if whole {
-            sample(live, on, cause.metric(), length, now);
+            sample(live, on, waited_for, length, now);
         } else {
-            censor(live, on, cause.metric());
+            censor(live, on, waited_for);
         }
-        live.waited = whole.then_some((cause, length));
+        live.waited = whole.then_some((waited_for, length));
         let is_long = length > live.longest || self.worst.wants(live, length);
         let noted = whole && on.counted && is_long;
-        live.come_in(cpu.0, now, epoch, (on.counted, inferred));
+        live.came_in(cpu, (on.counted, inferred));
         if noted {
-            self.note_wait(
-                slot,
-                cause,
-                Span { begin: Nanos(begin), end: Nanos(now) },
-                (Cpu(queued_on), cpu),
-            );
+            self.note_wait(slot, waited_for, Span { begin, end: Nanos(now) }, (queued_on, cpu));
         }
-        slot
     }
 
-    /// A thread comes in of which it was not known that it waits.
+    /// A thread came in of which it was not known that it waits.
     #[cold]
-    fn come_in_unexpectedly(&mut self, slot: u32, cpu: Cpu, inferred: bool) {
-        let live = self.roster.live(slot);
-        match live.state {
-            State::Blocked { uninterruptible } => {
+    fn came_in_unexpectedly(&mut self, cpu: Cpu, change: &Change<Key>, inferred: bool) {
+        let live = self.roster.live(change.thread.slot);
+        let state = change.before.state;
+        match metric(state) {
+            Some(blocked) => {
                 // Its wake-up is missing.
-                let on = self.cpus.get(live.last_cpu.unwrap_or(cpu.0));
-                censor(live, on, blocked(uninterruptible));
+                censor(live, self.cpus.get(live.last_cpu.unwrap_or(cpu).0), blocked);
                 censor(live, self.cpus.get(cpu.0), Metric::Wakeup);
             }
-            State::Stopped => censor(live, self.cpus.get(cpu.0), Metric::Wakeup),
-            State::Unknown | State::Running | State::Waiting(_) => {
-                censor(live, self.cpus.get(cpu.0), Metric::RunQueue);
-            }
+            None if state.is_stopped() => censor(live, self.cpus.get(cpu.0), Metric::Wakeup),
+            None => censor(live, self.cpus.get(cpu.0), Metric::RunQueue),
         }
         let counted = self.cpus.get(cpu.0).counted;
-        live.come_in(cpu.0, self.now, self.epoch, (counted, inferred));
+        live.came_in(cpu, (counted, inferred));
     }
 
     /// A thread becomes able to run, at the present time.
     #[inline(always)]
     pub(super) fn wake(&mut self, cpu: Cpu, koid: u64, waker: u64) {
-        let (now, epoch) = (self.now, self.epoch);
-        let slot = self.roster.slot(koid, &self.selection.threads);
+        let now = self.now;
+        let key = self.roster.key(koid, &self.selection.threads);
         if self.narrow {
             self.roster.was_woken(koid);
         }
-        let live = self.roster.live(slot);
-        let sound = live.epoch == epoch;
-        match live.state {
-            State::Blocked { uninterruptible } => {
-                let length = now.saturating_sub(live.since);
-                let on = self.cpus.get(live.last_cpu.unwrap_or(cpu.0));
-                live.blocked = sound.then_some(length);
-                if sound {
-                    sample(live, on, blocked(uninterruptible), length, now);
+        let Some(change) = self.cpus.machine.wake(&mut self.roster, key, cpu, Nanos(now)) else {
+            self.ignored_wakeups += 1;
+            return;
+        };
+        let live = self.roster.live(key.slot);
+        let state = change.before.state;
+        match metric(state) {
+            // What it waited for since before the gap is over.
+            Some(metric) if state.is_waiting() => censor(live, self.cpus.get(cpu.0), metric),
+            Some(metric) => {
+                let length = now.saturating_sub(change.before.since.0);
+                let on = self.cpus.get(live.last_cpu.unwrap_or(cpu).0);
+                live.blocked = change.sound.then_some(length);
+                if change.sound {
+                    sample(live, on, metric, length, now);
                 } else {
-                    censor(live, on, blocked(uninterruptible));
+                    censor(live, on, metric);
                 }
             }
-            State::Waiting(_) | State::Running if sound => {
-                self.ignored_wakeups += 1;
-                return;
-            }
-            State::Waiting(cause) => {
-                // What it waited for since before the gap is over.
-                censor(live, self.cpus.get(cpu.0), cause.metric());
-            }
-            State::Running => {
-                let has_it = |on: &CpuState| on.occupant.is_some_and(|o| o.koid == koid);
-                if has_it(self.cpus.get(live.cpu)) {
-                    self.ignored_wakeups += 1;
-                    return;
-                }
-            }
-            State::Stopped | State::Unknown => {}
+            None => {}
         }
         live.waker = waker;
-        live.enter(State::Waiting(Cause::Woken), cpu.0, now, epoch);
         self.cpus.enqueue(cpu.0, now);
     }
 }

@@ -1,49 +1,21 @@
 //! What is known of a thread while the trace goes on.
 
+use fxt_reader::Cpu;
+use fxtrec_sched::{State, Thread};
+
 use crate::model::Wait;
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
-/// What a thread does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
-    /// Not known: it was not seen yet, or something about it is missing.
-    #[default]
-    Unknown,
-    /// It has a CPU.
-    Running,
-    /// It waits for a CPU.
-    Waiting(Cause),
-    /// It waits for something else.
-    Blocked {
-        /// In the kernel's state `D`.
-        uninterruptible: bool,
-    },
-    /// It was stopped.
-    Stopped,
-}
-
-/// Why a thread waits for a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// It was woken.
-    Woken,
-    /// It was preempted, or gave way.
-    Preempted,
-}
-
-impl Cause {
-    pub(super) fn metric(self) -> Metric {
-        match self {
-            Cause::Woken => Metric::Wakeup,
-            Cause::Preempted => Metric::Preemption,
-        }
+/// What the time that a thread spends in a state is counted as, apart from running.
+pub(super) fn metric(state: State) -> Option<Metric> {
+    match state {
+        State::Woken => Some(Metric::Wakeup),
+        State::Preempted => Some(Metric::Preemption),
+        State::Uninterruptible => Some(Metric::BlockedUninterruptible),
+        _ if state.is_blocked() => Some(Metric::Blocked),
+        _ => None,
     }
-}
-
-/// The metric of a blocked time.
-pub(super) fn blocked(uninterruptible: bool) -> Metric {
-    if uninterruptible { Metric::BlockedUninterruptible } else { Metric::Blocked }
 }
 
 /// A thread that has not ended.
@@ -54,15 +26,10 @@ pub(super) fn blocked(uninterruptible: bool) -> Metric {
 #[repr(C, align(64))]
 pub(super) struct Live {
     pub(super) koid: u64,
-    /// When the state began.
-    pub(super) since: u64,
-    /// The epoch in which it began.
-    pub(super) epoch: u32,
-    /// The CPU that it has or waits for.
-    pub(super) cpu: u16,
-    pub(super) state: State,
+    /// What it does.
+    pub(super) doing: Thread,
     /// The CPU that it last ran on.
-    pub(super) last_cpu: Option<u16>,
+    pub(super) last_cpu: Option<Cpu>,
     /// Whether its waits are wanted among the longest.
     pub(super) chosen: bool,
     /// Who woke it last; 0 when that is not known.
@@ -77,34 +44,18 @@ pub(super) struct Live {
     /// How long it was blocked before it was last woken.
     pub(super) blocked: Option<u64>,
     /// How long it waited before it last came in, and why.
-    pub(super) waited: Option<(Cause, u64)>,
+    pub(super) waited: Option<(Metric, u64)>,
     pub(super) worst: Option<Box<Wait>>,
     pub(super) tallies: [Tally; 6],
 }
 
 impl Live {
-    /// Gets a CPU, which may count, by a switch that may be inferred.
+    /// Takes note that it got a CPU, which may count, by a switch that may be inferred.
     #[inline(always)]
-    pub(super) fn come_in(
-        &mut self,
-        cpu: u16,
-        now: u64,
-        epoch: u32,
-        (counted, inferred): (bool, bool),
-    ) {
+    pub(super) fn came_in(&mut self, cpu: Cpu, (counted, inferred): (bool, bool)) {
         if counted {
             self.inferred += u64::from(inferred);
             self.migrations += u64::from(self.last_cpu.is_some_and(|last| last != cpu));
         }
-        self.enter(State::Running, cpu, now, epoch);
-    }
-
-    /// Goes over to another state.
-    #[inline]
-    pub(super) fn enter(&mut self, state: State, cpu: u16, now: u64, epoch: u32) {
-        self.state = state;
-        self.cpu = cpu;
-        self.since = now;
-        self.epoch = epoch;
     }
 }

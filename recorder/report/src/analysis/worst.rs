@@ -5,10 +5,11 @@ use std::time::Duration;
 use fxt_reader::Cpu;
 
 use super::history::OpenWaits;
-use super::thread::{Cause, Live};
+use super::thread::Live;
 use super::{Analysis, Observer};
 use crate::model::{Antagonist, Span, Wait};
 use crate::selection::ThreadFilter;
+use fxtrec_gates::Metric;
 
 /// So many antagonists of a wait are named.
 const NAMED: usize = 5;
@@ -69,7 +70,7 @@ impl<O: Observer> Analysis<O> {
     pub(super) fn note_wait(
         &mut self,
         slot: u32,
-        cause: Cause,
+        metric: Metric,
         span: Span,
         (queued_on, ran_on): (Cpu, Cpu),
     ) {
@@ -87,7 +88,7 @@ impl<O: Observer> Analysis<O> {
         let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
         let wait = Wait {
             thread: self.roster.party(koid),
-            metric: cause.metric(),
+            metric,
             span,
             queued_on,
             ran_on,
@@ -112,7 +113,7 @@ impl<O: Observer> Analysis<O> {
     #[cold]
     pub(super) fn tidy_history(&mut self, cpu: u16) {
         let open = OpenWaits {
-            begins: self.roster.waits_for(cpu, self.epoch),
+            begins: self.roster.waits_for(Cpu(cpu), &self.cpus.machine),
             asked: self.roster.places(),
             sums: FEWEST_SUMS.max(SUMS / self.cpus.count().max(1)),
         };
