@@ -59,6 +59,11 @@ fn unseen_state(koid: Koid) -> OutgoingState {
     OutgoingState { fxt, detail: None }
 }
 
+/// What is not recorded, as a side.
+fn nobody(cpu: Cpu) -> Side {
+    Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
+}
+
 /// The text of a `prev_state` argument.
 fn detail_text(detail: Detail) -> Text<'static> {
     const TEXTS: [Text<'static>; 6] = [
@@ -317,12 +322,11 @@ impl<L: Lanes> Encoder<L> {
             ),
         };
         let Some(view) = view else { return Ok(false) };
-        let nobody = Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT };
         let (out, state) = match view.outgoing {
             true => (out, state),
-            false => (nobody, unseen_state(nobody.koid)),
+            false => (nobody(cpu), unseen_state(nobody(cpu).koid)),
         };
-        let inn = if view.incoming { inn } else { nobody };
+        let inn = if view.incoming { inn } else { nobody(cpu) };
         let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
         if view != whole && !std::mem::replace(&mut chain.unrecorded, true) {
             unrecorded::objects(&mut self.lanes, cpu)?;
@@ -337,7 +341,7 @@ impl<L: Lanes> Encoder<L> {
             // The thread came into scope while it had the CPU.
             let weight = match koid {
                 Koid(0) => weight::IDLE,
-                koid if koid == nobody.koid => nobody.weight,
+                koid if koid == nobody(cpu).koid => nobody(cpu).weight,
                 _ => weight::NICE_0,
             };
             self.stats.inferred_switches += 1;
