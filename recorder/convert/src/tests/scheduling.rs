@@ -101,6 +101,29 @@ fn threads_show_their_states() {
 }
 
 #[test]
+fn a_thread_whose_cpu_another_leaves_runs_no_more_and_the_other_not_since_the_beginning() {
+    let mut trace = Writer::new(Vec::new());
+    trace.start("test", 1_000_000_000).expect("room");
+    for (time, out, into, state) in [
+        (1_000, 0, 41, ThreadState::Running),
+        // That 50 came in is missing.
+        (3_000, 50, 60, ThreadState::Blocked),
+        (7_000, 60, 41, ThreadState::Blocked),
+        (8_000, 41, 0, ThreadState::Running),
+    ] {
+        let (time, outgoing, incoming) = (Ticks(time), Koid(out), Koid(into));
+        let switch =
+            ContextSwitch { cpu: 1, time, outgoing, incoming, outgoing_state: state, args: &[] };
+        trace.write(&switch).expect("room");
+    }
+    let events = events(&to_json(&trace.into_inner(), Sched::Slices));
+    let states = [41, 50, 60].map(|thread| slices(&events, thread, thread));
+    assert_eq!(states[0], named(&[("Running", 1.0, 2.0), ("Running", 7.0, 1.0)]));
+    assert_eq!(states[1], named(&[("Sleeping", 3.0, 5.0)]));
+    assert_eq!(states[2], named(&[("Running", 3.0, 4.0), ("Sleeping", 7.0, 1.0)]));
+}
+
+#[test]
 fn threads_with_durations_of_their_own_show_states_beside_them() {
     let mut trace = Writer::new(trace());
     let thread = (Koid(40), Koid(41));

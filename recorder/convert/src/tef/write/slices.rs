@@ -13,7 +13,7 @@
 
 use fxt_reader::record::{ContextSwitch, LegacyContextSwitch, Wakeup, is_not_recorded};
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
-use fxtrec_sched::{Machine, Occupant, Switch, Switched};
+use fxtrec_sched::{Machine, Met, Occupant, Switch, Switched};
 
 use super::args::Split;
 use super::document::Document;
@@ -27,8 +27,8 @@ use crate::tef::{CPUS_PROCESS, marks};
 pub(super) struct Slices {
     machine: Machine<Koid>,
     states: States,
-    /// The time of the first scheduling record: what was before is unknown.
-    start: Option<Nanos>,
+    /// Whether there has been a scheduling record: what was before is unknown.
+    begun: bool,
     /// Whether the process of all CPUs has its name.
     announced: bool,
 }
@@ -128,18 +128,10 @@ impl Slices {
         document: &mut Document<'_>,
     ) -> Switched<Koid> {
         let Sides { time, cpu, .. } = sides;
-        let start = self.begin(time);
+        self.begin(time);
         let (outgoing, incoming) = (occupant(sides.outgoing), occupant(sides.incoming));
-        let seat = self.machine.seat(cpu);
-        if !seat.is_seen() {
+        if !self.machine.seat(cpu).is_seen() {
             announce_cpu(cpu, !std::mem::replace(&mut self.announced, true), document);
-        }
-        if seat.occupant.is_some_and(|occupant| occupant != outgoing) {
-            // Nobody knows when the thread came in.
-            self.machine.forget(cpu, time);
-            if let Some(thread) = outgoing.thread() {
-                self.states.began_before(thread, start);
-            }
         }
         let next = states::after(sides.state, letters);
         let switch = Switch { time, cpu, outgoing, next, incoming, inferred: false };
@@ -147,11 +139,10 @@ impl Slices {
     }
 
     /// The trace has scheduling records, and they begin at this time, unless they began before.
-    fn begin(&mut self, time: Nanos) -> Nanos {
-        *self.start.get_or_insert_with(|| {
+    fn begin(&mut self, time: Nanos) {
+        if !std::mem::replace(&mut self.begun, true) {
             self.machine.cut(time);
-            time
-        })
+        }
     }
 
     fn wakeup(&mut self, record: &Wakeup<'_>, document: &mut Document<'_>, names: &Names) {
@@ -193,7 +184,12 @@ impl Slices {
 impl Sides {
     /// What is drawn of the time before the switch.
     fn slice(&self, switched: &Switched<Koid>) -> Slice {
-        Slice { thread: self.outgoing, since: switched.tenure.since, until: self.time }
+        let since = match switched.met {
+            Met::Expected | Met::Vacant => switched.tenure.since,
+            // Nobody knows when the thread came in.
+            Met::Displaced => self.time,
+        };
+        Slice { thread: self.outgoing, since, until: self.time }
     }
 }
 

@@ -57,14 +57,6 @@ impl States {
         self.threads.entry(thread).or_default().own_durations = true;
     }
 
-    /// The thread runs since `start`, if nothing is known of it yet.
-    pub(super) fn began_before(&mut self, thread: Koid, start: Nanos) {
-        let thread = self.thread(thread);
-        if thread.state == State::Unknown {
-            (thread.state, thread.since) = (State::Running, start);
-        }
-    }
-
     /// Writes the states that a switch has ended.
     pub(super) fn write(
         &self,
