@@ -60,6 +60,8 @@ impl Open {
     pub(super) fn follow(&mut self, record: &Record<'_>) {
         match record {
             Record::ContextSwitch(switch) => self.switch(switch),
+            // It has a CPU, and waits for none.
+            Record::Wakeup(wakeup) if self.has_cpu(wakeup.koid) => {}
             Record::Wakeup(wakeup) => {
                 let weight = wakeup.weight();
                 self.waiting.insert(wakeup.koid, Waiting { cpu: wakeup.cpu, weight });
@@ -67,6 +69,10 @@ impl Open {
             Record::Event(event) => self.event(event),
             _ => {}
         }
+    }
+
+    fn has_cpu(&self, thread: Koid) -> bool {
+        thread == Koid(0) || self.cpus.values().any(|on_cpu| on_cpu.thread == thread)
     }
 
     fn switch(&mut self, switch: &ContextSwitch<'_>) {

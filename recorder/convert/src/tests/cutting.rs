@@ -114,6 +114,26 @@ fn a_window_begins_with_who_runs_and_ends_with_nobody() {
 }
 
 #[test]
+fn a_thread_that_was_woken_though_it_has_a_cpu_does_not_wait_for_one() {
+    let mut trace = Writer::new(trace());
+    put_switch(&mut trace, 0, 12, (0, 41));
+    for (time, thread) in [(13, 41), (14, 50)] {
+        let (time, thread) = (Ticks(time), Koid(thread));
+        trace.write(&Wakeup { cpu: 0, time, thread, args: &[] }).expect("room");
+    }
+    trace.counter(Ticks(20), APP, "c", "queue", 0, &[("length", 7.into())]).expect("room");
+    let piece = piece_of(&trace.into_inner(), 15, 30, Filter::default());
+    let mut reader = Reader::from_slice(&piece);
+    let mut woken = Vec::new();
+    while let Some(item) = reader.next().expect("a sound piece") {
+        if let fxt_reader::Record::Wakeup(wakeup) = item.record {
+            woken.push(wakeup.koid.0);
+        }
+    }
+    assert_eq!(woken, [50]);
+}
+
+#[test]
 fn what_is_open_is_written_again() {
     let all = records(&piece(6, 9, Filter::default()));
     let one = |what: &str| {
