@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 
 use fxt_reader::record::{
-    ContextSwitch, Event, EventKind, NOT_RECORDED_WEIGHT, Value as ReadValue, is_not_recorded,
+    ContextSwitch, Event, EventKind, NOT_RECORDED_WEIGHT, Value as ReadValue, Wakeup,
+    is_not_recorded,
 };
 use fxt_reader::{Cpu, Koid, Nanos, Record, Thread, ThreadState};
 use fxt_writer::record as write;
 use fxt_writer::{Arg, Ticks, Value};
+use fxtrec_sched::{Machine, Occupant, State, Switch, Thread as Does};
+use rustc_hash::FxHashMap;
 
 use super::filter::{Filter, Names};
 use super::{Target, Window};
@@ -19,8 +22,11 @@ use fxtrec_capture::encode::weight::{IDLE, NICE_0};
 /// What is open.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    cpus: BTreeMap<Cpu, OnCpu>,
-    waiting: BTreeMap<Koid, Waiting>,
+    /// Who has which CPU, and which threads wait, up to the window.
+    machine: Machine<Koid>,
+    threads: FxHashMap<Koid, Known>,
+    /// Whom the piece shows on each CPU.
+    shown: BTreeMap<Cpu, Koid>,
     /// Durations by thread, the outermost first.
     durations: BTreeMap<(Koid, Koid), Vec<Operation>>,
     /// Async operations by category and id, the outermost first.
@@ -28,16 +34,18 @@ pub(super) struct Open {
     counters: BTreeMap<(Koid, String, u64), Counter>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct OnCpu {
-    thread: Koid,
+/// What is known of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    does: Does,
+    /// Its weight, if its last record tells it.
     weight: Option<i32>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    cpu: Cpu,
-    weight: Option<i32>,
+impl AsMut<Does> for Known {
+    fn as_mut(&mut self) -> &mut Does {
+        &mut self.does
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -60,31 +68,36 @@ impl Open {
     pub(super) fn follow(&mut self, record: &Record<'_>) {
         match record {
             Record::ContextSwitch(switch) => self.switch(switch),
-            // It has a CPU, and waits for none.
-            Record::Wakeup(wakeup) if self.has_cpu(wakeup.koid) => {}
-            Record::Wakeup(wakeup) => {
-                let weight = wakeup.weight();
-                self.waiting.insert(wakeup.koid, Waiting { cpu: wakeup.cpu, weight });
-            }
+            Record::Wakeup(wakeup) if wakeup.koid != Koid(0) => self.wakeup(wakeup),
             Record::Event(event) => self.event(event),
             _ => {}
         }
     }
 
-    fn has_cpu(&self, thread: Koid) -> bool {
-        thread == Koid(0) || self.cpus.values().any(|on_cpu| on_cpu.thread == thread)
+    fn wakeup(&mut self, wakeup: &Wakeup<'_>) {
+        self.machine.wake(&mut self.threads, wakeup.koid, wakeup.cpu, wakeup.time);
+        let known = self.threads.entry(wakeup.koid).or_default();
+        if known.does.state.is_waiting() {
+            // It may have been woken before, for another CPU.
+            known.does.cpu = wakeup.cpu;
+            known.weight = wakeup.weight();
+        }
     }
 
     fn switch(&mut self, switch: &ContextSwitch<'_>) {
-        let weight = switch.outgoing_weight();
-        if switch.outgoing_state == ThreadState::Running && switch.outgoing != Koid(0) {
-            self.waiting.insert(switch.outgoing, Waiting { cpu: switch.cpu, weight });
-        } else {
-            self.waiting.remove(&switch.outgoing);
+        let next = match switch.outgoing_state {
+            // One that never ran is in no queue.
+            ThreadState::New => State::Unknown,
+            state => State::after(state, None),
+        };
+        let (outgoing, incoming) = (occupant(switch.outgoing), occupant(switch.incoming));
+        let (time, cpu) = (switch.time, switch.cpu);
+        let change = Switch { time, cpu, outgoing, next, incoming, inferred: false };
+        self.machine.switch(&mut self.threads, change);
+        let outgoing = (switch.outgoing, switch.outgoing_weight());
+        for (thread, weight) in [outgoing, (switch.incoming, switch.incoming_weight())] {
+            self.threads.entry(thread).or_default().weight = weight;
         }
-        self.waiting.remove(&switch.incoming);
-        let (thread, weight) = (switch.incoming, switch.incoming_weight());
-        self.cpus.insert(switch.cpu, OnCpu { thread, weight });
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -141,12 +154,11 @@ impl Open {
 
     /// The thread that the piece shows on a CPU; `None` before it shows any.
     pub(super) fn shown(&self, cpu: Cpu) -> Option<Koid> {
-        self.cpus.get(&cpu).map(|on_cpu| on_cpu.thread)
+        self.shown.get(&cpu).copied()
     }
 
     pub(super) fn show(&mut self, cpu: Cpu, thread: Koid) {
-        let weight = None;
-        self.cpus.insert(cpu, OnCpu { thread, weight });
+        self.shown.insert(cpu, thread);
     }
 
     /// Writes what is open at the beginning of the window.
@@ -157,27 +169,32 @@ impl Open {
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
         let (from, filter) = (window.from, &window.filter);
-        for (cpu, on_cpu) in &mut self.cpus {
-            let nobody = filter.nobody(*cpu);
-            let wanted = filter.admits_cpu(*cpu) && filter.admits_thread(on_cpu.thread, names);
-            if !wanted {
-                on_cpu.thread = nobody;
-            }
-            if on_cpu.thread != nobody {
+        for (number, seat) in (0..=u16::MAX).zip(self.machine.seats()) {
+            let Some(occupant) = seat.occupant else { continue };
+            let (cpu, has) = (Cpu(number), occupant.thread().unwrap_or_default());
+            let nobody = filter.nobody(cpu);
+            let wanted = filter.admits_cpu(cpu) && filter.admits_thread(has, names);
+            let shown = if wanted { has } else { nobody };
+            self.shown.insert(cpu, shown);
+            if shown != nobody {
                 names.need_occupant(nobody, target)?;
-                names.need_occupant(on_cpu.thread, target)?;
-                write_switch(*cpu, from, nobody, (on_cpu.thread, on_cpu.weight), target)?;
+                names.need_occupant(shown, target)?;
+                let weight = self.threads.get(&shown).and_then(|known| known.weight);
+                write_switch(cpu, from, nobody, (shown, weight), target)?;
             }
         }
-        for (thread, waiting) in &self.waiting {
-            if filter.admits_cpu(waiting.cpu) && filter.admits_thread(*thread, names) {
+        let mut waiting: Vec<_> =
+            self.threads.iter().filter(|(_, known)| known.does.state.is_waiting()).collect();
+        waiting.sort_unstable_by_key(|(thread, _)| **thread);
+        for (thread, known) in waiting {
+            if filter.admits_cpu(known.does.cpu) && filter.admits_thread(*thread, names) {
                 names.need(*thread, target)?;
-                let weight = waiting.weight.unwrap_or(NICE_0);
+                let weight = known.weight.unwrap_or(NICE_0);
                 let args = [
                     Arg::new(target.text("weight")?, Value::Int32(weight)),
                     Arg::new(target.text("inferred")?, Value::Bool(true)),
                 ];
-                let (cpu, time) = (waiting.cpu.0, Ticks(from.0));
+                let (cpu, time) = (known.does.cpu.0, Ticks(from.0));
                 let thread = *thread;
                 target.write(&write::Wakeup { cpu, time, thread, args: &args })?;
             }
@@ -218,10 +235,10 @@ impl Open {
         filter: &Filter,
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
-        for (cpu, on_cpu) in &mut self.cpus {
+        for (cpu, shown) in &mut self.shown {
             let nobody = filter.nobody(*cpu);
-            if on_cpu.thread != Koid(0) && on_cpu.thread != nobody {
-                let thread = std::mem::replace(&mut on_cpu.thread, nobody);
+            if *shown != Koid(0) && *shown != nobody {
+                let thread = std::mem::replace(shown, nobody);
                 write_switch(*cpu, to, thread, (nobody, None), target)?;
             }
         }
@@ -262,6 +279,11 @@ impl Operation {
         let thread = retype::thread(self.thread);
         Ok(target.event(kind, Ticks(time.0), thread, &self.category, &self.name, args)?)
     }
+}
+
+/// Who a koid is. What stands for what is not recorded is a thread of the piece like others.
+fn occupant(thread: Koid) -> Occupant<Koid> {
+    if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
 }
 
 /// A switch that the cut makes up.
