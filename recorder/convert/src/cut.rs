@@ -185,11 +185,6 @@ impl<'w, 'o> Cutter<'w, 'o> {
             if matches!(event.kind, EventKind::DurationComplete { end } if end >= self.window.from));
         if time < self.window.from && !is_overlapping {
             self.open.follow(record);
-            if let Record::ContextSwitch(switch) = record
-                && self.begun
-            {
-                self.open.show(switch.cpu, switch.incoming);
-            }
             return Ok(());
         }
         if time > self.window.to {

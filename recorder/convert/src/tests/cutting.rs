@@ -134,6 +134,21 @@ fn a_thread_that_was_woken_though_it_has_a_cpu_does_not_wait_for_one() {
 }
 
 #[test]
+fn a_switch_that_comes_late_and_is_left_out_changes_nobody_in_the_piece() {
+    let mut trace = Writer::new(trace());
+    put_switch(&mut trace, 0, 12, (0, 41));
+    put_switch(&mut trace, 1, 17, (60, 0));
+    // Before the window, though it has begun.
+    put_switch(&mut trace, 0, 15, (41, 50));
+    put_switch(&mut trace, 0, 18, (50, 0));
+    let piece = piece_of(&trace.into_inner(), 16, 20, Filter::default());
+    assert_eq!(
+        switches(&piece),
+        ["16 cpu0 0->41*", "16 cpu1 0->60*", "17 cpu1 60->0", "18 cpu0 41->50*", "18 cpu0 50->0"]
+    );
+}
+
+#[test]
 fn what_is_open_is_written_again() {
     let all = records(&piece(6, 9, Filter::default()));
     let one = |what: &str| {
