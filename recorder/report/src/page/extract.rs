@@ -84,7 +84,7 @@ impl Extract {
                 let event = Event::Switch {
                     cpu: switch.cpu.0,
                     outgoing: self.threads.index(outgoing),
-                    state: State::left_in(switch.outgoing_state, None),
+                    state: State::after(switch.outgoing_state, None),
                     incoming: self.threads.index(incoming),
                     inferred: false,
                 };
@@ -144,9 +144,9 @@ impl Extract {
         };
         let outgoing = idle(outgoing_weight, switch.outgoing);
         let incoming = idle(incoming_weight, switch.incoming);
-        let left = State::left_in(switch.outgoing_state, letter);
+        let left = State::after(switch.outgoing_state, letter);
         let state = match left {
-            State::Zombie | State::Dead => left,
+            _ if left.is_over() => left,
             // What an outsider does next is not recorded. What nobody saw go out is anywhere.
             _ if to_nobody || inferred => State::Unknown,
             _ => left,
@@ -271,7 +271,7 @@ impl Extract {
 
     /// Whether anything is said about the CPU.
     pub(super) fn has_seen(&self, cpu: u16) -> bool {
-        self.machine.seats.get(usize::from(cpu)).is_some_and(|seat| seat.seen)
+        self.machine.has_seen(cpu)
     }
 
     /// Closes what is open. Returns the begin and the end of the trace, in

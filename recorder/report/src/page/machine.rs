@@ -1,8 +1,9 @@
 //! The machine as the trace describes it: who is on each CPU, and what each
 //! thread is doing, from one event to the next.
 //!
-//! The page's script follows the same rules when it unfolds a block, so that
-//! what the two show is the same:
+//! The rules are those of the [scheduling machine](fxtrec_sched), without doubt:
+//! a gap concerns its own CPU only. The page's script follows the same rules when
+//! it unfolds a block, so that what the two show is the same:
 //!
 //! ```text
 //!  cpu 0   ──── A ────┤ switch: A out (S), B in ├──── B ────
@@ -12,6 +13,9 @@
 //! - Whoever goes out of a CPU of which nothing is known was on it since then.
 //! - A wake-up of a thread that runs, or waits already, changes nothing.
 //! - A gap leaves its CPU, and the thread that was on it, unknown.
+
+use fxt_reader::{Cpu, Nanos};
+use fxtrec_sched::{Change, Occupant, Switch, Tenure, Thread, Threads};
 
 use super::state::State;
 use super::threads::ThreadIndex;
@@ -68,164 +72,138 @@ pub(super) trait Observer {
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64);
 }
 
-/// What is known of a CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seat {
-    /// Who is on it.
-    pub(super) thread: Option<ThreadIndex>,
-    /// Since when; 0 for before the trace.
-    pub(super) since: u64,
-    /// Whether it was ever seen.
-    pub(super) seen: bool,
-}
-
 /// What is known of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Doing {
-    /// What it is doing.
-    pub(super) state: State,
-    /// Since when; 0 for before the trace.
-    pub(super) since: u64,
-    /// The CPU that it runs on, or was last queued on.
-    pub(super) cpu: u16,
+    /// What it is doing, since when, and on which CPU.
+    pub(super) doing: Thread,
     /// Who woke it, while it waits.
     pub(super) waker: Option<ThreadIndex>,
+}
+
+/// What is known of all threads, by index.
+#[derive(Clone, Debug, Default)]
+struct Doings(Vec<Doing>);
+
+impl Threads for Doings {
+    type Key = ThreadIndex;
+
+    #[inline]
+    fn thread(&mut self, thread: ThreadIndex) -> &mut Thread {
+        let at = thread.index();
+        if at >= self.0.len() {
+            self.0.resize(at + 1, Doing::default());
+        }
+        &mut self.0[at].doing
+    }
 }
 
 /// The whole machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
-    /// By CPU number.
-    pub(super) seats: Vec<Seat>,
-    /// By thread index.
-    pub(super) threads: Vec<Doing>,
+    sched: fxtrec_sched::Machine<ThreadIndex>,
+    threads: Doings,
+}
+
+fn occupant(thread: ThreadIndex) -> Occupant<ThreadIndex> {
+    if thread.is_idle() { Occupant::Idle } else { Occupant::Thread(thread) }
+}
+
+/// The thread that the page shows on a CPU, if any.
+fn shown(occupant: Occupant<ThreadIndex>) -> Option<ThreadIndex> {
+    match occupant {
+        Occupant::Idle => Some(ThreadIndex::IDLE),
+        Occupant::NotRecorded => None,
+        Occupant::Thread(thread) => Some(thread),
+    }
+}
+
+fn on_cpu(tenure: &Tenure<ThreadIndex>, observer: &mut impl Observer) {
+    if let Some(thread) = shown(tenure.who) {
+        observer.on_cpu(tenure.cpu.0, thread, tenure.since.0, tenure.until.0);
+    }
 }
 
 impl Machine {
     /// What follows from one more event, which must not be older than the last.
     pub(super) fn apply(&mut self, stamped: Stamped, observer: &mut impl Observer) {
-        let time = stamped.time;
+        let time = Nanos(stamped.time);
         match stamped.event {
-            Event::Switch { cpu, outgoing, state, incoming, .. } => {
-                self.leave(cpu, outgoing, state, time, observer);
-                self.seats[usize::from(cpu)] =
-                    Seat { thread: Some(incoming), since: time, seen: true };
-                if !incoming.is_idle() {
-                    self.change(incoming, State::Running, cpu, None, time, observer);
-                }
+            Event::Switch { cpu, outgoing, state, incoming, inferred } => {
+                let (outgoing, incoming) = (occupant(outgoing), occupant(incoming));
+                let (cpu, next) = (Cpu(cpu), state);
+                let switch = Switch { time, cpu, outgoing, next, incoming, inferred };
+                let switched = self.sched.switch(&mut self.threads, switch);
+                on_cpu(&switched.tenure, observer);
+                self.changed(switched.displaced, None, observer);
+                self.changed(switched.outgoing, None, observer);
+                self.changed(switched.incoming, None, observer);
             }
+            Event::Wake { thread, .. } if thread.is_idle() => {}
             Event::Wake { cpu, thread, waker } => {
-                let doing = self.doing(thread).state;
-                if !thread.is_idle() && doing != State::Running && !doing.is_waiting() {
-                    self.change(thread, State::Woken, cpu, waker, time, observer);
-                }
+                let woken = self.sched.wake(&mut self.threads, thread, Cpu(cpu), time);
+                self.changed(woken, waker, observer);
             }
-            Event::Gap { cpu, length } => self.lose(cpu, time - length, time, observer),
+            Event::Gap { cpu, length } => {
+                let from = Nanos(time.0 - length);
+                let lost = self.sched.gap(&mut self.threads, Cpu(cpu), (from, time));
+                if let Some(tenure) = lost.tenure {
+                    on_cpu(&tenure, observer);
+                }
+                self.changed(lost.change, None, observer);
+            }
         }
     }
 
     /// Who is on the CPU, as far as is known.
     pub(super) fn on(&self, cpu: u16) -> Option<ThreadIndex> {
-        self.seats.get(usize::from(cpu)).and_then(|seat| seat.thread)
+        self.sched.seat(Cpu(cpu)).occupant.and_then(shown)
     }
 
     /// Since when the CPU is as it is; 0 for before the trace.
     pub(super) fn since(&self, cpu: u16) -> u64 {
-        self.seats.get(usize::from(cpu)).map_or(0, |seat| seat.since)
+        self.sched.seat(Cpu(cpu)).since.0
+    }
+
+    /// Whether anything was said about the CPU.
+    pub(super) fn has_seen(&self, cpu: u16) -> bool {
+        self.sched.seat(Cpu(cpu)).is_seen()
+    }
+
+    /// Who is on each CPU, by its number, and since when.
+    pub(super) fn seats(&self) -> impl Iterator<Item = (Option<ThreadIndex>, u64)> + '_ {
+        self.sched.seats().map(|seat| (seat.occupant.and_then(shown), seat.since.0))
+    }
+
+    /// What each thread does, by its index.
+    pub(super) fn threads(&self) -> &[Doing] {
+        &self.threads.0
     }
 
     /// Ends every stretch at `time`, which is that of the end of the trace.
     pub(super) fn end(&self, time: u64, observer: &mut impl Observer) {
-        for (cpu, seat) in self.seats.iter().enumerate() {
-            if let (Some(thread), Ok(cpu)) = (seat.thread, u16::try_from(cpu)) {
-                observer.on_cpu(cpu, thread, seat.since, time);
-            }
+        for tenure in self.sched.end(Nanos(time)) {
+            on_cpu(&tenure, observer);
         }
-        for (index, doing) in self.threads.iter().enumerate() {
-            if doing.state != State::Unknown {
-                observer.in_state(ThreadIndex::at(index), doing.state, doing.since, time);
+        for (index, Doing { doing, .. }) in self.threads.0.iter().enumerate() {
+            if doing.state.is_known() {
+                observer.in_state(ThreadIndex::at(index), doing.state, doing.since.0, time);
             }
         }
     }
 
-    fn leave(
+    /// A thread went over to another state, if it did, and `waker` woke it.
+    fn changed(
         &mut self,
-        cpu: u16,
-        outgoing: ThreadIndex,
-        state: State,
-        time: u64,
-        observer: &mut impl Observer,
-    ) {
-        let seat = self.seat(cpu);
-        let before = seat.thread.unwrap_or(outgoing);
-        observer.on_cpu(cpu, before, seat.since, time);
-        if before != outgoing && self.doing(before).is_running_on(cpu) {
-            self.change(before, State::Unknown, cpu, None, time, observer);
-        }
-        if outgoing.is_idle() {
-            return;
-        }
-        let doing = self.doing(outgoing);
-        if seat.thread.is_none() && doing.state == State::Unknown {
-            let since = seat.since.max(doing.since);
-            *self.doing_mut(outgoing) = Doing { state: State::Running, since, cpu, waker: None };
-        }
-        self.change(outgoing, state, cpu, None, time, observer);
-    }
-
-    fn lose(&mut self, cpu: u16, from: u64, to: u64, observer: &mut impl Observer) {
-        let seat = self.seat(cpu);
-        if let Some(thread) = seat.thread {
-            observer.on_cpu(cpu, thread, seat.since, from);
-            if !thread.is_idle() && self.doing(thread).is_running_on(cpu) {
-                self.change(thread, State::Unknown, cpu, None, from, observer);
-            }
-        }
-        self.seats[usize::from(cpu)] = Seat { thread: None, since: to, seen: true };
-    }
-
-    fn change(
-        &mut self,
-        thread: ThreadIndex,
-        state: State,
-        cpu: u16,
+        change: Option<Change<ThreadIndex>>,
         waker: Option<ThreadIndex>,
-        time: u64,
         observer: &mut impl Observer,
     ) {
-        let doing = self.doing_mut(thread);
-        let before = std::mem::replace(doing, Doing { state, since: time, cpu, waker });
-        if before.state != State::Unknown && before.since < time {
-            observer.in_state(thread, before.state, before.since, time);
+        let Some(Change { thread, before, time, .. }) = change else { return };
+        self.threads.0[thread.index()].waker = waker;
+        if before.state.is_known() && before.since < time {
+            observer.in_state(thread, before.state, before.since.0, time.0);
         }
-    }
-
-    /// A CPU, which is known from now on.
-    fn seat(&mut self, cpu: u16) -> Seat {
-        let at = usize::from(cpu);
-        if at >= self.seats.len() {
-            self.seats.resize(at + 1, Seat::default());
-        }
-        self.seats[at].seen = true;
-        self.seats[at]
-    }
-
-    fn doing(&mut self, thread: ThreadIndex) -> Doing {
-        *self.doing_mut(thread)
-    }
-
-    fn doing_mut(&mut self, thread: ThreadIndex) -> &mut Doing {
-        let at = thread.index();
-        if at >= self.threads.len() {
-            self.threads.resize(at + 1, Doing::default());
-        }
-        &mut self.threads[at]
-    }
-}
-
-impl Doing {
-    fn is_running_on(self, cpu: u16) -> bool {
-        self.state == State::Running && self.cpu == cpu
     }
 }
 

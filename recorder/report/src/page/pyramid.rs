@@ -17,7 +17,7 @@ use std::mem::take;
 use super::bins::{Cell, CpuCell, CpuTimes, MERGED, Run, Runs, ThreadCell, ThreadTimes};
 use super::columns::{Column, pack};
 use super::machine::Observer;
-use super::state::State;
+use super::state::{self, State};
 use super::threads::ThreadIndex;
 
 /// Bins in a chunk.
@@ -161,7 +161,7 @@ impl Observer for Pyramid {
     }
 
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64) {
-        if !state.is_shown() {
+        if !state::is_shown(state) {
             return;
         }
         let Some((first, last)) = self.pieces(from, to) else { return };

@@ -6,8 +6,8 @@
 use std::io;
 
 use super::columns::{Column, Cursor, pack, unpack};
-use super::machine::{Event, Machine, Observer, Stamped};
-use super::state::State;
+use super::machine::{Doing, Event, Machine, Observer, Stamped};
+use super::state;
 use super::threads::ThreadIndex;
 
 /// The first byte of an event: a state from 0 to 15 for a switch, or one of
@@ -73,7 +73,7 @@ impl TileWriter {
             Event::Switch { cpu, outgoing, state, incoming, inferred } => {
                 let given = before.on(cpu) != Some(outgoing);
                 self.heads.byte(
-                    state.code()
+                    state::code(state)
                         + if inferred { head::INFERRED } else { 0 }
                         + if given { head::OUTGOING } else { 0 },
                 );
@@ -125,19 +125,19 @@ fn age(since: u64, now: u64) -> u64 {
 fn snapshot(machine: &Machine, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
     let mut columns: [Column; SNAPSHOT_COLUMNS] = Default::default();
     let [on, on_ages, threads, states, ages, cpus, wakers] = &mut columns;
-    for seat in &machine.seats {
-        on.number(optional(seat.thread));
-        on_ages.number(age(seat.since, now));
+    for (thread, since) in machine.seats() {
+        on.number(optional(thread));
+        on_ages.number(age(since, now));
     }
     let mut next = 0;
-    for (index, doing) in machine.threads.iter().enumerate() {
-        if doing.state.is_shown() {
+    for (index, Doing { doing, waker }) in machine.threads().iter().enumerate() {
+        if state::is_shown(doing.state) {
             threads.number((index - next) as u64);
             next = index + 1;
-            states.byte(doing.state.code());
-            ages.number(age(doing.since, now));
-            cpus.number(doing.cpu.into());
-            wakers.number(optional(doing.waker));
+            states.byte(state::code(doing.state));
+            ages.number(age(doing.since.0, now));
+            cpus.number(doing.cpu.0.into());
+            wakers.number(optional(*waker));
         }
     }
     columns
@@ -216,7 +216,7 @@ impl Events<'_> {
                 } else {
                     before.on(cpu)?
                 };
-                let state = State::from_code(switch % STATES)?;
+                let state = state::from_code(switch % STATES)?;
                 let inferred = flags % head::OUTGOING == head::INFERRED;
                 Event::Switch { cpu, outgoing, state, incoming, inferred }
             }
@@ -237,6 +237,7 @@ fn thread_of(number: u64) -> Option<ThreadIndex> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::state::State;
 
     #[derive(Default)]
     struct Nothing;
@@ -286,7 +287,8 @@ mod tests {
             for tile in &tiles {
                 assert!(tile.replay(&mut again, &mut Nothing).unwrap());
             }
-            assert_eq!((again.seats, again.threads), (machine.seats, machine.threads));
+            assert!(again.seats().eq(machine.seats()));
+            assert_eq!(again.threads(), machine.threads());
         }
     }
 
