@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, stdin};
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use super::error::ConvertError;
 use super::format::{Format, Packing, UnknownFormat};
+use super::progress::Progress;
 use super::spool;
 
 /// Bytes that are read from the file at a time.
@@ -19,12 +18,12 @@ pub struct Input {
     content: Box<dyn BufRead>,
     /// The file itself, where it is a regular one and not packed.
     plain: Option<File>,
-    progress: ProgressBar,
+    progress: Progress,
 }
 
 impl Input {
     /// Opens `path`, or standard input for `-`, and takes the packing off. With `show_progress`,
-    /// a bar on standard error says how far reading is, if that is a terminal.
+    /// a line on standard error says how far reading is, if that is a terminal.
     ///
     /// # Errors
     ///
@@ -43,8 +42,11 @@ impl Input {
                 facts.is_file().then(|| file.try_clone()).transpose().map_err(cannot_open)?;
             (Box::new(file), facts.is_file().then_some(facts.len()), regular)
         };
-        let progress = progress_bar(length, show_progress);
-        let (content, packing) = unpack(progress.wrap_read(file)).map_err(cannot_open)?;
+        let progress = match show_progress {
+            true => Progress::shown(length),
+            false => Progress::hidden(),
+        };
+        let (content, packing) = unpack(progress.of(file)).map_err(cannot_open)?;
         let plain = regular.filter(|_| packing == Packing::Plain);
         Ok(Self { path: path.to_owned(), content, plain, progress })
     }
@@ -56,7 +58,7 @@ impl Input {
     /// When a packing of theirs cannot be taken off.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
         let (content, _) = unpack(io::Cursor::new(bytes)).map_err(ConvertError::Read)?;
-        let progress = progress_bar(None, false);
+        let progress = Progress::hidden();
         Ok(Self { path: PathBuf::from("-"), content, plain: None, progress })
     }
 
@@ -111,7 +113,7 @@ impl Input {
 
     /// Takes the progress bar away.
     pub fn finish(&self) {
-        self.progress.finish_and_clear();
+        self.progress.finish();
     }
 }
 
@@ -143,23 +145,4 @@ fn unpack(packed: impl Read + 'static) -> io::Result<(Box<dyn BufRead>, Packing)
         }
     };
     Ok((content, packing))
-}
-
-/// A bar for files, a spinner for pipes; nothing where standard error is no terminal.
-fn progress_bar(length: Option<u64>, show: bool) -> ProgressBar {
-    if !show {
-        return ProgressBar::hidden();
-    }
-    let (bar, template) = match length {
-        Some(length) => {
-            (ProgressBar::new(length), "{bar:30} {percent:>3}% {bytes_per_sec}, {eta} left")
-        }
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes} {bytes_per_sec}"),
-    };
-    // Draws only where standard error is a terminal.
-    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }

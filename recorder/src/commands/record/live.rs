@@ -1,26 +1,24 @@
 //! The live line: one line on the terminal that says how the recording goes.
 
-use std::io::{self, Write, stderr};
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::round::Progress;
 use crate::cli;
-use crate::kernel::terminal::{Terminal, stdout_is_terminal};
+use crate::kernel::terminal::{LiveLine, Terminal, stdout_is_terminal};
 use crate::sink::drain::Written;
 use crate::units::text::{bytes, count};
 
 /// How often the line is drawn anew.
 pub(super) const REDRAW: Duration = Duration::from_millis(250);
 
-/// The line and what it remembers from drawing to drawing. It is written to standard error as it is, since it commands
-/// the terminal, and has nothing in it but figures.
+/// The line and what it remembers from drawing to drawing. It has nothing in it but figures.
 #[derive(Debug)]
 pub(super) struct Live {
+    line: LiveLine,
     begun: Instant,
     drawn: Instant,
     events: u64,
-    terminal: Terminal,
-    shown: bool,
 }
 
 impl Live {
@@ -36,13 +34,14 @@ impl Live {
             cli::Progress::Auto => terminal.can_redraw && !(with_command && stdout_is_terminal()),
         };
         let now = Instant::now();
-        wanted.then_some(Live { begun: now, drawn: now, events: 0, terminal, shown: false })
+        let line = LiveLine::new(terminal, REDRAW);
+        wanted.then_some(Live { line, begun: now, drawn: now, events: 0 })
     }
 
     /// Draws the line, if it is time to.
     pub(super) fn draw(&mut self, progress: &Progress, written: &Written) -> io::Result<()> {
-        let (now, mut out) = (Instant::now(), stderr());
-        if self.shown && now.duration_since(self.drawn) < REDRAW {
+        let now = Instant::now();
+        if !self.line.is_due(now) {
             return Ok(());
         }
         let events = progress.events();
@@ -56,22 +55,11 @@ impl Live {
             bytes(written.bytes()),
             count(progress.lost()),
         );
-        let line: String = line.chars().take(self.terminal.columns().saturating_sub(1)).collect();
-        self.shown = true;
-        if self.terminal.can_redraw {
-            write!(out, "\r\x1b[K{line}")?;
-        } else {
-            writeln!(out, "{line}")?;
-        }
-        out.flush()
+        self.line.draw(now, &line)
     }
 
     /// Takes the line away.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.shown) && self.terminal.can_redraw {
-            write!(stderr(), "\r\x1b[K")?;
-            stderr().flush()?;
-        }
-        Ok(())
+        self.line.clear()
     }
 }

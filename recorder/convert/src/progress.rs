@@ -1,0 +1,166 @@
+//! How far reading is, on the terminal: a bar for files, and what there was so far for pipes.
+//!
+//! ```text
+//!   [===========>                  ]  38% 210.3 MiB/s, 4 s left
+//!   | 1.2 GiB 190.0 MiB/s
+//! ```
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use fxtrec_kernel::terminal::{LiveLine, Terminal};
+use fxtrec_units::text::bytes;
+
+/// How often it is drawn anew.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// Characters in the bar.
+const BAR: usize = 30;
+
+/// What is read, and the line that says so. Without a line it does nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Rc<RefCell<Option<Meter>>>);
+
+#[derive(Debug)]
+struct Meter {
+    line: LiveLine,
+    begun: Instant,
+    read: u64,
+    /// How much there is to read, where that is known.
+    length: Option<u64>,
+    drawings: usize,
+}
+
+impl Progress {
+    /// Progress that nobody sees.
+    pub(super) fn hidden() -> Progress {
+        Progress(Rc::default())
+    }
+
+    /// Progress on standard error, if that is a terminal.
+    pub(super) fn shown(length: Option<u64>) -> Progress {
+        let terminal = Terminal::of_stderr();
+        let line = LiveLine::new(terminal, REDRAW);
+        let meter = Meter { line, begun: Instant::now(), read: 0, length, drawings: 0 };
+        Progress(Rc::new(RefCell::new(terminal.can_redraw.then_some(meter))))
+    }
+
+    /// Counts what is read of `source`.
+    pub(super) fn of<R: Read>(&self, source: R) -> Counted<R> {
+        Counted { source, progress: self.clone() }
+    }
+
+    /// Takes the line away, for good.
+    pub(super) fn finish(&self) {
+        if let Some(mut meter) = self.0.take() {
+            // A terminal that is gone has nothing to be cleared.
+            let _ = meter.line.clear();
+        }
+    }
+
+    fn add(&self, read: usize) {
+        let mut meter = self.0.borrow_mut();
+        let Some(meter) = meter.as_mut() else { return };
+        meter.read += read as u64;
+        let now = Instant::now();
+        if meter.line.is_due(now) {
+            let text = meter.text(now.duration_since(meter.begun));
+            meter.drawings += 1;
+            // A terminal that is gone takes the line with it.
+            let _ = meter.line.draw(now, &text);
+        }
+    }
+}
+
+impl Meter {
+    fn text(&self, elapsed: Duration) -> String {
+        let seconds = elapsed.as_secs_f64().max(0.001);
+        let rate = self.read as f64 / seconds;
+        let per_second = bytes(rate as u64);
+        let Some(length) = self.length else {
+            let spinner = ['|', '/', '-', '\\'][self.drawings % 4];
+            return format!("{spinner} {} {per_second}/s", bytes(self.read));
+        };
+        // A file that grows is at its end more than once.
+        let part = (self.read as f64 / length.max(1) as f64).min(1.0);
+        let done = (part * BAR as f64) as usize;
+        let head = if done < BAR { ">" } else { "" };
+        let bar = "=".repeat(done) + head;
+        let left = match rate > 0.0 {
+            true => format!(", {:.0} s left", length.saturating_sub(self.read) as f64 / rate),
+            false => String::new(),
+        };
+        format!("[{bar:BAR$}] {:>3.0}% {per_second}/s{left}", (part * 100.0).floor())
+    }
+}
+
+/// A reader whose bytes are counted.
+#[derive(Debug)]
+pub(super) struct Counted<R> {
+    source: R,
+    progress: Progress,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.progress.add(read);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn meter(length: Option<u64>) -> Progress {
+        let terminal = Terminal { is_terminal: false, can_redraw: false, colour: false };
+        let line = LiveLine::new(terminal, REDRAW);
+        let meter = Meter { line, begun: Instant::now(), read: 0, length, drawings: 0 };
+        Progress(Rc::new(RefCell::new(Some(meter))))
+    }
+
+    fn text(progress: &Progress, read: u64, seconds: u64) -> String {
+        let mut meter = progress.0.borrow_mut();
+        let meter = meter.as_mut().expect("it is shown");
+        meter.read = read;
+        meter.drawings += 1;
+        meter.text(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn of_a_file_the_bar_says_how_much_how_fast_and_how_long_still() {
+        let file = meter(Some(100 * MIB));
+        let empty = format!("[>{}]   0% 0 B/s", " ".repeat(29));
+        assert_eq!(text(&file, 0, 1), empty);
+        let half = format!("[{}>{}]  50% 10.0 MiB/s, 5 s left", "=".repeat(15), " ".repeat(14));
+        assert_eq!(text(&file, 50 * MIB, 5), half);
+        let whole = format!("[{}] 100% 10.0 MiB/s, 0 s left", "=".repeat(30));
+        assert_eq!(text(&file, 100 * MIB, 10), whole);
+        assert!(text(&file, 300 * MIB, 10).contains("] 100% "), "it has grown");
+    }
+
+    #[test]
+    fn of_a_pipe_there_is_what_came_so_far_and_something_that_moves() {
+        let pipe = meter(None);
+        assert_eq!(text(&pipe, 3 * MIB, 2), "/ 3.0 MiB 1.5 MiB/s");
+        assert_eq!(text(&pipe, 4 * MIB, 2), "- 4.0 MiB 2.0 MiB/s");
+    }
+
+    #[test]
+    fn what_is_read_comes_through_and_is_counted_until_the_end() {
+        let progress = meter(None);
+        let mut all = String::new();
+        progress.of(&b"some bytes"[..]).read_to_string(&mut all).expect("memory");
+        assert_eq!(all, "some bytes");
+        assert_eq!(progress.0.borrow().as_ref().map(|meter| meter.read), Some(10));
+        progress.finish();
+        assert!(progress.0.borrow().is_none());
+        progress.add(10);
+        assert!(Progress::hidden().0.borrow().is_none());
+    }
+}
