@@ -1,8 +1,10 @@
 //! Traces made by hand, for tests: what happens on which CPU, at microseconds of the trace.
 //!
-//! Thread `t` is of process `t / 100 * 100`, and is called `t41` unless it was named otherwise.
+//! Thread `t` is of process `t / 100 * 100`, and is called `t41` unless it was named otherwise. A thread that stands for what
+//! is not recorded has the weight of one.
 
 use fxt_reader::Reader;
+use fxt_reader::record::{IDLE_WEIGHT, NOT_RECORDED_WEIGHT, is_not_recorded};
 use fxt_writer::record::{
     ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
     ProviderEvent, ProviderInfo, Record, ThreadState, Wakeup,
@@ -43,7 +45,11 @@ fn name(text: &str) -> Text<'_> {
 }
 
 fn weight(koid: u64) -> Value<'static> {
-    Value::Int32(if koid == 0 { i32::MIN } else { 1024 })
+    Value::Int32(match koid {
+        0 => IDLE_WEIGHT,
+        _ if is_not_recorded(fxt_reader::Koid(koid)) => NOT_RECORDED_WEIGHT,
+        _ => 1024,
+    })
 }
 
 impl Default for Scene {

@@ -1,5 +1,6 @@
 //! Both directions, and back again.
 
+mod agreement;
 mod cutting;
 mod damaged;
 mod examples;
