@@ -167,7 +167,7 @@
       name.textContent = thread.name;
       detail.textContent = thread.tid;
       const process = thread.processName && thread.pid !== thread.tid ? ` of ${thread.processName} (${thread.pid})` : "";
-      label.title = `${thread.name} (${thread.tid})${process}: ran ${fx.units.time(thread.running)}, waited ${fx.units.time(thread.waiting)}, at most ${fx.units.time(thread.longest)} at once`;
+      label.title = `${thread.name} (${thread.tid})${process}: ran ${fx.units.time(thread.running)}, waited ${fx.units.time(thread.waiting)}, longest wait ${fx.units.time(thread.longest)}`;
     }
     label.append(name, detail);
     gutter.append(label);

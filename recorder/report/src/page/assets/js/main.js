@@ -15,10 +15,10 @@
       `${units.count(trace.wakeups)} wake-ups`,
       `${units.count(trace.threads.length - 1)} threads on ${trace.cpus.length} CPUs`,
       trace.gaps.length > 0 ? `${units.count(lost)} events lost${more}` : "nothing lost",
-      trace.unmatched > 0 && `${units.count(trace.unmatched)} ends of spans that began before`,
+      trace.unmatched > 0 && `${units.count(trace.unmatched)} ends of spans that began before the trace`,
       trace.host && `${trace.host}, Linux ${trace.release}`,
       begun && `${begun.day} ${begun.hours}`,
-      trace.recorder && !trace.finished && "cut short",
+      trace.recorder && !trace.finished && "truncated",
     ];
     document.getElementById("facts").textContent = list.filter(Boolean).join(" · ");
     document.title = `${trace.title ?? "trace"} – fxtrec`;

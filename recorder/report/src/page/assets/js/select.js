@@ -3,7 +3,7 @@
 
 (() => {
   const { STATE, KIND } = fx.unfold;
-  const NAMES = ["not known", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "gone"];
+  const NAMES = ["unknown", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "dead"];
   // Tiles that are looked through for the wake-ups that a slice did at most.
   const FAR = 64;
   // Arrows drawn for the wake-ups that one slice did, at most.
@@ -155,9 +155,9 @@
     facts.push(["state", thread === 0 ? "idle" : NAMES[state]]);
     if (cpu >= 0 && (state === STATE.RUNNING || thread === 0)) facts.push(["CPU", cpu]);
     if (wake) {
-      facts.push(["woken by", wake.waker >= 0 ? threadName(wake.waker) : "not known (an interrupt)"]);
+      facts.push(["woken by", wake.waker >= 0 ? threadName(wake.waker) : "unknown (an interrupt)"]);
       facts.push(["woken at", units.moment(wake.time, 1)]);
-      if (wake.waited !== undefined) facts.push(["waited before", units.time(wake.waited)]);
+      if (wake.waited !== undefined) facts.push(["waited for a CPU", units.time(wake.waited)]);
     }
     if (state === STATE.RUNNING && thread !== 0) {
       const woke = selected.arrows.filter((arrow) => arrow.from === thread).length;
@@ -191,12 +191,12 @@
     const list = element("dl");
     for (const [name, value] of facts) list.append(element("dt", name), element("dd", String(value)));
     const actions = element("div", undefined, "actions");
-    actions.append(button("Zoom to it", () => view.around(start, end)));
-    if (thread !== 0) actions.append(button("Show the thread", () => fx.lanes.bring("thread", thread)));
+    actions.append(button("Zoom to selection", () => view.around(start, end)));
+    if (thread !== 0) actions.append(button("Show thread", () => fx.lanes.bring("thread", thread)));
     const waker = selected.wake?.waker ?? -1;
     if (waker > 0) {
       const { time } = selected.wake;
-      actions.append(button("Go to the waker", () => goTo(waker, time)));
+      actions.append(button("Go to waker", () => goTo(waker, time)));
     }
     panel.append(heading, list, actions);
     announcer.textContent = `${title}: ${facts.map(([name, value]) => `${name} ${value}`).join(", ")}`;
@@ -286,9 +286,9 @@
     if (span) return `${trace.names[span.name]}, ${fx.units.time(span.end - span.start)}`;
     const lane = lanesOf(tile, row.kind).get(row.id);
     const at = lane ? lane.at(time) : -1;
-    if (at < 0) return "not known";
+    if (at < 0) return "unknown";
     const length = fx.units.time(lane.end[at] - lane.start[at]);
-    const mark = row.kind === "cpu" && tile.inferred.has(`${row.id}@${lane.start[at]}`) ? ", its begin inferred" : "";
+    const mark = row.kind === "cpu" && tile.inferred.has(`${row.id}@${lane.start[at]}`) ? ", inferred begin" : "";
     return row.kind === "cpu" ? `${threadName(lane.what[at])}, ${length}${mark}` : `${NAMES[lane.what[at]]}, ${length}`;
   }
 

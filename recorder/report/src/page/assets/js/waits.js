@@ -19,7 +19,7 @@
     const others = rest.reduce((sum, [, ran]) => sum + ran, wait.others);
     if (more > 0) parts.push(`${more} more ${units.time(others)}`);
     if (wait.idle > 0) parts.push(`idle ${units.time(wait.idle)}`);
-    if (wait.unknown > 0) parts.push(`not known ${units.time(wait.unknown)}`);
+    if (wait.unknown > 0) parts.push(`unknown ${units.time(wait.unknown)}`);
     return parts.join(", ") || "–";
   }
 
@@ -67,7 +67,7 @@
         [units.moment(wait.from, 1e3), "whole"],
         [`${wait.queued}${moved}`, "whole", "CPU"],
         [wait.waker ? name(wait.waker) : "–", "", "woken by"],
-        [wait.metric === "wakeup" ? "woken" : "preempted", "whole"],
+        [wait.metric === "wakeup" ? "wake-up" : "preemption", "whole"],
       ].map(([text, className = "", label]) => {
         const cell = row.insertCell();
         cell.textContent = cell.title = text;
