@@ -19,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Reading the input failed; the records before that point were handed out.
-    #[error("cannot read on after {offset} bytes of trace: {source}")]
+    #[error("cannot read the trace after {offset} bytes: {source}")]
     Read {
         /// Bytes of (decompressed) trace that had been read.
         offset: u64,
@@ -29,8 +29,7 @@ pub enum Error {
     /// The compressed stream around the trace is damaged; the records before
     /// that point were handed out.
     #[error(
-        "the {container} stream is damaged after {offset} bytes of trace: {source}; \
-         nothing behind that point can be decompressed"
+        "the {container} stream is damaged after {offset} bytes of trace: {source}; the rest cannot be decompressed"
     )]
     Decompress {
         /// The kind of stream.
@@ -51,8 +50,8 @@ pub enum Error {
     },
     /// The input is not a trace.
     #[error(
-        "this is not a Fuchsia trace: it begins with the bytes {first:02x?}, where one begins with \
-         10 00 04 46 78 54 16 00 (or is a gzip or zstd stream of one)"
+        "not a Fuchsia trace: it begins with the bytes {first:02x?}; expected 10 00 04 46 78 54 \
+         16 00, or a gzip or zstd stream"
     )]
     NotFxt {
         /// The first bytes of the input, at most 8.
@@ -110,14 +109,14 @@ pub enum Reason {
     },
     /// The record claims to reach beyond the end of the trace, yet sound records
     /// begin within it, so that the size is wrong rather than the end missing.
-    #[error("its size of {bytes} bytes reaches beyond the end of the trace")]
+    #[error("its size of {bytes} bytes extends beyond the end of the trace")]
     Overrun {
         /// What the header says.
         bytes: u64,
     },
     /// The record is of no known type or longer than its content, which is
     /// allowed, but nothing sound follows it: its header is damaged.
-    #[error("its type or size is unusual and no sound record follows it")]
+    #[error("its type or size is unusual and no valid record follows it")]
     Unconfirmed,
     /// The record ends before its content does.
     #[error("it is too short for its content")]

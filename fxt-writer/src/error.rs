@@ -9,7 +9,7 @@ pub enum EncodeError {
     /// A string is longer than the format allows; cut it with
     /// [`text::clean`](crate::text::clean).
     #[error(
-        "a string of {bytes} bytes is longer than the {} bytes the format allows; cut it",
+        "a string of {bytes} bytes is longer than the {} bytes that the format permits; truncate it",
         limits::MAX_STRING_BYTES
     )]
     StringTooLong {
@@ -18,14 +18,14 @@ pub enum EncodeError {
     },
     /// A string holds a NUL, at which many readers would end it; cut it with
     /// [`text::clean`](crate::text::clean).
-    #[error("a string holds a NUL at byte {at}; readers would end it there, so cut it")]
+    #[error("a string contains a NUL at byte {at}, where readers would end it; truncate it")]
     NulInString {
         /// Offset of the first NUL in bytes.
         at: usize,
     },
     /// A provider's name is longer than its 8-bit length field can say.
     #[error(
-        "a provider name of {bytes} bytes is longer than the {} bytes the format allows",
+        "a provider name of {bytes} bytes is longer than the {} bytes that the format permits",
         limits::MAX_PROVIDER_NAME_BYTES
     )]
     ProviderNameTooLong {
@@ -34,7 +34,7 @@ pub enum EncodeError {
     },
     /// A log message is longer than its 15-bit length field can say.
     #[error(
-        "a log message of {bytes} bytes is longer than the {} bytes the format allows; split it",
+        "a log message of {bytes} bytes is longer than the {} bytes that the format permits; split it",
         limits::MAX_LOG_MESSAGE_BYTES
     )]
     LogMessageTooLong {
@@ -49,13 +49,13 @@ pub enum EncodeError {
         bytes: usize,
     },
     /// A record has more arguments than its 4-bit count can say.
-    #[error("{count} arguments are more than the {} a record can carry", limits::MAX_ARGS)]
+    #[error("{count} arguments are too many: the maximum is {}", limits::MAX_ARGS)]
     TooManyArgs {
         /// How many there are.
         count: usize,
     },
     /// A record is larger than its size field can say.
-    #[error("a record of {words} words is larger than the {max} words its size field can say")]
+    #[error("a record of {words} words is too large: its size field permits {max} words")]
     RecordTooLarge {
         /// Its size in words.
         words: usize,
@@ -69,7 +69,7 @@ pub enum EncodeError {
         index: u16,
     },
     /// Thread index 0 stands for inline threads and cannot be registered.
-    #[error("thread index 0 stands for inline threads; use 1 to {}", limits::MAX_THREAD_INDEX)]
+    #[error("thread index 0 means an inline thread; use 1 to {}", limits::MAX_THREAD_INDEX)]
     ThreadIndex,
     /// A provider event id is wider than 4 bits.
     #[error("provider event id {id} is above 15")]
@@ -92,6 +92,6 @@ pub enum WriteError<Full> {
     #[error(transparent)]
     Encode(#[from] EncodeError),
     /// There is no room for the record.
-    #[error("no room for the record: {0}")]
+    #[error("no space for the record: {0}")]
     Full(Full),
 }

@@ -80,7 +80,10 @@ impl FxtrecChecks {
         match self.last_time {
             Some(last) if time < last => {
                 let back = last.0 - time.0;
-                add(Rule::TimeOrder, format!("time {time} is {back} ns before the record before"));
+                add(
+                    Rule::TimeOrder,
+                    format!("time {time} is {back} ns before that of the previous record"),
+                );
             }
             _ => self.last_time = Some(time),
         }
@@ -96,10 +99,7 @@ impl FxtrecChecks {
         let (cpu, outgoing) = (switch.cpu, switch.outgoing);
         match self.running.insert(cpu, switch.incoming) {
             Some(running) if running != outgoing => {
-                add(
-                    Rule::Chain,
-                    format!("CPU {cpu} was given to {running}, and {outgoing} leaves"),
-                );
+                add(Rule::Chain, format!("CPU {cpu} ran {running}, but {outgoing} goes out"));
             }
             _ => {}
         }

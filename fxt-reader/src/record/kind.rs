@@ -140,7 +140,7 @@ impl FromStr for Kind {
 
 /// The name of no kind of record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no record type \"{0}\"; see Kind::ALL for those there are")]
+#[error("unknown record type \"{0}\"; see Kind::ALL")]
 pub struct UnknownKind(pub String);
 
 #[cfg(test)]

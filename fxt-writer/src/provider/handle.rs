@@ -23,8 +23,7 @@ const ANSWER: Duration = Duration::from_millis(500);
 pub enum InitError {
     /// The name or a category is empty, too long, or holds a newline or a NUL.
     #[error(
-        "'{text}' is no name of a provider or category; it takes 1 to {MAX_ITEM_BYTES} bytes, \
-         none of them newline or NUL"
+        "invalid provider or category name '{text}'; expected 1 to {MAX_ITEM_BYTES} bytes without newline and NUL"
     )]
     Text {
         /// The offending text.
@@ -34,7 +33,7 @@ pub enum InitError {
     #[error("the kernel cannot hide a session from forked children (MADV_WIPEONFORK): {0}")]
     Fork(#[source] io::Error),
     /// There is no descriptor or no thread to be had.
-    #[error("the provider's thread cannot be started: {0}")]
+    #[error("cannot start the provider's thread: {0}")]
     Thread(#[source] io::Error),
 }
 

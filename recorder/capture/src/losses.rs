@@ -237,19 +237,20 @@ impl Display for LossCause {
             Cause::PageFaults => {
                 write!(
                     f,
-                    "memory was short: the capture thread waited for {} pages from a disk ({at_once})",
+                    "memory was short: the capture thread waited for {} pages from disk ({at_once})",
                     count(self.faults)
                 )?;
                 refused(f, "locking memory", self.denied.locked_memory)
             }
             Cause::Stopped => write!(
                 f,
-                "the capture thread was stopped (SIGSTOP, a frozen cgroup), blocked in the kernel, or held up by the machine's host ({at_once})"
+                "the capture thread was stopped (SIGSTOP, a frozen cgroup), blocked in the \
+                 kernel, or delayed by the machine's host ({at_once})"
             ),
             Cause::Starting => write!(f, "fxtrec was still starting ({at_once})"),
             Cause::TooFast => write!(
                 f,
-                "they came faster than they could be read ({} a second)",
+                "events came faster than they could be read ({} a second)",
                 count(self.rate)
             ),
             Cause::Unknown => write!(
@@ -271,11 +272,14 @@ impl Cause {
     pub fn remedy(self) -> &'static str {
         match self {
             Cause::CaptureWaited | Cause::DrainWaited => {
-                "let fxtrec have CPU time (cgroup quota, weight and real-time runtime, CAP_SYS_NICE), or try a larger --ring-size"
+                "give fxtrec more CPU time (cgroup quota, weight and real-time runtime, \
+                 CAP_SYS_NICE), or try a larger --ring-size"
             }
             Cause::OutputBlocked => "try a faster output, or a larger --buffer-size",
             Cause::OutputBusy => "try an output that is not compressed, or a larger --buffer-size",
-            Cause::PageFaults => "leave fxtrec more memory, or let it lock its own (CAP_IPC_LOCK)",
+            Cause::PageFaults => {
+                "leave more memory free, or let fxtrec lock its own (CAP_IPC_LOCK)"
+            }
             Cause::Stopped => "do not stop fxtrec while it records, or try a larger --ring-size",
             Cause::Starting => "try a larger --ring-size",
             Cause::TooFast | Cause::Unknown => "try a larger --ring-size, or record less",
@@ -608,8 +612,7 @@ mod tests {
         );
         assert_eq!(
             told(|sample| sample.capture.major_faults += 7),
-            "5 on CPU 1: memory was short: the capture thread waited for 7 pages from a disk \
-             (3.00 s, at most 3.00 s at once); locking memory was refused: ENOMEM"
+            "5 on CPU 1: memory was short: the capture thread waited for 7 pages from disk (3.00 s, at most 3.00 s at once); locking memory was refused: ENOMEM"
         );
         assert!(!told(|sample| sample.drain.queued += 1).contains("refused"));
     }

@@ -68,12 +68,10 @@ pub enum SourceError {
     #[error(transparent)]
     Bpf(#[from] BpfError),
     /// The source cannot say which threads of a pid namespace events are about.
-    #[error(
-        "inside of a pid namespace, BPF programs do not know the thread ids that perf's records have"
-    )]
+    #[error("inside a pid namespace, BPF programs have other thread ids than perf's records")]
     InnerPidNamespace,
     /// `sched_switch` numbers states in a way that is not known.
-    #[error("this kernel numbers task states in an unknown way; please report it")]
+    #[error("this kernel encodes task states in an unknown way; please report it")]
     UnknownStates,
 }
 

@@ -155,7 +155,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
             match reader.next() {
                 Ok(Some(item)) => self.take(&item.record)?,
                 Ok(None) => return Ok(()),
-                Err(Error::Damaged(_)) => self.report.count("damaged records that were skipped"),
+                Err(Error::Damaged(_)) => self.report.count("damaged records, skipped"),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -345,7 +345,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 Ok(())
             }
             Err(WriteError::Encode(_)) => {
-                self.report.count("records that grew beyond what FXT allows, left out");
+                self.report.count("records that became too large for FXT, left out");
                 Ok(())
             }
             Err(error) => Err(error.into()),

@@ -47,7 +47,7 @@ pub enum ConvertError {
         source: OutFileError,
     },
     /// The output is the very file that is being read.
-    #[error("{} is the input as well: give the output another name", path.display())]
+    #[error("{} is the same file as the input: give the output another name", path.display())]
     SameFile {
         /// The file.
         path: PathBuf,
@@ -84,12 +84,12 @@ pub enum ConvertError {
     #[error(transparent)]
     Import(#[from] ImportError),
     /// FXT cannot express a record; those who build records avoid this.
-    #[error("cannot express a record in FXT: {0}")]
+    #[error("cannot write a record as FXT: {0}")]
     Encode(#[from] fxt_writer::EncodeError),
     /// A trace to be merged does not say what its clock means.
     #[error(
-        "{} has no wall-clock offset (fxtrec writes it in `trace_info`): say by --offset how \
-         far its clock is from that of the first file",
+        "{} has no wall-clock offset (fxtrec writes it in `trace_info`): use --offset for how \
+         far its clock is ahead of the first file's",
         path.display()
     )]
     NoClock {
@@ -99,7 +99,11 @@ pub enum ConvertError {
 }
 
 fn advice(from: Format, to: Format) -> &'static str {
-    if from == to { ": they are the same; to pack or unpack a file, use gzip or zstd" } else { "" }
+    if from == to {
+        ": they are the same; to compress or decompress a file, use gzip or zstd"
+    } else {
+        ""
+    }
 }
 
 impl ConvertError {

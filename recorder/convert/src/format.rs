@@ -41,21 +41,18 @@ pub enum Packing {
 pub enum UnknownFormat {
     /// The name given to an option is that of no format.
     #[error(
-        "'{0}' is no format; there are fxt and json, each with .gz or .zst behind it, and to read \
-         also perf, trace-cmd and ftrace"
+        "unknown format '{0}'; expected fxt or json, each also with .gz or .zst (perf, trace-cmd, ftrace: input only)"
     )]
     Name(String),
     /// The output's name does not tell, and no option does.
     #[error(
-        "{} does not say which format it is to have: end it in .fxt or .json (and .gz or .zst), \
-         or say --to",
+        "{}: unknown output format: use a name that ends in .fxt or .json (and .gz or .zst), or --to",
         .0.display()
     )]
     Output(PathBuf),
     /// The input begins like nothing that is known.
     #[error(
-        "{} is of no known format: it begins with the bytes {first:02x?}; say --from if you know \
-         better",
+        "{}: unknown input format: it begins with the bytes {first:02x?}; use --from if you know the format",
         path.display()
     )]
     Input {
@@ -219,7 +216,7 @@ mod tests {
     fn an_option_names_format_and_packing_at_once() {
         let packed: Packed = "json.gz".parse().expect("a format");
         assert_eq!(packed, Packed { format: Format::Json, packing: Packing::Gzip });
-        let error = "xml".parse::<Packed>().expect_err("no format");
-        assert!(error.to_string().contains("'xml' is no format"), "{error}");
+        let error = "xml".parse::<Packed>().expect_err("unknown format");
+        assert!(error.to_string().contains("unknown format 'xml'"), "{error}");
     }
 }

@@ -285,7 +285,7 @@ impl Lane {
                     return Ok(());
                 }
                 Err(Error::Damaged(_)) => {
-                    report.count("damaged records that were skipped");
+                    report.count("damaged records, skipped");
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -341,7 +341,7 @@ impl Lane {
                 }
                 Ok(false) => report.count("records that FXT does not define, left out"),
                 Err(WriteError::Encode(_)) => {
-                    report.count("records that grew beyond what FXT allows, left out");
+                    report.count("records that became too large for FXT, left out");
                 }
                 Err(WriteError::Full(never)) => match never {},
             }

@@ -23,11 +23,11 @@
 //! A line that is not of the language is refused with the place where it stops being so:
 //!
 //! ```text
-//! wakeup has no statistic p98
+//! wakeup has no statistic 'p98'
 //!
 //!   wakeup.p98 > 2ms
 //!          ^^^
-//!   there are count, sum, min, mean, p50, p90, p99, p99.9, max; p90 is nearest
+//!   expected one of count, sum, min, mean, p50, p90, p99, p99.9, max; did you mean p90?
 //! ```
 
 #![forbid(unsafe_code)]

@@ -69,7 +69,7 @@ impl fmt::Display for Metric {
 
 /// The name of no metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no such metric; there are wakeup, preempt, runqueue, slice, blocked and blocked_d")]
+#[error("unknown metric; expected wakeup, preempt, runqueue, slice, blocked or blocked_d")]
 pub struct NoSuchMetric;
 
 impl FromStr for Metric {

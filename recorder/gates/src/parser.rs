@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
     /// `METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME`
     fn what(&mut self) -> Result<What, ParseError> {
         if self.peek().kind != Kind::Name {
-            return self.unexpected("what to wait for, such as wakeup > 5ms");
+            return self.unexpected("a trigger, such as wakeup > 5ms");
         }
         let (word, span) = self.take();
         let (name, stat) = match word.split_once('.') {
@@ -172,8 +172,18 @@ impl<'a> Parser<'a> {
                 let limit = self.limit(word, Dimension::Count)?;
                 Ok(What::Lost { comparison, limit })
             }
-            "probe" => self.name("the name of a probe, in quotes if need be").map(What::Probe),
-            "alert" => self.name("the name of an alert, in quotes if need be").map(What::Alert),
+            "probe" => self
+                .name(
+                    "the name of a probe, in quotes if it has other characters than \
+                 letters, digits and dots",
+                )
+                .map(What::Probe),
+            "alert" => self
+                .name(
+                    "the name of an alert, in quotes if it has other characters \
+                 than letters, digits and dots",
+                )
+                .map(What::Alert),
             _ => {
                 if let Some(total) = Total::ALL.into_iter().find(|total| total.name() == name) {
                     return self.fail(span, Problem::NoMoment(total.name()));
@@ -334,7 +344,7 @@ impl<'a> Parser<'a> {
 
     fn text(&mut self) -> Result<(String, Range<usize>), ParseError> {
         let Kind::Text(text) = &self.peek().kind else {
-            return self.unexpected("a text in quotes, such as \"app\"");
+            return self.unexpected("a string in quotes, such as \"app\"");
         };
         let text = text.clone();
         let (_, span) = self.take();

@@ -20,13 +20,13 @@ pub struct ParseError {
 #[non_exhaustive]
 pub enum Problem {
     /// A character that begins no word.
-    #[error("{0:?} has no meaning here")]
+    #[error("unexpected character {0:?}")]
     Character(char),
     /// A text whose quote does not end.
-    #[error("the text that begins here does not end")]
+    #[error("unterminated string")]
     OpenText,
     /// A backslash before something that needs none.
-    #[error("a backslash stands before a quote or another backslash, not before {0:?}")]
+    #[error("unknown escape: a backslash escapes a quote or another backslash, not {0:?}")]
     Backslash(char),
     /// Something else should be here.
     #[error("expected {expected}, found {found}")]
@@ -37,7 +37,7 @@ pub enum Problem {
         found: String,
     },
     /// No metric has this name.
-    #[error("there is no metric {name}")]
+    #[error("unknown metric '{name}'")]
     Metric {
         /// The name.
         name: String,
@@ -45,7 +45,7 @@ pub enum Problem {
         nearest: Option<&'static str>,
     },
     /// No statistic has this name.
-    #[error("{metric} has no statistic {name}")]
+    #[error("{metric} has no statistic '{name}'")]
     Stat {
         /// The metric.
         metric: &'static str,
@@ -55,19 +55,19 @@ pub enum Problem {
         nearest: Option<&'static str>,
     },
     /// A metric with many values without a statistic.
-    #[error("{0} has many values: say which statistic of them")]
+    #[error("{0} needs a statistic")]
     NoStat(&'static str),
     /// A metric that is one number, with a statistic.
-    #[error("{0} is one number and has no statistics")]
+    #[error("{0} is a single number and has no statistics")]
     NeedlessStat(&'static str),
     /// A statistic in a trigger.
-    #[error("a trigger looks at each {0} by itself, and at no statistic of them")]
+    #[error("a trigger tests each {0} value, so it takes no statistic")]
     EachValue(&'static str),
     /// A trigger on what is counted over a whole recording.
-    #[error("{0} is counted over the whole recording: there is no moment at which it happens")]
+    #[error("{0} is a count of the whole recording, so a trigger cannot test it")]
     NoMoment(&'static str),
     /// Nothing that a trigger can wait for has this name.
-    #[error("there is no trigger on {name}")]
+    #[error("unknown trigger '{name}'")]
     NoTrigger {
         /// The name.
         name: String,
@@ -75,10 +75,10 @@ pub enum Problem {
         nearest: Option<&'static str>,
     },
     /// A length of time without a unit.
-    #[error("{0} is a length of time, and this has no unit")]
+    #[error("{0} is a length of time and needs a unit")]
     NoUnit(String),
     /// A unit of no known kind, or of the wrong one.
-    #[error("{quantity} is {}, and {unit} is no unit of it", kind_name(*.dimension))]
+    #[error("{quantity} is {} and does not take the unit '{unit}'", kind_name(*.dimension))]
     Unit {
         /// What is limited.
         quantity: String,
@@ -88,13 +88,13 @@ pub enum Problem {
         unit: String,
     },
     /// Digits that make no number.
-    #[error("this is not a number")]
+    #[error("not a number")]
     Number,
     /// A whole number that is too large for any id.
-    #[error("this is no id of the kernel's")]
+    #[error("not a valid id: the number is too large")]
     Id,
     /// No condition is on this.
-    #[error("there is no condition on {name}")]
+    #[error("unknown condition '{name}'")]
     Field {
         /// The name.
         name: String,
@@ -110,13 +110,13 @@ pub enum Problem {
         sign: String,
     },
     /// A pattern that cannot be.
-    #[error("this is no pattern: {0}")]
+    #[error("invalid pattern: {0}")]
     Pattern(&'static str),
     /// A condition on what belongs to no thread.
-    #[error("{0} belongs to the whole recording, so it takes no condition")]
+    #[error("{0} is a figure of the whole recording and takes no condition")]
     NoCondition(&'static str),
     /// A line that goes on too deeply to be meant.
-    #[error("more than {0} conditions inside each other")]
+    #[error("conditions are nested more than {0} levels deep")]
     Deep(usize),
 }
 
@@ -130,27 +130,26 @@ fn kind_name(dimension: Dimension) -> &'static str {
 
 /// What triggers can be on.
 fn triggers() -> String {
-    format!(
-        "there are {}, lost, probe NAME and alert NAME",
-        Metric::ALL.map(Metric::name).join(", ")
-    )
+    format!("expected {}, lost, probe NAME or alert NAME", Metric::ALL.map(Metric::name).join(", "))
 }
 
 impl Problem {
     /// What would be right, where that is not said yet.
     fn help(&self) -> Option<String> {
         let near = |nearest: &Option<&str>| {
-            nearest.map(|name| format!("; {name} is nearest")).unwrap_or_default()
+            nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
         };
         match self {
             Problem::Metric { nearest, .. } => {
                 let metrics = Metric::ALL.map(Metric::name).join(", ");
                 let totals = Total::ALL.map(Total::name).join(", ");
-                Some(format!("there are {metrics}, {totals}{}", near(nearest)))
+                Some(format!("expected one of {metrics}, {totals}{}", near(nearest)))
             }
-            Problem::Stat { nearest, .. } => {
-                Some(format!("there are {}{}", Stat::ALL.map(Stat::name).join(", "), near(nearest)))
-            }
+            Problem::Stat { nearest, .. } => Some(format!(
+                "expected one of {}{}",
+                Stat::ALL.map(Stat::name).join(", "),
+                near(nearest)
+            )),
             Problem::NoStat(metric) => Some(format!("for example {metric}.p99 or {metric}.max")),
             Problem::NeedlessStat(metric) => Some(format!("write {metric} alone")),
             Problem::EachValue(metric) => {
@@ -163,13 +162,13 @@ impl Problem {
             }
             Problem::Unit { .. } => Some("write the number alone".to_owned()),
             Problem::Field { nearest, .. } => {
-                Some(format!("conditions are on comm, pid, tid and cpu{}", near(nearest)))
+                Some(format!("expected comm, pid, tid or cpu{}", near(nearest)))
             }
             Problem::Comparison { field: "comm", .. } => {
-                Some("comm has =, !=, ~ and !~, the last two with a pattern".to_owned())
+                Some("comm takes = and !=, or ~ and !~ with a pattern".to_owned())
             }
-            Problem::Comparison { .. } => Some("ids have = and !=".to_owned()),
-            Problem::OpenText => Some("it must end with the quote it begins with".to_owned()),
+            Problem::Comparison { .. } => Some("ids take = and !=".to_owned()),
+            Problem::OpenText => Some("close it with the quote that opened it".to_owned()),
             _ => None,
         }
     }

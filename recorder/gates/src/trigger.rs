@@ -113,43 +113,43 @@ mod tests {
     #[test]
     fn what_is_no_trigger_is_refused_where_it_stands() {
         let metrics = "wakeup, preempt, runqueue, slice, blocked, blocked_d";
-        let known = format!("there are {metrics}, lost, probe NAME and alert NAME");
+        let known = format!("expected {metrics}, lost, probe NAME or alert NAME");
         for (text, marks, message, help) in [
             (
                 "wakeup.p99 > 2ms",
                 "       ^^^",
-                "a trigger looks at each wakeup by itself, and at no statistic of them",
+                "a trigger tests each wakeup value, so it takes no statistic",
                 "write wakeup alone, as in wakeup > 5ms",
             ),
             (
                 "switches > 2",
                 "^^^^^^^^",
-                "switches is counted over the whole recording: there is no moment at which it happens",
+                "switches is a count of the whole recording, so a trigger cannot test it",
                 &known,
             ),
             (
                 "wakup > 2ms",
                 "^^^^^",
-                "there is no trigger on wakup",
-                &format!("{known}; wakeup is nearest"),
+                "unknown trigger 'wakup'",
+                &format!("{known}; did you mean wakeup?"),
             ),
             (
                 "slice > 2",
                 "        ^",
-                "slice is a length of time, and this has no unit",
+                "slice is a length of time and needs a unit",
                 "units are ns, us, ms, s, min and h, as in 2ms",
             ),
             (
                 "lost > 2ms",
                 "        ^^",
-                "lost is a count, and ms is no unit of it",
+                "lost is a count and does not take the unit 'ms'",
                 "write the number alone",
             ),
         ] {
             assert_eq!(refused(text), [message, marks, help].map(str::to_owned), "{text}");
         }
         let on_lost = "lost > 0 if cpu = 1".parse::<Trigger>().expect_err("a condition");
-        assert!(on_lost.to_string().starts_with("lost belongs to the whole recording"));
+        assert!(on_lost.to_string().starts_with("lost is a figure of the whole recording"));
         assert!("alert x if cpu = 1".parse::<Trigger>().is_err(), "an alert is nobody's");
         for text in [
             "",

@@ -66,7 +66,7 @@ fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<S
     }
     let count = variable("LISTEN_FDS").unwrap_or_default();
     let count = count.parse().ok().filter(|count| (0..=MOST).contains(count)).ok_or_else(|| {
-        let why = format!("LISTEN_FDS={count} is no number of descriptors from 0 to {MOST}");
+        let why = format!("LISTEN_FDS={count} is not a number from 0 to {MOST}");
         io::Error::new(io::ErrorKind::InvalidInput, why)
     })?;
     let names = variable("LISTEN_FDNAMES").unwrap_or_default();
@@ -82,15 +82,15 @@ pub fn check(socket: &OwnedFd, kind: SockType) -> io::Result<()> {
     let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let address: SockaddrStorage = getsockname(socket.as_raw_fd())?;
     if address.family() != Some(AddressFamily::Unix) {
-        return wrong("it is no Unix socket".to_owned());
+        return wrong("not a Unix socket".to_owned());
     }
     let found = getsockopt(socket, TypeOf)?;
     if found != kind {
-        return wrong(format!("it is of type {found:?}, and has to be {kind:?}"));
+        return wrong(format!("its type is {found:?}: expected {kind:?}"));
     }
     match getsockopt(socket, AcceptConn)? {
         true => Ok(()),
-        false => wrong("nobody can connect to it".to_owned()),
+        false => wrong("it does not listen".to_owned()),
     }
 }
 
@@ -137,11 +137,11 @@ mod tests {
             |socket: &OwnedFd, kind| check(socket, kind).expect_err("it is none").to_string();
         assert!(said(&listener, SockType::SeqPacket).contains("SeqPacket"));
         let (one, _other) = UnixStream::pair().expect("two sockets");
-        assert!(said(&one.into(), SockType::Stream).contains("nobody can connect"));
+        assert!(said(&one.into(), SockType::Stream).contains("does not listen"));
         let datagram = UnixDatagram::unbound().expect("a socket").into();
         assert!(said(&datagram, SockType::Stream).contains("Datagram"));
         let network = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket").into();
-        assert!(said(&network, SockType::Stream).contains("no Unix socket"));
+        assert!(said(&network, SockType::Stream).contains("not a Unix socket"));
         let file = tempfile::tempfile().expect("a file").into();
         assert!(check(&file, SockType::Stream).is_err());
     }

@@ -21,7 +21,7 @@ pub enum CpusError {
         source: io::Error,
     },
     /// The file does not hold a list of CPUs.
-    #[error("{path} holds `{text}`, which is no list of CPUs")]
+    #[error("{path}: expected a list of CPUs, found `{text}`")]
     Text {
         /// The file.
         path: &'static str,

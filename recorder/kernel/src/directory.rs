@@ -55,7 +55,7 @@ pub enum WalkError {
     #[error(transparent)]
     System(#[from] io::Error),
     /// A link that somebody else may have put there.
-    #[error("{} is a link in a directory that others can write to", .0.display())]
+    #[error("{} is a symbolic link in a directory that others can write to", .0.display())]
     UnsafeLink(OsString),
 }
 

@@ -58,7 +58,7 @@ pub enum FormatError {
     #[error("the tracepoint's format has no `{0}` line")]
     MissingLine(&'static str),
     /// A line cannot be understood.
-    #[error("cannot understand the line `{0}` of the tracepoint's format")]
+    #[error("cannot parse the line `{0}` of the tracepoint's format")]
     BadLine(String),
     /// A field that the recorder needs is not there.
     #[error("tracepoint {event} has no field `{field}` on this kernel")]

@@ -14,13 +14,13 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ExprError {
     /// The text ends where an operand, a bracket or a quote is still due.
-    #[error("the text ends in the middle of an expression")]
+    #[error("truncated expression")]
     Ended,
     /// Something stands where it cannot be understood.
-    #[error("cannot understand `{0}`")]
+    #[error("cannot parse `{0}`")]
     Unexpected(String),
     /// Brackets nested so deep that the text cannot be a kernel's.
-    #[error("expressions are nested too deep")]
+    #[error("expressions are nested too deeply")]
     Deep,
     /// The expression has no integer value: it is text, or divides by zero, or shifts too far.
     #[error("the expression has no integer value")]

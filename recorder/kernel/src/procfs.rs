@@ -30,7 +30,7 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// `/proc` cannot be walked.
 #[derive(Debug, Error)]
-#[error("cannot read the list of processes ({0}): fxtrec needs /proc to be mounted")]
+#[error("cannot read the list of processes: {0}; mount /proc")]
 pub struct ProcfsError(#[from] procfs::ProcError);
 
 /// The processes of one moment.

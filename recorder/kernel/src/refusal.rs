@@ -56,8 +56,8 @@ pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
             remedy: "Try again.".to_owned(),
         },
         OpenError::BadRing(ring) => Refusal {
-            call: format!("The kernel gave a ring that cannot be used: {ring}."),
-            cause: "No kernel is known to do that.".to_owned(),
+            call: format!("The kernel returned an unusable ring: {ring}."),
+            cause: "No known kernel does this.".to_owned(),
             remedy: DOCTOR.to_owned(),
         },
     }
@@ -85,17 +85,18 @@ fn extra_cause(call: ExtraCall, err: &io::Error, facts: &Facts) -> (String, Stri
     let (cause, remedy) = match (call, errno) {
         (_, libc::EACCES | libc::EPERM) => return not_allowed(err, facts),
         (ExtraCall::SetFilter, _) => (
-            "The kernel does not take the filter.",
-            "The fields that a filter can use are in the tracepoint's format file in tracefs.",
+            "The kernel rejected the filter.",
+            "The tracepoint's format file in tracefs lists the fields that a filter can use.",
         ),
         (_, libc::EINVAL | libc::EIO | libc::ENOTSUP | libc::ENOEXEC) => (
-            "The kernel does not place a breakpoint there: it is no instruction that it can step over, \
-             or no executable part of a regular file.",
-            "Give another function or offset; `fxtrec probes BINARY` lists what there is.",
+            "The kernel cannot place a breakpoint there: it is not an instruction that the \
+             kernel can single-step, or not in an executable part of a regular file.",
+            "Use another function or offset; `fxtrec probes BINARY` lists the functions.",
         ),
-        (_, libc::ENODEV | libc::ENOENT) => {
-            ("The kernel does not let perf record it.", "Leave it out, or narrow the pattern.")
-        }
+        (_, libc::ENODEV | libc::ENOENT) => (
+            "The kernel does not permit perf to record it.",
+            "Leave it out, or narrow the pattern.",
+        ),
         _ => return by_errno(Call::OpenTracepoint(0), errno, facts),
     };
     (cause.to_owned(), remedy.to_owned())
@@ -118,12 +119,12 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
     let (call, cause, remedy) = match error {
         TracefsError::Refused { path, source } => (
             format!("Reading {} failed: {}.", path.display(), described(source)),
-            format!("tracefs is open to root only, and {}.", whoami(facts, "CAP_DAC_READ_SEARCH")),
+            format!("Only root can read tracefs, and {}.", whoami(facts, "CAP_DAC_READ_SEARCH")),
             remedy(facts),
         ),
         TracefsError::NotMounted { source } => (
             format!("tracefs is not mounted; mounting it failed: {}.", described(source)),
-            format!("Mounting is for administrators, and {}.", whoami(facts, "CAP_SYS_ADMIN")),
+            format!("Mounting needs CAP_SYS_ADMIN, and {}.", whoami(facts, "CAP_SYS_ADMIN")),
             "Run fxtrec with sudo, or once: sudo mount -t tracefs tracefs /sys/kernel/tracing"
                 .to_owned(),
         ),
@@ -135,15 +136,15 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
             "Run fxtrec on the host, or with another kernel.".to_owned(),
         ),
         other => (
-            format!("The description of a tracepoint is not usable: {other}."),
-            "fxtrec locates every field by it and does not guess.".to_owned(),
+            format!("The description of a tracepoint is unusable: {other}."),
+            "fxtrec locates every field by this description and does not guess.".to_owned(),
             DOCTOR.to_owned(),
         ),
     };
     Refusal { call, cause, remedy }
 }
 
-const DOCTOR: &str = "`fxtrec doctor` shows what else this machine allows.";
+const DOCTOR: &str = "`fxtrec doctor` shows what this machine allows.";
 
 /// What an ordinary user's copy of fxtrec needs, to be pasted into a shell.
 pub fn setcap_line(facts: &Facts) -> String {
@@ -170,7 +171,7 @@ pub fn wants_administrator(facts: &Facts) -> bool {
 /// The smallest thing that gives the recorder the right to trace the machine.
 pub fn remedy(facts: &Facts) -> String {
     if !facts.namespaces.initial_user {
-        "Run fxtrec outside of the user namespace: on the host, not in a rootless container."
+        "Run fxtrec outside the user namespace: on the host, not in a rootless container."
             .to_owned()
     } else if facts.user == 0 {
         format!(
@@ -203,9 +204,9 @@ pub fn sudo_line(binary: &Path, args: impl Iterator<Item = OsString>) -> String 
 /// Why the recorder's user has not the right that `capability` gives: the middle of a sentence.
 fn whoami(facts: &Facts, capability: &str) -> String {
     if !facts.namespaces.initial_user {
-        "a user namespace gives even its root no rights over the machine".to_owned()
+        "inside a user namespace, even root has no rights over the machine".to_owned()
     } else if facts.user == 0 {
-        format!("this root lacks {capability}")
+        format!("this root user lacks {capability}")
     } else {
         format!("user {} lacks {capability}", facts.user)
     }
@@ -232,8 +233,8 @@ fn not_allowed(err: &io::Error, facts: &Facts) -> (String, String) {
         let line = setcap_with("cap_sys_admin", facts);
         return (
             format!(
-                "kernel.perf_event_paranoid is {level}: a level that Debian and Ubuntu have added, and \
-                 that closes perf events even to CAP_PERFMON."
+                "kernel.perf_event_paranoid is {level}: a level that Debian and Ubuntu added, \
+                 which refuses perf events even with CAP_PERFMON."
             ),
             format!("Run it with sudo, or once: {LOWER_PARANOID} (or: {line})"),
         );
@@ -241,7 +242,7 @@ fn not_allowed(err: &io::Error, facts: &Facts) -> (String, String) {
     if facts.may_trace() {
         return (
             format!(
-                "{} is there, so a security module (SELinux, AppArmor) decides.",
+                "fxtrec has {}, so a security module (SELinux, AppArmor) refused it.",
                 perfmon_name(facts)
             ),
             "Look for the denial with: sudo dmesg | grep -iE 'denied|avc'".to_owned(),
@@ -290,22 +291,22 @@ fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
             );
         }
         libc::ENFILE => (
-            "The machine has as many files open as it may.",
+            "The machine has reached its limit of open files.",
             "Raise the limit: sudo sysctl fs.file-max=1000000",
         ),
         libc::ENOSYS if facts.paranoid.is_some() => (
-            "The kernel has performance events, so a seccomp filter hides the call.",
+            "The kernel has performance events, so a seccomp filter blocks the call.",
             "Allow perf_event_open in the container, or run fxtrec on the host.",
         ),
         libc::ENOSYS => (
             "The kernel is built without performance events (CONFIG_PERF_EVENTS).",
-            "Only another kernel helps.",
+            "Use another kernel.",
         ),
         libc::ENOMEM => {
-            ("The kernel has no memory left for it.", "Use a smaller --ring-size, or free memory.")
+            ("The kernel is out of memory.", "Use a smaller --ring-size, or free memory.")
         }
         libc::ENOSPC => (
-            "The kernel has no room for another event of this kind.",
+            "The kernel has no free slot for another event of this kind.",
             "Stop other recorders (perf, bpftrace, debuggers), then try again.",
         ),
         libc::EBUSY => (
@@ -316,12 +317,12 @@ fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
         libc::ENOENT | libc::EOPNOTSUPP => ("This kernel does not have the event.", DOCTOR),
         libc::EINVAL | libc::E2BIG => match call {
             Call::MapRing(_) => (
-                "The kernel takes rings of a power of two of pages only.",
+                "The kernel only accepts rings of a power of two pages.",
                 "Give --ring-size as a power of two, such as 1M.",
             ),
-            _ => ("This kernel is older than what fxtrec asks for (Linux 4.9).", DOCTOR),
+            _ => ("This kernel is older than Linux 4.9, which fxtrec needs.", DOCTOR),
         },
-        _ => ("fxtrec knows of no reason for that.", DOCTOR),
+        _ => ("fxtrec knows no reason for this.", DOCTOR),
     };
     (cause.to_owned(), remedy.to_owned())
 }
@@ -438,7 +439,7 @@ mod tests {
     fn the_root_of_a_container_without_the_capability_is_told_to_add_it() {
         let refusal =
             refused(libc::EACCES, &Facts { capabilities: Capabilities::default(), ..root() });
-        assert!(refusal.cause.contains("this root lacks CAP_PERFMON"), "{refusal}");
+        assert!(refusal.cause.contains("this root user lacks CAP_PERFMON"), "{refusal}");
         assert!(refusal.remedy.contains("--cap-add=PERFMON"), "{refusal}");
     }
 

@@ -17,7 +17,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a plain file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
     Ok(file)
 }
@@ -43,7 +43,7 @@ mod tests {
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
         for path in [fifo.as_path(), dir.path(), Path::new("/dev/null")] {
             let error = open(path).expect_err("no regular file");
-            assert_eq!(error.to_string(), "it is not a plain file", "{}", path.display());
+            assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
         }
         std::fs::write(dir.path().join("file"), "content").expect("room");
         assert_eq!(read(&dir.path().join("file")).expect("a file"), b"content");

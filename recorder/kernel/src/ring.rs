@@ -50,7 +50,7 @@ pub struct Ring {
 
 /// The mapping is not a perf ring: its data area does not fit or is no power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the perf ring's data area (offset {offset}, {size} bytes) does not fit its mapping")]
+#[error("the perf ring's data area (offset {offset}, {size} bytes) is outside its mapping")]
 pub struct BadRing {
     offset: u64,
     size: u64,

@@ -35,7 +35,7 @@ pub struct Tracefs {
 #[non_exhaustive]
 pub enum TracefsError {
     /// tracefs is there but closed to this user.
-    #[error("reading {path} is refused ({source}): run fxtrec with sudo")]
+    #[error("cannot read {path}: {source}; run fxtrec with sudo")]
     Refused {
         /// What could not be read.
         path: PathBuf,
@@ -44,8 +44,8 @@ pub enum TracefsError {
     },
     /// tracefs is mounted nowhere, and this user may not mount it.
     #[error(
-        "tracefs is not mounted and mounting it is refused ({source}): \
-         run fxtrec with sudo, or first `sudo mount -t tracefs tracefs /sys/kernel/tracing`"
+        "cannot mount tracefs: {source}; run fxtrec with sudo, or first `sudo mount -t tracefs \
+         tracefs /sys/kernel/tracing`"
     )]
     NotMounted {
         /// What mount(2) said.
@@ -53,8 +53,8 @@ pub enum TracefsError {
     },
     /// The kernel has no tracefs, or this container does not show it.
     #[error(
-        "there is no tracefs to mount at /sys/kernel/tracing ({source}): the kernel is built \
-         without CONFIG_TRACING, or this container has no /sys"
+        "cannot mount tracefs at /sys/kernel/tracing: {source}; the kernel is built without \
+         CONFIG_TRACING, or this container has no /sys"
     )]
     Absent {
         /// What mount(2) said.

@@ -33,10 +33,10 @@ pub struct Account {
 #[non_exhaustive]
 pub enum UserError {
     /// No such login name.
-    #[error("there is no user called '{0}' on this system")]
+    #[error("unknown user '{0}'")]
     NoSuchName(String),
     /// No such user id.
-    #[error("there is no user with uid {0} on this system")]
+    #[error("unknown uid {0}")]
     NoSuchUid(u32),
     /// `@sudo` without sudo.
     #[error("@sudo: fxtrec was not started through sudo (SUDO_UID is not set)")]
@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn users_that_do_not_exist_are_named_in_the_error() {
         let error = Account::by_name("no such user").unwrap_err();
-        assert_eq!(error.to_string(), "there is no user called 'no such user' on this system");
+        assert_eq!(error.to_string(), "unknown user 'no such user'");
         let error = Account::by_uid(4_000_000_000).unwrap_err();
-        assert_eq!(error.to_string(), "there is no user with uid 4000000000 on this system");
+        assert_eq!(error.to_string(), "unknown uid 4000000000");
         assert!(Account::by_name("nul\0inside").is_err());
     }
 

@@ -41,7 +41,7 @@ pub enum Problem {
         source: UsdtError,
     },
     /// The binary is for another processor.
-    #[error("{} is for {arch}, and this machine runs {}", path.display(), Arch::HOST)]
+    #[error("{} is for {arch}, but this machine is {}", path.display(), Arch::HOST)]
     OtherArch {
         /// The file.
         path: PathBuf,
@@ -62,7 +62,7 @@ pub enum Problem {
     },
     /// The function is another file's.
     #[error(
-        "{} only uses '{name}', which a library defines; probe it there: {}",
+        "{} does not define '{name}', it imports it from a library; probe it there: {}",
         path.display(), somewhere(.libraries, name)
     )]
     Imported {
@@ -75,8 +75,8 @@ pub enum Problem {
     },
     /// What has the name only chooses the function.
     #[error(
-        "'{name}' of {} is chosen when the program starts, to fit the processor (IFUNC), and a \
-         probe would only see the choice; probe what is chosen{}",
+        "'{name}' of {} is an IFUNC: its implementation is selected when the program starts, and \
+         a probe would only see the selection; probe an implementation{}",
         path.display(), one_of(.implementations)
     )]
     Chosen {
@@ -89,8 +89,8 @@ pub enum Problem {
     },
     /// The function has no return that could be watched.
     #[error(
-        "'{name}' of {} is jumped to, not called, so it does not return, and %return and %span \
-         would break the program; without them it can be probed",
+        "'{name}' of {} is jumped to, not called, so %return and %span would break the program: \
+         probe it without them",
         path.display()
     )]
     NotCalled {
@@ -109,8 +109,7 @@ pub enum Problem {
     },
     /// The address is not in the file's code.
     #[error(
-        "{}: {address:#x} is not in its code, which is at {code}; an address is one that nm or \
-         objdump -d prints, before the loader moves the file",
+        "{}: {address:#x} is not in its code, which is at {code}; use an address as nm or objdump -d prints it",
         path.display()
     )]
     NotCode {
@@ -123,8 +122,7 @@ pub enum Problem {
     },
     /// A return probe not at a function's beginning.
     #[error(
-        "{}: {address:#x} is not where a function is known to begin, so %return and %span would \
-         break the program",
+        "{}: {address:#x} is not known to be the start of a function, so %return and %span could break the program",
         path.display()
     )]
     NotEntry {
@@ -135,7 +133,7 @@ pub enum Problem {
     },
     /// Arguments by number at a place where nobody knows them.
     #[error(
-        "{}: {address:#x} is not where a function is known to begin, so argN is unknown there: \
+        "{}: {address:#x} is not known to be the start of a function, so argN is unknown there: \
          name the register instead",
         path.display()
     )]
@@ -171,10 +169,7 @@ pub enum Problem {
     #[error(transparent)]
     Arg(#[from] ArgError),
     /// More places than anybody wants by accident.
-    #[error(
-        "it names {found} places, and {most} is the most; a narrower glob, or several, name those \
-         that are wanted"
-    )]
+    #[error("it matches {found} places: the maximum is {most}; use a narrower glob, or several")]
     TooMany {
         /// How many.
         found: usize,
@@ -200,21 +195,20 @@ pub enum Symbols {
 fn advice(symbols: Symbols, nearest: &[String]) -> String {
     let mut text = match symbols {
         Symbols::Complete => String::new(),
-        Symbols::Exported => "; it is stripped, so only the functions that it exports are known: \
-                              install its debug symbols, use a build that is not stripped, or name \
-                              an address (0x...)"
+        Symbols::Exported => "; it is stripped, so only exported functions are known: install \
+             its debug symbols, use a build that is not stripped, or give an address (0x...)"
             .to_owned(),
-        Symbols::Packed => "; it is stripped, and fxtrec does not read the names that are packed \
-                            into its .gnu_debugdata: install its debug symbols, or name an address \
-                            (0x...) that gdb or eu-readelf prints"
+        Symbols::Packed => "; it is stripped, and fxtrec does not read the symbols in its \
+             .gnu_debugdata: install its debug symbols, or give an address (0x...) that gdb or \
+             eu-readelf prints"
             .to_owned(),
-        Symbols::Stripped => "; it is stripped of all names: install its debug symbols, use a \
-                              build that is not stripped, or name an address (0x...)"
+        Symbols::Stripped => "; it is stripped of all symbols: install its debug symbols, use a \
+             build that is not stripped, or give an address (0x...)"
             .to_owned(),
     };
     match nearest {
         [] if symbols == Symbols::Complete => {
-            text.push_str("; fxtrec probes BINARY lists those it has");
+            text.push_str("; fxtrec probes BINARY lists its functions");
         }
         [] => {}
         nearest => text.push_str(&format!("; did you mean {}?", nearest.join(" or "))),
@@ -229,7 +223,7 @@ fn somewhere(libraries: &[String], name: &str) -> String {
 
 fn one_of(names: &[String]) -> String {
     if names.is_empty() {
-        "; the library's debug symbols name it".to_owned()
+        "; the library's debug symbols name them".to_owned()
     } else {
         format!(": {}", names.join(", "))
     }
@@ -237,7 +231,7 @@ fn one_of(names: &[String]) -> String {
 
 fn usdt_advice(nearest: &[String]) -> String {
     if nearest.is_empty() {
-        "; it has none at all: was it built with them?".to_owned()
+        "; it has no USDT probes: was it built with them?".to_owned()
     } else {
         format!("; it has {}", nearest.join(", "))
     }

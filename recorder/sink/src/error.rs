@@ -54,15 +54,14 @@ pub enum SinkError {
         source: OsError,
     },
     /// A fifo that nobody has opened for reading.
-    #[error("nobody reads the pipe {name}: start the reader first")]
+    #[error("the pipe {name} has no reader: start the reader first")]
     NoReader {
         /// The output.
         name: String,
     },
     /// A write failed. What was written before can be read.
     #[error(
-        "writing {name}: {source}; {saved} bytes of trace were saved and can be read, \
-         the rest is lost"
+        "cannot write {name}: {source}; {saved} bytes of trace were saved and are readable, the rest is lost"
     )]
     Write {
         /// The output.
@@ -73,20 +72,20 @@ pub enum SinkError {
         saved: u64,
     },
     /// Whoever read the pipe has gone, and has not taken everything.
-    #[error("the reader of {name} went away before the end of the trace")]
+    #[error("the reader of {name} closed it before the end of the trace")]
     ReaderGone {
         /// The output.
         name: String,
     },
     /// An earlier write failed, and was reported then.
-    #[error("the output failed before")]
+    #[error("the output failed earlier")]
     AlreadyFailed,
 }
 
 fn advice(source: OsError) -> &'static str {
     match source.0 {
-        libc::ENOENT => " (make the directory first)",
-        libc::EACCES | libc::EROFS | libc::EPERM => " (choose another place with -o)",
+        libc::ENOENT => " (create the directory first)",
+        libc::EACCES | libc::EROFS | libc::EPERM => " (use another directory with -o)",
         libc::EISDIR => " (name a file in it with -o)",
         _ => "",
     }

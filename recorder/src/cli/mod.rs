@@ -227,8 +227,8 @@ fn refuse_reserved_word(first: Option<&OsString>) -> Result<(), clap::Error> {
         return Ok(());
     }
     let text = format!(
-        "'{word}' is reserved for a subcommand that this version does not have; \
-         to record a program of that name: fxtrec -- {word}"
+        "'{word}' is reserved for a subcommand that this version does not have; to record a \
+         program with that name: fxtrec -- {word}"
     );
     Err(command.error(ErrorKind::InvalidSubcommand, text))
 }

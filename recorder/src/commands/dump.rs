@@ -104,11 +104,11 @@ fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "# damaged in {places} places, {bytes} bytes skipped")?;
     }
     if summary.container_truncated {
-        writeln!(out, "# the {} stream ends in its middle", summary.container)?;
+        writeln!(out, "# the {} stream is truncated", summary.container)?;
     }
     if summary.truncated_tail > 0 {
         let bytes = summary.truncated_tail;
-        writeln!(out, "# the last {bytes} bytes are a record that is not all there")?;
+        writeln!(out, "# truncated: the last {bytes} bytes are an incomplete record")?;
     }
     Ok(())
 }
@@ -127,9 +127,9 @@ fn write_report(report: &fxt_reader::check::Report, out: &mut dyn Write) -> io::
     write_remarks(&report.summary, out)?;
     let (records, bytes) = (report.summary.records, report.summary.record_bytes);
     if report.is_sound() {
-        writeln!(out, "# sound: {records} records, {bytes} bytes")?;
+        writeln!(out, "# valid: {records} records, {bytes} bytes")?;
     } else {
-        writeln!(out, "# not sound: {found} findings in {records} records, {bytes} bytes")?;
+        writeln!(out, "# invalid: {found} findings in {records} records, {bytes} bytes")?;
     }
     Ok(report.is_sound())
 }

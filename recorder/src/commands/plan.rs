@@ -145,7 +145,7 @@ pub struct Display {
 pub enum PlanError {
     /// A COMMAND that is not there, and is nearly a subcommand.
     #[error(
-        "{word}: command not found; did you mean `{near}`? To run a program of that name: fxtrec -- {word}"
+        "{word}: command not found; did you mean `{near}`? To run a program with that name: fxtrec -- {word}"
     )]
     Mistyped {
         /// What was given.
@@ -155,34 +155,34 @@ pub enum PlanError {
     },
     /// A value that `--syscalls` does not take as a word of its own.
     #[error(
-        "--syscalls takes its value with an equals sign: --syscalls={0}; to run a program of that name: -- {0}"
+        "--syscalls takes its value with an equals sign: --syscalls={0}; to run a program with that name: -- {0}"
     )]
     SyscallsWithoutEquals(String),
     /// Neither COMMAND nor `-a` nor `-p`.
     #[error("nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process")]
     NothingToRecord,
     /// `-a` with `-p` or with `--scope app`.
-    #[error("-a records the whole machine, {0} only a part of it: leave one of them out")]
+    #[error("-a records the whole machine, {0} only part of it: use one of them")]
     AllAndPart(&'static str),
     /// `--scope app` without COMMAND.
-    #[error("--scope app means COMMAND and its descendants, and there is no COMMAND")]
+    #[error("--scope app records COMMAND and its descendants: give a COMMAND")]
     ScopeWithoutCommand,
     /// `--scope all` with `-p`.
-    #[error("-p records some processes, --scope all the whole machine: leave one of them out")]
+    #[error("-p records some processes, --scope all the whole machine: use one of them")]
     PidsAndAll,
     /// `-u` without COMMAND.
-    #[error("-u says whom to run COMMAND as, and there is no COMMAND")]
+    #[error("-u is the user to run COMMAND as: give a COMMAND")]
     UserWithoutCommand,
     /// The user of `-u` is not known.
     #[error(transparent)]
     User(#[from] UserError),
     /// A trace on a terminal.
     #[error(
-        "-o - writes the trace, which is binary, to standard output, and that is a terminal: pipe it, or name a file"
+        "-o - would write the binary trace to a terminal: redirect standard output, or name a file"
     )]
     TraceToTerminal,
     /// A compression that fxtrec does not have.
-    #[error("{}: fxtrec compresses to .gz and .zst, not to .{ending}", .path.display())]
+    #[error("{}: cannot compress to .{ending}: use .gz or .zst", .path.display())]
     UnknownCompression {
         /// The output as it was given.
         path: PathBuf,
@@ -191,14 +191,15 @@ pub enum PlanError {
     },
     /// A user probe by the name that it has in the daemon's policy.
     #[error(
-        "uprobe:{0} is a name in the policy of the daemon, which a recording does not read: say BINARY:SYMBOL, or use -P"
+        "uprobe:{0} is a name in the daemon's policy, which a recording does not read: use \
+         uprobe:BINARY:SYMBOL, or -P"
     )]
     NamedProbe(String),
     /// What was asked of flight recording cannot be.
     #[error(transparent)]
     Flight(#[from] FlightError),
     /// More memory than can be meant.
-    #[error("{option}: {bytes} bytes is more than fxtrec takes (64G)")]
+    #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]
     TooMuchMemory {
         /// The option.
         option: &'static str,

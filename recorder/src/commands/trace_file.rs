@@ -18,12 +18,12 @@ pub enum ReadError {
     Open(Error),
     /// Its beginning cannot be looked for before it is read.
     #[error(
-        "{}: a time with a plus needs a file that can be read twice; give times as they are printed",
+        "{}: times with a plus need input that can be read twice: use a file, or give absolute times",
         .0.display()
     )]
     Once(PathBuf),
     /// What is printed would be added to it.
-    #[error("{}: standard output is the input as well: name another file", .0.display())]
+    #[error("{}: the output is the same file as the input: name another file", .0.display())]
     IsOutput(PathBuf),
     /// What it holds is no trace, or damaged beyond what reading steps over.
     #[error("{}: {source}", path.display())]

@@ -64,7 +64,7 @@ impl fmt::Display for ValueError {
                 write!(f, "expected a number and a unit, such as {example}")
             }
             ValueError::UnknownUnit { unit, known } => {
-                write!(f, "unknown unit '{unit}'; known are {known}")
+                write!(f, "unknown unit '{unit}'; expected {known}")
             }
             ValueError::Zero => f.write_str("must be more than zero"),
             ValueError::TooLarge => f.write_str("is too large"),
@@ -89,7 +89,7 @@ impl FromStr for ByteSize {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<ByteSize, ValueError> {
-        scale(text, SIZE_UNITS, "512k or 8M", "k, M and G").map(ByteSize)
+        scale(text, SIZE_UNITS, "512k or 8M", "k, M or G").map(ByteSize)
     }
 }
 
@@ -108,7 +108,7 @@ impl FromStr for TimeSpan {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<TimeSpan, ValueError> {
-        scale(text, TIME_UNITS, "10s or 250ms", "ns, us, ms, s, min and h")
+        scale(text, TIME_UNITS, "10s or 250ms", "ns, us, ms, s, min or h")
             .map(|nanos| TimeSpan(Duration::from_nanos(nanos)))
     }
 }
@@ -212,9 +212,9 @@ mod tests {
     fn an_unknown_unit_is_named_together_with_the_known_ones() {
         assert_eq!(
             nanos("10parsecs").unwrap_err().to_string(),
-            "unknown unit 'parsecs'; known are ns, us, ms, s, min and h"
+            "unknown unit 'parsecs'; expected ns, us, ms, s, min or h"
         );
-        assert_eq!(size("8T").unwrap_err().to_string(), "unknown unit 'T'; known are k, M and G");
+        assert_eq!(size("8T").unwrap_err().to_string(), "unknown unit 'T'; expected k, M or G");
     }
 
     #[test]

@@ -192,9 +192,9 @@ fn trace_dat_of_both_versions_tells_the_switches_that_fxtrec_saw_at_the_same_tim
 fn what_is_no_trace_is_refused_and_leaves_no_file() {
     let folder = Folder::new();
     for (content, said) in [
-        (&b"PERFILE2"[..], "cannot be read"),
-        (b"\x17\x08\x44tracing9\0\0\x08\0\x10\0\0", "trace.dat of version 9 is not known"),
-        (b"# tracer: nop\n nonsense\n", "line 2, column 1: ` nonsense` where TASK-PID [CPU]"),
+        (&b"PERFILE2"[..], "cannot read this perf.data"),
+        (b"\x17\x08\x44tracing9\0\0\x08\0\x10\0\0", "trace.dat version 9 is not supported"),
+        (b"# tracer: nop\n nonsense\n", "line 2, column 1: expected TASK-PID [CPU]"),
     ] {
         folder.write("perf.data", content);
         let done = folder.fxtrec(["convert", "perf.data", "out.fxt"]).expect(125);

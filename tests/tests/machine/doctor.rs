@@ -98,7 +98,7 @@ fn an_ordinary_user_is_told_what_is_closed_and_how_to_open_it() {
     let found = doctor(&copy, if is_root { NOBODY } else { "" });
     found.verdict(false);
     assert_eq!(found.row("tracefs").0, "FAIL");
-    assert_eq!(found.row("capabilities"), ("warn", "none of those that matter here"));
+    assert_eq!(found.row("capabilities"), ("warn", "none of those that fxtrec can use"));
     found.has("What to do: Run it with sudo, or once: sudo setcap cap_perfmon,");
     found.has(&format!("+ep {}", copy.path().display()));
 }
@@ -152,7 +152,7 @@ fn what_keeps_a_recorder_from_being_in_time_is_tried_and_told() {
     let (status, text) = found.row("real-time");
     assert_eq!(status, "warn");
     assert!(
-        text.starts_with("real-time priority was refused: EPERM; it takes CAP_SYS_NICE"),
+        text.starts_with("real-time priority was refused: EPERM; it needs CAP_SYS_NICE"),
         "{text}"
     );
     let (status, text) = found.row("locked memory");
@@ -171,8 +171,8 @@ fn the_root_of_a_user_namespace_is_not_taken_for_root() {
     found.verdict(false);
     assert_eq!(found.row("perf events").0, "FAIL");
     assert_eq!(found.row("user namespace").0, "warn");
-    found.has("but only inside of this user namespace");
-    found.has("What to do: Run fxtrec outside of the user namespace");
+    found.has("but only inside this user namespace");
+    found.has("What to do: Run fxtrec outside the user namespace");
     // The files of tracefs are the machine's root's, who this is: ftrace is open to it.
     let found = doctor(&copy, "unshare --user --map-root-user");
     found.verdict(true);
@@ -205,8 +205,8 @@ fn a_root_without_the_capability_can_record_by_ftrace_and_is_told_what_perf_lack
     let found = doctor(&PublicCopy::new(), without);
     found.verdict(true);
     assert_eq!((found.row("perf events").0, found.row("ftrace").0), ("warn", "ok"));
-    found.has("this root lacks CAP_PERFMON");
-    found.has("records by ftrace instead");
+    found.has("this root user lacks CAP_PERFMON");
+    found.has("uses ftrace instead");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_user_with_little_locked_memory_gets_small_rings_on_every_cpu_and_is_warned(
     let (status, text) = found.row("ring memory");
     assert_eq!(status, "warn");
     assert!(text.contains("KiB were granted instead of"), "{text}");
-    found.has("mind the small rings");
+    found.has("losses are likelier with these small rings");
 }
 
 #[test]

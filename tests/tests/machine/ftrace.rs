@@ -148,7 +148,7 @@ fn where_bpf_and_perf_are_refused_the_machine_is_recorded_by_ftrace_and_that_is_
     let command = [env!("CARGO_BIN_EXE_pingpong"), "1000"];
     let recording = record_by(setpriv, &folder, &[], &command);
     let (trace, said) = (&recording.trace, &recording.said);
-    assert!(said.contains("recording by ftrace, since bpf is refused"), "{said}");
+    assert!(said.contains("using --source ftrace, because bpf is refused"), "{said}");
     assert!(trace.stats().number("switches") >= 2000, "{said}");
     let named = |name: &str| trace.threads.values().any(|(thread, _)| thread == name);
     assert!(named("pingpong"), "the command has its own name");

@@ -25,7 +25,7 @@ pub(in crate::provider) enum BufferError {
     #[error("the buffer is not sealed against shrinking (F_SEAL_SHRINK)")]
     NotSealed,
     /// It has another size than was told.
-    #[error("the buffer has {found} bytes, and {told} were told")]
+    #[error("the buffer has {found} bytes instead of {told}")]
     Size {
         /// Bytes that START told.
         told: u64,
@@ -33,7 +33,7 @@ pub(in crate::provider) enum BufferError {
         found: i64,
     },
     /// A system call failed.
-    #[error("the buffer cannot be used: {0}")]
+    #[error("cannot use the buffer: {0}")]
     Io(#[from] io::Error),
 }
 

@@ -51,7 +51,7 @@ pub enum InitError {
     #[error(transparent)]
     Provider(#[from] super::InitError),
     /// There is a subscriber already; give it the [`layer`].
-    #[error("a tracing subscriber is set already; add provider::tracing::layer() to it: {0}")]
+    #[error("a tracing subscriber is already set; add provider::tracing::layer() to it: {0}")]
     Subscriber(#[from] tracing_subscriber::util::TryInitError),
 }
 

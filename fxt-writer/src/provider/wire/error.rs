@@ -9,20 +9,20 @@ use super::{HEAD_BYTES, MAX_ALERT_BYTES, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES, PROT
 pub enum WireError {
     /// The other side speaks another version of the protocol.
     #[error(
-        "control protocol version {found} where {PROTOCOL_VERSION} is spoken; update the older side"
+        "unsupported control protocol version {found}: expected {PROTOCOL_VERSION}; update the older side"
     )]
     Version {
         /// The version in the message.
         found: u16,
     },
     /// There are fewer bytes than a head has.
-    #[error("a control message of {bytes} bytes is shorter than its head of {HEAD_BYTES}")]
+    #[error("a control message of {bytes} bytes is shorter than its header of {HEAD_BYTES}")]
     Truncated {
         /// Bytes that there are.
         bytes: usize,
     },
     /// The head tells a payload that is not the one that came.
-    #[error("a control message tells {told} bytes of payload and has {found}")]
+    #[error("a control message announces {told} bytes of payload and has {found}")]
     PayloadSize {
         /// Bytes that the head tells.
         told: u32,
@@ -38,13 +38,13 @@ pub enum WireError {
         bytes: usize,
     },
     /// No message of that kind comes from this side.
-    #[error("control message kind {kind} is none that this side may send")]
+    #[error("control message kind {kind} is not permitted from this side")]
     Kind {
         /// The kind in the message.
         kind: u16,
     },
     /// A field that has to be zero is not.
-    #[error("a control message has {value:#x} where zero belongs")]
+    #[error("a control message has {value:#x} instead of zero in a reserved field")]
     NotZero {
         /// What is there.
         value: u64,
@@ -53,20 +53,20 @@ pub enum WireError {
     #[error("a control message about a session has session number 0")]
     NoSession,
     /// The mode is none of oneshot (0), circular (1) and streaming (2).
-    #[error("buffering mode {mode} is none of 0, 1 and 2")]
+    #[error("unknown buffering mode {mode}; expected 0, 1 or 2")]
     Mode {
         /// What is there.
         mode: u32,
     },
     /// The disposition is none of clear entire (1), clear nondurable (2) and
     /// retain (3).
-    #[error("buffer disposition {disposition} is none of 1, 2 and 3")]
+    #[error("unknown buffer disposition {disposition}; expected 1, 2 or 3")]
     Disposition {
         /// What is there.
         disposition: u32,
     },
     /// Text is not UTF-8.
-    #[error("text in a control message is not UTF-8 from byte {at} of the payload on")]
+    #[error("text in a control message is not UTF-8 at byte {at} of the payload")]
     NotUtf8 {
         /// Offset of the first bad byte in the text.
         at: usize,
@@ -75,9 +75,7 @@ pub enum WireError {
     #[error("the last item of a list in a control message does not end in a newline")]
     CutList,
     /// An item is empty, too long, or holds a newline or a NUL.
-    #[error(
-        "item {index} of a list must have 1 to {MAX_ITEM_BYTES} bytes, none of them newline or NUL"
-    )]
+    #[error("item {index} of a list must have 1 to {MAX_ITEM_BYTES} bytes without newline and NUL")]
     Item {
         /// Which one, from 0.
         index: usize,
@@ -86,7 +84,9 @@ pub enum WireError {
     #[error("a provider registers without a name")]
     NoName,
     /// An alert's name is empty, too long, or holds a NUL.
-    #[error("an alert's name of {bytes} bytes must have 1 to {MAX_ALERT_BYTES}, none of them NUL")]
+    #[error(
+        "invalid alert name of {bytes} bytes: expected 1 to {MAX_ALERT_BYTES} bytes without NUL"
+    )]
     AlertName {
         /// Its bytes.
         bytes: usize,

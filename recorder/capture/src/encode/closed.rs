@@ -4,7 +4,7 @@ use fxt_writer::WriteError;
 
 /// The trace takes no more records: it is full, or its sink has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the trace takes no more records")]
+#[error("the trace is closed")]
 pub struct Closed;
 
 impl<Full> From<WriteError<Full>> for Closed {

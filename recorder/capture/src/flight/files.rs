@@ -28,7 +28,7 @@ pub struct Files {
 
 /// A file that could not be removed. It is not counted any longer.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot remove {} to keep within bounds: {source}", .path.display())]
+#[error("cannot remove {} to stay within limits: {source}", .path.display())]
 pub struct NotRemoved {
     /// The file.
     pub path: PathBuf,

@@ -93,7 +93,7 @@ fn a_list_of_cpus_that_cannot_be_read_leaves_the_recorded_ones_alone() {
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
     machine.write(ONLINE, "nonsense\n");
-    rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect_err("no list");
+    rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect_err("expected a list");
     assert_eq!(numbers(&rings), [0, 1]);
 }
 

@@ -105,7 +105,7 @@ mod tests {
         let mut bytes = Bytes::new("the names", b"ab\0\x07\0\0\0");
         assert_eq!(bytes.text().expect("a text"), "ab");
         let error = bytes.u64().expect_err("four bytes are left");
-        assert_eq!(error.to_string(), "the names end too early, at byte 3");
+        assert_eq!(error.to_string(), "the names: truncated at byte 3");
         assert_eq!(bytes.u32().expect("they are still there"), 7u32.to_le());
         assert!(bytes.is_empty());
         assert!(bytes.take(u64::MAX).is_err());

@@ -9,7 +9,7 @@ use fxtrec_kernel::ftrace::layout::PageLayoutError;
 #[non_exhaustive]
 pub enum ImportError {
     /// A part of the file has fewer bytes than it says.
-    #[error("{part} end too early, at byte {at}")]
+    #[error("{part}: truncated at byte {at}")]
     Short {
         /// Which part.
         part: &'static str,
@@ -17,7 +17,7 @@ pub enum ImportError {
         at: usize,
     },
     /// The file does not begin as its format wants.
-    #[error("this is not {format}: it begins with {found:02x?}")]
+    #[error("not {format}: the file begins with {found:02x?}")]
     Magic {
         /// The format.
         format: &'static str,
@@ -25,7 +25,7 @@ pub enum ImportError {
         found: Vec<u8>,
     },
     /// The file is of a version that is not known.
-    #[error("{format} of version {version} is not known; versions {known} are")]
+    #[error("{format} version {version} is not supported; supported are {known}")]
     Version {
         /// The format.
         format: &'static str,
@@ -35,15 +35,13 @@ pub enum ImportError {
         known: &'static str,
     },
     /// Its numbers are in the other byte order.
-    #[error(
-        "the trace is from a machine of the other byte order; convert it on a machine like that one"
-    )]
+    #[error("the trace is from a machine with the other byte order: convert it on such a machine")]
     ByteOrder,
     /// It is packed in a way that is not known.
-    #[error("the trace is packed with {0}; record it with --compression zstd or none")]
+    #[error("the trace is compressed with {0}: record it with --compression zstd or none")]
     Packing(String),
     /// A packed part does not unpack.
-    #[error("{part} cannot be unpacked: {source}")]
+    #[error("cannot decompress {part}: {source}")]
     Unpack {
         /// Which part.
         part: &'static str,
@@ -54,25 +52,24 @@ pub enum ImportError {
     #[error("the trace does not describe its tracepoints: record at least sched:sched_switch")]
     NoTracepoints,
     /// Its times are no nanoseconds, and it does not say how to make them such.
-    #[error("the times of this trace count ticks of `{0}`: record with `trace-cmd record -C mono`")]
+    #[error(
+        "the trace's clock `{0}` does not count nanoseconds: record with `trace-cmd record -C mono`"
+    )]
     Clock(String),
     /// There are more tracepoints, or names in them, than a trace has indices for.
-    #[error("the trace has more different tracepoints than FXT has room to name")]
+    #[error("the trace has too many different tracepoints for FXT")]
     TooManyTracepoints,
     /// Its samples do not say on which CPU they were taken.
-    #[error(
-        "the samples do not say on which CPU they were taken: record with `perf record -a`, or with \
-         `--sample-cpu`"
-    )]
+    #[error("the samples have no CPU: record with `perf record -a`, or with `--sample-cpu`")]
     NoCpu,
     /// Its samples do not say when they were taken.
-    #[error("the samples do not say when they were taken: record with `perf record --timestamp`")]
+    #[error("the samples have no time: record with `perf record --timestamp`")]
     NoTime,
     /// The samples do not hold the tracepoint's own bytes.
-    #[error("the samples do not hold what the tracepoints say: record with `perf record -R`")]
+    #[error("the samples have no raw data of the tracepoints: record with `perf record -R`")]
     NoRaw,
     /// A perf.data contradicts itself.
-    #[error("this perf.data cannot be read: {0}")]
+    #[error("cannot read this perf.data: {0}")]
     PerfData(#[from] PerfDataError),
     /// The scheduler's tracepoints are of no known shape.
     #[error(transparent)]

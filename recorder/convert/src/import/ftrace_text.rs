@@ -53,11 +53,11 @@ pub(crate) fn read(
                 importer.event(time, cpu, kind)?;
             }
             Ok(Line::Other) => importer.report.count("other tracepoints, left out"),
-            Err(_) if lenient => importer.report.count("lines that are no events, passed over"),
+            Err(_) if lenient => importer.report.count("lines that are not events, skipped"),
             Err(Problem { column, expected }) => {
                 let at = Position { line: number, column: column as u64 + 1 };
                 let found: String = text.trim_end().chars().skip(column).take(40).collect();
-                let problem = format!("`{found}` where {expected} was expected");
+                let problem = format!("expected {expected}, found `{found}`");
                 return Err(ConvertError::Malformed { at, problem });
             }
         }

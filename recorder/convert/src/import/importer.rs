@@ -196,7 +196,7 @@ impl<W: Write> Importer<W> {
 
     fn put(&mut self, time: Nanos, cpu: Cpu, kind: Kind, raw: &[u8]) -> Result<(), ConvertError> {
         if cpu.0 > MOST_CPU {
-            self.report.count("events on CPUs of impossible numbers, left out");
+            self.report.count("events with impossible CPU numbers, left out");
             return Ok(());
         }
         if self.last.is_none() {
@@ -204,7 +204,7 @@ impl<W: Write> Importer<W> {
         }
         let last = self.last.unwrap_or(time);
         if time < last {
-            self.report.count("events that are out of order in the input, given a later time");
+            self.report.count("events out of order in the input, given a later time");
         }
         let at = time.max(last);
         self.last = Some(at);
@@ -275,7 +275,7 @@ impl<W: Write> Importer<W> {
         let end = own_event(self.last.unwrap_or_default(), CONVERTER, strings::TRACE_STATS, &args);
         let ended = self.encoder.lanes().write(&end);
         self.checked(ended)?;
-        self.report.add("switches that the input does not have, inferred", stats.inferred_switches);
+        self.report.add("switches missing in the input, inferred", stats.inferred_switches);
         self.report.add("events that the recorder lost", stats.lost);
         let Importer { encoder, report, .. } = self;
         encoder.into_lanes().output.finish().map_err(ConvertError::Write)?;

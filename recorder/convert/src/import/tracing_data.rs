@@ -189,7 +189,7 @@ pub(super) mod tests {
             TracingData::parse(&whole[..len]).expect_err("it is cut");
         }
         let error = TracingData::parse(b"PERFILE2 and more").expect_err("something else");
-        assert!(error.to_string().contains("it begins with [50, 45"), "{error}");
+        assert!(error.to_string().contains("the file begins with [50, 45"), "{error}");
         let foreign = opening_bytes("0.6", 1);
         let error = TracingData::parse(&foreign).expect_err("another machine");
         assert!(error.to_string().contains("byte order"), "{error}");

@@ -90,23 +90,20 @@ fn the_damages_that_ended_a_conversion_once_are_told() {
     let with = |at: usize, number: u64| {
         let mut bytes = seed.to_vec();
         bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
-        import(bytes, Format::PerfData).expect_err("it is damaged").to_string()
+        import(bytes, Format::PerfData).expect_err("damaged").to_string()
     };
     // Where the records are, and how many bytes of them.
     assert!(with(40, 8).contains("is too small"), "{}", with(40, 8));
-    assert_eq!(with(48, u64::MAX), "the table of features end too early, at byte 0");
+    assert_eq!(with(48, u64::MAX), "the table of features: truncated at byte 0");
     // The size of the first feature.
     let table = word(40) + word(48);
     for size in [1 << 40, 1 << 63, u64::MAX] {
-        assert!(with(table + 8, size).starts_with("the features end too early"));
+        assert!(with(table + 8, size).starts_with("the features: truncated"));
     }
-    assert!(with(table + 8, 0).contains("this is not a description"), "{}", with(table + 8, 0));
+    assert!(with(table + 8, 0).contains("not a description"), "{}", with(table + 8, 0));
     // The size of an event's description, and where they are.
-    assert_eq!(
-        with(16, 8),
-        "this perf.data cannot be read: the description of an event has 8 bytes"
-    );
-    assert_eq!(with(24, u64::MAX), "the descriptions of events end too early, at byte 0");
+    assert_eq!(with(16, 8), "cannot read this perf.data: the description of an event has 8 bytes");
+    assert_eq!(with(24, u64::MAX), "the descriptions of events: truncated at byte 0");
 }
 
 #[test]
@@ -115,6 +112,6 @@ fn a_cpu_of_an_impossible_number_is_counted_and_takes_no_memory() {
         let text = std::str::from_utf8(seed).expect("text");
         let text = text.replacen("[000]", "[4294967295]", 1).replacen("[001]", "[4294967294]", 1);
         let (_, report) = import(text.into_bytes(), Format::FtraceText).expect("the rest is well");
-        assert!(report.times("events on CPUs of impossible numbers, left out") > 0, "{report:?}");
+        assert!(report.times("events with impossible CPU numbers, left out") > 0, "{report:?}");
     }
 }

@@ -208,7 +208,7 @@ fn deprecated_async_events() {
         json!({"cat": "net", "name": "get", "ph": "p", "ts": 3, "id": "0x7", "args": {"step": "tcp"}}),
         json!({"cat": "net", "name": "get", "ph": "F", "ts": 4, "id": "0x7"}),
     ]);
-    assert_eq!(report.times("events of phases that FXT has no event for, kept as others"), 4);
+    assert_eq!(report.times("events of phases that FXT does not have, kept as other events"), 4);
 }
 
 #[test]

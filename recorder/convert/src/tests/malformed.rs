@@ -15,16 +15,19 @@ fn syntax_errors_have_line_and_column() {
 fn what_an_event_lacks_is_said() {
     assert_eq!(
         refused("[\n  {\"name\": \"a\", \"ph\": \"B\"}]"),
-        "line 2, column 3: this event has no \"ts\": a number of microseconds was expected"
+        "line 2, column 3: this event has no \"ts\": expected a number of microseconds"
     );
     let text = refused("[{\"ph\": \"B\", \"ts\": \"soon\"}]");
-    assert!(text.contains("the field \"ts\" of this event is \"soon\", not a number"), "{text}");
+    assert!(
+        text.contains("the field \"ts\" of this event is \"soon\": expected a number"),
+        "{text}"
+    );
     let text = strictly("[{\"ph\": \"%\", \"ts\": 1}]");
-    assert!(text.contains("\"%\", not one of B E X"), "{text}");
+    assert!(text.contains("\"%\": expected one of B E X"), "{text}");
     let text = refused("[{\"ph\": \"b\", \"ts\": 1}]");
     assert!(text.contains("has no \"id\""), "{text}");
     let text = refused("[{\"ph\": \"B\", \"ts\": 1, \"args\": [1]}]");
-    assert!(text.contains("\"args\" of this event is [1], not an object"), "{text}");
+    assert!(text.contains("\"args\" of this event is [1]: expected an object"), "{text}");
 }
 
 #[test]
@@ -33,11 +36,11 @@ fn what_is_no_trace_is_refused() {
     assert!(refused("42").contains("begins with '4'"), "{}", refused("42"));
     assert!(refused("[1]").contains("expected an object"), "{}", refused("[1]"));
     let text = refused(&format!("[{GOOD}] x"));
-    assert!(text.contains("'x' follows the trace"), "{text}");
+    assert!(text.contains("expected the end of the file after the trace, found 'x'"), "{text}");
     let text = refused(&format!("[{GOOD} {GOOD}]"));
-    assert!(text.contains("'{' follows an event, where ',' was expected"), "{text}");
+    assert!(text.contains("expected ',', found '{' after an event"), "{text}");
     let text = refused(&format!("{{\"traceEvents\": [{GOOD}]"));
-    assert!(text.contains("the end of the file follows a member"), "{text}");
+    assert!(text.contains("the end of the file after a member"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn accepted(json: &str, remark: &str, reason: &str) -> (Vec<Json>, u64) {
     (events(&to_json(&fxt, Sched::Slices)), report.times(remark))
 }
 
-const COMMAS: &str = "commas before a closing bracket, passed over";
+const COMMAS: &str = "commas before a closing bracket, ignored";
 
 #[test]
 fn commas_before_closing_brackets_anywhere() {

@@ -131,7 +131,7 @@ pub struct Label(usize);
 #[non_exhaustive]
 pub enum AsmError {
     /// A label was jumped to and never placed.
-    #[error("instruction {0} of a BPF program jumps to nowhere")]
+    #[error("instruction {0} of a BPF program jumps to an undefined label")]
     NoSuchPlace(usize),
     /// A jump is too long for its 16 bits.
     #[error("instruction {0} of a BPF program jumps too far")]

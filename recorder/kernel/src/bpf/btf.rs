@@ -29,7 +29,7 @@ pub type TypeId = u32;
 #[non_exhaustive]
 pub enum BtfError {
     /// The file ends, or points, where it must not, or has a record of a kind that nobody knows.
-    #[error("the kernel's type description cannot be read at byte {at}: {what}")]
+    #[error("cannot read the kernel's type information at byte {at}: expected {what}")]
     Damaged {
         /// Where in the file.
         at: usize,
@@ -37,7 +37,7 @@ pub enum BtfError {
         what: &'static str,
     },
     /// Something is not in it.
-    #[error("the kernel's type description has no {kind} `{name}`")]
+    #[error("the kernel's type information has no {kind} `{name}`")]
     Missing {
         /// What kind of thing.
         kind: &'static str,

@@ -27,7 +27,7 @@ const MIN_LANE_BYTES: usize = 128 * 1024;
 #[non_exhaustive]
 pub enum BpfError {
     /// The kernel does not describe its types, or not to this user.
-    #[error("{path} cannot be read: {error}", path = BTF_PATH)]
+    #[error("cannot read {path}: {error}", path = BTF_PATH)]
     NoBtf {
         /// What came back.
         error: io::Error,
@@ -36,7 +36,7 @@ pub enum BpfError {
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// A map could not be made or mapped.
-    #[error("the BPF map for {what} cannot be made: {error}")]
+    #[error("cannot create the BPF map for {what}: {error}")]
     Map {
         /// What it is for.
         what: &'static str,
@@ -44,7 +44,7 @@ pub enum BpfError {
         error: io::Error,
     },
     /// A program was refused.
-    #[error("the kernel refused the BPF program {name}: {error}")]
+    #[error("the kernel rejected the BPF program {name}: {error}")]
     Load {
         /// The program.
         name: &'static str,
@@ -54,7 +54,7 @@ pub enum BpfError {
         log: String,
     },
     /// A program could not be attached to its tracepoint.
-    #[error("the BPF program {name} cannot be attached: {error}")]
+    #[error("cannot attach the BPF program {name}: {error}")]
     Attach {
         /// The program.
         name: &'static str,

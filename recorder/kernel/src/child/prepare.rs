@@ -251,7 +251,7 @@ impl Prepared {
             Some(libc::ENOENT | libc::ENOTDIR) => LaunchError::NotFound {
                 program,
                 advice: if there {
-                    " (the file is there; the interpreter or loader it names is not)"
+                    " (the file exists, but its interpreter or loader does not)"
                 } else {
                     ""
                 },

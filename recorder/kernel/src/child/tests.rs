@@ -125,7 +125,7 @@ fn what_cannot_be_found_is_127_and_what_cannot_be_run_is_126() {
         (Path::new("/no/such/program"), 127, "command not found"),
         (Path::new(""), 127, "command not found"),
         (&plain.join("below"), 127, "command not found"),
-        (&orphan, 127, "the interpreter"),
+        (&orphan, 127, "interpreter or loader"),
         (&plain, 126, "execute permission"),
         (dir.path(), 126, "Permission denied"),
         (&garbage, 126, "#! line"),

@@ -10,7 +10,7 @@ use super::layout::PageLayoutError;
 #[non_exhaustive]
 pub enum FtraceError {
     /// The instance's directory cannot be made.
-    #[error("making the tracing instance {} failed: {source}", path.display())]
+    #[error("cannot create the tracing instance {}: {source}", path.display())]
     Create {
         /// The directory.
         path: PathBuf,
@@ -18,7 +18,7 @@ pub enum FtraceError {
         source: io::Error,
     },
     /// One of its settings is refused.
-    #[error("writing `{value}` to {} failed: {source}", path.display())]
+    #[error("cannot write `{value}` to {}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -28,7 +28,7 @@ pub enum FtraceError {
         source: io::Error,
     },
     /// A file of tracefs cannot be opened or read.
-    #[error("reading {} failed: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,

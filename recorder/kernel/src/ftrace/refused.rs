@@ -7,17 +7,17 @@ use crate::refusal::{Refusal, remedy};
 /// Explains why an instance cannot be used.
 pub fn explain(error: &FtraceError, facts: &Facts) -> Refusal {
     let errno = error.source_error().and_then(std::io::Error::raw_os_error);
-    let doctor = "`fxtrec doctor` shows what else this machine allows.".to_owned();
+    let doctor = "`fxtrec doctor` shows what this machine allows.".to_owned();
     let (cause, remedy) = match (error, errno) {
         (FtraceError::Layout(_), _) => {
-            ("fxtrec reads the rings by this description and does not guess.".to_owned(), doctor)
+            ("fxtrec decodes the rings by this description and does not guess.".to_owned(), doctor)
         }
         (_, Some(libc::EACCES | libc::EPERM)) if facts.lockdown == Lockdown::Confidentiality => (
             "The kernel is locked down to confidentiality.".to_owned(),
             "Boot without lockdown=confidentiality.".to_owned(),
         ),
         (_, Some(libc::EACCES | libc::EPERM)) => {
-            (format!("tracefs may not be written to by user {}.", facts.user), remedy(facts))
+            (format!("User {} may not write to tracefs.", facts.user), remedy(facts))
         }
         (_, Some(libc::EROFS)) => (
             "tracefs is mounted read-only, as in most containers.".to_owned(),
@@ -33,9 +33,9 @@ pub fn explain(error: &FtraceError, facts: &Facts) -> Refusal {
         ),
         (_, Some(libc::ENOMEM)) => (
             "There is not enough memory for the rings.".to_owned(),
-            "Ask for smaller ones with --ring-size.".to_owned(),
+            "Use smaller ones with --ring-size.".to_owned(),
         ),
-        _ => ("The kernel does not say why.".to_owned(), doctor),
+        _ => ("The kernel gives no reason.".to_owned(), doctor),
     };
     Refusal { call: format!("{error}."), cause, remedy }
 }
@@ -73,6 +73,6 @@ mod tests {
     #[test]
     fn a_user_without_rights_is_told_how_to_get_them() {
         assert!(!refused(libc::EACCES).remedy.is_empty());
-        assert!(refused(libc::EACCES).cause.contains("tracefs may not be written to"));
+        assert!(refused(libc::EACCES).cause.contains("may not write to tracefs"));
     }
 }

@@ -32,8 +32,8 @@ pub struct Fetch {
 pub enum DefinitionError {
     /// The kernel has no such file.
     #[error(
-        "this kernel takes no definitions of user probes ({} is not there): it is built without \
-         CONFIG_UPROBE_EVENTS; probes without arguments may work all the same",
+        "this kernel has no user probes with arguments ({} does not exist): it is built without \
+         CONFIG_UPROBE_EVENTS; probes without arguments may work",
         path.display()
     )]
     Absent {

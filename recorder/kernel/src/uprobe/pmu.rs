@@ -24,8 +24,8 @@ pub struct Pmu {
 pub enum PmuError {
     /// The kernel has none.
     #[error(
-        "this kernel has no user probes ({} is not there): it is built without CONFIG_UPROBE_EVENTS, \
-         or older than Linux 4.17",
+        "this kernel has no user probes ({} does not exist): it is built without \
+         CONFIG_UPROBE_EVENTS, or older than Linux 4.17",
         path.display()
     )]
     Absent {
@@ -41,7 +41,7 @@ pub enum PmuError {
         source: io::Error,
     },
     /// A description is of an unknown form.
-    #[error("cannot understand `{text}` in {}", path.display())]
+    #[error("cannot parse `{text}` in {}", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
@@ -50,8 +50,8 @@ pub enum PmuError {
     },
     /// A probe has a semaphore, and this kernel cannot count in it.
     #[error(
-        "the probe has a semaphore, which user probes handle from Linux 4.20 on: \
-         its arguments would never be computed"
+        "the probe has a semaphore, which needs Linux 4.20: without it the program never \
+         computes the probe's arguments"
     )]
     NoSemaphores,
 }

@@ -113,19 +113,21 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
 /// Why the kernel cannot fetch a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Problem {
-    #[error("there is no such register on {arch}; there are {all}")]
+    #[error("unknown register on {arch}; expected {all}")]
     NoRegister { arch: Arch, all: String },
     #[error("the probe has {0} arguments; fxtrec probes BINARY lists them")]
     NoArgument(usize),
-    #[error("the probe has it at '{0}', which the kernel cannot fetch")]
+    #[error("the kernel cannot fetch this argument, which is at '{0}'")]
     Operand(String),
-    #[error("a constant is no text")]
+    #[error("a constant is not a string")]
     ConstantText,
-    #[error("string is a text in memory, and this is a value: str is the text that it points to")]
+    #[error(
+        "string needs text in memory, but this is a value: use str for the text that it points to"
+    )]
     TextInRegister,
-    #[error("this is no address that could be followed")]
+    #[error("this value is not an address")]
     NoAddress,
-    #[error("the kernel takes no more than {0} characters for one argument")]
+    #[error("argument too long: the kernel accepts at most {0} characters")]
     TooLong(usize),
 }
 
@@ -205,13 +207,13 @@ mod tests {
     #[test]
     fn what_the_kernel_cannot_fetch_is_refused_with_the_argument() {
         for (text, part) in [
-            (":f x=%xmm0", "x=%xmm0: there is no such register on x86-64; there are ax, bx"),
-            (":f %di:string", "str is the text that it points to"),
-            (r":f \5:str", "no text"),
-            (":f +8($comm)", "no address"),
+            (":f x=%xmm0", "x=%xmm0: unknown register on x86-64; expected ax, bx"),
+            (":f %di:string", "use str for the text that it points to"),
+            (r":f \5:str", "not a string"),
+            (":f +8($comm)", "not an address"),
             (
                 ":f +1000000000(+1000000000(+1000000000(+1000000000(+1000000000(%di)))))",
-                "no more than 63 characters",
+                "at most 63 characters",
             ),
         ] {
             let error = lowered(text, Arch::X86_64).expect_err(text);

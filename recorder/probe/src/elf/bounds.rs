@@ -24,8 +24,8 @@ const AARCH64_INSTRUCTION: u64 = 4;
 pub enum BoundsError {
     /// It is behind the function.
     #[error(
-        "{function} has only {size:#x} ({size}) bytes, so +{offset:#x} is not in it; the last \
-         instruction can be found with: objdump -d"
+        "{function}+{offset:#x} is beyond the function, which has {size:#x} ({size}) bytes; to \
+         find its last instruction, use objdump -d"
     )]
     Beyond {
         /// The function.
@@ -52,8 +52,7 @@ pub enum BoundsError {
     },
     /// The code before it is none that can be followed.
     #[error(
-        "{function}+{offset:#x} cannot be told to be the beginning of an instruction, since what \
-         is at +{at:#x} is none"
+        "{function}+{offset:#x} may not be the start of an instruction: the bytes at +{at:#x} cannot be decoded"
     )]
     Undecodable {
         /// The function.

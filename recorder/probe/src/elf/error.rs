@@ -8,25 +8,25 @@ use object::elf;
 #[non_exhaustive]
 pub enum ElfError {
     /// It does not begin like an ELF file.
-    #[error("it is not an ELF file: probes go into compiled programs and libraries")]
+    #[error("not an ELF file: probes go into compiled programs and libraries")]
     NotElf,
     /// It begins with `#!`.
     #[error(
-        "it is a script for {0}: probes go into compiled code, so put the interpreter's path in \
-         front of the ':', or that of a library it loads"
+        "a script for {0}: probes go into compiled code, so give the path of the interpreter, or \
+         of a library that it loads, before the ':'"
     )]
     Script(String),
     /// It is for 32-bit processors.
-    #[error("it is a 32-bit program; fxtrec knows x86-64 and aarch64")]
+    #[error("a 32-bit program: fxtrec supports x86-64 and aarch64")]
     Not64Bit,
     /// It is for a processor that fxtrec does not know.
-    #[error("it is for another processor (ELF machine {0}); fxtrec knows x86-64 and aarch64")]
+    #[error("for another processor (ELF machine {0}): fxtrec supports x86-64 and aarch64")]
     UnknownMachine(u16),
     /// It is an ELF file that is never loaded.
-    #[error("it is {0}, which is never run itself: name the program or library made of it")]
+    #[error("{0} is not executable code: name the program or library made from it")]
     NotLoaded(&'static str),
     /// It contradicts itself.
-    #[error("it is damaged: {0} cannot be what it says")]
+    #[error("damaged: {0} is invalid")]
     Damaged(&'static str),
 }
 

@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum LocateError {
     /// Nothing in front of the colon, and nothing to be run or recorded by itself.
-    #[error(
-        "with nothing in front of the ':' it is a function of COMMAND, and there is no COMMAND \
-         (nor -p PID): name the binary"
-    )]
+    #[error(":SYMBOL is a function of COMMAND, and there is no COMMAND or -p PID: name the binary")]
     NoCommand,
     /// COMMAND is not there.
-    #[error("COMMAND {0} is not found, so neither are its functions")]
+    #[error("COMMAND {0} not found, so its functions are unknown")]
     CommandNotFound(String),
     /// The file cannot be opened.
     #[error("cannot open {}: {source}", path.display())]
@@ -26,8 +23,8 @@ pub enum LocateError {
     },
     /// There is no such library.
     #[error(
-        "there is no library {name} (looked for {name} and {name}.so* as the loader does, then \
-         for a program in PATH){advice}"
+        "library {name} not found (searched for {name} and {name}.so* like the loader, then for \
+         a program in PATH){advice}"
     )]
     NoLibrary {
         /// What was looked for.
@@ -37,8 +34,8 @@ pub enum LocateError {
     },
     /// The library that the process runs is not on disk any more.
     #[error(
-        "process {pid} runs a {} that was deleted or replaced since: start the process anew, or \
-         name the file by its path",
+        "process {pid} runs a {} that has been deleted or replaced: restart the process, or give \
+         the path of the file",
         path.display()
     )]
     Replaced {
@@ -49,12 +46,12 @@ pub enum LocateError {
     },
     /// A relative path, and a process that sees other files.
     #[error(
-        "{}: the process has another root directory, so this path has to begin with a slash",
+        "{}: the process has another root directory: give an absolute path",
         .0.display()
     )]
     Relative(PathBuf),
     /// The process cannot be looked at.
-    #[error("cannot look at the files of process {pid}: {source}{}", advice(.source))]
+    #[error("cannot read the files of process {pid}: {source}{}", advice(.source))]
     Process {
         /// The process.
         pid: u32,
@@ -66,9 +63,9 @@ pub enum LocateError {
 impl LocateError {
     pub(super) fn no_library(name: &str, root: &Path) -> LocateError {
         let advice = if root == Path::new("/") && Path::new(name).is_file() {
-            format!("; the file of that name in this directory is ./{name}")
+            format!("; for the file in this directory, use ./{name}")
         } else {
-            "; a file can also be named by its path, with a slash in it".to_owned()
+            "; to use a file, give a path with a slash".to_owned()
         };
         LocateError::NoLibrary { name: name.to_owned(), advice }
     }
@@ -77,7 +74,7 @@ impl LocateError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; for other users' processes, run fxtrec as root",
-        io::ErrorKind::NotFound => "; has it ended?",
+        io::ErrorKind::NotFound => "; has it exited?",
         _ => "",
     }
 }

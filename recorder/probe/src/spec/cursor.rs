@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
             return Ok(None);
         }
         let inner = self.take_while(|c| c != '"');
-        if self.eat("\"") { Ok(Some(inner)) } else { Err(before.error("this quote is not closed")) }
+        if self.eat("\"") { Ok(Some(inner)) } else { Err(before.error("unterminated quote")) }
     }
 
     /// An error that shows here.

@@ -29,7 +29,7 @@ fn name(cursor: &mut Cursor<'_>) -> Result<Option<String>, SpecError> {
         return Ok(None);
     }
     if name.is_empty() {
-        return Err(cursor.error("there is no name in front of '='"));
+        return Err(cursor.error("expected a name before '='"));
     }
     *cursor = ahead;
     Ok(Some(name.to_owned()))
@@ -40,15 +40,14 @@ fn binary(cursor: &mut Cursor<'_>) -> Result<Binary, SpecError> {
     let name = quoted.unwrap_or_else(|| cursor.take_while(|c| c != ':'));
     if !cursor.eat(":") {
         let advice = if quoted.is_some() || name.contains('/') {
-            "expected ':' and a function behind the binary"
+            "expected ':' and a function after the binary"
         } else {
-            "expected BINARY:SYMBOL; a function of COMMAND itself is written with nothing in \
-             front of the ':'"
+            "expected BINARY:SYMBOL, or :SYMBOL for a function of COMMAND itself"
         };
         return Err(cursor.error(advice));
     }
     if name.contains('\0') {
-        return Err(cursor.error("a path cannot contain a zero byte"));
+        return Err(cursor.error("the path contains a NUL byte"));
     }
     Ok(match name {
         "" => Binary::Command,
@@ -71,11 +70,11 @@ fn args(cursor: &mut Cursor<'_>, place: &Place, mode: Mode) -> Result<Vec<Arg>, 
         }
         if args.iter().any(|other| other.name == arg.name) {
             let name = &arg.name;
-            return Err(before.error(format!("there are two arguments called {name}")));
+            return Err(before.error(format!("duplicate argument name {name}")));
         }
         if args.len() == MOST_ARGS {
             return Err(
-                before.error(format!("the kernel takes no more than {MOST_ARGS} arguments"))
+                before.error(format!("too many arguments: the kernel accepts at most {MOST_ARGS}"))
             );
         }
         args.push(arg);
@@ -96,7 +95,7 @@ fn arg(cursor: &mut Cursor<'_>, number: usize) -> Result<Arg, SpecError> {
     let value = value::value(cursor)?;
     let ty = if cursor.eat(":") { Some(value::ty(cursor)?) } else { None };
     if !cursor.is_at_end() && !cursor.rest().starts_with(char::is_whitespace) {
-        return Err(cursor.error("this does not belong to an argument: NAME=VALUE:TYPE"));
+        return Err(cursor.error("expected the end of the argument, which is NAME=VALUE:TYPE"));
     }
     let name = given.map_or_else(|| value::default_name(&value, number), str::to_owned);
     let text = start.rest()[..cursor.offset() - start.offset()].to_owned();
@@ -105,7 +104,7 @@ fn arg(cursor: &mut Cursor<'_>, number: usize) -> Result<Arg, SpecError> {
 
 fn check_name(at: &Cursor<'_>, name: &str) -> Result<(), SpecError> {
     if name.is_empty() {
-        return Err(at.error("there is no name in front of '='"));
+        return Err(at.error("expected a name before '='"));
     }
     if name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(at.error("an argument's name begins with a letter or an underscore"));
@@ -116,7 +115,7 @@ fn check_name(at: &Cursor<'_>, name: &str) -> Result<(), SpecError> {
     }
     // Fields that the kernel puts into every sample.
     if name.starts_with("common_") || name.starts_with("__probe_") {
-        return Err(at.error("the kernel keeps names that begin like this for itself"));
+        return Err(at.error("this name is reserved by the kernel"));
     }
     Ok(())
 }
@@ -126,15 +125,15 @@ fn misplaced(value: &super::Value, place: &Place, mode: Mode) -> Option<&'static
     use super::Value;
     let usdt = matches!(place, Place::Usdt { .. });
     match value.innermost() {
-        Value::Returned if usdt => Some("a USDT probe returns nothing"),
+        Value::Returned if usdt => Some("a USDT probe has no return value"),
         Value::Returned if mode == Mode::Hit => {
-            Some("there is nothing returned yet: put %return or %span behind the function")
+            Some("ret needs %return or %span after the function")
         }
-        Value::Argument(_) if mode == Mode::Return => {
-            Some("a function's arguments are gone when it returns: use %span to have both")
-        }
+        Value::Argument(_) if mode == Mode::Return => Some(
+            "the arguments are no longer available when the function returns: use %span to record both",
+        ),
         Value::Argument(_) if matches!(place, Place::Function { offset, .. } if *offset != 0) => {
-            Some("argN is only known at a function's first instruction: name the register instead")
+            Some("argN is only valid at a function's first instruction: name the register instead")
         }
         _ => None,
     }

@@ -10,7 +10,7 @@ use super::cursor::Cursor;
 use super::value::parse_number;
 use super::{Mode, Place, SpecError};
 
-const MODES: &str = "behind '%' comes return or span";
+const MODES: &str = "expected return or span after '%'";
 
 /// Operators with characters that otherwise have a meaning here, longer ones first.
 const OPERATORS: [&str; 15] =
@@ -30,8 +30,8 @@ pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(Place, Mode), SpecError>
         return Err(start.error("expected a function's name, a glob or an address (0x...)"));
     }
     if pattern.starts_with(':') && quoted.is_none() {
-        let message = "this begins with a third ':'; a function of COMMAND itself is written \
-                       :NAME, one of a library LIBRARY:NAME";
+        let message = "unexpected ':'; write :NAME for a function of COMMAND itself, \
+             LIBRARY:NAME for one of a library";
         return Err(start.error(message));
     }
     let offset = offset(cursor)?;
@@ -43,13 +43,13 @@ pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(Place, Mode), SpecError>
         Some(_) if quoted.is_some() => Place::Function { pattern: pattern.to_owned(), offset },
         Some(Err(message)) => return Err(start.error(message)),
         Some(Ok(address)) => Place::Address(
-            address.checked_add(offset).ok_or_else(|| start.error("this is no 64-bit address"))?,
+            address.checked_add(offset).ok_or_else(|| start.error("not a 64-bit address"))?,
         ),
         None => Place::Function { pattern: pattern.to_owned(), offset },
     };
     match (&place, mode) {
         (Place::Function { offset: 1.., .. }, Mode::Return | Mode::Span) => {
-            Err(start.error("%return and %span are for whole functions: leave the offset out"))
+            Err(start.error("%return and %span apply to whole functions: remove the offset"))
         }
         _ => Ok((place, mode)),
     }
@@ -68,7 +68,7 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<Place, SpecError> {
         return Err(cursor.error("expected the USDT probe's name; * for all of the provider"));
     }
     if cursor.rest().starts_with('%') {
-        return Err(cursor.error("a USDT probe is one place: there is no %return or %span of it"));
+        return Err(cursor.error("a USDT probe takes no %return or %span"));
     }
     if cursor.rest().starts_with(':') {
         return Err(cursor.error("expected a blank and an argument, or the end"));
@@ -83,7 +83,9 @@ fn address(text: &str) -> Option<Result<u64, &'static str>> {
     }
     let hex = text.starts_with("0x") || text.starts_with("0X");
     let number = parse_number(text).filter(|_| hex);
-    Some(number.ok_or("no function's name begins with a digit, and an address is written 0x401136"))
+    Some(
+        number.ok_or("a function's name does not begin with a digit; write an address as 0x401136"),
+    )
 }
 
 fn offset(cursor: &mut Cursor<'_>) -> Result<u64, SpecError> {

@@ -10,11 +10,11 @@ const DEEPEST: usize = 8;
 /// The highest N of argN and $stackN that anybody means.
 const MOST: u32 = 4096;
 
-const VALUES: &str = "a value is argN, ret, a register (%di), memory (+8(%di), @0x4010, @+0x10), \
-                      $stack, $stackN, $comm or a constant (\\5)";
+const VALUES: &str = "expected a value: argN, ret, a register (%di), memory (+8(%di), @0x4010, \
+     @+0x10), $stack, $stackN, $comm or a constant (\\5)";
 
-const TYPES: &str = "a type is u8 to u64, i8 to i64 (or s8 to s64), x8 to x64, ptr, str (the text \
-                     at the address that the value is) or string (the text at the place itself)";
+const TYPES: &str = "expected a type: u8 to u64, i8 to i64 (or s8 to s64), x8 to x64, ptr, str \
+     (the value is a pointer to text) or string (the text itself is at this place)";
 
 pub(super) fn value(cursor: &mut Cursor<'_>) -> Result<Value, SpecError> {
     nested(cursor, 0)
@@ -23,12 +23,14 @@ pub(super) fn value(cursor: &mut Cursor<'_>) -> Result<Value, SpecError> {
 fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, SpecError> {
     let start = *cursor;
     if depth > DEEPEST {
-        return Err(start.error(format!("the kernel follows no more than {DEEPEST} addresses")));
+        return Err(
+            start.error(format!("too many nested addresses: the kernel follows at most {DEEPEST}"))
+        );
     }
     if cursor.eat("%") {
         let name = word(cursor);
         return if name.is_empty() {
-            Err(cursor.error("expected a register's name behind '%'"))
+            Err(cursor.error("expected a register's name after '%'"))
         } else {
             Ok(Value::Register(name.to_owned()))
         };
@@ -111,7 +113,7 @@ fn signed(cursor: &mut Cursor<'_>) -> Result<i64, SpecError> {
     let magnitude = i128::from(number(cursor)?);
     let value = if negative { -magnitude } else { magnitude };
     i64::try_from(value)
-        .map_err(|_| start.error("this number does not fit into 64 bits with a sign"))
+        .map_err(|_| start.error("the number does not fit into a signed 64-bit integer"))
 }
 
 /// A number as C writes it, without octal.
@@ -129,8 +131,8 @@ pub(super) fn ty(cursor: &mut Cursor<'_>) -> Result<ArgType, SpecError> {
     let start = *cursor;
     let name = word(cursor);
     if matches!(name, "f32" | "f64" | "float" | "double") {
-        let message = "the kernel does not save floating-point registers at a probe, so there is \
-                       nothing to fetch; an address of such a value can be fetched as u32 or u64";
+        let message = "the kernel cannot fetch floating-point registers at a probe; fetch such a \
+             value from memory, as u32 or u64";
         return Err(start.error(message));
     }
     of_name(name).ok_or_else(|| start.error(TYPES))

@@ -51,7 +51,7 @@ pub enum UsdtError {
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// A note ends in its middle or has no readable names.
-    #[error("its USDT probes are damaged: note {0} is not what a note is")]
+    #[error("its USDT probes are damaged: note {0} is invalid")]
     Note(usize),
 }
 

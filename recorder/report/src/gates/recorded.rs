@@ -249,7 +249,7 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
     for (what, length) in [
         (format!("{more} more"), others),
         ("idle".to_owned(), wait.idle),
-        ("not known".to_owned(), wait.unknown),
+        ("unknown".to_owned(), wait.unknown),
     ] {
         if !length.is_zero() {
             parts.push(format!("{what} {}", time(length)));

@@ -10,7 +10,7 @@ use fxtrec_sink::outfile::OutFileError;
 #[non_exhaustive]
 pub enum PageError {
     /// The file cannot be created.
-    #[error("cannot create {}: {source}; give --html another file", path.display())]
+    #[error("cannot create {}: {source}; use another file for --html", path.display())]
     Create {
         /// The file.
         path: PathBuf,
@@ -18,11 +18,11 @@ pub enum PageError {
         source: OutFileError,
     },
     /// The page cannot be written.
-    #[error("cannot write the page: {0}; give --html a file in a place with room")]
+    #[error("cannot write the page: {0}; use --html with a file on a disk with free space")]
     Write(#[source] io::Error),
     /// A block of the page cannot be compressed, or read again.
     #[error(
-        "cannot pack the trace into the page: {0}; this is a fault of fxtrec, please report it"
+        "cannot compress the trace for the page: {0}; this is a bug in fxtrec, please report it"
     )]
     Pack(#[source] io::Error),
 }

@@ -27,7 +27,8 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         if report.is_narrow() {
             writeln!(
                 out,
-                "the trace holds the switches of some threads only (scope {}): figures of CPUs are those of these threads",
+                "the trace has the switches of some threads only (scope {}): figures of CPUs \
+                 cover only these threads",
                 origin.scope
             )?;
         }
@@ -42,7 +43,7 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         };
         writeln!(
             out,
-            "LOST {at_most}{events} events in {gaps} gaps{unknown}; what spans one is censored"
+            "LOST {at_most}{events} events in {gaps} gaps{unknown}; values that span a gap are censored"
         )?;
         for cause in &losses.causes {
             writeln!(out, "  {}", printable(cause, 250))?;
@@ -52,18 +53,22 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let events = count(losses.unreported);
         writeln!(
             out,
-            "{events} events are missing that the kernel counted but never wrote; nobody knows when they were"
+            "{events} events are missing: the kernel counted but never wrote them; their times are unknown"
         )?;
     }
     if losses.damaged > 0 {
-        writeln!(out, "DAMAGED in {} places; what spans one is censored", count(losses.damaged))?;
+        writeln!(
+            out,
+            "DAMAGED in {} places; values that span one are censored",
+            count(losses.damaged)
+        )?;
     }
     if losses.truncated {
-        writeln!(out, "the file was cut off: it ends before the recording did")?;
+        writeln!(out, "the file is truncated: it ends before the recording did")?;
     }
     if report.folded > 0 {
         let folded = count(report.folded);
-        writeln!(out, "{folded} ended threads are summed up by name instead of one by one")?;
+        writeln!(out, "{folded} exited threads are merged by name")?;
     }
     writeln!(out)
 }
@@ -168,7 +173,7 @@ pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
         None => writeln!(
             out,
-            "  busy, queue, work not conserved: not known, the trace has the switches of its scope only (record with -a)"
+            "  busy, queue, work not conserved: unknown, the trace has the switches of its scope only (record with -a)"
         )?,
     }
     writeln!(out)

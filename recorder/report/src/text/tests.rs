@@ -52,8 +52,8 @@ fn rows_that_are_left_out_are_counted() {
 #[test]
 fn sort_keys_are_those_that_the_error_lists() {
     let error = "latency".parse::<SortKey>().expect_err("no such key").to_string();
-    let list = error.split("there are ").nth(1).expect("a list");
-    for name in list.replace(" and ", ", ").replace(" (avg)", ", avg").split(", ") {
+    let list = error.split("expected ").nth(1).expect("a list");
+    for name in list.replace(" or ", ", ").replace(" (avg)", ", avg").split(", ") {
         assert!(name.parse::<SortKey>().is_ok(), "{name}");
     }
 }

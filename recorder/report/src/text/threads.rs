@@ -36,7 +36,8 @@ pub enum SortKey {
 /// The name of no sort key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cannot sort by that; there are max, mean (avg), p50, p90, p99, p99.9, sum, count, runtime, switches, migrations and name"
+    "unknown sort key; expected max, mean (avg), p50, p90, p99, p99.9, sum, count, runtime, \
+     switches, migrations or name"
 )]
 pub struct NoSuchKey;
 

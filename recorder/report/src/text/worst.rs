@@ -28,7 +28,7 @@ pub fn antagonists(wait: &Wait, most: usize) -> String {
         parts.push(format!("idle {}", short(wait.idle)));
     }
     if !wait.unknown.is_zero() {
-        parts.push(format!("not known {}", short(wait.unknown)));
+        parts.push(format!("unknown {}", short(wait.unknown)));
     }
     if parts.is_empty() { "nobody".to_owned() } else { parts.join(", ") }
 }

@@ -81,9 +81,9 @@ impl KernelCategory {
     pub fn description(self) -> &'static str {
         match self {
             KernelCategory::Sched => "the kernel's scheduler: switches and wake-ups of all threads",
-            KernelCategory::Waking => "sched, and sched_waking: who wakes whom, for every wake-up",
+            KernelCategory::Waking => "sched, and sched_waking: the waker of every wake-up",
             KernelCategory::Irq => "hard and soft interrupts, on a track of each CPU",
-            KernelCategory::Syscall => "system calls, with how long they take and what they return",
+            KernelCategory::Syscall => "system calls, with duration and return value",
         }
     }
 
@@ -126,23 +126,21 @@ pub enum CategoryError {
     #[error("a category has at most {MAX_BYTES} bytes")]
     TooLong,
     /// The list is longer than can be meant.
-    #[error(
-        "there are {0} categories, and fxtrec takes {MAX_CATEGORIES}: use wildcards, as in app*"
-    )]
+    #[error("too many categories: {0}, the maximum is {MAX_CATEGORIES}; use wildcards, as in app*")]
     TooMany(usize),
     /// The list is longer than an application can be told.
     #[error(
-        "the categories have {0} bytes, and fxtrec takes {MAX_LIST_BYTES}: use wildcards, as in app*"
+        "the categories take {0} bytes, the maximum is {MAX_LIST_BYTES}; use wildcards, as in app*"
     )]
     TooMuch(usize),
     /// A star that is not at the end.
-    #[error("'*' stands at the end, for whatever follows: app*")]
+    #[error("'*' is only permitted at the end, as in app*")]
     Star,
     /// A character that no category has.
-    #[error("a category has no control characters")]
+    #[error("a category must not contain control characters")]
     Control,
     /// Something of the kernel's that there is not.
-    #[error("the kernel has no category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    #[error("unknown kernel category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchKernel {
         /// What was asked for.
         text: String,
@@ -153,7 +151,7 @@ pub enum CategoryError {
     #[error("{0}")]
     Spec(#[from] SpecError),
     /// A user probe in the COMMAND of a recording, where there is none.
-    #[error("'{0}' names no binary: put its path or the library's name in front of the first ':'")]
+    #[error("'{0}' names no binary: put its path or the library's name before the first ':'")]
     NoBinary(String),
 }
 

@@ -33,7 +33,7 @@ pub enum ClientError {
     Refused(#[from] ControllerError),
     /// Whoever listens there does not speak the protocol, or not this version of the interface.
     #[error(
-        "the daemon at {path} does not understand {method}: {source}; is it of the same version as this fxtrec?"
+        "the daemon at {path} does not support {method}: {source}; does it have the same version as this fxtrec?"
     )]
     Service {
         /// The socket.
@@ -60,7 +60,7 @@ pub enum ClientError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "who may connect is decided by the socket's group: see docs/sessions.md"
+            "only the socket's group may connect: see docs/sessions.md"
         }
         _ => "is it running? systemctl start fxtrec, or sudo fxtrec daemon",
     }

@@ -66,7 +66,7 @@ impl Config {
         if let Some(version @ FxtVersion { major, minor }) = config.version
             && version < VERSION
         {
-            let why = format!("the trace will be of version 0.1, and {major}.{minor} is older");
+            let why = format!("the daemon writes version 0.1, and {major}.{minor} is older");
             return Err(bad("version", why));
         }
         let categories = config.categories.unwrap_or_default();
@@ -75,7 +75,7 @@ impl Config {
         let buffer_bytes = asked.unwrap_or(DEFAULT_BUFFER_BYTES as u64);
         let specs = config.provider_specs.unwrap_or_default();
         if specs.len() > MAX_PROVIDERS {
-            let why = format!("there are {}, and at most {MAX_PROVIDERS} providers", specs.len());
+            let why = format!("there are {}; the maximum is {MAX_PROVIDERS}", specs.len());
             return Err(bad("provider_specs", why));
         }
         let overrides = specs.into_iter().map(special).collect::<Result<Vec<_>, _>>()?;
@@ -114,7 +114,7 @@ fn buffer(field: &str, mib: Option<u32>) -> Result<Option<u64>, ControllerError>
     match mib {
         None => Ok(None),
         Some(mib @ 1..=MAX_BUFFER_MIB) => Ok(Some(u64::from(mib) * MIB)),
-        Some(mib) => Err(bad(field, format!("{mib} MiB; from 1 to {MAX_BUFFER_MIB} can be had"))),
+        Some(mib) => Err(bad(field, format!("{mib} MiB; expected 1 to {MAX_BUFFER_MIB}"))),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         let size =
             |mib| TraceConfig { buffer_size_megabytes_hint: Some(mib), ..TraceConfig::default() };
         assert!(refused(size(0)).contains("buffer_size_megabytes_hint"));
-        assert!(refused(size(u32::MAX)).contains("from 1 to 4096"));
+        assert!(refused(size(u32::MAX)).contains("expected 1 to 4096"));
         let specs = vec![ProviderSpec { name: "a".into(), ..ProviderSpec::default() }; 101];
         let config = TraceConfig { provider_specs: Some(specs), ..TraceConfig::default() };
         assert!(refused(config).contains("provider_specs"));

@@ -137,7 +137,8 @@ impl KernelRecorder {
         deliver: Deliver,
     ) -> Result<KernelRecorder, KernelError> {
         let folder = tempfile::Builder::new().prefix("session-").tempdir_in(settings.folder);
-        let folder = folder.map_err(KernelError::while_doing("make a folder for the recorder"))?;
+        let folder =
+            folder.map_err(KernelError::while_doing("create a directory for the recorder"))?;
         let address = folder.path().join("notices");
         let notices = UnixDatagram::bind(&address)
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
@@ -251,7 +252,7 @@ impl KernelRecorder {
         let until = Instant::now() + LAST_WORDS;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                self.progress.blame("it did not end, and was killed".to_owned());
+                self.progress.blame("it did not exit, and was killed".to_owned());
                 self.signal(Signal::SIGKILL);
                 // It ends now, and is reaped.
                 let _ = self.child.wait();
@@ -282,7 +283,7 @@ impl KernelRecorder {
     /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
     pub(super) fn snapshot(&mut self, wanted: &AtomicBool) -> Result<Vec<u8>, KernelError> {
         if self.file.is_none() {
-            return Err(KernelError::NoSnapshot("it is not circular".to_owned()));
+            return Err(KernelError::NoSnapshot("it is not in circular mode".to_owned()));
         }
         // A snapshot that came too late for whoever asked is nobody's.
         while let Some(notice) = self.notice() {
@@ -321,7 +322,7 @@ impl KernelRecorder {
 
     fn records_of(&self, path: &Path) -> Result<Vec<u8>, KernelError> {
         let failed = |problem| KernelError::NoSnapshot(problem);
-        let mut file = File::open(path).map_err(KernelError::while_doing("open what it wrote"))?;
+        let mut file = File::open(path).map_err(KernelError::while_doing("open its output"))?;
         let mut all = Vec::new();
         let mut splitter = Splitter::new(self.scheduling);
         copy(&mut file, &mut splitter, |records| all.extend(records)).map_err(failed)?;

@@ -124,7 +124,7 @@ impl Output {
         }
         state.total += records.len() as u64;
         if let Err(error) = state.spool.push(records) {
-            return self.fail(state, format!("what waits to be written found no room: {error}"));
+            return self.fail(state, format!("cannot store the data to be written: {error}"));
         }
         self.0.changed.notify_all();
     }
@@ -167,7 +167,7 @@ impl Output {
         let left = state.spool.bytes() + state.writing.unwrap_or(0) as u64;
         state.is_busy().then(|| {
             format!(
-                "{} are not in the file after {} s, which its file system does not take",
+                "{} are missing in the file: its file system did not accept them within {} s",
                 bytes(left),
                 timeout.as_secs()
             )
@@ -195,7 +195,7 @@ impl Output {
         while let Some(piece) = self.next() {
             let written = match piece {
                 Ok(piece) => self.write(&mut writer, &piece),
-                Err(error) => Err(format!("what waits to be written cannot be read back: {error}")),
+                Err(error) => Err(format!("cannot read the stored data back: {error}")),
             };
             let mut state = self.lock();
             state.writing = None;
@@ -256,7 +256,7 @@ impl Output {
                 (least, idle_since) = (left, Instant::now());
             }
             if self.lock().closed && idle_since.elapsed() > PATIENCE {
-                return Err("its reader takes nothing any more".to_owned());
+                return Err("its reader no longer reads".to_owned());
             }
             if !taken {
                 let waited = writer.attend(!rest.is_empty(), LOOK);
@@ -343,7 +343,7 @@ mod tests {
             Output::start(writer, destination, spool(), false, on_failure).expect("a thread");
         output.push(vec![1]);
         output.push(vec![2]);
-        assert_eq!(told.recv().expect("told"), "the reader of the output is gone");
+        assert_eq!(told.recv().expect("told"), "the reader of the output closed it");
         assert!(told.recv().is_err(), "and not again");
         assert!(output.failure().is_some());
     }
@@ -375,6 +375,6 @@ mod tests {
         let (writer, destination) = to(writer);
         let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
         output.push(vec![0; (1 << 20) + 1]);
-        assert!(output.failure().expect("failed").contains("no room"));
+        assert!(output.failure().expect("failed").contains("cannot store the data"));
     }
 }

@@ -221,7 +221,7 @@ impl Policy {
         Err(Denied::NotPermitted {
             what: format!("a buffer of {} MiB", mib(bytes)),
             why: format!(
-                "uid {} may have {} MiB; {} would allow it",
+                "the maximum for uid {} is {} MiB; {} would permit it",
                 who.uid,
                 mib(most),
                 self.rule(who, &format!("max-buffer = \"{}M\"", mib(bytes))),
@@ -289,13 +289,13 @@ impl Policy {
 
     fn denied(&self, who: &Credentials, right: &str) -> Denied {
         let what = match right {
-            "uprobe" => "a user probe that the policy does not name".to_owned(),
+            "uprobe" => "a user probe that is not in the policy".to_owned(),
             _ => format!("the kernel's category {right}"),
         };
         let rule = self.rule(who, &format!("kernel = [\"{right}\"]"));
         Denied::NotPermitted {
             what,
-            why: format!("uid {} may not; {rule} would allow it", who.uid),
+            why: format!("uid {} has no permission; {rule} would permit it", who.uid),
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn head() -> Vec<u8> {
 
 /// What comes is not a stream of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what the kernel's recorder writes is no trace: no record begins with {0:#018x}")]
+#[error("the kernel's recorder wrote an invalid trace: no record begins with {0:#018x}")]
 pub(super) struct NoRecord(u64);
 
 /// Takes a stream apart, in whatever portions it comes.

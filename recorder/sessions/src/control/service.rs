@@ -257,7 +257,7 @@ impl Service {
         let count = stream::receive_without_descriptors(connection, &mut message)?;
         message.truncate(count);
         let why = format!(
-            "{WRITERS} outputs of this user are being written already, or do not answer any more"
+            "{WRITERS} outputs of this user are already being written, or no longer answer"
         );
         Ok((message, Err(why)))
     }

@@ -101,7 +101,7 @@ impl Session {
             return Ok(());
         }
         let why = match caller.uid == self.owner.uid {
-            true => "only the connection that initialized it may, since it is not detached",
+            true => "only the connection that initialized it may, because it is not detached",
             false => "only its owner and root may",
         };
         let what = format!("the session of uid {}", self.owner.uid);
@@ -184,7 +184,7 @@ impl Session {
             }
             let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = held.push(records) {
-                progress.blame(format!("some of what it wrote is lost: {error}"));
+                progress.blame(format!("some of its data is lost: {error}"));
             }
         })
     }
@@ -209,7 +209,7 @@ impl Session {
         loop {
             // Not over the push, since whoever is told of a failure may want what is held.
             let piece = self.held().pop().map_err(|error| {
-                format!("what the kernel's recorder wrote cannot be read back: {error}")
+                format!("cannot read back the data of the kernel's recorder: {error}")
             })?;
             match piece {
                 Some(piece) => self.output.push(piece),

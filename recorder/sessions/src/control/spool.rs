@@ -54,7 +54,7 @@ impl Spool {
     pub(super) fn push(&mut self, piece: Vec<u8>) -> io::Result<()> {
         let bytes = piece.len() as u64;
         if self.bytes().saturating_add(bytes) > self.limit {
-            let text = format!("more than {} bytes wait to be taken", self.limit);
+            let text = format!("more than {} bytes are waiting to be read", self.limit);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         let in_file = self.written > self.read;

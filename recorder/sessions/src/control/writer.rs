@@ -142,18 +142,17 @@ impl Writer {
     pub(super) fn choose(&mut self, index: usize) -> Result<Destination, String> {
         let index = u8::try_from(index).unwrap_or(u8::MAX);
         let failed = |error: io::Error| match error.kind() {
-            ErrorKind::TimedOut => format!(
-                "it says nothing of itself for {} s: its file system does not answer",
-                ANSWER.as_secs()
-            ),
-            _ => format!("it cannot be examined: {error}"),
+            ErrorKind::TimedOut => {
+                format!("it does not answer for {} s: its file system hangs", ANSWER.as_secs())
+            }
+            _ => format!("cannot examine it: {error}"),
         };
         send(self.channel.as_raw_fd(), &[index], MsgFlags::MSG_NOSIGNAL)
             .map_err(|errno| failed(errno.into()))?;
         match self.await_news(ANSWER).map_err(failed)? {
             News::Output(destination) => Ok(destination),
             News::Unfit(why) => Err(why),
-            other => Err(format!("it cannot be examined: {other:?}")),
+            other => Err(format!("cannot examine it: {other:?}")),
         }
     }
 
@@ -199,9 +198,9 @@ impl Writer {
                 Ok(Some(News::Written(bytes))) => self.written = bytes.min(self.given),
                 Ok(Some(News::Done)) => self.done = true,
                 Ok(Some(News::Failed(why))) => return Err(why),
-                Ok(Some(other)) => return Err(format!("the output cannot be written: {other:?}")),
+                Ok(Some(other)) => return Err(format!("cannot write the output: {other:?}")),
                 Err(_) if self.done => return Ok(()),
-                Err(_) => return Err("the process that writes the output has ended".to_owned()),
+                Err(_) => return Err("the process that writes the output has exited".to_owned()),
             }
         }
     }
@@ -222,7 +221,7 @@ impl Writer {
             Err(errno) => {
                 // It has said why.
                 self.hear()?;
-                Err(format!("the output cannot be written: {}", io::Error::from(errno)))
+                Err(format!("cannot write the output: {}", io::Error::from(errno)))
             }
         }
     }
@@ -340,7 +339,7 @@ mod tests {
         reader.read_exact(&mut text).expect("it comes");
         drop(reader);
         let failed = write_all(&mut writer, &[0; 100]).expect_err("gone");
-        assert_eq!(failed, "the reader of the output is gone");
+        assert_eq!(failed, "the reader of the output closed it");
     }
 
     #[test]

@@ -38,16 +38,16 @@ pub struct Stopped {
 #[non_exhaustive]
 pub enum ManagerError {
     /// It is started already.
-    #[error("providers are being recorded already; stop that first")]
+    #[error("providers are already being recorded; stop that session first")]
     AlreadyStarted,
     /// It is just being stopped.
-    #[error("the recording of providers is just being stopped; wait for its end")]
+    #[error("the recording of providers is being stopped; wait until it ends")]
     Stopping,
     /// There is nothing to stop.
     #[error("providers are not being recorded")]
     NotStarted,
     /// The manager's thread has ended.
-    #[error("the thread that manages providers has ended")]
+    #[error("the provider manager's thread has exited")]
     Gone,
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Fault {
     #[error(transparent)]
     Memory(#[from] RemoteError),
     /// Records that it had finished are not what they were.
-    #[error("it changed records in its buffer again and again after it had finished them")]
+    #[error("it repeatedly changed records in its buffer after it had completed them")]
     Changed,
     /// Another message than REGISTER came first.
     #[error("it sent messages before it registered")]
@@ -27,29 +27,29 @@ pub(super) enum Fault {
     #[error("it registered again")]
     RegisteredAgain,
     /// It did not register in time.
-    #[error("it connected and did not register")]
+    #[error("it connected but did not register")]
     Silent,
     /// It tells more categories than anything has.
-    #[error("it told more than {max} categories")]
+    #[error("it sent more than {max} categories")]
     TooManyCategories {
         /// As many are taken.
         max: usize,
     },
     /// A packet of another size.
-    #[error("a packet on its FIFO has {bytes} bytes, and not {}", packet::PACKET_BYTES)]
+    #[error("a packet on its FIFO has {bytes} bytes instead of {}", packet::PACKET_BYTES)]
     PacketSize {
         /// As many came, or more.
         bytes: usize,
     },
     /// A packet that is not for a provider to send, or not at this time.
-    #[error("a packet on its FIFO asks for {request} when that cannot be")]
+    #[error("unexpected request {request} on its FIFO")]
     Request {
         /// The packet's request.
         request: u16,
     },
     /// Another version of the protocol on the FIFO.
     #[error(
-        "it speaks version {found} of the FIFO's protocol, and not {}; build it and fxtrec from the same release",
+        "its FIFO protocol has version {found} instead of {}; build it and fxtrec from the same release",
         packet::PROTOCOL_VERSION
     )]
     FifoVersion {
@@ -57,7 +57,7 @@ pub(super) enum Fault {
         found: u32,
     },
     /// It leaves messages unread until no more can be sent.
-    #[error("it does not read what it is sent")]
+    #[error("it does not read its messages")]
     Deaf,
     /// No buffer for it could be made, or a call on its sockets failed.
     #[error("cannot {doing}: {source}")]

@@ -73,14 +73,15 @@ impl Recording {
     ) -> Result<Recording, Fault> {
         let bytes = usize::try_from(start.buffer_bytes).unwrap_or(usize::MAX);
         let memory = SharedMemory::new("fxt-provider", bytes);
-        let memory = memory.map_err(Fault::while_doing("make a buffer for it"))?;
-        let (fifo, theirs) = Seqpacket::pair().map_err(Fault::while_doing("make a FIFO for it"))?;
+        let memory = memory.map_err(Fault::while_doing("create a buffer for it"))?;
+        let (fifo, theirs) =
+            Seqpacket::pair().map_err(Fault::while_doing("create a FIFO for it"))?;
         let mode = start.mode;
         let message = FromManager::Start { session, start }.encode()?;
         Fault::of_send(connection.send(&message, &[memory.file(), theirs.as_fd()]))?;
         let remote = Remote::new(memory.into_words(), mode);
         let remote = remote.map_err(|error| Fault::System {
-            doing: "make a buffer for it",
+            doing: "create a buffer for it",
             source: std::io::Error::other(error),
         })?;
         Ok(Recording {

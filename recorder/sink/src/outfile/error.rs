@@ -16,12 +16,12 @@ pub enum OutFileError {
     System(OsError),
     /// A link that somebody else may have put there.
     #[error(
-        "{} is a link in a directory that others can write to, and may lead anywhere: name what it leads to",
+        "{} is a symbolic link in a directory that others can write to: use the name of its target",
         .0.display()
     )]
     UnsafeLink(OsString),
     /// A FIFO or device of somebody else.
-    #[error("it is a {kind} of uid {uid}, who would get the data: name one of your own")]
+    #[error("it is a {kind} of uid {uid}, who would get the data: use one that belongs to you")]
     Foreign {
         /// What it is.
         kind: &'static str,
@@ -29,13 +29,13 @@ pub enum OutFileError {
         uid: u32,
     },
     /// A block device.
-    #[error("it is a block device, which would be overwritten: name a file")]
+    #[error("it is a block device, which would be overwritten: use a file")]
     BlockDevice,
     /// An open file of another process, or one that is not open for writing.
-    #[error("it is no file that fxtrec was started with: use - for standard output")]
+    #[error("fxtrec was not started with this descriptor: use - for standard output")]
     NotInherited,
     /// A FIFO that nobody has opened for reading.
-    #[error("nobody reads the pipe: start the reader first")]
+    #[error("the pipe has no reader: start the reader first")]
     NoReader,
     /// The file that was there before could not be kept.
     #[error("cannot keep the earlier file as {}: {source}", .old.display())]
@@ -46,19 +46,19 @@ pub enum OutFileError {
         source: OsError,
     },
     /// Somebody records to it.
-    #[error("{0} is recording to it: wait for its end, or choose another name with -o")]
+    #[error("{0} is recording to it: wait until it ends, or use another name with -o")]
     InUse(Holder),
     /// It would be read and written at once.
-    #[error("it is the input as well: give the output another name")]
+    #[error("it is the same file as the input: give the output another name")]
     IsInput,
     /// Two outputs of one command.
-    #[error("it would be written twice: give each output a name of its own")]
+    #[error("it is used for two outputs: give each output its own name")]
     Twice,
     /// A file that also has another name.
-    #[error("it has a second name (a hard link), so it may be anything: name another file")]
+    #[error("it has more than one hard link: use another file")]
     SeveralNames,
     /// Somebody exchanges what is there.
-    #[error("it was replaced by something else meanwhile: try again")]
+    #[error("it was replaced meanwhile: try again")]
     Changed,
 }
 
@@ -70,8 +70,8 @@ impl OutFileError {
 
 fn advice(source: OsError) -> &'static str {
     match source.0 {
-        libc::ENOENT => " (make the directory first)",
-        libc::EACCES | libc::EROFS | libc::EPERM => " (choose another place)",
+        libc::ENOENT => " (create the directory first)",
+        libc::EACCES | libc::EROFS | libc::EPERM => " (use another directory)",
         libc::EISDIR => " (name a file in it)",
         _ => "",
     }

@@ -104,7 +104,7 @@ fn what_cannot_be_created_is_named_and_the_earlier_file_stays() {
         |path: &Path| open(&output(path, Compression::None), None).unwrap_err().to_string();
     let text = refused(&dir.path().join("missing/t.fxt"));
     assert!(
-        text.contains("missing/t.fxt: No such file or directory (make the directory"),
+        text.contains("missing/t.fxt: No such file or directory (create the directory"),
         "{text}"
     );
     let text = refused(dir.path());

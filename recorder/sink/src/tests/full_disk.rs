@@ -93,8 +93,7 @@ fn the_error_names_the_file_the_reason_and_what_was_saved() {
     let mut sink = Plain::new("app.fxt".into(), SmallDisk::new(30));
     assert_eq!(
         sink.write(&trace).unwrap_err().to_string(),
-        "writing app.fxt: No space left on device; 24 bytes of trace were saved and can be read, \
-         the rest is lost"
+        "cannot write app.fxt: No space left on device; 24 bytes of trace were saved and are readable, the rest is lost"
     );
 }
 

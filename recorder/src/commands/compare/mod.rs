@@ -25,10 +25,10 @@ pub enum CompareError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A trace without a single switch.
-    #[error("{}: there is no context switch in this trace, so there is nothing to compare", .0.display())]
+    #[error("{}: nothing to compare: the trace has no context switch", .0.display())]
     Empty(PathBuf),
     /// More traces than the test takes.
-    #[error("{0} traces are more than can be compared at once ({MAX_RUNS})")]
+    #[error("{0} traces are too many: the maximum is {MAX_RUNS}")]
     TooMany(usize),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
@@ -130,18 +130,18 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
         let word = if failed { "FAILED" } else { "passed" };
         let advice = match blind.iter().all(|row| row.fewest.is_some()) {
             true => String::new(),
-            false => format!("give {} runs a side; ", runs_needed(comparison.rows.len())),
+            false => format!("record {} runs a side; ", runs_needed(comparison.rows.len())),
         };
-        let lets = "--on-too-few pass lets it pass";
+        let lets = "--on-too-few pass accepts this";
         lines.push(format!(
-            "{word}: nothing could be judged: {}; {advice}{lets}",
+            "{word}: no metric could be judged: {}; {advice}{lets}",
             not_judged.join(", ")
         ));
         return Some(Verdict { failed, lines });
     }
     if worse.is_empty() {
         let line = "passed: nothing is larger by more than";
-        lines.push(format!("{line} {percent} %, as far as these runs show"));
+        lines.push(format!("{line} {percent} %, as far as these runs can show"));
     }
     if !not_judged.is_empty() {
         lines.push(format!("not judged: {}", not_judged.join(", ")));

@@ -76,8 +76,8 @@ fn providers_text(answer: &Providers, out: &mut dyn Write) -> io::Result<()> {
     if answer.turned_away > 0 {
         writeln!(
             out,
-            "applications were turned away {} times: no more than {MAX_PROVIDERS} are let in, and of one user no \
-             more than providers-per-user in {POLICY_PATH}",
+            "{} applications were rejected: the maximum is {MAX_PROVIDERS}, and per user \
+             providers-per-user in {POLICY_PATH}",
             count(answer.turned_away)
         )?;
     }

@@ -20,18 +20,18 @@ pub enum CtlError {
     Sink(#[from] SinkError),
     /// A trace on a terminal.
     #[error(
-        "-o - writes the trace, which is binary, to standard output, and that is a terminal: pipe it, or name a file"
+        "-o - would write the binary trace to a terminal: redirect standard output, or name a file"
     )]
     TraceToTerminal,
     /// The trace and the answer on the same output.
     #[error("-o - and --json both write to standard output: name a file for the trace")]
     TraceAndJson,
     /// A pipe to a session that goes on when ctl has ended.
-    #[error("-o - needs a session that ends with it: add --foreground, or a COMMAND")]
+    #[error("-o - needs a session that ends with ctl: add --foreground, or a COMMAND")]
     DetachedPipe,
     /// A file that is to be compressed.
     #[error(
-        "{}: the daemon writes plain FXT: name it .fxt, and compress it afterwards, or use fxtrec record",
+        "{}: the daemon cannot compress: name the file .fxt and compress it afterwards, or use fxtrec record",
         .0.display()
     )]
     Compressed(PathBuf),
@@ -39,21 +39,19 @@ pub enum CtlError {
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// There is no session.
-    #[error("there is no session to {0}; fxtrec ctl start begins one")]
+    #[error("cannot {0}: there is no session; start one with fxtrec ctl start")]
     NoSession(&'static str),
     /// The session ended while it recorded.
-    #[error(
-        "the session has ended before it was told to: see the daemon's log (journalctl -u fxtrec)"
-    )]
+    #[error("the session ended early: see the daemon's log (journalctl -u fxtrec)")]
     Lost,
     /// The session has ended, and not all of it is there.
     #[error("the trace is incomplete: {0}")]
     Incomplete(String),
     /// There is no such process.
-    #[error("there is no process {0}")]
+    #[error("process {0} does not exist")]
     NoProcess(u32),
     /// A process that does not write snapshots.
-    #[error("process {pid} writes no snapshots: {why}")]
+    #[error("process {pid} cannot write a snapshot: {why}")]
     NoRecorder {
         /// The process.
         pid: u32,
@@ -62,7 +60,7 @@ pub enum CtlError {
     },
     /// A process that is not ours.
     #[error(
-        "cannot ask process {pid} for a snapshot: {source}; is it somebody else's? then use sudo"
+        "cannot request a snapshot from process {pid}: {source}; if it belongs to another user, use sudo"
     )]
     Process {
         /// The process.

@@ -36,7 +36,7 @@ impl TraceFile {
             return Err(CtlError::Compressed(path.to_owned()));
         }
         let made = new_file(path, named, Owner::sudo_caller())?;
-        let system = |source| CtlError::System { doing: "pass the file on", source };
+        let system = |source| CtlError::System { doing: "pass the file to the daemon", source };
         let output = made.file.as_fd().try_clone_to_owned().map_err(system)?;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok(TraceFile { output, made: Some((made, absolute)) })
@@ -49,14 +49,15 @@ impl TraceFile {
         if stdout_is_terminal() {
             return Err(CtlError::TraceToTerminal);
         }
-        let system = |source| CtlError::System { doing: "pass standard output on", source };
+        let system =
+            |source| CtlError::System { doing: "pass standard output to the daemon", source };
         let output = io::stdout().as_fd().try_clone_to_owned().map_err(system)?;
         Ok(TraceFile { output, made: None })
     }
 
     /// The descriptor for the daemon.
     pub(super) fn descriptor(&self) -> Result<OwnedFd, CtlError> {
-        let system = |source| CtlError::System { doing: "pass the file on", source };
+        let system = |source| CtlError::System { doing: "pass the file to the daemon", source };
         self.output.try_clone().map_err(system)
     }
 

@@ -43,7 +43,7 @@ pub(super) fn snapshot(
         return Ok(show::answer(common.json, &asked, out, |asked, out| {
             writeln!(
                 out,
-                "process {} writes a snapshot beside {}",
+                "process {} writes a snapshot next to {}",
                 asked.pid,
                 asked.beside.display()
             )
@@ -104,15 +104,17 @@ fn recorder_output(pid: u32, raw: i32) -> Result<PathBuf, CtlError> {
         return Err(no_recorder("it is an fxtrec that does not record"));
     };
     if args.mode != Mode::Circular {
-        return Err(no_recorder("it records, but not with --mode circular, and keeps nothing"));
+        return Err(no_recorder(
+            "it does not record with --mode circular, so it keeps nothing in memory",
+        ));
     }
     if args.output.as_deref() == Some(Path::new("-")) {
-        return Err(no_recorder("its output is a pipe, and a snapshot goes beside a file (-o)"));
+        return Err(no_recorder("its output is a pipe, and snapshots need an output file (-o)"));
     }
     // A recorder reads its signals from a descriptor, and has them blocked.
     let blocked = process.status().map_err(failed)?.sigblk;
     if blocked & signal_bit(Signal::SIGUSR2) == 0 {
-        return Err(no_recorder("it does not listen for SIGUSR2: it is just starting or ending"));
+        return Err(no_recorder("it does not handle SIGUSR2: it is just starting or ending"));
     }
     let directory = process.cwd().map_err(failed)?;
     Ok(directory.join(crate::commands::plan::output_path(&args)))
@@ -137,13 +139,13 @@ mod tests {
     fn a_process_that_is_no_recorder_is_left_alone() {
         // SIGUSR2 would end this very process.
         let error = ask(std::process::id()).expect_err("refused").to_string();
-        assert!(error.contains("writes no snapshots: it runs /"), "{error}");
+        assert!(error.contains("cannot write a snapshot: it runs /"), "{error}");
     }
 
     #[test]
     fn there_is_no_process_beyond_the_largest_id() {
         let error = ask(4_194_304).expect_err("refused").to_string();
-        assert_eq!(error, "there is no process 4194304");
+        assert_eq!(error, "process 4194304 does not exist");
     }
 
     #[test]

@@ -88,6 +88,6 @@ fn done(answer: &Answer) -> &'static str {
     if answer.state == SessionState::Ready.name() {
         "the session has ended"
     } else {
-        "the session has stopped; fxtrec ctl start --again goes on with it"
+        "the session has stopped; fxtrec ctl start --again continues it"
     }
 }

@@ -11,7 +11,7 @@ use crate::control::policy::PolicyError;
 pub enum DaemonError {
     /// It records for others, and so must be permitted to record everything.
     #[error(
-        "fxtrec daemon records for others and needs root: sudo fxtrec daemon, or systemctl start fxtrec"
+        "fxtrec daemon records for other users and needs root: use sudo fxtrec daemon, or systemctl start fxtrec"
     )]
     NotRoot,
     /// The policy is not to be relied on.
@@ -19,7 +19,7 @@ pub enum DaemonError {
     Policy(#[from] PolicyError),
     /// There is one already.
     #[error(
-        "a daemon is running already in {} (pid {pid}): stop that, or take another --runtime-dir",
+        "a daemon already runs in {} (pid {pid}): stop it, or use another --runtime-dir",
         .folder.display()
     )]
     Running {
@@ -29,11 +29,11 @@ pub enum DaemonError {
         pid: String,
     },
     /// There is no such group.
-    #[error("--group {0}: there is no such group")]
+    #[error("--group {0}: unknown group")]
     NoGroup(String),
     /// A socket was passed that is of no use.
     #[error(
-        "the socket '{name}' that was passed cannot be used: {source}; see fxtrec.socket and fxtrec-providers.socket"
+        "cannot use the passed socket '{name}': {source}; see fxtrec.socket and fxtrec-providers.socket"
     )]
     PassedSocket {
         /// What it is called.
@@ -43,7 +43,7 @@ pub enum DaemonError {
     },
     /// A socket was passed that nobody knows what for.
     #[error(
-        "a socket called '{0}' was passed: FileDescriptorName= has to be control or providers, as in fxtrec.socket"
+        "unknown passed socket '{0}': FileDescriptorName= must be control or providers, as in fxtrec.socket"
     )]
     UnknownSocket(String),
     /// Something about a file.

@@ -47,7 +47,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
         return Err(DaemonError::NotRoot);
     }
     let passed = activation::take()
-        .map_err(DaemonError::while_doing("take the sockets that were passed (LISTEN_FDS)"))?;
+        .map_err(DaemonError::while_doing("use the passed sockets (LISTEN_FDS)"))?;
     let policy = match &args.policy {
         Some(path) => Policy::read(path)?,
         None => Policy::installed()?,
@@ -61,7 +61,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
         koids: Koids::of(&facts.namespaces),
         policy,
         private_folder: private_folder(&args.runtime_dir)
-            .map_err(DaemonError::while_doing("make a folder for recorders"))?,
+            .map_err(DaemonError::while_doing("create a directory for recorders"))?,
         spool_folder: args.spool_dir.clone(),
         spool_limit: args.spool_limit.bytes(),
     };
@@ -72,7 +72,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
     if let Err(error) = notify::tell(&Notice::Ready) {
-        let _ = writeln!(err, "fxtrec: cannot say that it is ready: {error}");
+        let _ = writeln!(err, "fxtrec: cannot notify the service manager: {error}");
     }
     wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;
     // Whoever comes from now on finds nobody.

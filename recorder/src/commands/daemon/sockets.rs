@@ -88,7 +88,7 @@ impl Sockets {
             .recursive(true)
             .mode(0o755)
             .create(folder)
-            .map_err(with("make the folder", folder))?;
+            .map_err(with("create the directory", folder))?;
         let lock = lock(folder)?;
         let mut made = Vec::new();
         let providers = match given.providers {
@@ -144,7 +144,7 @@ fn make_room(path: &Path) -> Result<(), DaemonError> {
 /// Every application may register: whose are recorded is decided for each session.
 fn bind_providers(path: PathBuf, made: &mut Vec<PathBuf>) -> Result<Listener, DaemonError> {
     make_room(&path)?;
-    let listener = Listener::bind(Address::Path(path.clone())).map_err(with("listen at", &path))?;
+    let listener = Listener::bind(Address::Path(path.clone())).map_err(with("listen on", &path))?;
     allow(&path, 0o666).map_err(with("open to everybody", &path))?;
     made.push(path);
     Ok(listener)
@@ -159,7 +159,7 @@ fn bind_control(
     make_room(&path)?;
     let listener = UnixListener::bind(&path)
         .and_then(|listener| allow(&path, 0o600).map(|()| listener))
-        .map_err(with("listen at", &path))?;
+        .map_err(with("listen on", &path))?;
     if let Some(gid) = group {
         chown(&path, None, Some(gid)).map_err(with("give to the group", &path))?;
         allow(&path, 0o660).map_err(with("open to the group", &path))?;
@@ -284,6 +284,6 @@ mod tests {
     #[test]
     fn a_group_that_there_is_not_is_named() {
         let error = find(Some("no such group")).expect_err("refused").to_string();
-        assert!(error.contains("--group no such group"), "{error}");
+        assert!(error.contains("--group no such group: unknown group"), "{error}");
     }
 }

@@ -46,12 +46,11 @@ fn tracefs(examination: &Examination) -> Check {
 
 fn tracepoints(examination: &Examination) -> Check {
     let (status, text) = match &examination.tracepoints {
-        Some(Ok(())) => (
-            Status::Ok,
-            "sched_switch, sched_wakeup and sched_wakeup_new are there and understood".to_owned(),
-        ),
+        Some(Ok(())) => {
+            (Status::Ok, "sched_switch, sched_wakeup and sched_wakeup_new are available".to_owned())
+        }
         Some(Err(error)) => (Status::Fail, error.clone()),
-        None => (Status::Fail, "not known without tracefs".to_owned()),
+        None => (Status::Fail, "unknown: needs tracefs".to_owned()),
     };
     Check::new(status, "tracepoints", text)
 }
@@ -64,11 +63,11 @@ fn events(examination: &Examination) -> Check {
             Check::new(Status::Ok, name, text)
         }
         Ok(_) => {
-            let text = "forks and names can be had; the tracepoints could not be tried";
+            let text = "forks and names are available; the tracepoints could not be tried";
             Check::new(Status::Warn, name, text)
         }
         Err(refusal) if examination.ftrace.is_ok() => {
-            let text = format!("{}\nfxtrec records by ftrace instead", refused(refusal));
+            let text = format!("{}\nfxtrec uses ftrace instead", refused(refusal));
             Check::new(Status::Warn, name, text)
         }
         Err(refusal) => Check::new(Status::Fail, name, refused(refusal)),
@@ -81,10 +80,12 @@ fn ftrace(examination: &Examination) -> Check {
         Ok(instances) => {
             let left = match instances.removed.as_slice() {
                 [] => String::new(),
-                names => format!("\nremoved {}, whose owners are no more", names.join(", ")),
+                names => {
+                    format!("\nremoved {}, left by recorders that were killed", names.join(", "))
+                }
             };
             let text =
-                format!("a tracing instance was made and started on {} CPUs", instances.cpus);
+                format!("a tracing instance was created and started on {} CPUs", instances.cpus);
             Check::new(Status::Ok, name, text + &left)
         }
         Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),
@@ -95,7 +96,7 @@ fn bpf(examination: &Examination) -> Check {
     let name = "BPF programs";
     match &examination.bpf {
         Ok(cpus) => {
-            let text = format!("loaded and started on {cpus} CPUs: recordings use them");
+            let text = format!("loaded and started on {cpus} CPUs: recordings use them by default");
             Check::new(Status::Ok, name, text)
         }
         Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),
@@ -110,11 +111,16 @@ fn idle_task(examination: &Examination) -> Check {
     };
     let cpus: Vec<String> = opened.blind.iter().map(|Cpu(cpu)| cpu.to_string()).collect();
     if cpus.is_empty() {
-        return Check::new(Status::Ok, name, "reported on every CPU that was seen idle");
+        return Check::new(
+            Status::Ok,
+            name,
+            "the kernel reports it on every CPU that was seen idle",
+        );
     }
     let text = format!(
-        "not reported on CPU {}, as on some virtual machines\n\
-         fxtrec then asks for a second record of each switch there, at more cost",
+        "silent on CPU {}, as on some virtual machines: the kernel does not report it to \
+         perf\nwith --source perf, fxtrec then requests a second record of each switch there, at \
+         a higher cost",
         cpus.join(", ")
     );
     Check::new(Status::Warn, name, text)
@@ -128,10 +134,10 @@ fn capabilities(facts: &Facts) -> Check {
         .collect();
     let status = if facts.may_trace() { Status::Ok } else { Status::Warn };
     let text = match (names.is_empty(), facts.namespaces.initial_user) {
-        (true, _) => "none of those that matter here".to_owned(),
+        (true, _) => "none of those that fxtrec can use".to_owned(),
         (false, true) => names.join(" "),
         (false, false) => {
-            format!("{}\nbut only inside of this user namespace", names.join(" "))
+            format!("{}\nbut only inside this user namespace", names.join(" "))
         }
     };
     Check::new(status, "capabilities", text)
@@ -141,20 +147,21 @@ fn paranoid(examination: &Examination) -> Check {
     let facts = &examination.facts;
     let name = "paranoid level";
     let Some(level) = facts.paranoid else {
-        let text = "no kernel.perf_event_paranoid: is the kernel built without perf events?";
+        let text =
+            "kernel.perf_event_paranoid does not exist: is the kernel built without perf events?";
         return Check::new(Status::Fail, name, text);
     };
     let setting = format!("kernel.perf_event_paranoid is {level}");
     if level < 0 {
-        Check::new(Status::Ok, name, format!("{setting}: everybody may open tracepoints"))
+        Check::new(Status::Ok, name, format!("{setting}: all users may open tracepoints"))
     } else if examination.events.is_err() && wants_administrator(facts) {
         // It was tried with CAP_PERFMON, and there are kernels that let that pass.
-        let text = format!("{setting}, which CAP_PERFMON does not override on this kernel");
+        let text = format!("{setting}: CAP_PERFMON does not override it on this kernel");
         Check::new(Status::Warn, name, text)
     } else if facts.may_trace() {
-        Check::new(Status::Ok, name, format!("{setting}, which the capabilities override"))
+        Check::new(Status::Ok, name, format!("{setting}: the capabilities override it"))
     } else {
-        Check::new(Status::Warn, name, format!("{setting}: only with CAP_PERFMON"))
+        Check::new(Status::Warn, name, format!("{setting}: tracepoints need CAP_PERFMON"))
     }
 }
 
@@ -162,13 +169,13 @@ fn ring_memory(examination: &Examination) -> Check {
     let name = "ring memory";
     let kib = |bytes: usize| bytes / 1024;
     let budget = |cpus| match examination.facts.ring_budget(cpus) {
-        Some(bytes) => format!("at most {} KiB may be locked in all", bytes / 1024),
+        Some(bytes) => format!("limit of locked memory: {} KiB in all", bytes / 1024),
         None => "no limit applies".to_owned(),
     };
     match &examination.events {
         Ok(opened) if opened.has_small_rings() => {
             let text = format!(
-                "rings of {} KiB were granted instead of {} KiB: bursts may be lost\n{}",
+                "rings of {} KiB were granted instead of {} KiB: events may be lost in bursts\n{}",
                 kib(opened.ring_bytes),
                 kib(opened.wanted_ring_bytes()),
                 budget(opened.cpus)
@@ -186,18 +193,17 @@ fn ring_memory(examination: &Examination) -> Check {
 fn real_time(examination: &Examination) -> Check {
     let name = "real-time";
     let Some(errno) = examination.denied.real_time else {
-        let text = "granted: the capture thread goes before ordinary ones while much happens";
+        let text = "granted: under load, the capture thread runs before ordinary threads";
         return Check::new(Status::Ok, name, text);
     };
     let facts = &examination.facts;
     let has_right = facts.namespaces.initial_user && facts.capabilities.has(Capability::SysNice);
     let cause = match has_right {
         true => "this cgroup has no real-time runtime (cpu.rt_runtime_us)",
-        false => "it takes CAP_SYS_NICE, or RLIMIT_RTPRIO of 1 (ulimit -r)",
+        false => "it needs CAP_SYS_NICE, or RLIMIT_RTPRIO of 1 (ulimit -r)",
     };
     let text = format!(
-        "real-time priority was refused: {errno:?}; {cause}\n\
-         events may be lost while there is more work than CPUs"
+        "real-time priority was refused: {errno:?}; {cause}\nevents may be lost while the CPUs are overloaded"
     );
     Check::new(Status::Warn, name, text)
 }
@@ -205,11 +211,11 @@ fn real_time(examination: &Examination) -> Check {
 fn locked_memory(examination: &Examination) -> Check {
     let name = "locked memory";
     let Some(errno) = examination.denied.locked_memory else {
-        return Check::new(Status::Ok, name, "granted: fxtrec stays in memory");
+        return Check::new(Status::Ok, name, "granted: fxtrec's pages stay in memory");
     };
     let text = format!(
-        "locking memory was refused: {errno:?}; it takes CAP_IPC_LOCK, or RLIMIT_MEMLOCK (ulimit -l)\n\
-         events may be lost while memory is short"
+        "locking memory was refused: {errno:?}; it needs CAP_IPC_LOCK, or RLIMIT_MEMLOCK (ulimit \
+         -l)\nevents may be lost while memory is short"
     );
     Check::new(Status::Warn, name, text)
 }
@@ -217,9 +223,9 @@ fn locked_memory(examination: &Examination) -> Check {
 fn lockdown(facts: &Facts) -> Check {
     let (status, text) = match facts.lockdown {
         Lockdown::Off => (Status::Ok, "off"),
-        Lockdown::Integrity => (Status::Ok, "integrity, which leaves tracing open"),
+        Lockdown::Integrity => (Status::Ok, "integrity: tracing is permitted"),
         Lockdown::Confidentiality => {
-            (Status::Warn, "confidentiality: the kernel may close parts of tracing, even to root")
+            (Status::Warn, "confidentiality: the kernel may refuse parts of tracing, even to root")
         }
     };
     Check::new(status, "lockdown", text)
@@ -227,7 +233,7 @@ fn lockdown(facts: &Facts) -> Check {
 
 fn seccomp(facts: &Facts) -> Check {
     if facts.seccomp {
-        let text = "a filter is in force, as in most containers; it may hide perf_event_open";
+        let text = "a filter is active, as in most containers; it may block perf_event_open";
         Check::new(Status::Warn, "seccomp", text)
     } else {
         Check::new(Status::Ok, "seccomp", "no filter")
@@ -239,7 +245,7 @@ fn user_namespace(facts: &Facts) -> Check {
     if facts.namespaces.initial_user {
         Check::new(Status::Ok, name, "the initial one")
     } else {
-        let text = "not the initial one: root in here has no rights over the machine";
+        let text = "not the initial one: root in this namespace has no rights over the machine";
         Check::new(Status::Warn, name, text)
     }
 }
@@ -256,8 +262,8 @@ fn pid_namespace(facts: &Facts) -> Check {
         }
         (false, _) => (
             Status::Warn,
-            "not the initial one: threads outside have only the short names that the\n\
-             scheduler reports, and the trace has the host's thread ids",
+            "not the initial one: threads outside have only the short names from the\nscheduler, \
+             and the trace has the host's thread ids",
         ),
     };
     Check::new(status, name, text)
@@ -265,13 +271,13 @@ fn pid_namespace(facts: &Facts) -> Check {
 
 fn uprobes(examination: &Examination) -> Check {
     let (status, text) = match (examination.uprobes, examination.facts.may_trace()) {
-        (true, true) => (Status::Ok, "the kernel has them"),
-        (true, false) => (Status::Warn, "the kernel has them, but only for CAP_PERFMON"),
-        (false, _) => (Status::Warn, "this kernel has none (CONFIG_UPROBE_EVENTS)"),
+        (true, true) => (Status::Ok, "supported by the kernel"),
+        (true, false) => (Status::Warn, "supported by the kernel, but they need CAP_PERFMON"),
+        (false, _) => (Status::Warn, "not supported by this kernel (CONFIG_UPROBE_EVENTS)"),
     };
     let text = match examination.swept {
         0 => text.to_owned(),
-        swept => format!("{text}\n{swept} definitions that killed recorders had left were removed"),
+        swept => format!("{text}\nremoved {swept} definitions, left by recorders that were killed"),
     };
     Check::new(status, "uprobes", text)
 }
@@ -280,8 +286,8 @@ fn btf(examination: &Examination) -> Check {
     let facts = &examination.facts;
     let may_load = facts.namespaces.initial_user && facts.capabilities.bpf();
     let (status, text) = match (examination.btf, may_load) {
-        (true, true) => (Status::Ok, "the kernel describes its types, and CAP_BPF is there"),
-        (true, false) => (Status::Warn, "the kernel describes its types; BPF needs CAP_BPF"),
+        (true, true) => (Status::Ok, "the kernel has type information, and fxtrec has CAP_BPF"),
+        (true, false) => (Status::Warn, "the kernel has type information; BPF needs CAP_BPF"),
         (false, _) => (Status::Warn, "no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"),
     };
     Check::new(status, "BTF", text)

@@ -22,13 +22,13 @@ pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
     let of = |obstacle: Option<&str>, usage, good: &str| Verdict {
         usage,
         works: obstacle.is_none(),
-        text: obstacle.map_or(good.to_owned(), |obstacle| format!("because of: {obstacle}")),
+        text: obstacle.map_or(good.to_owned(), |obstacle| format!("not possible: see {obstacle}")),
     };
     let verdict = |usage, good: &str| of(machine, usage, good);
     let ids = if examination.facts.namespaces.initial_pid {
-        "record a process that runs already"
+        "record a running process"
     } else {
-        "record a process that runs already, by its id in this pid namespace"
+        "record a running process, by its id in this pid namespace"
     };
     vec![
         verdict("fxtrec -- COMMAND", "record the machine while COMMAND runs"),
@@ -45,7 +45,9 @@ pub(super) fn remedy(examination: &Examination) -> Option<String> {
         // Whoever may open the events can be told how to reach tracefs; the other way round helps less.
         (_, Err(events)) if examination.ftrace.is_err() => Some(events.remedy.clone()),
         (_, _) => match &examination.tracepoints {
-            Some(Err(error)) => Some(format!("report this kernel to fxtrec's authors: {error}")),
+            Some(Err(error)) => {
+                Some(format!("please report this kernel to fxtrec's authors: {error}"))
+            }
             _ => None,
         },
     }
@@ -67,10 +69,10 @@ fn obstacle(examination: &Examination) -> Option<&'static str> {
 fn latency(examination: &Examination) -> &'static str {
     match &examination.events {
         Ok(opened) if opened.has_small_rings() => {
-            "wake-up latencies are exact as long as nothing is lost: mind the small rings"
+            "wake-up latencies are exact as long as nothing is lost; losses are likelier with these small rings"
         }
         Ok(opened) if !opened.blind.is_empty() => {
-            "wake-up latencies are exact; switches of CPUs without idle reports cost more to get"
+            "wake-up latencies are exact; switches of CPUs with a silent idle task cost more to record"
         }
         _ => "wake-up latencies are exact",
     }
@@ -143,7 +145,7 @@ mod tests {
         {
             for verdict in verdicts(&examination) {
                 assert!(!verdict.works, "{verdict:?}");
-                assert_eq!(verdict.text, format!("because of: {name}"));
+                assert_eq!(verdict.text, format!("not possible: see {name}"));
             }
             assert_eq!(named(&examination, name).status, Status::Fail);
             assert!(remedy(&examination).is_some(), "{name} needs a remedy");
@@ -215,7 +217,7 @@ mod tests {
         refused.facts.capabilities = Capabilities::of(&[Capability::Perfmon]);
         assert_eq!(
             text(&refused, "real-time"),
-            "real-time priority was refused: EPERM; it takes CAP_SYS_NICE, or RLIMIT_RTPRIO of 1 (ulimit -r)"
+            "real-time priority was refused: EPERM; it needs CAP_SYS_NICE, or RLIMIT_RTPRIO of 1 (ulimit -r)"
         );
         assert!(text(&refused, "locked memory").starts_with("locking memory was refused: ENOMEM"));
         assert!(verdicts(&refused).iter().all(|verdict| verdict.works));
@@ -229,7 +231,7 @@ mod tests {
         let open = Examination { facts: facts.clone(), ..healthy() };
         let level = named(&open, "paranoid level");
         assert_eq!(level.status, Status::Ok);
-        assert!(level.text.contains("4, which the capabilities override"), "{}", level.text);
+        assert!(level.text.contains("4: the capabilities override it"), "{}", level.text);
         let closed = Examination { facts, events: Err(refusal("x")), ..healthy() };
         let level = named(&closed, "paranoid level");
         assert_eq!(level.status, Status::Warn);

@@ -126,14 +126,14 @@ fn a_sound_trace_passes_the_check_and_a_broken_chain_does_not() {
     let bytes = trace();
     let (text, sound) = run(&bytes, &["--check"]);
     assert!(sound, "{text}");
-    assert!(text.starts_with("# sound: 10 records"), "{text}");
+    assert!(text.starts_with("# valid: 10 records"), "{text}");
 
     // The same last switch again: CPU 1 is idle by then.
     let mut broken = bytes.clone();
     broken.extend_from_slice(&bytes[bytes.len() - 48..]);
     let (text, sound) = run(&broken, &["--check"]);
     assert!(!sound);
-    assert!(text.starts_with("byte 296: chain: CPU 1 was given to 0, and 41 leaves"), "{text}");
+    assert!(text.starts_with("byte 296: chain: CPU 1 ran 0, but 41 goes out"), "{text}");
     let (_, sound) = run(&broken, &["--check", "--spec-only"]);
     assert!(sound, "the format alone has no such rule");
 }
@@ -147,7 +147,7 @@ fn damage_and_truncation_are_remarked_where_they_are() {
     let (text, _) = run(&bytes, &[]);
     assert!(text.contains(&format!("# damaged metadata record at byte {at}: its size is zero")));
     assert!(text.contains("# damaged in 1 places, 48 bytes skipped"), "{text}");
-    assert!(text.contains("# the last 12 bytes are a record that is not all there"), "{text}");
+    assert!(text.contains("# truncated: the last 12 bytes are an incomplete record"), "{text}");
 }
 
 #[test]

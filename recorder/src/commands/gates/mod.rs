@@ -38,18 +38,18 @@ pub enum GatesError {
         source: io::Error,
     },
     /// A recording that goes where nothing is kept.
-    #[error("--fail-if judges the trace, and {} keeps none: name a file with -o", .0.display())]
+    #[error("--fail-if needs a trace, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs and a trace that can be read only once.
     #[error(
-        "{0:?} needs the trace to be read again, for its CPUs, and a pipe cannot be: name a file"
+        "{0:?} needs the trace to be read again, for its CPUs, and a pipe cannot be read again: name a file"
     )]
     Once(String),
     /// There is no report of the recording to judge.
-    #[error("no verdict: the recording was not analysed to its end")]
+    #[error("no verdict: the analysis of the recording is incomplete")]
     NoReport,
     /// The trace cannot be read.
-    #[error("cannot judge the recording: {0}")]
+    #[error("cannot evaluate the gates: {0}")]
     Read(#[from] fxt_reader::Error),
     /// The verdicts cannot be printed.
     #[error("cannot write the verdicts: {0}")]
@@ -181,8 +181,11 @@ impl Gates {
             if let Err(error) = written {
                 // The verdict is known, and nobody asked for this file on the command line.
                 let path = path.display();
-                writeln!(out, "fxtrec: no summary in {SUMMARY_VARIABLE} ({path}): {error}")
-                    .map_err(GatesError::Write)?;
+                writeln!(
+                    out,
+                    "fxtrec: cannot write the summary to {SUMMARY_VARIABLE} ({path}): {error}"
+                )
+                .map_err(GatesError::Write)?;
             }
         }
         Ok(verdicts.iter().all(|verdict| !verdict.failed))

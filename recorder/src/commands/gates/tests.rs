@@ -86,7 +86,7 @@ fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
     let (passed, text) =
         judged(gates.expect("a gate"), Style { failures_only: true, ..Style::default() });
     assert!(passed);
-    assert!(text.starts_with("fxtrec: no summary in GITHUB_STEP_SUMMARY"), "{text}");
+    assert!(text.starts_with("fxtrec: cannot write the summary to GITHUB_STEP_SUMMARY"), "{text}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 /// Why no browser was opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoBrowser {
-    #[error("there is no desktop here")]
+    #[error("there is no desktop")]
     NoDesktop,
     #[error("browsers do not run as root")]
     Root,

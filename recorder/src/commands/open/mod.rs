@@ -38,8 +38,8 @@ pub enum OpenError {
     Convert(#[from] ConvertError),
     /// The port is taken, or not ours to take.
     #[error(
-        "cannot serve on port {port} of this machine: {source}; end what uses it (another \
-         `fxtrec open`?), or open the file by hand at {PERFETTO}"
+        "cannot serve on port {port}: {source}; stop the program that uses it (another `fxtrec \
+         open`?), or open the file yourself at {PERFETTO}"
     )]
     Listen {
         /// The port.
@@ -48,7 +48,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Nobody can connect any more.
-    #[error("cannot accept connections any more: {0}")]
+    #[error("cannot accept connections: {0}")]
     Accept(#[source] io::Error),
     /// There is nothing unguessable to be had.
     #[error("getrandom: {0}")]
@@ -82,7 +82,7 @@ pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
     {
         let _ = writeln!(messages, "fxtrec: open this link in a browser: {reason}");
     }
-    let _ = writeln!(messages, "fxtrec: waiting for the browser; Ctrl-C ends it");
+    let _ = writeln!(messages, "fxtrec: waiting for the browser; press Ctrl-C to stop");
     serve::until_fetched(&listener, port, served)
 }
 

@@ -68,7 +68,7 @@ mod tests {
     fn a_probe_of_the_daemons_policy_is_unknown_to_a_recording() {
         for name in ["uprobe:render", "uprobe:*"] {
             let error = switched_on(&["--categories", name]).1.expect_err("refused");
-            assert!(error.starts_with(name) && error.contains("use -P"), "{error}");
+            assert!(error.starts_with(name) && error.contains("or -P"), "{error}");
         }
     }
 }

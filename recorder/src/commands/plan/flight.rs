@@ -50,18 +50,18 @@ pub struct Window {
 #[non_exhaustive]
 pub enum FlightError {
     /// An option that only circular mode has.
-    #[error("{0} is for --mode circular, which keeps the last events in memory: add that")]
+    #[error("{0} needs --mode circular, which keeps the last events in memory")]
     NeedsCircular(&'static str),
     /// `--rotate` in another mode than streaming.
     #[error(
-        "--rotate divides what streaming mode writes; circular and oneshot mode write one file: leave one of them out"
+        "--rotate needs streaming mode; circular and oneshot mode write one file: use one of them"
     )]
     RotateNeedsStreaming,
     /// `--disk-budget` without anything that writes several files.
-    #[error("--disk-budget is for the files of --trigger and of --rotate: add one of them")]
+    #[error("--disk-budget limits the files of --trigger or --rotate: add one of them")]
     NothingToBudget,
     /// Several files where the output is none.
-    #[error("{option} writes several files, and {} is none: name one with -o", .path.display())]
+    #[error("{option} writes several files, and {} is not a file: name one with -o", .path.display())]
     NoFile {
         /// The option.
         option: &'static str,
@@ -70,7 +70,7 @@ pub enum FlightError {
     },
     /// `--rotate` with `--fail-if`.
     #[error(
-        "--fail-if judges one file, and --rotate writes several: judge them with fxtrec report"
+        "--fail-if evaluates one file, and --rotate writes several: use fxtrec report --fail-if on them"
     )]
     RotateAndGates,
 }

@@ -15,7 +15,7 @@ pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
     }
     for ListedFunction { address, size, full_name, chooses, .. } in functions {
         let size = size.map_or_else(|| "?".to_owned(), |size| size.to_string());
-        let note = if *chooses { "  (chosen at start, IFUNC)" } else { "" };
+        let note = if *chooses { "  (selected at start, IFUNC)" } else { "" };
         writeln!(out, "{address:#018x} {size:>8}  {full_name}{note}")?;
     }
     if !usdt.is_empty() {
@@ -39,18 +39,15 @@ pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
 /// What to know about where the names come from.
 fn remark(listing: &Listing) -> Option<String> {
     if let Some(debug) = &listing.debug_file {
-        return Some(format!("stripped; the names are from {}", debug.display()));
+        return Some(format!("stripped; the names come from {}", debug.display()));
     }
     let id = listing.build_id.as_deref().map_or_else(String::new, |id| format!(", build ID {id}"));
     match listing.symbols {
         Symbols::Complete => None,
-        Symbols::Exported => {
-            Some(format!("stripped{id}: only the functions that it exports are known"))
-        }
+        Symbols::Exported => Some(format!("stripped{id}: only exported functions are known")),
         Symbols::Packed => Some(format!(
-            "stripped{id}: only the functions that it exports are known, since fxtrec does not read \
-             .gnu_debugdata"
+            "stripped{id}: only exported functions are known; fxtrec does not read .gnu_debugdata"
         )),
-        Symbols::Stripped => Some(format!("stripped of all names{id}")),
+        Symbols::Stripped => Some(format!("stripped of all symbols{id}")),
     }
 }

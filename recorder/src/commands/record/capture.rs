@@ -220,7 +220,10 @@ impl Capture {
         };
         for cpu in self.encoder.take_blind() {
             if let Err(error) = self.source.is_silent(cpu) {
-                warn(format!("some task of CPU {} is not reported: {error}", cpu.0));
+                warn(format!(
+                    "CPU {} has a silent task, and its switch records are not available: {error}",
+                    cpu.0
+                ));
             }
         }
         if let Err(error) = self.source.follow_hotplug() {

@@ -71,8 +71,8 @@ fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal {
-        call: "ftrace cannot tell which threads are to be recorded.".to_owned(),
-        cause: "Inside this pid namespace it knows threads by the host's ids only.".to_owned(),
+        call: "ftrace cannot select the threads to record.".to_owned(),
+        cause: "Inside this pid namespace it only has the host's thread ids.".to_owned(),
         remedy: "Record the whole machine, or use --source perf.".to_owned(),
     })
 }
@@ -88,7 +88,7 @@ fn first(
         match open(kind) {
             Ok(source) => {
                 let instead = refused.first().map(|(first, refusal)| {
-                    format!("recording by {kind}, since {first} is refused: {}", refusal.call)
+                    format!("using --source {kind}, because {first} is refused: {}", refusal.call)
                 });
                 return Ok(Chosen { source, instead });
             }
@@ -174,7 +174,7 @@ mod tests {
             let chosen = first(&AUTO, machine(refused)).expect("another is permitted");
             assert_eq!(chosen.source.kind(), taken);
             let said = chosen.instead.expect("it is said");
-            assert_eq!(said, format!("recording by {taken}, since bpf is refused: No bpf."));
+            assert_eq!(said, format!("using --source {taken}, because bpf is refused: No bpf."));
         }
     }
 

@@ -60,10 +60,7 @@ impl std::fmt::Display for Beginning {
         if !self.blind.is_empty() {
             let blind: Vec<String> = self.blind.iter().map(|cpu| cpu.0.to_string()).collect();
             let blind = blind.join(", ");
-            write!(
-                f,
-                "; some task of CPU {blind} is not reported, so switch records are on there"
-            )?;
+            write!(f, "; CPU {blind} has a silent task, so switch records are on there")?;
         }
         if !self.initial_pid_namespace {
             write!(f, "; inside a pid namespace")?;

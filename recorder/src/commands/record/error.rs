@@ -39,7 +39,7 @@ pub enum RecordError {
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// A process that was to be recorded is not there.
-    #[error("there is no process {0} to record")]
+    #[error("cannot record process {0}: it does not exist")]
     NoProcess(u32),
     /// The trace could not be written.
     #[error(transparent)]

@@ -134,7 +134,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     };
     let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
-    let attention = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
+    let attention = Waker::new().map_err(RecordError::while_doing("create an eventfd"))?;
     let inputs = Inputs { source, extras, threads, invitation, hold };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
@@ -152,13 +152,13 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         say(err, format_args!("the earlier file is now {}", old.display()));
     }
     if let Some(error) = owner_error {
-        say(err, format_args!("the output stays root's: {error}"));
+        say(err, format_args!("the output still belongs to root: {error}"));
     }
     // A COMMAND may have something of its own to say there.
     if child.is_none()
         && let Err(error) = notify::tell(&Notice::Ready)
     {
-        say(err, format_args!("cannot say that it records: {error}"));
+        say(err, format_args!("cannot report that it records: {error}"));
     }
     let session = Session::new(&plan, signals, attention, child, watched, err);
     let Outcome { code, report, failure } = session.run(pipeline, figures, cpus)?;

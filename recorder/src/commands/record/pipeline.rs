@@ -118,7 +118,7 @@ impl Pipeline {
             true => Ok(()),
             false => sink.write(&beginning.head_at(beginning.time)),
         };
-        let stop = Waker::new().map_err(RecordError::while_doing("make an eventfd"))?;
+        let stop = Waker::new().map_err(RecordError::while_doing("create an eventfd"))?;
         let progress = Arc::new(Progress::default());
         let written = Arc::new(Written::default());
         let narrow = plan.scope != Filter::Machine;
@@ -259,7 +259,7 @@ fn arm(
     let (window, bounds) = (plan.flight.window, plan.flight.bounds);
     let flight = Flight::new(beginning.clone(), window, asks, to_snapshots);
     let Target::Path(path) = &plan.output.target else { return Ok((flight, None)) };
-    let bell = Bell::new().map_err(RecordError::while_doing("make an eventfd"))?;
+    let bell = Bell::new().map_err(RecordError::while_doing("create an eventfd"))?;
     let snapshots = Snapshots {
         beginning: beginning.clone(),
         window,

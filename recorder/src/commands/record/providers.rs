@@ -236,33 +236,33 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     for ProviderStatus { name, pid, fault, missed_start, .. } in &stopped.providers {
         if *missed_start {
             warnings.push(format!(
-                "provider {name} (process {pid}) ended before it began to record: its events are missing"
+                "provider {name} (process {pid}) exited before it started to record: its events are missing"
             ));
         }
         let blamed = fault.as_ref().map(|fault| {
-            format!("provider {name} (process {pid}) is recorded up to a fault of its own: {fault}")
+            format!("provider {name} (process {pid}) violated the protocol, and is recorded up to then: {fault}")
         });
         warnings.extend(blamed);
     }
     for name in &stopped.silent {
         warnings.push(format!(
-            "provider {name} did not stop within {} s: what it had committed is in the trace",
+            "provider {name} did not stop within {} s: only its committed events are in the trace",
             LAST_WORDS.as_secs()
         ));
     }
     let refusals = &stopped.refusals;
     let kinds = [
-        (refusals.too_many, "more than 100 providers at a time are not recorded"),
-        (refusals.foreign_user, "they were of other users than COMMAND's"),
-        (refusals.invisible, "their process cannot be seen from this pid namespace"),
-        (refusals.unregistered, "they did not register as the protocol wants"),
+        (refusals.too_many, "the maximum is 100 providers at a time"),
+        (refusals.foreign_user, "they belong to other users than COMMAND"),
+        (refusals.invisible, "their process is not visible in this pid namespace"),
+        (refusals.unregistered, "they did not register according to the protocol"),
     ];
     for (count, why) in kinds.into_iter().filter(|(count, _)| *count > 0) {
-        warnings.push(format!("connections of {count} providers were refused: {why}"));
+        warnings.push(format!("{count} providers were rejected: {why}"));
     }
     if stopped.forgotten > 0 {
         warnings.push(format!(
-            "events of {} providers that had ended were let go of, there being too many to keep until the end",
+            "the events of {} exited providers were discarded: there were too many to keep until the end",
             stopped.forgotten
         ));
     }

@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
                 self.clear_line();
                 say(
                     self.err,
-                    "stopped before the trace was complete: what was written can be read",
+                    "stopped before the trace was complete: the written part is readable",
                 );
                 // The threads wait for an output that takes nothing; they end with the process.
                 let code = self.wait_for_command()?;
@@ -218,10 +218,13 @@ impl<'a> Session<'a> {
     /// Lets what circular mode holds be written into a file of its own.
     fn ask_snapshot(&mut self, pipeline: &Pipeline) {
         let Target::Path(_) = &self.plan.output.target else {
-            return say(self.err, "SIGUSR2: a snapshot needs an output that is a file (-o)");
+            return say(
+                self.err,
+                "SIGUSR2: cannot write a snapshot: the output is not a file (-o)",
+            );
         };
         if self.plan.mode != Mode::Circular {
-            return say(self.err, "SIGUSR2 writes a snapshot with --mode circular only");
+            return say(self.err, "SIGUSR2: cannot write a snapshot without --mode circular");
         }
         pipeline.ask_snapshot();
     }
@@ -238,7 +241,7 @@ impl<'a> Session<'a> {
                 && let Some(notice) = news.notice()
                 && let Err(error) = notify::tell(&notice)
             {
-                say(self.err, format_args!("cannot tell of a snapshot: {error}"));
+                say(self.err, format_args!("cannot report a snapshot: {error}"));
             }
         }
     }
@@ -272,7 +275,7 @@ impl<'a> Session<'a> {
         if finished.captured.cut_short && finished.result.is_ok() {
             say(
                 self.err,
-                "the trace buffer is full: the recording ended there (--buffer-size, or --mode streaming)",
+                "the trace buffer is full, so the recording ended: use a larger --buffer-size, or --mode streaming",
             );
         }
         if self.plan.display.summary {

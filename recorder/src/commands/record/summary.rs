@@ -44,9 +44,9 @@ impl Summary<'_> {
             }
         }
         let odd = [
-            (counts.unmatched_ends, "ends of what had begun before the recording, left out"),
-            (counts.inferred_ends, "ends that were not seen, inferred"),
-            (counts.unfinished, "were not over when their thread or the recording ended"),
+            (counts.unmatched_ends, "ends without a begin (before the recording), left out"),
+            (counts.inferred_ends, "ends were not seen, and are inferred"),
+            (counts.unfinished, "were still open when their thread or the recording ended"),
         ];
         for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
             writeln!(f, "             {} {what}", count(number))?;
@@ -73,7 +73,7 @@ impl Summary<'_> {
             writeln!(f, "  triggers   {} fired", count(counts.fired))?;
             let held_back = [
                 (counts.too_soon, "more too soon after another (--trigger-interval)"),
-                (counts.too_many, "more after the last one (--max-snapshots)"),
+                (counts.too_many, "more after the last permitted one (--max-snapshots)"),
             ];
             for (number, what) in held_back.into_iter().filter(|(number, _)| *number > 0) {
                 writeln!(f, "             {} {what}", count(number))?;
@@ -208,19 +208,21 @@ fn lost_text(stats: &Stats) -> Option<String> {
     if stats.unknown_losses > 0 {
         let gaps = count(stats.unknown_losses);
         parts.push(format!(
-            "AN UNKNOWN NUMBER OF EVENTS, in {gaps} gaps: CPUs came online, and ran before they could be recorded"
+            "AN UNKNOWN NUMBER OF EVENTS, in {gaps} gaps: CPUs came online and ran before they could be recorded"
         ));
     }
     if stats.lost_switch_records > 0 {
         let records = count(stats.lost_switch_records);
-        parts.push(format!("{records} records of threads that tracepoints do not report"));
+        parts.push(format!("{records} switch records of silent tasks"));
     }
     if stats.lost_lives > 0 {
         let lives = count(stats.lost_lives);
-        parts.push(format!("{lives} forks, exits and names: threads may lack their process"));
+        parts.push(format!(
+            "{lives} forks, exits and names: the process of some threads may be unknown"
+        ));
     }
     if stats.unseen_lives > 0 && stats.unknown_losses == 0 {
-        parts.push("an unknown number of forks, exits and names of CPUs that came online".into());
+        parts.push("an unknown number of forks, exits and names on CPUs that came online".into());
     }
     Some(parts.join("; also "))
 }
@@ -230,7 +232,7 @@ fn dropped(finished: &Finished) -> Option<String> {
     let dropped = providers::summary(&finished.captured.providers)?.dropped;
     (dropped > 0).then(|| {
         format!(
-            "{} EVENTS OF PROVIDERS DROPPED: their buffers were full. Try a larger --provider-buffer.",
+            "{} EVENTS OF PROVIDERS DROPPED: their buffers were full; try a larger --provider-buffer",
             count(dropped)
         )
     })
@@ -246,7 +248,7 @@ fn causes(finished: &Finished) -> impl Iterator<Item = String> {
 fn removed(number: u64) -> String {
     match number {
         0 => String::new(),
-        number => format!(", {} of them removed again", count(number)),
+        number => format!(", {} of them removed to stay within limits", count(number)),
     }
 }
 
@@ -271,7 +273,7 @@ mod tests {
         assert!(text(both).starts_with("12 345 EVENTS, in 2 gaps"), "{}", text(both));
         assert!(text(both).contains("; also AN UNKNOWN NUMBER"), "{}", text(both));
         let records = Stats { losses: 1, lost_switch_records: 7, ..Stats::default() };
-        assert!(text(records).starts_with("7 records"), "{}", text(records));
+        assert!(text(records).starts_with("7 switch records of silent tasks"), "{}", text(records));
         let lives = Stats { lost_lives: 4, ..Stats::default() };
         assert!(text(lives).starts_with("4 forks, exits and names"), "{}", text(lives));
     }

@@ -29,7 +29,7 @@ pub enum ReportError {
     Read(#[from] ReadError),
     /// The trace has nothing that could be reported on.
     #[error(
-        "{}: there is no switch and no wake-up in it that was asked for; fxtrec dump --stats says what there is",
+        "{}: nothing to report: no switch or wake-up matches; fxtrec dump --stats shows what the trace contains",
         .0.display()
     )]
     Empty(PathBuf),
@@ -42,11 +42,11 @@ pub enum ReportError {
         near: String,
     },
     /// A page and something else in one place.
-    #[error("--html - and {0} both want standard output: name a file for the page")]
+    #[error("--html - and {0} both write to standard output: name a file for the page")]
     Both(&'static str),
     /// A page on a terminal.
     #[error(
-        "--html - writes the page to standard output, and that is a terminal: pipe it, or name a file"
+        "--html - would write the page to a terminal: redirect standard output, or name a file"
     )]
     PageToTerminal,
     /// The page cannot be made.
@@ -168,13 +168,13 @@ fn near(args: &ReportArgs) -> String {
         true => open(&args.file).ok().and_then(|it| report::analyse(it, Options::default()).ok()),
         false => None,
     };
-    let Some(all) = all else { return "`fxtrec report` without it shows who there is".to_owned() };
+    let Some(all) = all else { return "`fxtrec report` without it lists the threads".to_owned() };
     let names: Vec<&str> = all.threads().iter().map(|thread| &*thread.comm).collect();
     let near = args.comms.iter().flat_map(|comm| nearest(comm.as_str(), names.iter().copied(), 3));
     let near: Vec<String> = near.map(|name| format!("'{name}'")).collect();
     match near.is_empty() {
-        true => format!("the trace has {} threads, none of a name like it", names.len()),
-        false => format!("there is {}", near.join(", ")),
+        true => format!("the trace has {} threads, none with a similar name", names.len()),
+        false => format!("did you mean {}?", near.join(", ")),
     }
 }
 

@@ -50,17 +50,17 @@ enum From {
 #[non_exhaustive]
 pub enum Missing {
     /// Nobody wanted one, or the output was a device.
-    #[error("nothing was kept to report on")]
+    #[error("the output was not kept, so there is no report")]
     Nothing,
     /// The trace is long, and only the short form was wanted.
-    #[error("the trace is long: for waits and latencies, fxtrec report {}", .0.display())]
+    #[error("the trace is long: for waits and latencies, run fxtrec report {}", .0.display())]
     Long(PathBuf),
     /// The trace could not be read again.
     #[error("cannot read the trace again: {0}")]
     Unreadable(#[from] fxt_reader::Error),
     /// The analysis of a pipe fell behind, or the output failed.
     #[error(
-        "the trace was not analysed to its end: its reader went away, or there was too much of it at once"
+        "the analysis is incomplete: the reader of the trace closed it, or events came too fast to analyse"
     )]
     Incomplete,
 }

@@ -140,7 +140,7 @@ fn gates_are_about_what_the_filters_chose() {
     assert!(!passed && text.contains("preempt.max is 15.0 us, of 10 values"), "{text}");
     assert!(judged(&["--fail-if", "preempt.max > 15us"]).0);
     let (passed, text) = judged(&["--tid", "202", "--fail-if", "preempt.max > 14us"]);
-    assert!(passed && text.contains("there is no value of preempt"), "{text}");
+    assert!(passed && text.contains("there are no values of preempt"), "{text}");
     let (passed, _) = judged(&["--to", "+250us", "--fail-if", "slice.count > 9 if cpu = 0"]);
     assert!(passed, "the part that is read again is the part that was asked for");
     let (passed, text) = judged(&["--timehist", "--fail-if", "slice.count > 9 if cpu = 0"]);

@@ -50,11 +50,11 @@ fn what_goes_wrong_is_said_and_leaves_no_file() {
     folder.write("odd", "what is this");
     for (args, text) in [
         (&["convert", "bad.json", "out.fxt"][..], "line 1, column 2: this event has no \"ts\""),
-        (&["convert", "odd", "out.fxt"], "odd is of no known format"),
-        (&["convert", "bad.json", "out"], "out does not say which format"),
+        (&["convert", "odd", "out.fxt"], "odd: unknown input format"),
+        (&["convert", "bad.json", "out"], "out: unknown output format"),
         (&["convert", "none.json", "out.fxt"], "cannot open none.json"),
         (&["convert", "bad.json", "out.json"], "there is no conversion"),
-        (&["convert", "bad.json", "bad.json"], "bad.json is the input as well"),
+        (&["convert", "bad.json", "bad.json"], "bad.json is the same file as the input"),
     ] {
         let done = folder.fxtrec(args);
         assert_eq!(done.code, 125, "{args:?}: {}", done.stderr);

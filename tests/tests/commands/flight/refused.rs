@@ -20,8 +20,11 @@ fn assert_refused(options: &[&str], words: &[&str]) {
 #[test]
 fn an_expression_that_is_none_is_refused_where_it_stops_being_one() {
     let circular = |trigger| ["--mode", "circular", "--trigger", trigger];
-    assert_refused(&circular("wakeup > 5 parsecs"), &["parsecs is no unit of it", "^^^^^^^"]);
-    assert_refused(&circular("wakeup.p99 > 5ms"), &["looks at each wakeup by itself", "^^^"]);
+    assert_refused(
+        &circular("wakeup > 5 parsecs"),
+        &["does not take the unit 'parsecs'", "^^^^^^^"],
+    );
+    assert_refused(&circular("wakeup.p99 > 5ms"), &["a trigger tests each wakeup value", "^^^"]);
     assert_refused(&circular("probe"), &["the name of a probe"]);
     assert_refused(&circular("lost > 0 if cpu = 1"), &["takes no condition"]);
 }
@@ -41,5 +44,5 @@ fn a_probe_that_is_not_recorded_is_refused_with_those_that_are() {
         return;
     }
     let trigger = ["--mode", "circular", "--trigger", "probe works"];
-    assert_refused(&trigger, &["no such probe is recorded"]);
+    assert_refused(&trigger, &["unknown probe"]);
 }

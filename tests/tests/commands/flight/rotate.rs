@@ -148,7 +148,7 @@ fn no_more_files_are_kept_than_wanted_or_than_the_disk_may_hold() {
         let output = folder.path().join(name);
         let options = ["--rotate", "512k", bounds[0], bounds[1]];
         let (_, said) = record(&options, &output);
-        assert!(said.contains("of them removed again"), "{said}");
+        assert!(said.contains("of them removed to stay within limits"), "{said}");
         let stem = name.strip_suffix("fxt").expect("the ending");
         let there = std::fs::read_dir(folder.path()).expect("it is there");
         let names = there.map(|entry| entry.expect("an entry").file_name());

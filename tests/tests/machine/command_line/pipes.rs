@@ -58,7 +58,7 @@ fn a_reader_that_goes_away_early_is_a_failure_that_counts_what_is_missing() {
         running.write_input("word\n");
         let done = running.finish().expect(code);
         let said = &done.stderr;
-        let begin = "fxtrec: the reader of standard output went away before the end of the trace: ";
+        let begin = "fxtrec: the reader of standard output closed it before the end of the trace: ";
         let missing = said.strip_prefix(begin).unwrap_or_else(|| panic!("{said}"));
         let records: String =
             missing.chars().take_while(|c| *c != 'r').filter(|c| *c != ' ').collect();

@@ -56,7 +56,11 @@ fn a_process_that_is_not_there_is_named() {
     let pid = gone.id().to_string();
     gone.wait().unwrap();
     let done = Fxtrec::new(["-p", &pid]).run().expect(125);
-    assert!(done.stderr.contains(&format!("no process {pid}")), "{}", done.stderr);
+    assert!(
+        done.stderr.contains(&format!("cannot record process {pid}: it does not exist")),
+        "{}",
+        done.stderr
+    );
     assert!(done.files().is_empty(), "{:?}", done.files());
 }
 

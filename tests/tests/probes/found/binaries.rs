@@ -36,7 +36,7 @@ fn nothing_in_front_of_the_colon_is_command_itself() {
     assert_eq!(own, sites(&format!("{}:work", program.text())));
     assert!(refusal(":work", &NO_CONTEXT).contains("there is no COMMAND"));
     let text = refusal(":work", &context_of(Path::new("/nowhere/app")));
-    assert!(text.contains("COMMAND /nowhere/app is not found"), "{text}");
+    assert!(text.contains("COMMAND /nowhere/app not found"), "{text}");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_script_is_named_as_one_with_its_interpreter() {
     std::fs::write(&script, "#!/usr/bin/env python3\n").expect("writable");
     succeed(Command::new("chmod").arg("+x").arg(&script));
     let text = refusal(":main", &context_of(&script));
-    assert!(text.contains("it is a script for /usr/bin/env python3"), "{text}");
+    assert!(text.contains("a script for /usr/bin/env python3"), "{text}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_library_beside_the_program_is_found_by_its_run_path() {
     let found = try_resolve("libhere:here", &context_of(program.path())).expect("found");
     assert_eq!(found[0].binary, private);
     let text = refusal("libhere:here", &NO_CONTEXT);
-    assert!(text.contains("there is no library libhere"), "{text}");
+    assert!(text.contains("library libhere not found"), "{text}");
 }
 
 #[test]
@@ -113,10 +113,7 @@ fn a_function_that_is_only_imported_is_said_to_be_elsewhere() {
     }
     let program = build("calls.c", &[]);
     let text = refusal(&format!("{}:pthread_join", program.text()), &NO_CONTEXT);
-    assert!(
-        text.contains("a library defines") && text.contains("libc.so.6:pthread_join"),
-        "{text}"
-    );
+    assert!(text.contains("from a library") && text.contains("libc.so.6:pthread_join"), "{text}");
 }
 
 #[test]
@@ -134,7 +131,7 @@ fn a_running_process_has_its_own_executable_and_libraries() {
 
     std::fs::remove_file(&private).expect("writable");
     let text = refusal("libhere:here", &context);
-    assert!(text.contains("was deleted or replaced"), "{text}");
+    assert!(text.contains("has been deleted or replaced"), "{text}");
 }
 
 #[test]
@@ -162,7 +159,7 @@ fn a_process_below_another_root_has_the_files_that_it_sees() {
         assert!(found[0].binary.exists(), "{spec}: {:?}", found[0].binary);
     }
     let text = refusal("./app:work", &context);
-    assert!(text.contains("has to begin with a slash"), "{text}");
+    assert!(text.contains("give an absolute path"), "{text}");
     let text = refusal("/usr/bin/true:main", &context);
     assert!(text.contains("cannot open /proc/"), "{text}");
 }

@@ -86,7 +86,7 @@ fn behind_the_function_there_is_nothing_of_it() {
     }
     let program = build("calls.c", &[]);
     let text = refusal(&format!("{}:leaf+5000", program.text()), &NO_CONTEXT);
-    assert!(text.contains("leaf has only 0x") && text.contains("+0x1388 is not in it"), "{text}");
+    assert!(text.contains("leaf+0x1388 is beyond the function, which has 0x"), "{text}");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_address_is_one_of_code_and_of_an_instruction() {
     let text = refusal(&format!("{}:{:#x}", program.text(), address("sink")), &NO_CONTEXT);
     assert!(text.contains("is not in its code, which is at 0x"), "{text}");
     let text = refusal(&format!("{spec}%return"), &NO_CONTEXT);
-    assert!(text.contains("not where a function is known to begin"), "{text}");
+    assert!(text.contains("not known to be the start of a function"), "{text}");
     let text = refusal(&format!("{spec} arg1"), &NO_CONTEXT);
     assert!(text.contains("name the register instead"), "{text}");
     assert_eq!(sites(&format!("{}:{:#x}%span arg1", program.text(), address("work"))).len(), 1);

@@ -99,9 +99,9 @@ fn what_cannot_be_listed_fails_with_125_and_the_reason() {
     let program = build("calls.c", &[]);
     for (arguments, part) in [
         (vec!["/none"], "cannot open /none"),
-        (vec!["libnone"], "there is no library libnone"),
+        (vec!["libnone"], "library libnone not found"),
         (vec![program.text(), "wrok"], "did you mean work?"),
-        (vec![program.text(), "usdt:*:*"], "it has none at all"),
+        (vec![program.text(), "usdt:*:*"], "it has no USDT probes"),
     ] {
         let output = probes(&arguments);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");

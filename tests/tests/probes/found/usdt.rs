@@ -85,7 +85,7 @@ fn a_usdt_probe_that_is_not_there_is_answered_with_those_that_are() {
     assert!(text.contains("no USDT probe app:tack; it has app:tick, app:done"), "{text}");
     let without = build("calls.c", &[]);
     let text = refusal(&format!("{}:usdt:*:*", without.text()), &NO_CONTEXT);
-    assert!(text.contains("it has none at all"), "{text}");
+    assert!(text.contains("it has no USDT probes"), "{text}");
 }
 
 #[test]

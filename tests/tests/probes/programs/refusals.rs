@@ -16,16 +16,16 @@ fn a_spec_that_names_no_place_fails_with_125_and_command_never_runs() {
     for (spec, part) in [
         (in_program("decsend"), "did you mean descend?"),
         (in_program("none*"), "has no function 'none*'"),
-        (in_program("pthread_join"), "which a library defines"),
-        (in_program("leaf+90000"), "is not in it"),
+        (in_program("pthread_join"), "imports it from a library"),
+        (in_program("leaf+90000"), "is beyond the function"),
         (in_program("0x10"), "is not in its code"),
-        (in_program("usdt:a:b"), "it has none at all"),
-        (in_program("work x=%nothing"), "there is no such register"),
+        (in_program("usdt:a:b"), "it has no USDT probes"),
+        (in_program("work x=%nothing"), "unknown register"),
         (in_program("work+"), "work+"),
-        (in_program("work%enter"), "behind '%' comes return or span"),
-        ("libnothing:work".into(), "there is no library libnothing"),
+        (in_program("work%enter"), "expected return or span after '%'"),
+        ("libnothing:work".into(), "library libnothing not found"),
         ("/nothing:work".into(), "cannot open /nothing"),
-        ("/etc/passwd:work".into(), "it is not an ELF file"),
+        ("/etc/passwd:work".into(), "not an ELF file"),
         ("work".into(), "expected BINARY:SYMBOL"),
     ] {
         let done = folder.fxtrec(["-o", "out.fxt", "-P", &spec, "--", "touch", "ran"]);

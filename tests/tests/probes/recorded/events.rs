@@ -56,14 +56,14 @@ fn what_cannot_be_recorded_is_refused_before_the_command_starts() {
     let Some(program) = ready() else { return };
     let missing = format!("{program}:no_such_function");
     let cases: [(&[&str], &str); 8] = [
-        (&["-e", "no_such_group:x"], "no such group of tracepoints; it has: "),
+        (&["-e", "no_such_group:x"], "unknown tracepoint group; this kernel has: "),
         (&["-e", "sched:no_such_event"], "sched has: "),
-        (&["-e", "sched:sched_switch/nobody == 1/"], "does not take the filter `nobody == 1`"),
-        (&["-e", "sched:sched_switch/nobody == 1/"], "its fields are: prev_comm"),
+        (&["-e", "sched:sched_switch/nobody == 1/"], "rejected the filter `nobody == 1`"),
+        (&["-e", "sched:sched_switch/nobody == 1/"], "the fields are: prev_comm"),
         (&["--syscalls=no_such_call"], "no system call"),
         (&["-P", &missing], "no_such_function"),
         (&["-P", "/no/such/file:main"], "/no/such/file"),
-        (&["--source", "ftrace", "--irq"], "need --source perf"),
+        (&["--source", "ftrace", "--irq"], "use --source perf"),
     ];
     let folder = Folder::new();
     for (options, message) in cases {

@@ -51,7 +51,7 @@ fn a_detached_session_records_an_application_and_the_scheduler_until_it_is_stopp
     let shown = daemon.ctl(&["status"]).expect(0).stdout;
     assert!(shown.contains("owner       root") && shown.contains(&path), "{shown}");
     let second = daemon.ctl(&["start", "-o", "second.fxt"]).expect(125);
-    assert!(second.stderr.contains("there is a session already"), "{}", second.stderr);
+    assert!(second.stderr.contains("a session already exists"), "{}", second.stderr);
     assert!(!daemon.folder.path("second.fxt").exists(), "nothing was recorded to it");
 
     let stopped = daemon.ask(&["stop"]);
@@ -67,7 +67,7 @@ fn a_detached_session_records_an_application_and_the_scheduler_until_it_is_stopp
     let begun = trace.events.iter().filter(|event| event.begins()).count();
     assert_eq!(begun, 2 * 50, "every span is there, and the one in it");
     let nothing = daemon.ctl(&["stop"]).expect(125);
-    assert!(nothing.stderr.contains("there is no session to stop"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("cannot stop: there is no session"), "{}", nothing.stderr);
     assert!(application.finish().success());
     daemon.end();
 }
@@ -144,7 +144,7 @@ fn a_stopped_session_can_be_kept_and_started_again() {
     let again = daemon.ask(&["start", "--again", "--disposition", "retain", "--categories", "irq"]);
     assert_eq!(again["started"], 1);
     let said = daemon.ctl(&["stop", "--keep"]).expect(0).stdout;
-    assert!(said.contains("fxtrec ctl start --again goes on with it"), "{said}");
+    assert!(said.contains("fxtrec ctl start --again continues it"), "{said}");
     let said = daemon.ctl(&["stop"]).expect(0).stdout;
     assert!(said.contains("the session has ended") && said.contains("k.fxt"), "{said}");
     let trace = Trace::read(&daemon.folder.path("k.fxt"));

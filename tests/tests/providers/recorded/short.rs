@@ -10,7 +10,7 @@ use fxtrec_tests::{c_example, root, tools};
 use super::APP;
 
 /// What `init` waits for at most, and what fxtrec says when that was not enough.
-const TOO_LATE: &str = "ended before it began to record";
+const TOO_LATE: &str = "exited before it started to record";
 
 /// Runs the programs one after the other in recordings of their own, and asserts that each span of each is in the trace, or
 /// counted as dropped, or that fxtrec says which program it has missed.

@@ -136,7 +136,10 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
         .output()
         .expect("it runs");
     let said = String::from_utf8(ctl.stdout).expect("text");
-    assert!(said.contains("turned away 1 times") && said.contains("providers-per-user"), "{said}");
+    assert!(
+        said.contains("1 applications were rejected") && said.contains("providers-per-user"),
+        "{said}"
+    );
 }
 
 #[test]

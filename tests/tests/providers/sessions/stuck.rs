@@ -189,7 +189,7 @@ fn a_file_system_that_does_not_answer_any_more_holds_up_nobody_and_the_trace_is_
     assert!(daemon.app(&["sleeps", "1", "3", "napper"]).finish().success());
     assert_eq!(writers(&daemon).len(), 1);
     let incomplete = client.stop(WRITE).expect("it stops").incomplete.expect("not all is there");
-    assert!(incomplete.contains("are not in the file"), "{incomplete}");
+    assert!(incomplete.contains("are missing in the file"), "{incomplete}");
     client.terminate().expect("it ends").incomplete.expect("not all is there");
     assert_eq!(asleep_for_good(&daemon), 0);
     record_as_usual(&daemon);
@@ -225,13 +225,13 @@ fn a_file_that_says_nothing_of_itself_is_refused_and_each_user_has_few_of_these(
         let all: Vec<_> = (0..8).map(|_| scope.spawn(|| as_nobody(ask))).collect();
         for one in all {
             let answer = one.join().expect("no panic");
-            assert!(answer.contains("file system does not answer"), "{answer}");
+            assert!(answer.contains("file system hangs"), "{answer}");
         }
     });
     assert_eq!(asleep_for_good(&daemon), 0);
     // They cannot even be killed.
     let answer = as_nobody(ask);
-    assert!(answer.contains("outputs of this user are being written already"), "{answer}");
+    assert!(answer.contains("outputs of this user are already being written"), "{answer}");
     // Nothing is started here while the file is open: each new process would close a copy of it, and wait.
     assert_eq!(daemon.state(), SessionState::Ready);
     drop(fuse);

@@ -80,7 +80,7 @@ impl Entry {
 
 /// More names than the format has indices for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are more than 32 000 different names among the probes: narrow the patterns")]
+#[error("the probes have more than 32 000 different names: use narrower patterns")]
 pub struct TooManyNames;
 
 /// The most names in a catalog.

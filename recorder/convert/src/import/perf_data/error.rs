@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum PerfDataError {
     /// Its head ends too early.
-    #[error("its head has {0} bytes, not 104")]
+    #[error("its header has {0} bytes instead of 104")]
     Head(usize),
     /// It does not describe any event.
     #[error("it does not describe its events")]
@@ -14,10 +14,10 @@ pub enum PerfDataError {
     #[error("the description of an event has {0} bytes")]
     EventBytes(u64),
     /// It describes more events, or numbers of them, than can be.
-    #[error("it describes more events than perf could open")]
+    #[error("it describes more events than perf can open")]
     TooManyEvents,
     /// Which event a record is of decides what is in it, and cannot be told.
-    #[error("its events have different records, which do not say of which event they are")]
+    #[error("its events have different records, which do not identify their event")]
     NoIdentifier,
     /// A record is smaller than its own head, or than what it says to hold.
     #[error("the record of type {kind} at byte {at} of the records is too small: {bytes} bytes")]

@@ -306,7 +306,7 @@ mod tests {
         assert!(told(4).has(TIME), "the first for want of a better");
         layouts.add(&attribute(TID, 0, 0), &[]).expect("an event");
         let error = layouts.of_record(SAMPLE, &words(&[1])).expect_err("no number in the third");
-        assert!(error.to_string().contains("of which event"), "{error}");
+        assert!(error.to_string().contains("identify their event"), "{error}");
         layouts.add(&attribute(TID, 0, 0)[..40], &[]).expect_err("too short");
     }
 }

@@ -82,7 +82,7 @@ fn import<R: Read>(
     if import.tracepoints.is_none() {
         return Err(ImportError::NoTracepoints.into());
     }
-    let split = "rounds of records that were too large to be put in order as a whole";
+    let split = "rounds of records that were too large to sort as a whole";
     import.importer.report.add(split, records.split_rounds());
     import.importer.finish()
 }
@@ -168,11 +168,11 @@ impl<W: std::io::Write> PerfImport<W> {
                 self.importer.other(time, cpu, (place, &described[place]), current, raw)
             }
             Meaning::Unknown => {
-                self.importer.report.count("samples that are no tracepoint's, left out");
+                self.importer.report.count("samples of other events than tracepoints, left out");
                 Ok(())
             }
             Meaning::Damaged => {
-                self.importer.report.count("samples that are too short, left out");
+                self.importer.report.count("truncated samples, left out");
                 Ok(())
             }
         }

@@ -199,7 +199,7 @@ impl<R: Read> Records<R> {
     fn next_packed(&mut self) -> Result<bool, ConvertError> {
         let Some(packed) = &mut self.packed else { return Ok(false) };
         let unpack = |packed: &mut Packed| {
-            let part = "the packed records";
+            let part = "the compressed records";
             packed.unpack().map_err(|source| ImportError::Unpack { part, source })
         };
         loop {

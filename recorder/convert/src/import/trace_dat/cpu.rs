@@ -54,7 +54,7 @@ impl<'a> CpuEvents<'a> {
         while self.ready.is_empty() {
             let Some(bytes) = self.pages.next_page()? else { return Ok(None) };
             let Some(mut page) = Page::new(self.layout, bytes) else {
-                report.count("pages that cannot be read");
+                report.count("unreadable pages");
                 continue;
             };
             if let Some(count) = page.missed {
@@ -68,12 +68,12 @@ impl<'a> CpuEvents<'a> {
                     Meaning::Other(place, current) => {
                         self.ready.push_back((time, Next::Other(place, current, raw.into())));
                     }
-                    Meaning::Unknown => report.count("events that are not described, left out"),
-                    Meaning::Damaged => report.count("events that are too short, left out"),
+                    Meaning::Unknown => report.count("events without a description, left out"),
+                    Meaning::Damaged => report.count("truncated events, left out"),
                 }
             }
             if page.is_garbled() {
-                report.count("pages of which the end cannot be read");
+                report.count("pages with an unreadable end");
             }
         }
         Ok(self.ready.front().map(|(time, _)| time.0))
@@ -113,7 +113,7 @@ impl<'a> Pages<'a> {
     ) -> Result<Pages<'a>, ConvertError> {
         let (mut at, mut left, mut pieces) = (span.offset, span.bytes, 0);
         if packer.is_some() && left > 0 {
-            pieces = Window::of(file, at, 4)?.bytes("packed pages").u32()?;
+            pieces = Window::of(file, at, 4)?.bytes("compressed pages").u32()?;
             (at, left) = (at.saturating_add(4), left.saturating_sub(4));
         }
         let (plain, next) = (Vec::new(), 0);
@@ -156,14 +156,14 @@ impl<'a> Pages<'a> {
         }
         self.pieces -= 1;
         let head = Window::of(self.file, self.at, 8)?;
-        let mut head = head.bytes("packed pages");
+        let mut head = head.bytes("compressed pages");
         let (packed, plain) = (head.u32()?, head.u32()?);
         let window = Window::of(self.file, self.at + 8, u64::from(packed))?;
         if window.0.len() as u64 != u64::from(packed) {
-            return Err(ImportError::Short { part: "packed pages", at: window.0.len() }.into());
+            return Err(ImportError::Short { part: "compressed pages", at: window.0.len() }.into());
         }
         self.at += 8 + u64::from(packed);
-        self.plain.extend(packer.unpack("packed pages", &window.0, plain)?);
+        self.plain.extend(packer.unpack("compressed pages", &window.0, plain)?);
         Ok(true)
     }
 }

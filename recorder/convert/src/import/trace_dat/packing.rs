@@ -72,6 +72,6 @@ mod tests {
     fn an_unknown_packer_is_named() {
         assert_eq!(Packer::of_name("none").expect("known"), None);
         let error = Packer::of_name("rar").expect_err("unknown");
-        assert!(error.to_string().contains("packed with rar"), "{error}");
+        assert!(error.to_string().contains("compressed with rar"), "{error}");
     }
 }

@@ -20,7 +20,7 @@ impl Importer<'_> {
     /// Reads a whole file, in the array form or the object form.
     pub(super) fn document(&mut self, source: &mut Source<impl Read>) -> Result<(), ConvertError> {
         let read = self.outermost(source);
-        self.report.add("commas before a closing bracket, passed over", source.commas);
+        self.report.add("commas before a closing bracket, ignored", source.commas);
         read
     }
 
@@ -43,18 +43,18 @@ impl Importer<'_> {
                     format!("begins with '{}'", byte.escape_ascii())
                 });
                 return Err(source.malformed(format!(
-                    "this file {found}: an array or an object of trace events was expected"
+                    "expected an array or an object of trace events, but this file {found}"
                 )));
             }
         }
         match source.peek()? {
             None => Ok(()),
             Some(_) if self.lenient => {
-                self.report.count("files with more text behind the trace");
+                self.report.count("files with more text after the trace");
                 Ok(())
             }
             Some(byte) => Err(source.malformed(format!(
-                "'{}' follows the trace, where the end of the file was expected",
+                "expected the end of the file after the trace, found '{}'",
                 byte.escape_ascii()
             ))),
         }
@@ -68,7 +68,7 @@ impl Importer<'_> {
         may_end: bool,
         take: impl Fn(&mut Self, Members<'_>, &str, Position) -> Result<(), ConvertError>,
     ) -> Result<bool, ConvertError> {
-        source.expect(b'[', "stands here")?;
+        source.expect(b'[', "here")?;
         if source.take(b']')? {
             return Ok(true);
         }
@@ -97,7 +97,7 @@ impl Importer<'_> {
             if source.take(b']')? || (may_end && source.peek()?.is_none()) {
                 return Ok(true);
             }
-            if let Err(error) = source.expect(b',', "follows an event") {
+            if let Err(error) = source.expect(b',', "after an event") {
                 self.forgive(Err(error))?;
                 if source.peek()? != Some(b'{') && !source.skip_to_next_object()? {
                     return Ok(false);
@@ -121,13 +121,13 @@ impl Importer<'_> {
 
     /// Reads the object form; false when the file ended before it.
     fn object_form(&mut self, source: &mut Source<impl Read>) -> Result<bool, ConvertError> {
-        source.expect(b'{', "stands here")?;
+        source.expect(b'{', "here")?;
         if source.take(b'}')? {
             return Ok(true);
         }
         loop {
             let name = source.value::<AnyString, _>(|name, _| Ok(name))?;
-            source.expect(b':', "follows a name")?;
+            source.expect(b':', "after a name")?;
             if !self.member(source, &name)? {
                 return Ok(false);
             }
@@ -135,10 +135,10 @@ impl Importer<'_> {
                 return Ok(true);
             }
             if self.lenient && source.peek()?.is_none() {
-                self.report.count("files that end too early");
+                self.report.count("truncated files");
                 return Ok(false);
             }
-            if !source.another(b'}', "follows a member")? {
+            if !source.another(b'}', "after a member")? {
                 return Ok(true);
             }
         }
@@ -162,7 +162,7 @@ impl Importer<'_> {
                 }
             }
             _ => {
-                self.report.count("members beside the events, kept in blobs");
+                self.report.count("members next to the events, kept in blobs");
                 self.keep(name, |pieces, importer| importer.copy(source, pieces))?;
             }
         }
@@ -190,17 +190,17 @@ impl Importer<'_> {
             Some(b'{') => (b'{', b'}'),
             _ => return self.copy_value(source, pieces),
         };
-        source.expect(open, "stands here")?;
+        source.expect(open, "here")?;
         pieces.append(&[open], self.target()?)?;
         if !source.take(close)? {
             loop {
                 self.copy_value(source, pieces)?;
                 if open == b'{' {
-                    source.expect(b':', "follows a name")?;
+                    source.expect(b':', "after a name")?;
                     pieces.append(b":", self.target()?)?;
                     self.copy_value(source, pieces)?;
                 }
-                if !source.another(close, "follows a value")? {
+                if !source.another(close, "after a value")? {
                     break;
                 }
                 pieces.append(b",", self.target()?)?;
@@ -220,13 +220,13 @@ impl Importer<'_> {
 
     /// Reads `otherData`: blobs that fxtrec put there, and what others did.
     fn other_data(&mut self, source: &mut Source<impl Read>) -> Result<(), ConvertError> {
-        source.expect(b'{', "stands here")?;
+        source.expect(b'{', "here")?;
         let mut pieces = Pieces::new(&format!("{}otherData", notes::MEMBER_BLOB));
         let mut lead = "{";
         let mut ended = source.take(b'}')?;
         while !ended {
             let name = source.value::<AnyString, _>(|name, _| Ok(name))?;
-            source.expect(b':', "follows a name")?;
+            source.expect(b':', "after a name")?;
             if name == marks::BLOBS && source.peek()? == Some(b'[') {
                 self.array(source, false, Self::blob)?;
             } else {
@@ -235,10 +235,10 @@ impl Importer<'_> {
                 lead = ",";
                 self.copy_value(source, &mut pieces)?;
             }
-            ended = !source.another(b'}', "follows a member")?;
+            ended = !source.another(b'}', "after a member")?;
         }
         if lead == "," {
-            self.report.count("members beside the events, kept in blobs");
+            self.report.count("members next to the events, kept in blobs");
             pieces.append(b"}", self.target()?)?;
         }
         pieces.end(self.target()?)
@@ -257,7 +257,7 @@ impl Importer<'_> {
             Some((name, data))
         })();
         let Some((name, data)) = parts else {
-            let problem = "a blob with a \"name\" and \"data\" in Base64 was expected".to_owned();
+            let problem = "expected a blob with a \"name\" and \"data\" in Base64".to_owned();
             return Err(ConvertError::Malformed { at, problem });
         };
         if let Some(category) = members.take("category").and_then(text) {

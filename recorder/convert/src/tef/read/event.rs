@@ -53,7 +53,7 @@ impl Importer<'_> {
             return Ok(());
         }
         let Some(phase) = fields.phase else {
-            let problem = format!("this event has no \"ph\": {PHASES} was expected");
+            let problem = format!("this event has no \"ph\": expected {PHASES}");
             return Err(ConvertError::Malformed { at, problem });
         };
         let letter = string(Some(phase), "ph", at)?;
@@ -209,7 +209,7 @@ impl Importer<'_> {
         };
         if !native {
             args.note(notes::PHASE, phase);
-            self.report.count("events of phases that FXT has no event for, kept as others");
+            self.report.count("events of phases that FXT does not have, kept as other events");
         }
         if native && !matches!(letter, "C" | "b" | "n" | "e" | "s" | "t" | "f") {
             self.note_ids(fields, args);
@@ -259,7 +259,7 @@ impl Importer<'_> {
             Some(_) => {}
             None if required && !self.lenient => {
                 let problem =
-                    format!("this event of phase {letter} has no \"id\": a string was expected");
+                    format!("this event of phase {letter} has no \"id\": expected a string");
                 return Err(ConvertError::Malformed { at, problem });
             }
             None if required => self.report.count("events without the id that their phase needs"),
@@ -273,7 +273,7 @@ impl Importer<'_> {
         for (name, value) in [("id", fields.id), ("id2", fields.id2), ("scope", fields.scope)] {
             if let Some(value) = value {
                 args.note(name, value);
-                self.report.count("ids that are no plain numbers, kept as arguments");
+                self.report.count("ids that are not plain numbers, kept as arguments");
             }
         }
     }

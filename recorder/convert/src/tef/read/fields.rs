@@ -85,8 +85,7 @@ pub(super) fn moment(
     at: Position,
 ) -> Result<Time, ConvertError> {
     let Some(value) = field else {
-        let problem =
-            format!("this event has no \"{name}\": a number of microseconds was expected");
+        let problem = format!("this event has no \"{name}\": expected a number of microseconds");
         return Err(ConvertError::Malformed { at, problem });
     };
     time(value).ok_or_else(|| wrong(name, value, "a number of microseconds", at))
@@ -99,6 +98,6 @@ pub(super) fn wrong(name: &str, value: &RawValue, expected: &str, at: Position) 
         found.truncate(cut);
         found.push_str("...");
     }
-    let problem = format!("the field \"{name}\" of this event is {found}, not {expected}");
+    let problem = format!("the field \"{name}\" of this event is {found}: expected {expected}");
     ConvertError::Malformed { at, problem }
 }

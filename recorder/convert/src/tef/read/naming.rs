@@ -121,7 +121,7 @@ impl Importer<'_> {
         let kind = if process.is_some() { ObjectType::Thread } else { ObjectType::Process };
         let mut args = ArgSet::default();
         args.note(notes::ID, id);
-        self.report.count("ids that are no numbers or have two owners, given new koids");
+        self.report.count("ids that are not numbers or have two owners, given new koids");
         self.kernel_object(kind, koid, &name, process, args)?;
         Ok(())
     }

@@ -126,7 +126,7 @@ impl<R: Read> Source<R> {
         }
         let found = self.peek()?.map_or("the end of the file".to_owned(), quoted);
         let expected = quoted(byte);
-        Err(self.malformed(format!("{found} {before}, where {expected} was expected")))
+        Err(self.malformed(format!("expected {expected}, found {found} {before}")))
     }
 
     /// Goes on behind an element of an array or object: true when another one follows, false behind the closing
@@ -162,7 +162,9 @@ impl<R: Read> Source<R> {
                 Step::Malformed(_) if !self.strict && self.blank_commas() => continue,
                 Step::Malformed(error) => return Err(self.syntax_error(&error)),
                 Step::Incomplete if self.ended => {
-                    return Err(self.malformed("the file ends where a value was expected".into()));
+                    return Err(
+                        self.malformed("expected a value, found the end of the file".into())
+                    );
                 }
                 Step::Incomplete => {}
             }

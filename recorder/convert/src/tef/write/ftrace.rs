@@ -43,7 +43,7 @@ impl Ftrace {
             Record::Wakeup(wakeup) => self.wakeup_line(wakeup, names),
             _ => {
                 report
-                    .count("legacy context switches, which ftrace text has no place for, left out");
+                    .count("legacy context switches, which ftrace text cannot represent, left out");
                 return Ok(());
             }
         };

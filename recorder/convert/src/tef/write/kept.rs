@@ -41,7 +41,7 @@ impl Kept {
         document: &mut Document<'_>,
         report: &mut Report,
     ) -> Result<(), ConvertError> {
-        report.add("blobs of events that never came", self.events.len() as u64);
+        report.add("blobs without their events", self.events.len() as u64);
         if !document.member("samples").is_empty() {
             document.member("samples").append(b"\n]")?;
         } else {

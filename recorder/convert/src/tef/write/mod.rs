@@ -72,15 +72,14 @@ pub fn write(
         match reader.next() {
             Ok(Some(item)) => exporter.take(&item.record)?,
             Ok(None) => break,
-            Err(Error::Damaged(_)) => exporter.report.count("damaged records that were skipped"),
+            Err(Error::Damaged(_)) => exporter.report.count("damaged records, skipped"),
             Err(error) => return Err(error.into()),
         }
     }
     let summary = reader.summary();
     let mut report = exporter.end()?;
-    report.add("bytes at the end that are no whole record", summary.truncated_tail);
-    report
-        .add("compressed streams that end in their middle", u64::from(summary.container_truncated));
+    report.add("bytes of an incomplete record at the end", summary.truncated_tail);
+    report.add("truncated compressed streams", u64::from(summary.container_truncated));
     Ok(report)
 }
 

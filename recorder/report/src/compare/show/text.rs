@@ -36,7 +36,7 @@ impl fmt::Display for Text<'_> {
             };
             writeln!(
                 f,
-                "{} lacks {at_most}{} events{unknown}: what it says is not the whole truth",
+                "{} lost {at_most}{} events{unknown}: its figures may be wrong",
                 run.name, run.lost
             )?;
         }
@@ -49,7 +49,7 @@ impl fmt::Display for Text<'_> {
             .iter()
             .any(|row| matches!(row.finding, Finding::Larger | Finding::Smaller));
         if !different && comparison.blind().len() < comparison.rows.len() {
-            writeln!(f, "no difference that these runs can show")?;
+            writeln!(f, "these runs show no difference")?;
         }
         write_blind(comparison, f)
     }
@@ -65,12 +65,9 @@ fn write_blind(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     let rows = comparison.rows.len();
     let names: Vec<String> = blind.iter().map(|row| row.measure.to_string()).collect();
     let (names, needed, least) = (names.join(", "), runs_needed(rows), runs_needed(1));
-    write!(
-        f,
-        "no difference, however large, could have shown in {names}: it takes {needed} runs a side"
-    )?;
+    write!(f, "too few runs to show any difference in {names}: record {needed} runs a side")?;
     match needed > least {
-        true => writeln!(f, ", or {least} with one --metric alone"),
+        true => writeln!(f, ", or {least} with a single --metric"),
         false => writeln!(f),
     }
 }

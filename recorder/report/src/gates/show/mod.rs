@@ -17,11 +17,11 @@ fn finding(verdict: &Verdict<'_>) -> String {
     let quantity = verdict.gate.quantity;
     let values = values(verdict);
     match (verdict.finding, verdict.measured) {
-        (Finding::Nobody, _) => "no thread of the recording fits the condition".to_owned(),
+        (Finding::Nobody, _) => "no thread of the recording matches the condition".to_owned(),
         (Finding::TooFew { needed }, _) => {
-            format!("{quantity} needs {} values, and there are {}", number(needed), values)
+            format!("{quantity} needs {} values, but there are {}", number(needed), values)
         }
-        (_, None) => format!("there is no value of {}", metric(quantity)),
+        (_, None) => format!("there are no values of {}", metric(quantity)),
         (_, Some(measured)) if verdict.samples.is_none() => {
             let at_most = if verdict.doubt.at_most { "at most " } else { "" };
             let unknown = match verdict.doubt.unknown_gaps {
@@ -56,8 +56,8 @@ fn number(count: u64) -> String {
 fn censored(verdict: &Verdict<'_>) -> Option<String> {
     let count = verdict.censored;
     (count > 0).then(|| match count {
-        1 => "1 more is not whole, and not counted".to_owned(),
-        _ => format!("{} more are not whole, and not counted", number(count)),
+        1 => "1 more is censored, and not counted".to_owned(),
+        _ => format!("{} more are censored, and not counted", number(count)),
     })
 }
 

@@ -46,14 +46,13 @@ fn text_has_for_each_gate_the_verdict_the_value_and_the_worst() {
         },
     ];
     let shown = Text { verdicts: &verdicts, colour: false, failures_only: false }.to_string();
-    let expected = "\
-gate   FAILED  wakeup.max > 20ms
+    let expected = "gate   FAILED  wakeup.max > 20ms
                wakeup.max is 23.4 ms, of 1 204 values
-               2 more are not whole, and not counted
+               2 more are censored, and not counted
                23.4 ms  a`|<b>&\\x01\"x (1234) on CPU 1
 gate   FAILED  wakeup.p99.9 > 1s
-               wakeup.p99.9 needs 10 000 values, and there are 1 204
-               --on-too-few pass would let it pass
+               wakeup.p99.9 needs 10 000 values, but there are 1 204
+               --on-too-few pass would accept this
 gate   passed  lost > 0
                lost is 0
 ";
@@ -127,9 +126,9 @@ fn junit_is_well_formed_and_has_a_case_for_each_gate() {
         format!("{case}wakeup.p99 > 1s time=0"),
         "system-out".to_owned(),
         format!("{case}wakeup.p99 > 2s time=0"),
-        "skipped message=wakeup.p99 needs 5 000 values, and there are 1 204".to_owned(),
+        "skipped message=wakeup.p99 needs 5 000 values, but there are 1 204".to_owned(),
         format!("{case}slice.max > 1s if comm = 'none' time=0"),
-        "failure message=no thread of the recording fits the condition type=too few values"
+        "failure message=no thread of the recording matches the condition type=too few values"
             .to_owned(),
     ];
     assert_eq!(read(&xml), expected);

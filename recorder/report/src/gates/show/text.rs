@@ -51,9 +51,9 @@ impl Text<'_> {
         }
         if matches!(verdict.finding, Finding::TooFew { .. } | Finding::Nobody) {
             let choice = if verdict.failed {
-                "--on-too-few pass would let it pass"
+                "--on-too-few pass would accept this"
             } else {
-                "--on-too-few pass lets it pass"
+                "--on-too-few pass accepts this"
             };
             writeln!(f, "{INDENT}{choice}")?;
         }

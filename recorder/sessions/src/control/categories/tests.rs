@@ -84,9 +84,9 @@ fn a_slip_in_a_name_of_the_kernel_is_not_taken_for_an_applications() {
     let error = refused("sched:wakin");
     assert_eq!(
         error.to_string(),
-        "the kernel has no category 'sched:wakin'; did you mean sched:waking?"
+        "unknown kernel category 'sched:wakin'; did you mean sched:waking?"
     );
-    assert_eq!(refused("irq:hard").to_string(), "the kernel has no category 'irq:hard'");
+    assert_eq!(refused("irq:hard").to_string(), "unknown kernel category 'irq:hard'");
 }
 
 #[test]

@@ -15,19 +15,19 @@ pub(in crate::control) enum KernelError {
         source: io::Error,
     },
     /// It ended before it recorded.
-    #[error("the kernel cannot be recorded: {0}")]
+    #[error("cannot record the kernel: {0}")]
     Refused(String),
     /// It neither records nor ends.
-    #[error("the kernel's recorder does not get ready")]
+    #[error("the kernel's recorder did not become ready")]
     Silent,
     /// It was not waited for.
     #[error("the session was ended before the kernel's recorder was ready")]
     Cancelled,
     /// Its session was ended meanwhile.
-    #[error("the session was ended before the kernel's recorder had made a snapshot")]
+    #[error("the session was ended before the kernel's recorder wrote a snapshot")]
     Ended,
     /// No snapshot came.
-    #[error("the kernel's recorder made no snapshot: {0}")]
+    #[error("the kernel's recorder could not write a snapshot: {0}")]
     NoSnapshot(String),
 }
 

@@ -40,6 +40,6 @@ impl Lines {
         // Either way there is no more to wait for.
         let _ = self.ended.recv_timeout(Duration::from_secs(1));
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        last.unwrap_or_else(|| "it ended without a word".to_owned())
+        last.unwrap_or_else(|| "it exited without a message".to_owned())
     }
 }

@@ -16,11 +16,11 @@ pub enum PolicyError {
         source: io::Error,
     },
     /// It is no file.
-    #[error("the policy {} is no regular file", .0.display())]
+    #[error("the policy {} is not a regular file", .0.display())]
     NoFile(PathBuf),
     /// Others than root may have written it.
     #[error(
-        "the policy {} belongs to uid {uid}, who could let anybody record anything: chown root it",
+        "the policy {} belongs to uid {uid}, who could change it: use chown root",
         .path.display()
     )]
     Owner {
@@ -31,8 +31,7 @@ pub enum PolicyError {
     },
     /// Others than its owner may write it.
     #[error(
-        "the policy {} can be written by others than its owner (mode {mode:04o}), who could let anybody record \
-         anything: chmod go-w it",
+        "the policy {} is writable by others than its owner (mode {mode:04o}), who could change it: use chmod go-w",
         .path.display()
     )]
     Mode {
@@ -105,7 +104,7 @@ pub enum Denied {
         why: String,
     },
     /// The policy has no user probe of this name.
-    #[error("{} names no user probe '{name}'{}", .path.display(), .meant.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    #[error("{} has no user probe '{name}'{}", .path.display(), .meant.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchProbe {
         /// The name.
         name: String,

@@ -77,7 +77,7 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
     }
     let mut rules = Vec::new();
     if let Some(listed) = file.get("allow") {
-        const EXPECTED: &str = "rules, each of which begins with a line [[allow]]";
+        const EXPECTED: &str = "rules, each beginning with a line [[allow]]";
         for rule in array(listed, EXPECTED)?.iter() {
             rules.push(self::rule(rule, table(rule, EXPECTED)?, &probes, names)?);
         }
@@ -117,7 +117,7 @@ fn rule(
     if who == Who::default() {
         return Err(at(
             whole,
-            "this rule is about nobody: say users = [\"NAME\"] or groups = [\"NAME\"]",
+            "this rule applies to nobody: add users = [\"NAME\"] or groups = [\"NAME\"]",
         ));
     }
     let mut rights = Rights::nothing();
@@ -163,8 +163,8 @@ fn kernel_right(
         return Err(at(
             category,
             format!(
-                "the kernel has no category '{text}'{meant}; there are sched, sched:waking, irq, syscall, \
-                 uprobe:NAME of a probe in [probes], and uprobe for any user probe"
+                "unknown kernel category '{text}'{meant}; expected sched, sched:waking, irq, \
+                 syscall, uprobe:NAME of a probe in [probes], or uprobe for any user probe"
             ),
         ));
     }
@@ -198,12 +198,10 @@ fn number(
 ) -> Result<u32, Problem> {
     match value.get_ref() {
         DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix())
-            .map_err(|_| at(value, format!("{number} is no number of a {what}"))),
+            .map_err(|_| at(value, format!("{number} is not a valid {what} id"))),
         DeValue::String(name) => match named(name) {
             Ok(Some(number)) => Ok(number),
-            Ok(None) => {
-                Err(at(value, format!("there is no {what} called '{name}' on this system")))
-            }
+            Ok(None) => Err(at(value, format!("unknown {what} '{name}'"))),
             Err(error) => Err(at(value, error)),
         },
         _ => Err(expected(value, &format!("the name or number of a {what}"))),
@@ -214,7 +212,7 @@ fn check_keys(table: &DeTable<'_>, known: &[&str]) -> Result<(), Problem> {
     let unknown = table.keys().find(|key| !known.contains(&&**key.get_ref()));
     let Some(key) = unknown else { return Ok(()) };
     let meant = meant(key.get_ref(), known.iter().copied());
-    let text = format!("unknown key '{}'{meant}; there are {}", key.get_ref(), known.join(", "));
+    let text = format!("unknown key '{}'{meant}; expected {}", key.get_ref(), known.join(", "));
     Err(at(key, text))
 }
 

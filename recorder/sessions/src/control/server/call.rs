@@ -54,7 +54,7 @@ impl Parameters {
     /// Whether all were taken out.
     pub(super) fn end(&self) -> Result<(), ControllerError> {
         match self.0.keys().next() {
-            Some(name) => Err(bad(name, "there is no such parameter")),
+            Some(name) => Err(bad(name, "unknown parameter")),
             None => Ok(()),
         }
     }

@@ -24,7 +24,7 @@ impl Service {
             session
         };
         if session.config.mode != BufferingMode::Circular {
-            return Err(bad("buffering_mode", "only of a circular session there are snapshots"));
+            return Err(bad("buffering_mode", "snapshots need a circular session"));
         }
         let aborted = |reason: String| ControllerError::Aborted { reason };
         let (writer, destination) = output.open()?;

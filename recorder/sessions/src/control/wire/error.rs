@@ -12,11 +12,11 @@ pub enum ControllerError {
     #[serde(rename = "fxtrec.Controller.NotInitialized")]
     NotInitialized,
     /// There is one.
-    #[error("there is a session already, and there can be only one; terminate that first")]
+    #[error("a session already exists, and there can be only one; terminate it first")]
     #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
     AlreadyInitialized,
     /// It records, or is about to.
-    #[error("the session is started already")]
+    #[error("the session is already started")]
     #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
     AlreadyStarted,
     /// It does not record.
@@ -24,11 +24,11 @@ pub enum ControllerError {
     #[serde(rename = "fxtrec.Controller.NotStarted")]
     NotStarted,
     /// It is being stopped.
-    #[error("the session is just being stopped; wait for its end")]
+    #[error("the session is being stopped; wait until it has stopped")]
     #[serde(rename = "fxtrec.Controller.Stopping")]
     Stopping,
     /// It is being ended.
-    #[error("the session is just being terminated; wait for its end")]
+    #[error("the session is being terminated; wait until it has ended")]
     #[serde(rename = "fxtrec.Controller.Terminating")]
     Terminating,
     /// It cannot go on.

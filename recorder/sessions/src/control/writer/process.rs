@@ -137,9 +137,9 @@ pub(super) fn copy(mut channel: &UnixStream, output: &OwnedFd, is_file: bool) ->
 fn fail(channel: &UnixStream, error: &io::Error) -> io::Result<()> {
     let why = match error.kind() {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
-            "the reader of the output is gone".to_owned()
+            "the reader of the output closed it".to_owned()
         }
-        _ => format!("the output cannot be written: {error}"),
+        _ => format!("cannot write the output: {error}"),
     };
     say(channel, &News::Failed(why))
 }
@@ -155,10 +155,10 @@ enum Unfit {
     #[error("it is neither a regular file, nor a pipe, nor a stream socket")]
     Kind,
     /// Nobody reads the pipe, which has a name. Of one without the first write tells.
-    #[error("it is a pipe that nobody reads")]
+    #[error("it is a pipe without a reader")]
     NoReader,
     /// A system call failed.
-    #[error("it cannot be examined: {0}")]
+    #[error("cannot examine it: {0}")]
     System(#[from] io::Error),
 }
 

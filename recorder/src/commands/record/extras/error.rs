@@ -34,7 +34,7 @@ impl Display for Names {
 #[non_exhaustive]
 pub enum ExtraError {
     /// A trigger that waits for a probe which is not recorded.
-    #[error("--trigger '{trigger}': no such probe is recorded with -P; recorded are: {known}")]
+    #[error("--trigger '{trigger}': unknown probe; -P records: {known}")]
     NoSuchProbe {
         /// The trigger.
         trigger: String,
@@ -43,14 +43,14 @@ pub enum ExtraError {
     },
     /// A trigger that waits for an alert, and no provider that could raise it.
     #[error(
-        "--trigger '{trigger}': alerts come from providers, which COMMAND and its children may be: give a COMMAND, and no --no-providers"
+        "--trigger '{trigger}': alerts come from COMMAND and its children: give a COMMAND, without --no-providers"
     )]
     NoAlerts {
         /// The trigger.
         trigger: String,
     },
     /// No group of tracepoints of that name.
-    #[error("-e {spec}: this kernel has no such group of tracepoints; it has: {known}")]
+    #[error("-e {spec}: unknown tracepoint group; this kernel has: {known}")]
     NoGroup {
         /// What was asked for.
         spec: String,
@@ -58,7 +58,7 @@ pub enum ExtraError {
         known: Names,
     },
     /// No tracepoint of that name in the group.
-    #[error("-e {spec}: there is no such tracepoint; {group} has: {known}")]
+    #[error("-e {spec}: unknown tracepoint; {group} has: {known}")]
     NoName {
         /// What was asked for.
         spec: String,
@@ -69,7 +69,7 @@ pub enum ExtraError {
     },
     /// The kernel does not take a filter.
     #[error(
-        "-e {event}: the kernel does not take the filter `{filter}`: {reason}; its fields are: {fields}"
+        "-e {event}: the kernel rejected the filter `{filter}`: {reason}; the fields are: {fields}"
     )]
     Filter {
         /// The tracepoint.
@@ -82,22 +82,20 @@ pub enum ExtraError {
         fields: Names,
     },
     /// A filter with a NUL in it.
-    #[error("-e {event}: a filter cannot hold a NUL byte")]
+    #[error("-e {event}: the filter contains a NUL byte")]
     NulInFilter {
         /// The tracepoint.
         event: String,
     },
     /// No system call matches.
-    #[error(
-        "--syscalls={pattern}: no system call of this machine is called that (names are as in man 2 syscalls)"
-    )]
+    #[error("--syscalls={pattern}: no system call matches; names are as in man 2 syscalls")]
     NoSyscall {
         /// What was asked for.
         pattern: String,
     },
     /// The kernel lacks tracepoints that an option needs.
     #[error(
-        "{option} needs the tracepoint {event}, and this kernel has none: it is built without {config}"
+        "{option} needs the tracepoint {event}, which this kernel lacks: it is built without {config}"
     )]
     Missing {
         /// The option.
@@ -119,7 +117,7 @@ pub enum ExtraError {
     },
     /// The source that was asked for has only the scheduler's events.
     #[error(
-        "--source {source_name} records the scheduler only; probes, -e, --syscalls and --irq need --source perf"
+        "--source {source_name} only records the scheduler: for probes, -e, --syscalls and --irq use --source perf"
     )]
     NeedsPerf {
         /// The source.
@@ -129,7 +127,7 @@ pub enum ExtraError {
     #[error(transparent)]
     Probe(#[from] ProbeError),
     /// A probe has more arguments than an event can.
-    #[error("probe {probe} has {count} arguments, and an event of the trace has room for 15")]
+    #[error("probe {probe} has {count} arguments: the maximum is 15")]
     TooManyArgs {
         /// The probe.
         probe: String,
@@ -137,7 +135,7 @@ pub enum ExtraError {
         count: usize,
     },
     /// A program cannot be opened to be probed.
-    #[error("cannot open {} to probe it: {source}", path.display())]
+    #[error("cannot open {} to place a probe: {source}", path.display())]
     Binary {
         /// The program.
         path: PathBuf,
@@ -145,11 +143,11 @@ pub enum ExtraError {
         source: io::Error,
     },
     /// The kernel does not describe an argument that it was told to fetch.
-    #[error("the kernel took a probe but not all of its arguments: {0}")]
+    #[error("the kernel accepted a probe but not all of its arguments: {0}")]
     Field(FormatError),
     /// More events than can be told apart.
     #[error(
-        "{0} probes and tracepoints are more than fxtrec records at once (65 535): narrow the patterns"
+        "{0} probes and tracepoints are too many: the maximum is 65 535; use narrower patterns"
     )]
     TooMany(usize),
     /// More names than the format takes.

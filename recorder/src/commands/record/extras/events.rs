@@ -139,7 +139,7 @@ mod tests {
     fn what_there_is_is_named_when_nothing_is_found() {
         let (sys, tracefs) = machine();
         let error = added(&sys, &tracefs, "schde:x").expect_err("no group").to_string();
-        assert!(error.ends_with("it has: net, sched"), "{error}");
+        assert!(error.ends_with("this kernel has: net, sched"), "{error}");
         let error = added(&sys, &tracefs, "sched:x").expect_err("no event").to_string();
         assert!(error.ends_with("sched has: sched_stat, sched_switch"), "{error}");
     }
@@ -150,7 +150,7 @@ mod tests {
         let sys = sys.fail("perf_set_filter", libc::EINVAL);
         let error = added(&sys, &tracefs, "sched:sched_stat/pidd==1/").expect_err("refused");
         let error = error.to_string();
-        assert!(error.contains("`pidd==1`") && error.ends_with("its fields are: pid"), "{error}");
+        assert!(error.contains("`pidd==1`") && error.ends_with("the fields are: pid"), "{error}");
         assert_eq!(added(&machine().0, &tracefs, "net:*/pid==1/").expect("taken").len(), 1);
     }
 }

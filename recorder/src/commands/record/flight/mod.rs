@@ -198,7 +198,7 @@ fn describe_fired(watch: &Watch, fired: &Fired) -> String {
         }
         (None, Some(from)) => format!("trigger {trigger}: {from}"),
         (None, None) => {
-            format!("trigger {trigger}: {} events of{cpu}", value.unwrap_or_default())
+            format!("trigger {trigger}: {} events lost on{cpu}", value.unwrap_or_default())
         }
     }
 }

@@ -61,10 +61,10 @@ pub(in crate::commands::record) enum SnapshotError {
     #[error(transparent)]
     Sink(#[from] SinkError),
     /// The buffers could not be read.
-    #[error("cannot read what is held in memory: {0}")]
+    #[error("cannot read the buffers: {0}")]
     Read(#[from] fxt_reader::Error),
     /// The window could not be cut out of them.
-    #[error("cannot cut the window out of what is held in memory: {0}")]
+    #[error("cannot cut the window out of the buffers: {0}")]
     Cut(#[from] ConvertError),
 }
 
@@ -123,11 +123,11 @@ impl fmt::Display for News {
                 if let Some((had, wanted)) = reach {
                     let [had, wanted] =
                         [had, wanted].map(|time| short(Duration::from_nanos(time.0)));
-                    write!(f, "memory reached back {had} of {wanted} (--buffer-size); ")?;
+                    write!(f, "memory held only {had} of {wanted} (--buffer-size); ")?;
                 }
                 write!(f, "snapshot of {} written to {}", bytes(*size), path.display())
             }
-            News::Failed { error, .. } => write!(f, "no snapshot: {error}"),
+            News::Failed { error, .. } => write!(f, "cannot write the snapshot: {error}"),
             News::Stays(_) => Ok(()),
         }
     }

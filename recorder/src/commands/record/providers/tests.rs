@@ -55,7 +55,7 @@ fn what_went_wrong_is_said_once_for_each_provider() {
         warnings[0].contains("bad (process 7)") && warnings[0].ends_with("it registered again")
     );
     assert!(warnings[1].contains("hung did not stop within 2 s"));
-    assert!(warnings[2].contains("of 2 providers were refused: they were of other users"));
+    assert!(warnings[2].contains("2 providers were rejected: they belong to other users"));
 }
 
 #[test]
@@ -108,6 +108,6 @@ fn a_provider_that_ended_before_it_recorded_is_named() {
     let mut hasty = provider("hasty", 0, 0);
     hasty.missed_start = true;
     let expected =
-        "provider hasty (process 7) ended before it began to record: its events are missing";
+        "provider hasty (process 7) exited before it started to record: its events are missing";
     assert_eq!(warnings(&stopped(vec![hasty, provider("app", 1, 0)])), [expected]);
 }

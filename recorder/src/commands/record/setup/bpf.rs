@@ -70,21 +70,20 @@ fn open_for(
 pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
     let cause = match error {
         SourceError::Bpf(BpfError::NoBtf { .. }) => {
-            "The kernel must describe its own types (CONFIG_DEBUG_INFO_BTF).".to_owned()
+            "The kernel must have type information (CONFIG_DEBUG_INFO_BTF).".to_owned()
         }
         SourceError::Bpf(_) if !facts.capabilities.bpf() || !facts.namespaces.initial_user => {
-            "BPF programs need CAP_BPF and CAP_PERFMON on the machine itself, or root there."
-                .to_owned()
+            "BPF programs need CAP_BPF and CAP_PERFMON on the host, or root there.".to_owned()
         }
         SourceError::Bpf(error) => match error.verifier_log() {
             Some(log) => format!("The kernel's verifier says:\n{log}"),
             None => "This kernel does not permit it, or is older than Linux 5.12.".to_owned(),
         },
-        _ => "It would have to guess, and does not.".to_owned(),
+        _ => "fxtrec does not guess.".to_owned(),
     };
     Refusal {
         call: format!("The BPF source cannot be used: {error}."),
         cause,
-        remedy: "Leave --source out, or say --source perf.".to_owned(),
+        remedy: "Use no --source, or --source perf.".to_owned(),
     }
 }
