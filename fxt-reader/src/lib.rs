@@ -40,6 +40,7 @@
 //! crate is used, so that the two can test each other.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod check;
 mod cursor;

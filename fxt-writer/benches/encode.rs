@@ -6,8 +6,6 @@
 //! cargo bench -p fxt-writer --bench encode
 //! ```
 
-#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
-
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};

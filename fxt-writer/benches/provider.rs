@@ -10,8 +10,6 @@
 //! that is measured beside it. The session is in circular
 //! mode, so that nothing has to be saved and nothing is dropped.
 
-#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
-
 use std::hint::black_box;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -30,6 +30,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod engine;
 pub mod lanes;
 /// The format itself: tables of fields, limits, and where records begin and end.

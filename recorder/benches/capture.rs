@@ -6,8 +6,6 @@
 //!
 //! All figures are per event, of which every other one is a switch and every other one a wake-up.
 
-#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
-
 mod synthetic;
 
 use std::hint::black_box;

@@ -135,7 +135,6 @@ fn read(bytes: &[u8]) -> u64 {
     switches
 }
 
-/// Counts switches.
 struct Switches(u64);
 
 impl Visitor for Switches {

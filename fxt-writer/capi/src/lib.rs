@@ -5,6 +5,8 @@
 //! functions here only while a session runs. `examples/provider.c` shows all of
 //! it.
 
+#![warn(missing_docs)]
+
 mod arg;
 mod record;
 mod site;

@@ -28,6 +28,7 @@
 //! patterns on what [`Field::get`] returns.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 #[macro_use]
 mod word;

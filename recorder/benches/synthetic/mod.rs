@@ -54,7 +54,6 @@ fn format(name: &str, id: u16, fields: &str, print: &str) -> Format {
     Format::parse(&text).expect("a well-formed format")
 }
 
-/// The scheduler's tracepoints.
 pub(crate) fn layout() -> SchedLayout {
     let formats = SchedFormats {
         switch: format("sched_switch", SWITCH_ID, SWITCH, STATES),
@@ -65,7 +64,6 @@ pub(crate) fn layout() -> SchedLayout {
     SchedLayout::new(&formats).expect("a known shape")
 }
 
-/// ftrace's pages.
 pub(crate) fn pages() -> PageLayout {
     PageLayout::parse(HEADER_PAGE, HEADER_EVENT).expect("a known form")
 }
