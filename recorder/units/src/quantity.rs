@@ -46,7 +46,6 @@ pub enum ValueError {
     },
     /// The number is followed by something that is no unit.
     UnknownUnit {
-        /// What followed the number.
         unit: String,
         /// The units that are accepted.
         known: &'static str,
@@ -98,7 +97,6 @@ impl FromStr for ByteSize {
 pub struct TimeSpan(Duration);
 
 impl TimeSpan {
-    /// The length of time.
     pub fn duration(self) -> Duration {
         self.0
     }
