@@ -9,7 +9,6 @@ use super::Dimension;
 pub struct Amount {
     /// Nanoseconds, a count, or events per second.
     pub number: f64,
-    /// Which of them.
     pub dimension: Dimension,
 }
 

@@ -5,7 +5,6 @@ use fxtrec_units::glob::Pattern;
 /// A thread on a CPU, which a condition is true of or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
-    /// The thread's name.
     pub comm: &'a str,
     /// Its process, where that is known.
     pub pid: Option<u64>,
@@ -24,13 +23,10 @@ pub enum Condition {
     CommLike(Pattern),
     /// The thread is of this process.
     Pid(u64),
-    /// It is this thread.
     Tid(u64),
     /// It is about this CPU.
     Cpu(u64),
-    /// The opposite.
     Not(Box<Condition>),
-    /// All of them.
     All(Vec<Condition>),
     /// One of them at least.
     Any(Vec<Condition>),

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::problem::{ParseError, Problem};
 
-/// What a word is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A name, with its dots: `wakeup.p99.9`.

@@ -54,17 +54,11 @@ pub use trigger::{Trigger, What};
 /// How a measured value is held against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// `>`
     Above,
-    /// `>=`
     AtLeast,
-    /// `<`
     Below,
-    /// `<=`
     AtMost,
-    /// `=`
     Equal,
-    /// `!=`
     NotEqual,
 }
 
@@ -81,7 +75,6 @@ impl Comparison {
         }
     }
 
-    /// As it is written.
     pub fn sign(self) -> &'static str {
         match self {
             Comparison::Above => ">",
@@ -98,7 +91,6 @@ impl Comparison {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     text: String,
-    /// The number.
     pub quantity: Quantity,
     /// Whose; `None` for everybody's.
     pub condition: Option<Condition>,
@@ -127,7 +119,6 @@ pub struct Gate {
     pub quantity: Quantity,
     /// How it must not stand to the limit.
     pub comparison: Comparison,
-    /// The limit.
     pub limit: Amount,
     /// Whose values are looked at; `None` for everybody's.
     pub condition: Option<Condition>,

@@ -10,7 +10,6 @@ pub enum Metric {
     Wakeup,
     /// From a switch out in a state that can run to the next switch in.
     Preemption,
-    /// Either of the two.
     RunQueue,
     /// From a switch in to the next switch out.
     Slice,
@@ -43,7 +42,6 @@ impl Metric {
         }
     }
 
-    /// What people call it.
     pub const fn title(self) -> &'static str {
         match self {
             Metric::Wakeup => "wakeup latency",

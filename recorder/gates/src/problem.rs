@@ -11,7 +11,6 @@ use super::{Dimension, Metric, Stat, Total};
 pub struct ParseError {
     source: String,
     span: Range<usize>,
-    /// What is wrong.
     pub problem: Problem,
 }
 
@@ -30,30 +29,13 @@ pub enum Problem {
     Backslash(char),
     /// Something else should be here.
     #[error("expected {expected}, found {found}")]
-    Expected {
-        /// What should be here.
-        expected: &'static str,
-        /// What is.
-        found: String,
-    },
+    Expected { expected: &'static str, found: String },
     /// No metric has this name.
     #[error("unknown metric '{name}'")]
-    Metric {
-        /// The name.
-        name: String,
-        /// What may be meant.
-        nearest: Option<&'static str>,
-    },
+    Metric { name: String, nearest: Option<&'static str> },
     /// No statistic has this name.
     #[error("{metric} has no statistic '{name}'")]
-    Stat {
-        /// The metric.
-        metric: &'static str,
-        /// The name.
-        name: String,
-        /// What may be meant.
-        nearest: Option<&'static str>,
-    },
+    Stat { metric: &'static str, name: String, nearest: Option<&'static str> },
     /// A metric with many values without a statistic.
     #[error("{0} needs a statistic")]
     NoStat(&'static str),
@@ -68,25 +50,13 @@ pub enum Problem {
     NoMoment(&'static str),
     /// Nothing that a trigger can wait for has this name.
     #[error("unknown trigger '{name}'")]
-    NoTrigger {
-        /// The name.
-        name: String,
-        /// What may be meant.
-        nearest: Option<&'static str>,
-    },
+    NoTrigger { name: String, nearest: Option<&'static str> },
     /// A length of time without a unit.
     #[error("{0} is a length of time and needs a unit")]
     NoUnit(String),
     /// A unit of no known kind, or of the wrong one.
     #[error("{quantity} is {} and does not take the unit '{unit}'", kind_name(*.dimension))]
-    Unit {
-        /// What is limited.
-        quantity: String,
-        /// Its kind.
-        dimension: Dimension,
-        /// The unit.
-        unit: String,
-    },
+    Unit { quantity: String, dimension: Dimension, unit: String },
     /// Digits that make no number.
     #[error("not a number")]
     Number,
@@ -95,20 +65,10 @@ pub enum Problem {
     Id,
     /// No condition is on this.
     #[error("unknown condition '{name}'")]
-    Field {
-        /// The name.
-        name: String,
-        /// What may be meant.
-        nearest: Option<&'static str>,
-    },
+    Field { name: String, nearest: Option<&'static str> },
     /// A comparison that the field does not have.
     #[error("{field} cannot be compared with {sign}")]
-    Comparison {
-        /// The field.
-        field: &'static str,
-        /// The comparison.
-        sign: String,
-    },
+    Comparison { field: &'static str, sign: String },
     /// A pattern that cannot be.
     #[error("invalid pattern: {0}")]
     Pattern(&'static str),

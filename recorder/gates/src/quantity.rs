@@ -43,13 +43,9 @@ impl Total {
 pub enum Stat {
     /// How many values there are.
     Count,
-    /// Their sum.
     Sum,
-    /// The smallest.
     Min,
-    /// The arithmetic mean.
     Mean,
-    /// The median.
     P50,
     /// The value that nine in ten do not exceed.
     P90,
@@ -57,7 +53,6 @@ pub enum Stat {
     P99,
     /// The value that 999 in 1000 do not exceed.
     P999,
-    /// The largest.
     Max,
 }
 
@@ -108,7 +103,6 @@ impl Stat {
 pub enum Dimension {
     /// A length of time, in nanoseconds.
     Time,
-    /// A plain count.
     Count,
     /// Events per second.
     Rate,
@@ -119,12 +113,10 @@ pub enum Dimension {
 pub enum Quantity {
     /// A statistic of a metric with many values.
     Statistic(Metric, Stat),
-    /// A metric with one.
     Total(Total),
 }
 
 impl Quantity {
-    /// The kind of number.
     pub fn dimension(self) -> Dimension {
         match self {
             Quantity::Statistic(_, Stat::Count)

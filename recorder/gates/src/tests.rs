@@ -15,7 +15,6 @@ fn refused(text: &str) -> (String, String) {
     (message, lines.next().expect("marks")[2..].to_owned())
 }
 
-/// Asserts message and marks.
 fn assert_refused(text: &str, marks: &str, message: &str) {
     assert_eq!(refused(text), (message.to_owned(), marks.to_owned()), "{text}");
 }

@@ -18,18 +18,15 @@ use super::{Amount, Comparison, Condition, Metric, ParseError, parser};
 pub enum What {
     /// A length of time of some thread.
     Length {
-        /// Which.
         metric: Metric,
         /// How it must stand to the limit.
         comparison: Comparison,
-        /// The limit.
         limit: Amount,
     },
     /// So many events that the kernel dropped at once.
     Lost {
         /// How their number must stand to the limit.
         comparison: Comparison,
-        /// The limit.
         limit: Amount,
     },
     /// A hit of the user probe of this name.
@@ -42,7 +39,6 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     pub(super) text: String,
-    /// What to wait for.
     pub what: What,
     /// Whose; `None` for everybody's.
     pub condition: Option<Condition>,
