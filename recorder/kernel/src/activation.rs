@@ -31,7 +31,6 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct Passed {
     /// What it is called (`FileDescriptorName=`); empty when it is not.
     pub name: String,
-    /// The socket.
     pub socket: OwnedFd,
 }
 

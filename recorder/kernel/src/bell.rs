@@ -20,7 +20,6 @@ impl Bell {
         Ok(Bell(Arc::new(event)))
     }
 
-    /// Makes the descriptor readable.
     pub fn ring(&self) {
         // The counter can only be too full to be added to; then it is readable already.
         let _ = self.0.write(1);

@@ -14,20 +14,10 @@ use crate::units::Cpu;
 pub enum CpusError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}; is /sys mounted?")]
-    Read {
-        /// The file.
-        path: &'static str,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Read { path: &'static str, source: io::Error },
     /// The file does not hold a list of CPUs.
     #[error("{path}: expected a list of CPUs, found `{text}`")]
-    Text {
-        /// The file.
-        path: &'static str,
-        /// Its content.
-        text: String,
-    },
+    Text { path: &'static str, text: String },
 }
 
 /// No kernel is built for more CPUs than this; a longer list is damage.

@@ -51,7 +51,6 @@ impl Trusted {
 /// Why a path could not be walked.
 #[derive(Debug, thiserror::Error)]
 pub enum WalkError {
-    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
     /// A link that somebody else may have put there.
@@ -68,18 +67,14 @@ impl From<Errno> for WalkError {
 /// Which file it is, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
-    /// Device.
     pub device: u64,
-    /// Inode.
     pub inode: u64,
 }
 
 /// What stands at a name, or behind a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Which file it is.
     pub id: FileId,
-    /// Its owner.
     pub uid: u32,
     /// Whether it has no other name, by a hard link.
     pub has_one_name: bool,
@@ -107,7 +102,6 @@ impl Facts {
         Ok(Facts::of(&fstat(file)?))
     }
 
-    /// The type of file.
     pub fn kind(&self) -> SFlag {
         SFlag::from_bits_truncate(self.mode & SFlag::S_IFMT.bits())
     }
@@ -313,12 +307,9 @@ pub fn count(links: &mut u32) -> io::Result<()> {
     if *links > MOST_LINKS { Err(Errno::ELOOP.into()) } else { Ok(()) }
 }
 
-/// A link.
 #[derive(Debug)]
 pub struct Link {
-    /// Where it leads.
     pub target: OsString,
-    /// Whose it is.
     pub uid: u32,
 }
 
@@ -368,7 +359,6 @@ pub fn inherited(number: RawFd) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Fresh {
     directory: Directory,
-    /// The file.
     pub file: File,
     /// Its temporary name, if it has one.
     temporary: Option<OsString>,

@@ -34,7 +34,6 @@ pub struct ExtraIndex(pub u16);
 pub struct Extra {
     /// What it is called in messages: `sched:sched_switch`, `probe render of /bin/app`.
     pub label: String,
-    /// What reports it.
     pub what: What,
     /// Whether its samples carry the stack pointer that the thread has in its program.
     pub user_stack: bool,
@@ -42,7 +41,6 @@ pub struct Extra {
     pub filter: Option<CString>,
 }
 
-/// What reports an event.
 #[derive(Clone, Debug)]
 pub enum What {
     /// The tracepoint with this id.
@@ -63,7 +61,6 @@ pub enum ExtraCall {
 }
 
 impl ExtraCall {
-    /// The system call.
     pub fn name(self) -> &'static str {
         match self {
             ExtraCall::Open => "perf_event_open",

@@ -21,7 +21,6 @@ pub struct Facts {
     pub capabilities: Capabilities,
     /// Whether the kernel knows `CAP_PERFMON` and `CAP_BPF` (Linux 5.8).
     pub knows_perfmon: bool,
-    /// Where the recorder runs.
     pub namespaces: Namespaces,
     /// `kernel.perf_event_paranoid`; `None` when the kernel has no performance events.
     pub paranoid: Option<i32>,
@@ -37,7 +36,6 @@ pub struct Facts {
     pub seccomp: bool,
 }
 
-/// A resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// No more than this.

@@ -55,7 +55,6 @@ struct FakeEvent {
     enabled: u64,
     fired: u64,
     lost: u64,
-    /// Its CPU went offline.
     dead: bool,
 }
 
@@ -69,7 +68,6 @@ impl<T> Shared<T> {
 }
 
 impl Fake {
-    /// Adds a file.
     pub fn file(self, path: &str, content: &str) -> Fake {
         self.write(path, content);
         self
@@ -131,7 +129,6 @@ impl Fake {
         self
     }
 
-    /// Where tracefs was mounted.
     pub fn mounts(&self) -> Vec<PathBuf> {
         self.mounts.lock().clone()
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use super::directory::{Facts, FileId};
 
-/// Who has a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// The process, where procfs tells.

@@ -23,7 +23,6 @@ pub struct Format {
 /// One field of a raw sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The field's name.
     pub name: String,
     /// Its C type as written, without the array part and without `__data_loc`.
     pub ctype: String,
@@ -33,7 +32,6 @@ pub struct Field {
     pub size: usize,
     /// Whether an integer in it has a sign.
     pub signed: bool,
-    /// Where its content lies.
     pub place: Place,
     /// The declared array length; `None` for a scalar, or when the kernel wrote a name and not a number.
     pub array_len: Option<usize>,
@@ -42,7 +40,6 @@ pub struct Field {
 /// Where a field's content lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the field itself.
     Inline,
     /// `__data_loc`: the field holds length (upper half) and offset from the start of the raw data.
     DataLoc,
@@ -63,7 +60,6 @@ pub enum FormatError {
     /// A field that the recorder needs is not there.
     #[error("tracepoint {event} has no field `{field}` on this kernel")]
     NoField {
-        /// The tracepoint.
         event: String,
         /// The field that was looked for.
         field: String,

@@ -39,7 +39,6 @@ const KERNEL_GROUP: u32 = 1;
 /// Which CPUs may have been offline since the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suspects {
-    /// These.
     These(Vec<Cpu>),
     /// Nobody knows which.
     All,

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 /// The answers of uname(2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Host name.
     pub host: String,
     /// Kernel release, for example `6.18.0`.
     pub release: String,

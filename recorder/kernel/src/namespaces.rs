@@ -16,7 +16,6 @@ const INITIAL_PID: u64 = 0xEFFF_FFFC;
 /// The inode that the kernel gives to the initial user namespace, on every machine.
 const INITIAL_USER: u64 = 0xEFFF_FFFD;
 
-/// Where the recorder runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespaces {
     /// Whether the recorder is in the initial pid namespace.

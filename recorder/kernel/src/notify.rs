@@ -20,10 +20,8 @@ const READY: &[u8] = b"READY=1";
 const SNAPSHOT: &[u8] = b"X_FXTREC_SNAPSHOT=";
 const NO_SNAPSHOT: &[u8] = b"X_FXTREC_NO_SNAPSHOT=";
 
-/// What is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Everything is set up.
     Ready,
     /// A snapshot was written to this file.
     Snapshot(PathBuf),

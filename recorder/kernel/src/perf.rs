@@ -76,26 +76,10 @@ pub enum Call {
 pub enum OpenError {
     /// The kernel refused a call.
     #[error("{call:?} on CPU {}: {error}", .cpu.0)]
-    Refused {
-        /// The call.
-        call: Call,
-        /// Where.
-        cpu: Cpu,
-        /// What came back.
-        error: io::Error,
-    },
+    Refused { call: Call, cpu: Cpu, error: io::Error },
     /// The kernel refused a probe or tracepoint beside the scheduler's.
     #[error("{label}: {} on CPU {}: {error}", .call.name(), .cpu.0)]
-    Extra {
-        /// What it is called.
-        label: String,
-        /// The call.
-        call: ExtraCall,
-        /// Where.
-        cpu: Cpu,
-        /// What came back.
-        error: io::Error,
-    },
+    Extra { label: String, call: ExtraCall, cpu: Cpu, error: io::Error },
     /// The CPU is not online.
     #[error("CPU {} is not online", .0.0)]
     Offline(Cpu),
@@ -123,9 +107,7 @@ pub struct KernelCount {
 /// How many records found no room that are none of what tracepoints and probes report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostAside {
-    /// Forks, exits and names.
     pub lives: u64,
-    /// Switch records.
     pub switch_records: u64,
 }
 
@@ -308,7 +290,6 @@ impl CpuEvents {
         }
     }
 
-    /// The CPU.
     pub fn cpu(&self) -> Cpu {
         self.cpu
     }

@@ -43,19 +43,13 @@ pub enum StateTableError {
     /// The line is not C that can be parsed.
     #[error("the print fmt of {event} cannot be parsed: {source}")]
     Parse {
-        /// The tracepoint.
         event: String,
         /// What is wrong with it.
         source: ExprError,
     },
     /// The line parses, but has another shape than every known kernel's.
     #[error("the print fmt of {event} has no {missing} for prev_state; please report this kernel")]
-    Shape {
-        /// The tracepoint.
-        event: String,
-        /// What was looked for.
-        missing: &'static str,
-    },
+    Shape { event: String, missing: &'static str },
 }
 
 const FIELD: &str = "prev_state";

@@ -30,10 +30,8 @@ pub enum ExprError {
 /// Expressions nested deeper than this are refused. Kernels reach about 15.
 const MAX_DEPTH: usize = 100;
 
-/// A parsed C expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expr {
-    /// An integer constant.
     Integer(i64),
     /// A string constant, or neighbouring ones joined.
     Text(String),

@@ -17,7 +17,6 @@ const REAL_TIME: libc::c_int = 1;
 pub struct ThreadId(libc::pid_t);
 
 impl ThreadId {
-    /// The calling thread.
     pub fn current() -> ThreadId {
         ThreadId(nix::unistd::gettid().as_raw())
     }
@@ -47,7 +46,6 @@ fn errno(error: &io::Error) -> Errno {
 /// What the kernel did not grant to the thread that empties the rings, though it was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
-    /// Being a real-time thread.
     pub real_time: Option<Errno>,
     /// Keeping its memory from being taken away.
     pub locked_memory: Option<Errno>,

@@ -49,14 +49,11 @@ pub struct Process {
     pub parent: u32,
     /// What to call it: see [`display_name`]. May be empty.
     pub name: Vec<u8>,
-    /// Its threads.
     pub threads: Vec<Thread>,
 }
 
-/// A thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its id.
     pub tid: u32,
     /// Its name: up to 15 bytes, more for kernel threads, and possibly none.
     pub comm: Vec<u8>,

@@ -30,11 +30,9 @@ pub struct RawRecord<'a> {
     pub kind: u32,
     /// `PERF_RECORD_MISC_*` bits.
     pub misc: u16,
-    /// What follows the header.
     pub body: &'a [u8],
 }
 
-/// One perf ring, mapped.
 #[derive(Debug)]
 pub struct Ring {
     mapping: Mapping,

@@ -21,7 +21,6 @@ use super::random;
 /// Descriptors that are taken with one message.
 const FEW_DESCRIPTORS: usize = 4;
 
-/// Where a socket listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A name that is in no file system, and gone with the socket.
@@ -118,7 +117,6 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -148,7 +146,6 @@ impl AsFd for Listener {
     }
 }
 
-/// What was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message of so many bytes.

@@ -16,7 +16,6 @@ use nix::unistd::ftruncate;
 
 use super::sys::Mapping;
 
-/// Bytes in a word.
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// A file of memory of a sealed size, mapped to be read.

@@ -30,17 +30,14 @@ pub struct Inherited {
     pub(super) pipe_ignored: bool,
 }
 
-/// The signalfd.
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
     inherited: Inherited,
 }
 
-/// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caught {
-    /// Which one.
     pub signal: Signal,
     /// Whether a process sent it, with kill(2) and the like. Otherwise the kernel did: Ctrl-C and
     /// hang-up of the terminal, which COMMAND gets as well, or the end of a child.

@@ -176,7 +176,6 @@ impl Drop for Mapping {
 // SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
 unsafe impl Send for Mapping {}
 
-/// The running kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 

@@ -1,11 +1,9 @@
 //! The numbers and names of system calls.
 
-/// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syscall {
     /// The number that tracepoints carry.
     pub number: usize,
-    /// Its name.
     pub name: &'static str,
 }
 

@@ -39,7 +39,6 @@ pub enum TracefsError {
     Refused {
         /// What could not be read.
         path: PathBuf,
-        /// What the kernel said.
         source: io::Error,
     },
     /// tracefs is mounted nowhere, and this user may not mount it.
@@ -47,41 +46,28 @@ pub enum TracefsError {
         "cannot mount tracefs: {source}; run fxtrec with sudo, or first `sudo mount -t tracefs \
          tracefs /sys/kernel/tracing`"
     )]
-    NotMounted {
-        /// What mount(2) said.
-        source: io::Error,
-    },
+    NotMounted { source: io::Error },
     /// The kernel has no tracefs, or this container does not show it.
     #[error(
         "cannot mount tracefs at /sys/kernel/tracing: {source}; the kernel is built without \
          CONFIG_TRACING, or this container has no /sys"
     )]
-    Absent {
-        /// What mount(2) said.
-        source: io::Error,
-    },
+    Absent { source: io::Error },
     /// The kernel has no such tracepoint.
     #[error("this kernel has no tracepoint {group}:{name} (looked in {})", path.display())]
     NoEvent {
         /// The tracepoint's group, such as `sched`.
         group: String,
-        /// The tracepoint's name.
         name: String,
         /// The file that is not there.
         path: PathBuf,
     },
     /// A file of tracefs cannot be read for another reason.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A `format` file was read and not understood.
     #[error("{}: {source}", path.display())]
     Format {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: FormatError,

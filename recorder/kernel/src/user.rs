@@ -14,17 +14,13 @@ use nix::unistd::{Gid, Group, Uid, User, fchown, geteuid, getgrouplist};
 /// A user of this system, with everything that a process of that user needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Login name.
     pub name: String,
-    /// User id.
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,
     /// All groups, the primary one among them.
     pub groups: Vec<u32>,
-    /// Home directory.
     pub home: PathBuf,
-    /// Login shell.
     pub shell: PathBuf,
 }
 
@@ -32,10 +28,8 @@ pub struct Account {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
-    /// No such login name.
     #[error("unknown user '{0}'")]
     NoSuchName(String),
-    /// No such user id.
     #[error("unknown uid {0}")]
     NoSuchUid(u32),
     /// `@sudo` without sudo.
@@ -46,7 +40,6 @@ pub enum UserError {
     Lookup {
         /// The name or number that was looked for.
         who: String,
-        /// What the lookup returned.
         source: io::Error,
     },
 }
@@ -133,9 +126,7 @@ fn lookup_error(who: &str, errno: nix::Error) -> UserError {
 /// The user id and group id that a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
 }
 

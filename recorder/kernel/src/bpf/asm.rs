@@ -13,9 +13,7 @@ pub struct Insn {
     immediate: i32,
 }
 
-/// The machine's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are numbered; R10 is the end of the stack")]
 pub enum Reg {
     R0,
     R1,
@@ -27,23 +25,22 @@ pub enum Reg {
     R7,
     R8,
     R9,
+    /// The end of the stack.
     R10,
 }
 
 /// How many bytes a load or store moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// One.
     Byte,
-    /// Four. A load clears the upper half of the register.
+    /// 4 bytes. A load clears the upper half of the register.
     Word,
-    /// Eight.
+    /// 8 bytes.
     Double,
 }
 
 /// Arithmetic on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Alu {
     Add,
     Sub,
@@ -59,9 +56,7 @@ pub enum Alu {
 /// When to jump; comparisons are of unsigned 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Both are the same.
     Equal,
-    /// They differ.
     NotEqual,
     /// The register is not less.
     AtLeast,
@@ -78,10 +73,8 @@ pub enum Atomic {
     Exchange,
 }
 
-/// The second operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A register.
     Reg(Reg),
     /// A number, extended by its sign.
     Imm(i32),
@@ -108,7 +101,6 @@ pub enum Helper {
     MapLookup = 1,
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC.
     KtimeGetNs = 5,
-    /// `bpf_get_smp_processor_id()`.
     GetSmpProcessorId = 8,
     /// `bpf_get_current_pid_tgid()`: the thread's id in the lower half.
     GetCurrentPidTgid = 14,
@@ -118,7 +110,6 @@ pub enum Helper {
     RingbufOutput = 130,
     /// `bpf_this_cpu_ptr(variable)`.
     ThisCpuPtr = 154,
-    /// `bpf_get_current_task_btf()`.
     GetCurrentTaskBtf = 158,
 }
 
@@ -226,7 +217,6 @@ pub struct Assembler {
     insns: Vec<Insn>,
     /// Where each label is, as far as that is known.
     places: Vec<Option<usize>>,
-    /// Jumps and their labels.
     jumps: Vec<(usize, Label)>,
 }
 

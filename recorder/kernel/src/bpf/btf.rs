@@ -30,20 +30,10 @@ pub type TypeId = u32;
 pub enum BtfError {
     /// The file ends, or points, where it must not, or has a record of a kind that nobody knows.
     #[error("cannot read the kernel's type information at byte {at}: expected {what}")]
-    Damaged {
-        /// Where in the file.
-        at: usize,
-        /// What was expected there.
-        what: &'static str,
-    },
+    Damaged { at: usize, what: &'static str },
     /// Something is not in it.
     #[error("the kernel's type information has no {kind} `{name}`")]
-    Missing {
-        /// What kind of thing.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
+    Missing { kind: &'static str, name: String },
 }
 
 /// The kinds of type records that matter here, by the kernel's numbers.
@@ -64,18 +54,15 @@ enum Kind {
     Other,
 }
 
-/// One type record.
 #[derive(Clone, Copy, Debug)]
 struct Type {
     kind: Kind,
     name: u32,
     /// `size` or `type`, as the kind has it.
     value: u32,
-    /// How many entries follow.
     entries: usize,
     /// The `kind_flag`: members of a structure have bit fields.
     flag: bool,
-    /// Where what follows begins.
     extra: usize,
 }
 
@@ -86,11 +73,9 @@ pub struct Member {
     pub offset: usize,
     /// Bytes that it takes, where it is a number, a pointer or an array of numbers; else `None`.
     pub bytes: Option<usize>,
-    /// Its type.
     pub type_id: TypeId,
 }
 
-/// The parsed description.
 #[derive(Debug)]
 pub struct Btf {
     bytes: Vec<u8>,

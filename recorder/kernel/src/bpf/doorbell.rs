@@ -16,7 +16,6 @@ use crate::sys::Mapping;
 #[derive(Debug)]
 pub struct Doorbell {
     map: OwnedFd,
-    /// The reader's position.
     consumer: Mapping,
     /// The programs' position, which may only be read.
     producer: Mapping,

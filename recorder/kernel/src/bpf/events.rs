@@ -28,39 +28,22 @@ const MIN_LANE_BYTES: usize = 128 * 1024;
 pub enum BpfError {
     /// The kernel does not describe its types, or not to this user.
     #[error("cannot read {path}: {error}", path = BTF_PATH)]
-    NoBtf {
-        /// What came back.
-        error: io::Error,
-    },
-    /// The description lacks something.
+    NoBtf { error: io::Error },
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// A map could not be made or mapped.
     #[error("cannot create the BPF map for {what}: {error}")]
-    Map {
-        /// What it is for.
-        what: &'static str,
-        /// What came back.
-        error: io::Error,
-    },
-    /// A program was refused.
+    Map { what: &'static str, error: io::Error },
     #[error("the kernel rejected the BPF program {name}: {error}")]
     Load {
-        /// The program.
         name: &'static str,
-        /// What came back.
         error: io::Error,
         /// What the verifier said; empty when it was not asked.
         log: String,
     },
     /// A program could not be attached to its tracepoint.
     #[error("cannot attach the BPF program {name}: {error}")]
-    Attach {
-        /// The program.
-        name: &'static str,
-        /// What came back.
-        error: io::Error,
-    },
+    Attach { name: &'static str, error: io::Error },
     /// A program could not be assembled.
     #[error(transparent)]
     Asm(#[from] AsmError),
@@ -76,7 +59,6 @@ impl BpfError {
     }
 }
 
-/// What to record.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The CPUs that are online.
@@ -104,7 +86,6 @@ struct Loaded {
 pub struct BpfEvents {
     sys: Box<dyn BpfSys + Send>,
     shape: LaneShape,
-    /// The map of lanes.
     outer: OwnedFd,
     doorbell: Doorbell,
     scope: Option<ScopeMap>,

@@ -14,7 +14,6 @@ pub enum InterruptCount {
     /// In a variable of which each CPU has its own (x86). The kernel must know the variable's address by name, which
     /// it does not without `CONFIG_KALLSYMS_ALL`.
     OfCpu {
-        /// The variable's id.
         variable: TypeId,
         /// From its beginning to the count.
         offset: i16,

@@ -40,7 +40,6 @@ use crate::units::{Cpu, Nanos, Tid};
 
 /// The places of a lane's parts, in bytes from its beginning.
 pub mod at {
-    #![allow(missing_docs, reason = "the fields of the accessors below say what they are")]
     pub const HEAD: i16 = 0;
     pub const BUSY: i16 = 8;
     pub const LOST: i16 = 16;

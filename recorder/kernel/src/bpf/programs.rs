@@ -38,20 +38,17 @@ pub struct Setting<'a> {
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
     pub lanes: BorrowedFd<'a>,
-    /// The doorbell.
     pub doorbell: BorrowedFd<'a>,
     /// The threads in scope, if not all are.
     pub scope: Option<BorrowedFd<'a>>,
 }
 
-/// A finished program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// What it is called, where the kernel lists programs.
     pub name: &'static str,
     /// The id of its tracepoint.
     pub tracepoint: u32,
-    /// Its instructions.
     pub insns: Vec<Insn>,
 }
 

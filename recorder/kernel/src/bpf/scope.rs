@@ -18,7 +18,6 @@ use crate::units::Tid;
 /// Thread ids stay below the kernel's `PID_MAX_LIMIT`, 2^22.
 pub const TIDS: usize = 4 * 1024 * 1024;
 
-/// Bits of a word.
 pub const WORD_BITS: usize = 64;
 
 /// Bytes of the whole set.

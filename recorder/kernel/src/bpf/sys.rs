@@ -21,7 +21,6 @@ pub enum MapKind {
 /// A map to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSpec<'a> {
-    /// Its kind.
     pub kind: MapKind,
     /// Bytes of a value; a ring buffer has none.
     pub value_bytes: u32,
@@ -38,7 +37,6 @@ pub struct MapSpec<'a> {
 pub struct ProgramSpec<'a> {
     /// At most 15 letters.
     pub name: &'static str,
-    /// Its instructions.
     pub insns: &'a [Insn],
     /// The id of `btf_trace_` and the tracepoint's name.
     pub tracepoint: u32,
@@ -46,7 +44,6 @@ pub struct ProgramSpec<'a> {
 
 /// The calls that a machine may refuse.
 pub trait BpfSys: Debug {
-    /// `BPF_MAP_CREATE`.
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd>;
 
     /// `BPF_MAP_UPDATE_ELEM` of a map of maps.
@@ -63,7 +60,6 @@ pub trait BpfSys: Debug {
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
 }
 
-/// The running kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct LinuxBpf;
 
@@ -74,13 +70,11 @@ const PROG_LOAD: libc::c_int = 5;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 
-/// `BPF_F_MMAPABLE`.
 const MMAPABLE: u32 = 1 << 10;
 
 /// `BPF_PROG_TYPE_TRACING`.
 const TRACING: u32 = 26;
 
-/// `BPF_TRACE_RAW_TP`.
 const TRACE_RAW_TP: u32 = 23;
 
 /// The licence of the programs, in the words that the kernel knows.

@@ -3,31 +3,22 @@
 use super::btf::{Btf, BtfError, TypeId};
 use super::interrupts::InterruptCount;
 
-/// The ids of tracepoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoints {
-    /// `sched_switch`.
     pub switch: TypeId,
-    /// `sched_wakeup`.
     pub wakeup: TypeId,
-    /// `sched_wakeup_new`.
     pub wakeup_new: TypeId,
-    /// `sched_waking`.
     pub waking: TypeId,
-    /// `task_newtask`.
     pub newtask: TypeId,
 }
 
 /// What the programs need to know about the running kernel. Offsets are in bytes from the beginning of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLayout {
-    /// The thread's id.
     pub pid: i16,
     /// Its name, 16 bytes.
     pub comm: i16,
-    /// Its priority.
     pub prio: i16,
-    /// Its CPU.
     pub cpu: i16,
     /// Its state when it is ending.
     pub exit_state: i16,
@@ -36,7 +27,6 @@ pub struct TaskLayout {
     pub state: Option<(i16, usize)>,
     /// The count of nested interrupts.
     pub interrupts: InterruptCount,
-    /// The tracepoints.
     pub tracepoints: Tracepoints,
 }
 

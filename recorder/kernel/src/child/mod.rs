@@ -82,11 +82,9 @@ pub enum LaunchError {
     User {
         /// The program as it was given.
         program: String,
-        /// The user's name.
         user: String,
         /// The system call that was refused.
         call: &'static str,
-        /// What it returned.
         source: io::Error,
         /// What to do next, or nothing.
         advice: &'static str,
@@ -104,7 +102,6 @@ pub enum LaunchError {
     NotRunnable {
         /// The program as it was given.
         program: String,
-        /// What execve(2) returned.
         source: io::Error,
         /// What to look at, or nothing.
         advice: &'static str,
@@ -266,7 +263,6 @@ impl Child {
     }
 }
 
-/// How COMMAND ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended(ExitStatus);
 

@@ -11,30 +11,13 @@ use super::layout::PageLayoutError;
 pub enum FtraceError {
     /// The instance's directory cannot be made.
     #[error("cannot create the tracing instance {}: {source}", path.display())]
-    Create {
-        /// The directory.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// One of its settings is refused.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What was written.
-        value: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Write { path: PathBuf, value: String, source: io::Error },
     /// A file of tracefs cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The pages are of no known form.
     #[error(transparent)]
     Layout(#[from] PageLayoutError),

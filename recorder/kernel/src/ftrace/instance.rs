@@ -59,7 +59,6 @@ impl Instance {
         Ok(Instance { sys, path, _lock })
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -27,7 +27,6 @@ pub enum PageLayoutError {
     /// A part of it has an unknown size.
     #[error("events/header_page gives `{field}` {size} bytes; please report this kernel")]
     Size {
-        /// The part.
         field: &'static str,
         /// Its size in bytes.
         size: usize,
@@ -59,7 +58,6 @@ impl Word {
 pub struct PageLayout {
     timestamp: Word,
     commit: Word,
-    /// Where the data begins.
     data: usize,
     /// Bytes of the whole page.
     bytes: usize,
@@ -124,7 +122,6 @@ impl PageLayout {
         })
     }
 
-    /// Bytes of a page.
     pub fn page_bytes(&self) -> usize {
         self.bytes
     }

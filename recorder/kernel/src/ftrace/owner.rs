@@ -31,7 +31,6 @@ impl Owner {
         Owner { pid, start }
     }
 
-    /// Its process id.
     pub fn pid(self) -> u32 {
         self.pid
     }
@@ -41,7 +40,6 @@ impl Owner {
         self.start
     }
 
-    /// This process.
     pub fn current(sys: &dyn Sys) -> Owner {
         let pid = std::process::id();
         // Without /proc the id must do; the lock still tells the living from the dead.

@@ -15,7 +15,6 @@ use crate::units::Nanos;
 /// Bytes of the unit in which lengths are counted, and of an event's first word.
 const UNIT: usize = 4;
 
-/// One page, read.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     layout: &'a PageLayout,

@@ -5,7 +5,6 @@
 pub struct CpuStats {
     /// Events that wait in the ring.
     pub entries: u64,
-    /// Events that were read.
     pub read: u64,
     /// Events that were overwritten before they were read.
     pub overrun: u64,

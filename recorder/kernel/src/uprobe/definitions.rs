@@ -36,18 +36,9 @@ pub enum DefinitionError {
          CONFIG_UPROBE_EVENTS; probes without arguments may work",
         path.display()
     )]
-    Absent {
-        /// What was looked for.
-        path: PathBuf,
-    },
-    /// The kernel refused it.
+    Absent { path: PathBuf },
     #[error("the kernel refused the probe definition `{line}`: {reason}")]
-    Refused {
-        /// What was written.
-        line: String,
-        /// What came back.
-        reason: String,
-    },
+    Refused { line: String, reason: String },
     /// It cannot be found or read afterwards.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),

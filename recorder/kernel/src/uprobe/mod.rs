@@ -31,7 +31,6 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Takes an open file.
     pub fn new(file: File) -> Binary {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // A number and slashes hold no NUL.
@@ -44,7 +43,6 @@ impl Binary {
         PathBuf::from(self.path.to_string_lossy().into_owned())
     }
 
-    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -53,7 +51,6 @@ impl Binary {
 /// A place in a program at which the kernel is to report each passing.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The program.
     pub binary: Binary,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -68,7 +65,6 @@ pub struct Place {
 pub struct Uprobe {
     /// How this kernel wants it described.
     pub pmu: Pmu,
-    /// Where.
     pub place: Place,
 }
 

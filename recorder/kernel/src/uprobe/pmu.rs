@@ -10,7 +10,6 @@ const FOLDER: &str = "/sys/bus/event_source/devices/uprobe";
 /// The kernel's numbers for perf's own user probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pmu {
-    /// The type of event.
     pub kind: u32,
     /// The bit of `config` that asks for the return of a function.
     return_bit: u32,
@@ -28,26 +27,13 @@ pub enum PmuError {
          CONFIG_UPROBE_EVENTS, or older than Linux 4.17",
         path.display()
     )]
-    Absent {
-        /// What was looked for.
-        path: PathBuf,
-    },
+    Absent { path: PathBuf },
     /// A description cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What came back.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A description is of an unknown form.
     #[error("cannot parse `{text}` in {}", path.display())]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// What it says.
-        text: String,
-    },
+    Unknown { path: PathBuf, text: String },
     /// A probe has a semaphore, and this kernel cannot count in it.
     #[error(
         "the probe has a semaphore, which needs Linux 4.20: without it the program never \

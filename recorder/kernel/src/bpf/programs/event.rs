@@ -32,7 +32,6 @@ const FORCE_WAKEUP: i32 = 2;
 struct Event<'a> {
     asm: Assembler,
     setting: &'a Setting<'a>,
-    /// Leaves.
     out: Label,
     busy: Label,
     full: Label,
