@@ -27,7 +27,6 @@ pub(super) trait Codec: Send + fmt::Debug {
     /// Puts out whatever is still inside, so that all of it can be unpacked.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Ends the stream.
     fn finish(&mut self) -> io::Result<()>;
 
     /// What came out since it was last emptied.

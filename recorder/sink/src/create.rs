@@ -18,7 +18,6 @@ use fxtrec_kernel::user::Owner;
 /// An output that is open, and what happened on the way.
 #[derive(Debug)]
 pub struct Opened {
-    /// Takes the trace.
     pub sink: Box<dyn Sink>,
     /// Where the file is now that was there before, if one was.
     pub kept_old: Option<PathBuf>,
@@ -88,7 +87,6 @@ pub fn open_series(
 /// A file that was created for a trace that somebody else writes.
 #[derive(Debug)]
 pub struct NewFile {
-    /// The file.
     pub file: File,
     /// What takes it back, unless it is a device or FIFO.
     pub undo: Option<Undo>,

@@ -33,11 +33,9 @@ pub const FLUSH_INTERVAL: Duration = Duration::from_millis(150);
 pub enum Request {
     /// Save the buffer that this packet names.
     Save(Packet),
-    /// Write these records.
     Write(Vec<u8>),
     /// Write these records, and say when they take no memory any more.
     Piece {
-        /// The records.
         records: Vec<u8>,
         /// Told when they are written, or dropped.
         written: Sender<()>,
@@ -58,7 +56,6 @@ pub type OpenNext = Box<dyn FnOnce(Totals) -> Result<Box<dyn Sink>, SinkError> +
 pub struct NextPiece {
     /// The last records of the one.
     pub tail: Tail,
-    /// Opens the next.
     pub open: OpenNext,
     /// Its first records.
     pub head: Vec<u8>,
@@ -101,7 +98,6 @@ pub struct Written {
 /// What the drain thread's time went into, up to the last buffer that it gave back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
-    /// The kernel's count.
     pub times: ThreadTimes,
     /// How long it was at the output, on a CPU or not.
     pub saving: Duration,
@@ -340,7 +336,6 @@ mod tests {
         assert_eq!(written.bytes(), 160_000);
     }
 
-    /// Fails at every write.
     #[derive(Debug)]
     struct Broken(BlackHole);
 

@@ -32,51 +32,32 @@ pub enum SinkError {
     /// The output could not be created or opened.
     #[error("cannot write {name}: {source}{}", advice(*source))]
     Create {
-        /// The output.
         name: String,
         /// What the system call returned.
         source: OsError,
     },
     /// The output is one that fxtrec does not write to.
     #[error("cannot write {name}: {source}")]
-    Refused {
-        /// The output.
-        name: String,
-        /// Why.
-        source: OutFileError,
-    },
+    Refused { name: String, source: OutFileError },
     /// The file that was there before could not be kept.
     #[error("cannot keep the earlier {name} as {name}.old: {source}")]
-    KeepOld {
-        /// The output.
-        name: String,
-        /// What rename(2) returned.
-        source: OsError,
-    },
+    KeepOld { name: String, source: OsError },
     /// A fifo that nobody has opened for reading.
     #[error("the pipe {name} has no reader: start the reader first")]
-    NoReader {
-        /// The output.
-        name: String,
-    },
+    NoReader { name: String },
     /// A write failed. What was written before can be read.
     #[error(
         "cannot write {name}: {source}; {saved} bytes of trace were saved and are readable, the rest is lost"
     )]
     Write {
-        /// The output.
         name: String,
-        /// What write(2) returned.
         source: OsError,
         /// Bytes of whole records in the output.
         saved: u64,
     },
     /// Whoever read the pipe has gone, and has not taken everything.
     #[error("the reader of {name} closed it before the end of the trace")]
-    ReaderGone {
-        /// The output.
-        name: String,
-    },
+    ReaderGone { name: String },
     /// An earlier write failed, and was reported then.
     #[error("the output failed earlier")]
     AlreadyFailed,

@@ -82,9 +82,7 @@ pub trait Sink: Send + Debug {
 /// Records that were handed to a sink and cannot be read from its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsaved {
-    /// How many they are.
     pub records: u64,
-    /// How long they are.
     pub bytes: u64,
 }
 
@@ -116,7 +114,6 @@ pub struct Totals {
 pub struct Output {
     /// The file or pipe.
     pub target: Target,
-    /// Whether it is compressed.
     pub compression: Compression,
     /// Whether the user named it. Only then may it be a FIFO or a device: a name that can be guessed may have been
     /// taken by somebody who wants the trace.
@@ -126,7 +123,6 @@ pub struct Output {
 /// A file or a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Standard output.
     Stdout,
     /// A path; what is there may also be a fifo or a device.
     Path(PathBuf),
@@ -135,11 +131,8 @@ pub enum Target {
 /// How the bytes of a trace are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Plain FXT.
     None,
-    /// One gzip member.
     Gzip,
-    /// One zstd frame.
     Zstd,
 }
 

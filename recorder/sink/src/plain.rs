@@ -26,7 +26,6 @@ impl<M: Medium> Plain<M> {
         Plain { name, medium, written: 0, recent, unsaved, failed: None }
     }
 
-    /// These records are written.
     fn note(&mut self, records: &[u8]) {
         let begin = self.written;
         self.written += records.len() as u64;

@@ -32,7 +32,6 @@ pub fn mode_of(inputs: &[&Path]) -> u32 {
 #[derive(Debug)]
 #[must_use = "it has its name once it is committed"]
 pub struct Derived {
-    /// Where to write.
     pub file: File,
     /// What is left to do at the end.
     pub pending: Pending,

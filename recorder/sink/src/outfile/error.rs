@@ -11,7 +11,6 @@ use fxtrec_kernel::file_lock::Holder;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutFileError {
-    /// A system call failed.
     #[error("{source}{advice}", source = .0, advice = advice(*.0))]
     System(OsError),
     /// A link that somebody else may have put there.
@@ -22,13 +21,7 @@ pub enum OutFileError {
     UnsafeLink(OsString),
     /// A FIFO or device of somebody else.
     #[error("it is a {kind} of uid {uid}, who would get the data: use one that belongs to you")]
-    Foreign {
-        /// What it is.
-        kind: &'static str,
-        /// Whose it is.
-        uid: u32,
-    },
-    /// A block device.
+    Foreign { kind: &'static str, uid: u32 },
     #[error("it is a block device, which would be overwritten: use a file")]
     BlockDevice,
     /// An open file of another process, or one that is not open for writing.
@@ -42,10 +35,8 @@ pub enum OutFileError {
     KeepOld {
         /// What it was to be called.
         old: OsString,
-        /// What rename(2) returned.
         source: OsError,
     },
-    /// Somebody records to it.
     #[error("{0} is recording to it: wait until it ends, or use another name with -o")]
     InUse(Holder),
     /// It would be read and written at once.
