@@ -13,7 +13,6 @@ use super::usdt::UsdtError;
 pub struct ProbeError {
     /// The spec as the user wrote it.
     pub spec: String,
-    /// Why not.
     pub problem: Problem,
 }
 
@@ -27,7 +26,6 @@ pub enum Problem {
     /// The binary is nothing that probes can be put into.
     #[error("{}: {source}", path.display())]
     Elf {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: ElfError,
@@ -35,25 +33,17 @@ pub enum Problem {
     /// The binary's USDT probes cannot be read.
     #[error("{}: {source}", path.display())]
     Usdt {
-        /// The file.
         path: PathBuf,
         /// What is wrong with them.
         source: UsdtError,
     },
     /// The binary is for another processor.
     #[error("{} is for {arch}, but this machine is {}", path.display(), Arch::HOST)]
-    OtherArch {
-        /// The file.
-        path: PathBuf,
-        /// What it is for.
-        arch: Arch,
-    },
+    OtherArch { path: PathBuf, arch: Arch },
     /// No function has the name.
     #[error("{} has no function '{pattern}'{}", path.display(), advice(*.symbols, nearest))]
     NoFunction {
-        /// The file.
         path: PathBuf,
-        /// The name or glob.
         pattern: String,
         /// What the file says about functions.
         symbols: Symbols,
@@ -66,9 +56,7 @@ pub enum Problem {
         path.display(), somewhere(.libraries, name)
     )]
     Imported {
-        /// The file.
         path: PathBuf,
-        /// The function.
         name: String,
         /// The libraries that the file needs.
         libraries: Vec<String>,
@@ -79,74 +67,39 @@ pub enum Problem {
          a probe would only see the selection; probe an implementation{}",
         path.display(), one_of(.implementations)
     )]
-    Chosen {
-        /// The file.
-        path: PathBuf,
-        /// The function.
-        name: String,
-        /// What may be chosen.
-        implementations: Vec<String>,
-    },
+    Chosen { path: PathBuf, name: String, implementations: Vec<String> },
     /// The function has no return that could be watched.
     #[error(
         "'{name}' of {} is jumped to, not called, so %return and %span would break the program: \
          probe it without them",
         path.display()
     )]
-    NotCalled {
-        /// The file.
-        path: PathBuf,
-        /// The function.
-        name: String,
-    },
+    NotCalled { path: PathBuf, name: String },
     /// The place is not where an instruction begins.
     #[error("{}: {source}", path.display())]
-    Bounds {
-        /// The file.
-        path: PathBuf,
-        /// What is there.
-        source: BoundsError,
-    },
+    Bounds { path: PathBuf, source: BoundsError },
     /// The address is not in the file's code.
     #[error(
         "{}: {address:#x} is not in its code, which is at {code}; use an address as nm or objdump -d prints it",
         path.display()
     )]
-    NotCode {
-        /// The file.
-        path: PathBuf,
-        /// The address.
-        address: u64,
-        /// Where there is code.
-        code: String,
-    },
+    NotCode { path: PathBuf, address: u64, code: String },
     /// A return probe not at a function's beginning.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so %return and %span could break the program",
         path.display()
     )]
-    NotEntry {
-        /// The file.
-        path: PathBuf,
-        /// The address.
-        address: u64,
-    },
+    NotEntry { path: PathBuf, address: u64 },
     /// Arguments by number at a place where nobody knows them.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so argN is unknown there: \
          name the register instead",
         path.display()
     )]
-    NoConvention {
-        /// The file.
-        path: PathBuf,
-        /// The address.
-        address: u64,
-    },
+    NoConvention { path: PathBuf, address: u64 },
     /// No USDT probe has the name.
     #[error("{} has no USDT probe {provider}:{name}{}", path.display(), usdt_advice(.nearest))]
     NoUsdt {
-        /// The file.
         path: PathBuf,
         /// The provider's name or glob.
         provider: String,
@@ -158,9 +111,7 @@ pub enum Problem {
     /// A probe's semaphore is not in the file.
     #[error("{}: the semaphore of {probe} is at {address:#x}, which is not in the file", path.display())]
     Semaphore {
-        /// The file.
         path: PathBuf,
-        /// The probe.
         probe: String,
         /// Where the semaphore is said to be.
         address: u64,
@@ -170,18 +121,12 @@ pub enum Problem {
     Arg(#[from] ArgError),
     /// More places than anybody wants by accident.
     #[error("it matches {found} places: the maximum is {most}; use a narrower glob, or several")]
-    TooMany {
-        /// How many.
-        found: usize,
-        /// The bound.
-        most: usize,
-    },
+    TooMany { found: usize, most: usize },
 }
 
 /// How much a file says about its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symbols {
-    /// All of them.
     Complete,
     /// Only those that others may use.
     Exported,

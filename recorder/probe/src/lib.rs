@@ -54,11 +54,9 @@ pub struct Site {
     /// The function, demangled, and the offset into it in bytes: `render::frame+0x10`;
     /// `PROVIDER:NAME` for a USDT probe, `0x401136` where no function is known.
     pub symbol: String,
-    /// What is recorded there.
     pub kind: SiteKind,
     /// Where in the file the counter is that opens the probe's is-enabled guard, in bytes.
     pub semaphore: Option<u64>,
-    /// What is fetched.
     pub args: Vec<FetchArg>,
 }
 

@@ -23,20 +23,16 @@ pub struct Listing {
     pub symbols: Symbols,
     /// Where those symbols come from that were stripped off it, if they were found.
     pub debug_file: Option<PathBuf>,
-    /// The functions, by address.
     pub functions: Vec<ListedFunction>,
     /// The USDT probes, by name.
     pub usdt: Vec<ListedUsdt>,
 }
 
-/// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFunction {
-    /// Its readable name.
     pub name: String,
     /// The readable name with the types of its parameters, where that is known.
     pub full_name: String,
-    /// The linker's name.
     pub linker_name: String,
     /// Where it begins, before the loader moves the file.
     pub address: u64,
@@ -51,9 +47,7 @@ pub struct ListedFunction {
 /// A USDT probe at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedUsdt {
-    /// Who provides it.
     pub provider: String,
-    /// What it is called.
     pub name: String,
     /// Where it is, before the loader moves the file.
     pub address: u64,

@@ -7,9 +7,7 @@ use super::Verbatim;
 /// A place of a value, as `uprobe_events` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fetch {
-    /// A register.
     Register(&'static str),
-    /// What the function returned.
     Returned,
     /// So many bytes from an address.
     Deref(i64, Box<Fetch>),

@@ -12,9 +12,7 @@ const LONGEST: usize = 63;
 /// A value that `argN` stands for in a USDT probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {
-    /// Where it is.
     pub(crate) fetch: Fetch,
-    /// What it is.
     pub(crate) kind: ArgKind,
 }
 

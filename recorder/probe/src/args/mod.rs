@@ -40,16 +40,13 @@ pub struct FetchArg {
 pub enum Moment {
     /// When the instruction is reached.
     Hit,
-    /// When the function returns.
     Return,
 }
 
 /// How the bytes of a fetched value are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArgKind {
-    /// An unsigned integer.
     Unsigned(Width),
-    /// A signed integer.
     Signed(Width),
     /// A text that ends with a zero byte, in the kernel's `__data_loc` form.
     Str,

@@ -28,7 +28,6 @@ pub enum BoundsError {
          find its last instruction, use objdump -d"
     )]
     Beyond {
-        /// The function.
         function: String,
         /// Its size in bytes.
         size: u64,
@@ -41,7 +40,6 @@ pub enum BoundsError {
          program; instructions begin at +{before:#x} and +{after:#x}"
     )]
     Inside {
-        /// The function.
         function: String,
         /// The offset that was asked for.
         offset: u64,
@@ -55,7 +53,6 @@ pub enum BoundsError {
         "{function}+{offset:#x} may not be the start of an instruction: the bytes at +{at:#x} cannot be decoded"
     )]
     Undecodable {
-        /// The function.
         function: String,
         /// The offset that was asked for.
         offset: u64,

@@ -25,7 +25,6 @@ pub enum ElfError {
     /// It is an ELF file that is never loaded.
     #[error("{0} is not executable code: name the program or library made from it")]
     NotLoaded(&'static str),
-    /// It contradicts itself.
     #[error("damaged: {0} is invalid")]
     Damaged(&'static str),
 }

@@ -41,7 +41,6 @@ const LARGEST_TABLE: u64 = 1 << 31;
 /// A processor that fxtrec knows the calling convention of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// x86-64.
     X86_64,
     /// AArch64, also called arm64.
     Aarch64,
@@ -80,7 +79,6 @@ impl Segment {
     }
 }
 
-/// A program or library.
 pub struct Elf<'d, R: ReadRef<'d>> {
     data: R,
     endian: Endianness,

@@ -20,7 +20,6 @@ pub struct Selection<'a> {
 /// How a pattern meant a name, the surest way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// The linker's name.
     Raw,
     /// The readable name with parameters.
     Full,
@@ -28,7 +27,6 @@ enum Way {
     Short,
     /// The readable name without parameters and without generic arguments.
     Family,
-    /// By a glob.
     Glob,
 }
 

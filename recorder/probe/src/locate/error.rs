@@ -15,19 +15,13 @@ pub enum LocateError {
     CommandNotFound(String),
     /// The file cannot be opened.
     #[error("cannot open {}: {source}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What came back.
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// There is no such library.
     #[error(
         "library {name} not found (searched for {name} and {name}.so* like the loader, then for \
          a program in PATH){advice}"
     )]
     NoLibrary {
-        /// What was looked for.
         name: String,
         /// What to do next, or nothing.
         advice: String,
@@ -39,7 +33,6 @@ pub enum LocateError {
         path.display()
     )]
     Replaced {
-        /// The process.
         pid: u32,
         /// The library as the process sees it.
         path: PathBuf,
@@ -52,12 +45,7 @@ pub enum LocateError {
     Relative(PathBuf),
     /// The process cannot be looked at.
     #[error("cannot read the files of process {pid}: {source}{}", advice(.source))]
-    Process {
-        /// The process.
-        pid: u32,
-        /// What came back.
-        source: io::Error,
-    },
+    Process { pid: u32, source: io::Error },
 }
 
 impl LocateError {

@@ -90,7 +90,6 @@ fn dynamic(path: &Path) -> Option<Dynamic> {
     if elf.arch() == Arch::HOST { elf.dynamic().ok() } else { None }
 }
 
-/// Where the loader looks.
 struct Search<'a> {
     root: &'a Path,
     entries: Vec<Entry>,

@@ -38,7 +38,6 @@ pub struct Context {
 /// A program that is going to be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What the user typed.
     pub given: OsString,
     /// The files that the kernel will be asked to run, in order.
     pub candidates: Vec<PathBuf>,

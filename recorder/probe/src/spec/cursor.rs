@@ -14,7 +14,6 @@ impl<'a> Cursor<'a> {
         Cursor { text, offset: 0 }
     }
 
-    /// What is left.
     pub(super) fn rest(&self) -> &'a str {
         &self.text[self.offset..]
     }

@@ -33,11 +33,8 @@ pub struct Spec {
     pub name: Option<String>,
     /// The file it is in.
     pub binary: Binary,
-    /// Where in the file.
     pub place: Place,
-    /// What is recorded there.
     pub mode: Mode,
-    /// What is fetched.
     pub args: Vec<Arg>,
 }
 
@@ -46,7 +43,6 @@ pub struct Spec {
 pub enum Binary {
     /// COMMAND's own executable, or that of the process to record.
     Command,
-    /// This file.
     Path(PathBuf),
     /// A library that the loader would find under this name, `libc` or `libc.so.6`.
     Name(String),
@@ -57,7 +53,6 @@ pub enum Binary {
 pub enum Place {
     /// So many bytes into the functions of this name, which may be a glob.
     Function {
-        /// The name or glob.
         pattern: String,
         /// Bytes from the function's first instruction.
         offset: u64,
@@ -84,20 +79,16 @@ pub enum Mode {
     Span,
 }
 
-/// A value to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arg {
     /// Its name in the event.
     pub name: String,
-    /// Where it is.
     pub value: Value,
     /// What it is, unless that is left to the default.
     pub ty: Option<ArgType>,
-    /// How it was written.
     pub text: String,
 }
 
-/// Where a value is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// The function's or USDT probe's argument of this number, from 1: `arg1`.
@@ -110,14 +101,12 @@ pub enum Value {
     Deref {
         /// Bytes to add to the address.
         offset: i64,
-        /// The address.
         of: Box<Value>,
     },
     /// What is written as the kernel takes it: `$stack`, `$comm`, `@0x601040`, `\7`.
     Verbatim(Verbatim),
 }
 
-/// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArgType {
     /// `u8` to `u64`, and `x8` to `x64`.
@@ -128,7 +117,6 @@ pub enum ArgType {
     Str,
     /// `string`: the text is at the place itself, as the kernel means it.
     Text,
-    /// `ptr`.
     Ptr,
 }
 

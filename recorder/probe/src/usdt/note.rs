@@ -26,7 +26,6 @@ const ADDRESSES: usize = 3 * size_of::<u64>();
 pub struct Probe {
     /// Who provides it, usually the program or library.
     pub provider: String,
-    /// What it is called.
     pub name: String,
     /// Where it is, before the loader moves the file.
     pub address: u64,
