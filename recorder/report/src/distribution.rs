@@ -20,7 +20,6 @@ const MANY: usize = 256;
 pub struct Bucket {
     /// The length of time, in nanoseconds; where values were put together, the greatest of them.
     pub nanos: u64,
-    /// How many samples.
     pub count: u64,
 }
 
@@ -64,7 +63,6 @@ impl Distribution {
         self.censored
     }
 
-    /// Their sum.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum)
     }

@@ -21,7 +21,6 @@ pub struct Report {
     pub cpus: Vec<CpuReport>,
     /// How long one CPU ran a thread and had others queued, while another idled. Not known of a narrow scope.
     pub unconserved: Option<Duration>,
-    /// What is missing.
     pub losses: Losses,
     /// Wake-ups of threads that ran or waited for a CPU already.
     pub idle_wakeups: u64,
@@ -37,11 +36,8 @@ pub struct Report {
 pub struct Origin {
     /// The version that recorded it.
     pub version: String,
-    /// Its command line.
     pub command_line: String,
-    /// The machine's name.
     pub host: String,
-    /// The kernel's release.
     pub release: String,
     /// How many CPUs were recorded.
     pub cpus: u64,
@@ -56,23 +52,18 @@ impl Origin {
     }
 }
 
-/// A stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Its beginning.
     pub begin: Nanos,
-    /// Its end.
     pub end: Nanos,
 }
 
 impl Span {
-    /// Its length.
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.end.0.saturating_sub(self.begin.0))
     }
 }
 
-/// What a trace lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Events that the recorder could not keep, as far as they were counted.
@@ -113,9 +104,7 @@ pub struct ThreadReport {
     pub koid: Option<Koid>,
     /// Its last name.
     pub comm: Arc<str>,
-    /// Its process id.
     pub pid: Option<u64>,
-    /// Its thread id.
     pub tid: Option<u64>,
     /// The id of its process in the trace.
     pub process: Option<Koid>,
@@ -123,9 +112,7 @@ pub struct ThreadReport {
     pub process_name: Arc<str>,
     /// How many threads it stands for.
     pub threads: u64,
-    /// Its figures.
     pub stats: Stats,
-    /// Its longest run-queue wait.
     pub worst: Option<Box<Wait>>,
 }
 
@@ -136,14 +123,11 @@ impl ThreadReport {
     }
 }
 
-/// A process.
 #[derive(Clone, Debug)]
 pub struct ProcessReport {
     /// Its id in the trace.
     pub koid: Koid,
-    /// Its name.
     pub name: Arc<str>,
-    /// Its id.
     pub pid: Option<u64>,
     /// How many of its threads are in the report.
     pub threads: u64,
@@ -173,7 +157,6 @@ impl Stats {
         &self.metrics[metric.index()]
     }
 
-    /// Switches out.
     pub fn switches(&self) -> u64 {
         self.voluntary + self.involuntary
     }
@@ -198,7 +181,6 @@ impl Stats {
 /// What is known of a CPU.
 #[derive(Clone, Debug)]
 pub struct CpuReport {
-    /// Its number.
     pub cpu: Cpu,
     pub(super) metrics: [Distribution; 6],
     /// Switches on it, those from and to idle included.
@@ -231,14 +213,12 @@ impl CpuReport {
     }
 }
 
-/// A run-queue wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Who waited, as it was called then.
     pub thread: Party,
     /// [`Metric::Wakeup`] or [`Metric::Preemption`].
     pub metric: Metric,
-    /// When.
     pub span: Span,
     /// The CPU on whose queue the thread was put.
     pub queued_on: Cpu,
@@ -259,7 +239,6 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// How long it was.
     pub fn length(&self) -> Duration {
         self.span.length()
     }
@@ -270,18 +249,14 @@ impl Wait {
 pub struct Party {
     /// Its id in the trace.
     pub koid: Koid,
-    /// Its name.
     pub comm: Arc<str>,
-    /// Its process id.
     pub pid: Option<u64>,
-    /// Its thread id.
     pub tid: u64,
 }
 
 /// Who had a CPU that a thread waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Antagonist {
-    /// The thread.
     pub thread: Party,
     /// For how long, within the wait.
     pub ran: Duration,

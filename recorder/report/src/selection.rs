@@ -8,7 +8,6 @@ use super::model::ThreadReport;
 /// Which threads, CPUs and times a report is about. The default is everything.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The threads.
     pub threads: ThreadFilter,
     /// The CPUs whose samples count; all when empty.
     pub cpus: Vec<Cpu>,
@@ -56,9 +55,7 @@ impl Moment {
 pub struct ThreadFilter {
     /// Globs (`*`, `?`, `[a-z]`) for the thread's name.
     pub comms: Vec<Pattern>,
-    /// Process ids.
     pub pids: Vec<u64>,
-    /// Thread ids.
     pub tids: Vec<u64>,
 }
 

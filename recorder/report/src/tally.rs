@@ -43,7 +43,6 @@ pub(super) struct Tally {
     rest: Option<Box<Rest>>,
 }
 
-/// What seldom changes.
 #[derive(Clone, Debug, Default)]
 struct Rest {
     max_at: Nanos,

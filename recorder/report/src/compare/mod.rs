@@ -20,13 +20,10 @@ pub const DEFAULT_MEASURES: [&str; 5] =
 /// What a run says to a measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Its number.
     Is(f64),
     /// The statistic needs more values than there are.
     TooFew {
-        /// How many there are.
         values: u64,
-        /// How many it needs.
         needed: u64,
     },
 }
@@ -34,7 +31,6 @@ pub enum Number {
 /// One run: its file, and what it says to each measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Where it is from.
     pub name: String,
     /// In the order of the measures.
     pub numbers: Vec<Number>,
@@ -60,7 +56,6 @@ pub enum Finding {
 /// One number of both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What is compared.
     pub measure: Measure,
     /// The numbers of the base runs that have one.
     pub base: Vec<f64>,
@@ -72,7 +67,6 @@ pub struct Row {
     pub effect: Option<Effect>,
     /// The p value, with allowance for the other rows.
     pub p: f64,
-    /// What follows.
     pub finding: Finding,
 }
 
@@ -81,7 +75,6 @@ pub struct Row {
 pub struct Comparison {
     /// The runs to compare with.
     pub base: Vec<Run>,
-    /// The runs to judge.
     pub new: Vec<Run>,
     /// A row for each measure.
     pub rows: Vec<Row>,

@@ -12,7 +12,6 @@ pub enum OnTooFew {
     /// It fails: what was not measured is not known to be well.
     #[default]
     Fail,
-    /// It passes.
     Pass,
 }
 
@@ -21,7 +20,6 @@ pub enum OnTooFew {
 pub enum Finding {
     /// What must not be is not so.
     Kept,
-    /// It is so.
     Broken,
     /// There are too few values to tell.
     TooFew {
@@ -35,9 +33,7 @@ pub enum Finding {
 /// What a recording says to a gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict<'g> {
-    /// The gate.
     pub gate: &'g Gate,
-    /// How it came out.
     pub finding: Finding,
     /// Whether it counts as failed.
     pub failed: bool,

@@ -14,7 +14,6 @@ use super::super::effect::Ratio;
 use super::super::{Comparison, Finding, Row, Run, runs_needed};
 use fxtrec_gates::Amount;
 
-/// Shows a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a>(pub &'a Comparison);
 

@@ -17,9 +17,7 @@ use fxtrec_units::escape;
 /// Shows verdicts, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// The verdicts.
     pub verdicts: &'a [Verdict<'a>],
-    /// Whether failures are red.
     pub colour: bool,
     /// Whether those that passed are left out.
     pub failures_only: bool,
