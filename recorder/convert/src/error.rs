@@ -11,7 +11,6 @@ use fxtrec_sink::outfile::OutFileError;
 /// A place in a text, counted from 1. Columns count bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The line.
     pub line: u64,
     /// The byte in the line.
     pub column: u64,
@@ -29,29 +28,15 @@ impl fmt::Display for Position {
 pub enum ConvertError {
     /// The input cannot be opened.
     #[error("cannot open {}: {source}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// Reading the input failed.
+    Open { path: PathBuf, source: io::Error },
     #[error("cannot read the input: {0}")]
     Read(#[source] io::Error),
     /// The output cannot be created.
     #[error("cannot create {}: {source}", path.display())]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: OutFileError,
-    },
+    Create { path: PathBuf, source: OutFileError },
     /// The output is the very file that is being read.
     #[error("{} is the same file as the input: give the output another name", path.display())]
-    SameFile {
-        /// The file.
-        path: PathBuf,
-    },
+    SameFile { path: PathBuf },
     /// The output is a terminal, which a binary trace must not go to.
     #[error("standard output is a terminal: redirect it, or name a file")]
     Terminal,
@@ -64,7 +49,6 @@ pub enum ConvertError {
     /// There is no conversion between the two.
     #[error("there is no conversion from {from} to {to}{}", advice(*from, *to))]
     NoSuchWay {
-        /// What the input is.
         from: Format,
         /// What the output was to be.
         to: Format,
@@ -75,7 +59,6 @@ pub enum ConvertError {
     /// A text is not what its format asks.
     #[error("{at}: {problem}")]
     Malformed {
-        /// Where.
         at: Position,
         /// What is there, and what was expected.
         problem: String,
@@ -92,10 +75,7 @@ pub enum ConvertError {
          far its clock is ahead of the first file's",
         path.display()
     )]
-    NoClock {
-        /// The file.
-        path: PathBuf,
-    },
+    NoClock { path: PathBuf },
 }
 
 fn advice(from: Format, to: Format) -> &'static str {

@@ -11,13 +11,10 @@ use super::import::{ftrace_text, perf_data, trace_dat};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// The Fuchsia trace format.
     Fxt,
     /// The Trace Event Format of Chrome, in JSON.
     Json,
-    /// What perf record writes.
     PerfData,
-    /// What trace-cmd record writes.
     TraceDat,
     /// The text of ftrace: tracefs' `trace`, and what trace-cmd report prints.
     FtraceText,
@@ -29,9 +26,7 @@ pub enum Packing {
     /// Not at all.
     #[default]
     Plain,
-    /// A gzip stream.
     Gzip,
-    /// A Zstandard stream.
     Zstd,
 }
 
@@ -55,12 +50,7 @@ pub enum UnknownFormat {
         "{}: unknown input format: it begins with the bytes {first:02x?}; use --from if you know the format",
         path.display()
     )]
-    Input {
-        /// The file.
-        path: PathBuf,
-        /// What it begins with.
-        first: Vec<u8>,
-    },
+    Input { path: PathBuf, first: Vec<u8> },
 }
 
 impl Format {
@@ -164,9 +154,7 @@ impl Packing {
 /// A format and a packing, as `json.gz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// The format.
     pub format: Format,
-    /// How it is packed.
     pub packing: Packing,
 }
 

@@ -68,7 +68,6 @@ impl Options {
 /// What becomes of JSON that is not as its format asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rigor {
-    /// It is refused.
     Strict,
     /// What every viewer accepts is counted, the rest refused.
     Usual,

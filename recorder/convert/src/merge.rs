@@ -37,17 +37,14 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Koids for those that two recordings use begin here: within the 32 bits that Perfetto keeps.
 const FIRST_NEW_KOID: u64 = 1 << 30;
 
-/// A recording to merge.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file.
     pub path: PathBuf,
     /// How far its clock is ahead of that of the first one, in nanoseconds; found by the wall
     /// clock where it is not given.
     pub offset: Option<i64>,
 }
 
-/// What a recording uses.
 #[derive(Debug, Default)]
 struct Facts {
     koids: BTreeSet<u64>,

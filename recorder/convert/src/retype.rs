@@ -24,7 +24,6 @@ pub(super) fn value(value: read::Value<'_>) -> Option<fxt_writer::Value<'_>> {
     })
 }
 
-/// A thread.
 pub(super) fn thread(thread: fxt_reader::Thread) -> fxt_writer::writer::Thread {
     (thread.process, thread.thread)
 }

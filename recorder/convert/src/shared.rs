@@ -30,7 +30,6 @@ impl Space for Shared {
     }
 }
 
-/// Room for a record.
 #[derive(Debug)]
 pub(super) struct SharedSlot<'a> {
     bytes: RefMut<'a, Vec<u8>>,

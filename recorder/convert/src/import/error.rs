@@ -11,29 +11,16 @@ pub enum ImportError {
     /// A part of the file has fewer bytes than it says.
     #[error("{part}: truncated at byte {at}")]
     Short {
-        /// Which part.
         part: &'static str,
         /// How far it went, in bytes.
         at: usize,
     },
     /// The file does not begin as its format wants.
     #[error("not {format}: the file begins with {found:02x?}")]
-    Magic {
-        /// The format.
-        format: &'static str,
-        /// What it begins with.
-        found: Vec<u8>,
-    },
+    Magic { format: &'static str, found: Vec<u8> },
     /// The file is of a version that is not known.
     #[error("{format} version {version} is not supported; supported are {known}")]
-    Version {
-        /// The format.
-        format: &'static str,
-        /// The version.
-        version: String,
-        /// What could be read.
-        known: &'static str,
-    },
+    Version { format: &'static str, version: String, known: &'static str },
     /// Its numbers are in the other byte order.
     #[error("the trace is from a machine with the other byte order: convert it on such a machine")]
     ByteOrder,
@@ -42,12 +29,7 @@ pub enum ImportError {
     Packing(String),
     /// A packed part does not unpack.
     #[error("cannot decompress {part}: {source}")]
-    Unpack {
-        /// Which part.
-        part: &'static str,
-        /// Why.
-        source: std::io::Error,
-    },
+    Unpack { part: &'static str, source: std::io::Error },
     /// There is no description of tracepoints in it.
     #[error("the trace does not describe its tracepoints: record at least sched:sched_switch")]
     NoTracepoints,
@@ -68,7 +50,6 @@ pub enum ImportError {
     /// The samples do not hold the tracepoint's own bytes.
     #[error("the samples have no raw data of the tracepoints: record with `perf record -R`")]
     NoRaw,
-    /// A perf.data contradicts itself.
     #[error("cannot read this perf.data: {0}")]
     PerfData(#[from] PerfDataError),
     /// The scheduler's tracepoints are of no known shape.

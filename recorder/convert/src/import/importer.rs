@@ -35,9 +35,7 @@ const MOST_CPU: u32 = u16::MAX as u32;
 pub(super) struct Origin {
     /// Its format, as `perf.data`.
     pub(super) format: &'static str,
-    /// The machine's name.
     pub(super) host: Option<String>,
-    /// The kernel's release.
     pub(super) release: Option<String>,
     /// What the recorder was told to do.
     pub(super) command_line: Option<String>,

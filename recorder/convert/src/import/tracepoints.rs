@@ -37,7 +37,6 @@ pub(super) struct Tracepoints {
     others: FxHashMap<u16, Other>,
 }
 
-/// Another tracepoint.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     /// Its place among those that are described.

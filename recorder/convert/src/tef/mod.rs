@@ -40,7 +40,6 @@ pub(super) mod notes {
 
 /// Values of the field `fxt` of JSON events.
 pub(super) mod marks {
-    /// The field.
     pub(crate) const FIELD: &str = "fxt";
     /// The field beside `args` that says which types they have.
     pub(crate) const TYPES: &str = "arg_types";
@@ -53,9 +52,7 @@ pub(super) mod marks {
     pub(crate) const DERIVED: &str = "derived";
     /// A slice whose end is a context switch.
     pub(crate) const SWITCH: &str = "switch";
-    /// A legacy context switch.
     pub(crate) const LEGACY_SWITCH: &str = "legacy_switch";
-    /// A wake-up.
     pub(crate) const WAKEUP: &str = "wakeup";
     /// A message of the log.
     pub(crate) const LOG: &str = "log";
@@ -67,9 +64,7 @@ pub(super) mod marks {
     pub(crate) const KERNEL_OBJECT: &str = "kernel_object";
     /// A thread that does not say of which process.
     pub(crate) const NO_PROCESS: &str = "no_process";
-    /// A userspace object.
     pub(crate) const USERSPACE_OBJECT: &str = "userspace_object";
-    /// A large blob.
     pub(crate) const LARGE_BLOB: &str = "large_blob";
 }
 

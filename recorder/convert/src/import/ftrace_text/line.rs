@@ -4,16 +4,20 @@ use super::body;
 use fxtrec_capture::event::Kind;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Line {
     /// Nothing: a comment, or an empty line.
     Nothing,
-    /// Events were lost.
-    Lost { cpu: Cpu, count: u64 },
+    Lost {
+        cpu: Cpu,
+        count: u64,
+    },
     /// An event of the scheduler.
-    Event { time: Nanos, cpu: Cpu, kind: Kind },
-    /// Another tracepoint.
+    Event {
+        time: Nanos,
+        cpu: Cpu,
+        kind: Kind,
+    },
     Other,
 }
 
@@ -29,7 +33,6 @@ pub(super) struct Problem {
 /// What stands before the event's own text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Who ran.
     pub(super) current: Tid,
     /// Whether that thread did it, and no interrupt; where the text has no flags, that is not known.
     pub(super) from_task: bool,

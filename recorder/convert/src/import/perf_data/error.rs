@@ -22,9 +22,7 @@ pub enum PerfDataError {
     /// A record is smaller than its own head, or than what it says to hold.
     #[error("the record of type {kind} at byte {at} of the records is too small: {bytes} bytes")]
     Record {
-        /// The type.
         kind: u32,
-        /// Where it is.
         at: u64,
         /// How large it says to be.
         bytes: u64,

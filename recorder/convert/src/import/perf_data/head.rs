@@ -56,7 +56,6 @@ pub(super) fn is_pipe(first: &[u8]) -> bool {
 /// The features that are of use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Features {
-    /// The descriptions of tracepoints.
     pub(super) described: Option<Vec<u8>>,
     host: Option<String>,
     release: Option<String>,

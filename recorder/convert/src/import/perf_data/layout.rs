@@ -178,7 +178,6 @@ impl Layout {
 /// The layouts of all events of a file.
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
-    /// Each once.
     layouts: Vec<Layout>,
     /// Which of them an event has, by its number.
     by_id: FxHashMap<u64, usize>,

@@ -27,7 +27,6 @@ pub(super) struct CpuEvents<'a> {
 /// An event in its CPU's order.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// One of the scheduler.
     Event(Kind),
     /// One of another tracepoint: its place among the described ones, the thread that had the CPU, and its bytes.
     Other(usize, Tid, Box<[u8]>),
@@ -79,7 +78,6 @@ impl<'a> CpuEvents<'a> {
         Ok(self.ready.front().map(|(time, _)| time.0))
     }
 
-    /// Takes the next event.
     pub(super) fn take(&mut self) -> Option<(Nanos, Next)> {
         self.ready.pop_front()
     }

@@ -22,7 +22,6 @@ enum Item<'a> {
     Text(Cow<'a, str>),
 }
 
-/// Arguments for one record.
 #[derive(Debug, Default)]
 pub(super) struct ArgSet<'a> {
     items: Vec<(Cow<'a, str>, Item<'a>)>,

@@ -244,7 +244,6 @@ impl Importer<'_> {
         pieces.end(self.target()?)
     }
 
-    /// Reads a blob back.
     fn blob(
         &mut self,
         mut members: Members<'_>,

@@ -32,7 +32,6 @@ use ids::Ids;
 use overlap::Overlaps;
 use source::Source;
 
-/// Where records go.
 type Target<'o> = Writer<Output<&'o mut dyn Write>>;
 
 /// The provider of a file that does not say who wrote it.

@@ -21,7 +21,6 @@ use super::{Importer, PROVIDER, Target};
 use crate::error::{ConvertError, Position};
 use crate::tef::marks;
 
-/// One of fxtrec's events.
 struct Own<'e, 'a> {
     fields: &'e Fields<'a>,
     /// The record's arguments, and what it has beside them.

@@ -44,7 +44,6 @@ impl Shape for AnyObject {
     type Of<'w> = Members<'w>;
 }
 
-/// A string, as such.
 pub(super) struct AnyString;
 
 impl Shape for AnyString {

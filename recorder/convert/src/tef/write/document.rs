@@ -34,7 +34,6 @@ impl<'w> Document<'w> {
         }
     }
 
-    /// The next event.
     pub(super) fn event(&mut self) -> Object<'_> {
         Object::begin(self.raw_event())
     }
@@ -85,7 +84,6 @@ impl<'w> Document<'w> {
     }
 }
 
-/// Text that waits.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: SpooledTempFile,

@@ -83,7 +83,6 @@ pub fn write(
     Ok(report)
 }
 
-/// Where scheduling records go.
 #[derive(Debug)]
 enum Scheduling {
     Slices(Slices),

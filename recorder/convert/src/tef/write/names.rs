@@ -5,7 +5,6 @@ use rustc_hash::FxHashMap;
 
 use super::json;
 
-/// Names by koid.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     processes: FxHashMap<Koid, String>,
