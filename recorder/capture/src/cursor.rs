@@ -45,7 +45,6 @@ impl<'a> Cursor<'a> {
         Some(u64::from_ne_bytes(*taken))
     }
 
-    /// What is left.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }

@@ -45,9 +45,7 @@ pub enum WakeKind {
 /// A context switch, as `sched_switch` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// Who goes out.
     pub prev: Tid,
-    /// Who comes in.
     pub next: Tid,
     /// The kernel's priority of who goes out: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
     pub prev_prio: i32,
@@ -61,12 +59,10 @@ pub struct Switch {
     pub next_comm: Comm,
 }
 
-/// A wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// Which of the tracepoints it was.
     pub kind: WakeKind,
-    /// Who is woken.
     pub tid: Tid,
     /// Its priority, as in [`Switch`].
     pub prio: i32,
@@ -90,7 +86,6 @@ pub struct Payload {
 /// A sample of an event that is recorded beside the scheduler's. What it says lies in its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Which event left it.
     pub extra: ExtraIndex,
     /// The thread that had the CPU.
     pub current: Tid,
@@ -103,7 +98,6 @@ pub struct Sample {
 /// Where a thread was in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserState {
-    /// Its stack pointer.
     pub stack: u64,
     /// Whether it is a 32-bit program on a 64-bit machine.
     pub is_32_bit: bool,
@@ -115,68 +109,46 @@ pub struct UserState {
 pub enum Life {
     /// A thread came into being.
     Begin {
-        /// The new thread.
         tid: Tid,
-        /// Who made it.
         parent: Tid,
         /// Whether it is a thread of the same process, and not the first one of a new process.
         same_process: bool,
     },
     /// A thread has a new name, by its own wish or by execve(2).
-    Rename {
-        /// The thread.
-        tid: Tid,
-        /// The name.
-        comm: Comm,
-    },
+    Rename { tid: Tid, comm: Comm },
     /// A thread begins to exit; it will be switched out once more, for ever.
-    End {
-        /// The thread.
-        tid: Tid,
-    },
+    End { tid: Tid },
 }
 
-/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One thread made room for another.
     Switch(Switch),
-    /// A thread was woken.
     Wake(Wake),
     /// The kernel says by other means than `sched_switch` that this thread has come in.
     Running {
-        /// Its process.
         pid: LocalId,
-        /// The thread.
         tid: LocalId,
     },
     /// A thread or process came into being.
     Fork {
         /// The process of the new thread.
         pid: LocalId,
-        /// The new thread.
         tid: LocalId,
-        /// The parent's process.
         parent_pid: LocalId,
-        /// The parent.
         parent_tid: LocalId,
     },
     /// A thread begins to exit; it will be switched out once more, for ever.
     Exit {
-        /// Its process.
         pid: LocalId,
-        /// The thread.
         tid: LocalId,
     },
     /// A thread has a new name.
     Comm {
-        /// Its process.
         pid: LocalId,
-        /// The thread.
         tid: LocalId,
         /// Whether the name came with execve(2).
         exec: bool,
-        /// The name.
         comm: Comm,
     },
     /// A thread came, went or was renamed, as tracepoints tell it and not perf's own records.
@@ -198,7 +170,6 @@ pub enum Kind {
     Lost(Loss),
     /// Forks, exits and changes of names are missing on this CPU; how many, where somebody counted.
     LostLives {
-        /// How many.
         count: Option<u64>,
     },
     /// The CPU went offline at this time, or soon after.
@@ -210,7 +181,6 @@ pub enum Kind {
     Online,
 }
 
-/// What is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// How many events of the scheduler and of probes; `None` when nobody counted.
@@ -222,7 +192,6 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Exactly so many events.
     pub const fn exactly(count: u64) -> Loss {
         Loss { events: Some(count), at_most: false, switch_records: 0 }
     }
@@ -241,9 +210,7 @@ impl Loss {
 /// One event of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it happened.
     pub time: Nanos,
-    /// What happened.
     pub kind: Kind,
 }
 

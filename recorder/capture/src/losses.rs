@@ -95,9 +95,7 @@ impl Cause {
 /// Everything that is measured, counted from the beginning of the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
-    /// When it was taken.
     pub now: Nanos,
-    /// Of the capture thread.
     pub capture: ThreadTimes,
     /// Of the drain thread, up to the last buffer that it gave back.
     pub drain: ThreadTimes,
@@ -105,7 +103,6 @@ pub struct Sample {
     pub saving: u64,
     /// Nanoseconds that the capture thread waited for room in the trace buffer.
     pub no_room: u64,
-    /// Events read.
     pub events: u64,
 }
 
@@ -114,7 +111,6 @@ pub struct Sample {
 struct Stretch {
     begin: u64,
     end: u64,
-    /// By cause.
     delays: [u64; CAUSES],
     running: u64,
     slept: u64,
@@ -194,18 +190,14 @@ impl Stretch {
 /// The losses of one cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossCause {
-    /// The cause.
     pub cause: Cause,
-    /// Events that were lost.
     pub events: u64,
-    /// How often.
     pub gaps: u64,
     /// The CPUs whose events they were.
     pub cpus: BTreeSet<Cpu>,
     /// How long the capture thread was held up while they were lost; of causes that do not hold it up, how long the
     /// time was in which they were lost.
     pub held_up: Duration,
-    /// The longest of these.
     pub longest: Duration,
     /// Within that time: major page faults, the greatest number of events a second, time on a CPU, and time asleep.
     pub faults: u64,
@@ -268,7 +260,6 @@ fn refused(f: &mut Formatter<'_>, what: &str, errno: Option<Errno>) -> fmt::Resu
 }
 
 impl Cause {
-    /// What helps against it.
     pub fn remedy(self) -> &'static str {
         match self {
             Cause::CaptureWaited | Cause::DrainWaited => {

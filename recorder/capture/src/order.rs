@@ -95,7 +95,6 @@ impl Queue {
         self.youngest
     }
 
-    /// What was said last.
     pub fn is_drained(&self) -> bool {
         self.drained
     }

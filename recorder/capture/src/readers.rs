@@ -34,7 +34,6 @@ const WORTH_SHARING: usize = 16 * 1024;
 
 /// A CPU's ring, which one thread at a time reads.
 pub trait ReadRing: Send + 'static {
-    /// Where its events go.
     fn lane(&self) -> Lane;
 
     /// Moves events from the ring to the queue, until the ring is empty or the queue is full, and says to the queue

@@ -15,11 +15,8 @@ const IN_INTERRUPT: u8 = 0x08 | 0x10;
 /// The tracepoints that the scheduler is recorded with.
 #[derive(Clone, Debug)]
 pub struct SchedFormats {
-    /// `sched_switch`.
     pub switch: Format,
-    /// `sched_wakeup`.
     pub wakeup: Format,
-    /// `sched_wakeup_new`.
     pub wakeup_new: Format,
     /// `sched_waking`, where it is wanted.
     pub waking: Option<Format>,

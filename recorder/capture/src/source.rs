@@ -23,7 +23,6 @@ use fxtrec_kernel::perf::{KernelCount, OpenError};
 use fxtrec_kernel::waker::Waker;
 use fxtrec_units::{Cpu, Nanos, Pid};
 
-/// The kinds of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
     /// Tracepoints of perf, one ring per CPU.
@@ -85,7 +84,6 @@ pub struct SchedEvents {
 }
 
 impl SchedEvents {
-    /// All of them.
     pub fn total(self) -> u64 {
         self.switches + self.wakeups
     }
@@ -120,7 +118,6 @@ pub struct SourceStats {
 /// Takes an event with the time to give it and the bytes it carries, if any; false to get no more of them for now.
 pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
 
-/// Where events come from.
 pub trait Source: Debug + Send {
     /// What kind of source it is.
     fn kind(&self) -> SourceKind;

@@ -8,7 +8,6 @@ use fxtrec_units::Tid;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// A field is missing.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The task states cannot be read.
@@ -19,9 +18,7 @@ pub enum LayoutError {
         "field `{field}` of tracepoint {event} is {size} bytes of an unknown kind; please report this kernel"
     )]
     Field {
-        /// The tracepoint.
         event: String,
-        /// The field.
         field: String,
         /// Its size in bytes.
         size: usize,

@@ -120,7 +120,6 @@ enum Away {
     Told,
 }
 
-/// From records to events.
 #[derive(Debug)]
 struct Decoder {
     names: Told,
