@@ -48,18 +48,15 @@ pub const PROBE_PREFIX: &str = "uprobe:";
 /// A part of the kernel that can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelCategory {
-    /// Switches and wake-ups.
     Sched,
     /// `sched_waking`, beside switches and wake-ups.
     Waking,
     /// Hard and soft interrupts.
     Irq,
-    /// System calls.
     Syscall,
 }
 
 impl KernelCategory {
-    /// All of them.
     pub const ALL: [KernelCategory; 4] = [
         KernelCategory::Sched,
         KernelCategory::Waking,
@@ -67,7 +64,6 @@ impl KernelCategory {
         KernelCategory::Syscall,
     ];
 
-    /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
             KernelCategory::Sched => "sched",
@@ -100,7 +96,6 @@ pub enum ProbeCategory {
     Named(String),
     /// Those whose names begin so.
     Prefix(String),
-    /// This one.
     Spec(Box<Spec>),
 }
 
@@ -109,7 +104,6 @@ pub enum ProbeCategory {
 pub enum Category {
     /// A part of the kernel.
     Kernel(KernelCategory),
-    /// User probes.
     Probe(ProbeCategory),
     /// Applications' categories: a name, or the beginning of names with a `*` behind it.
     Application(String),
@@ -119,7 +113,6 @@ pub enum Category {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CategoryError {
-    /// There is no name.
     #[error("expected a category, such as sched, net or app*")]
     Empty,
     /// The text is longer than any category's.
@@ -142,7 +135,6 @@ pub enum CategoryError {
     /// Something of the kernel's that there is not.
     #[error("unknown kernel category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchKernel {
-        /// What was asked for.
         text: String,
         /// What may have been meant.
         meant: Option<&'static str>,
@@ -223,9 +215,7 @@ pub fn probe(text: &str) -> Result<Spec, CategoryError> {
 pub struct Selection {
     /// The list was empty: everything that may be had.
     pub everything: bool,
-    /// Parts of the kernel.
     pub kernel: BTreeSet<KernelCategory>,
-    /// User probes.
     pub probes: Vec<ProbeCategory>,
     /// What applications are told; empty for all that they have.
     pub applications: Vec<String>,
@@ -325,14 +315,11 @@ pub struct BadCategory {
 /// What is recorded of the kernel: a [`Selection`] with all names looked up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelPlan {
-    /// Parts of the kernel.
     pub categories: BTreeSet<KernelCategory>,
-    /// User probes.
     pub probes: Vec<Spec>,
 }
 
 impl KernelPlan {
-    /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
         self.categories.is_empty() && self.probes.is_empty()
     }

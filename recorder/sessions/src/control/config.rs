@@ -33,13 +33,11 @@ const MIB: u64 = 1024 * 1024;
 pub(super) struct Config {
     /// The categories as they were given.
     pub(super) categories: Vec<String>,
-    /// What they ask for.
     pub(super) selection: Selection,
     /// The buffer of each provider, and that of the kernel's recorder, in bytes.
     pub(super) buffer_bytes: u64,
     /// The largest of all buffers that were asked for, in bytes.
     pub(super) largest_buffer_bytes: u64,
-    /// How long StartTracing waits.
     pub(super) start_timeout: Duration,
     /// What happens when a buffer is full.
     pub(super) mode: BufferingMode,

@@ -69,7 +69,6 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// As GetStatus tells it.
     pub(super) fn stats(&self) -> KernelStats {
         KernelStats {
             running: self.running.load(Ordering::Relaxed),
@@ -78,7 +77,6 @@ impl Progress {
         }
     }
 
-    /// Says what went wrong.
     pub(super) fn blame(&self, problem: String) {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
     }
@@ -87,17 +85,14 @@ impl Progress {
 /// What is to be recorded, and how.
 #[derive(Debug)]
 pub(super) struct Settings<'a> {
-    /// What.
     pub(super) plan: &'a KernelPlan,
     /// What happens when its buffer is full.
     pub(super) mode: BufferingMode,
-    /// Its buffer, in bytes.
     pub(super) buffer_bytes: u64,
     /// Where its private folder goes.
     pub(super) folder: &'a Path,
 }
 
-/// A recorder that records.
 #[derive(Debug)]
 pub(super) struct KernelRecorder {
     child: Child,

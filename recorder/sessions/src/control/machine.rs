@@ -15,21 +15,15 @@ use super::wire::{ControllerError, SessionState};
 /// What a session is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
-    /// InitializeTracing.
     Initialize,
-    /// StartTracing.
     Start,
-    /// StopTracing.
     Stop,
-    /// TerminateTracing.
     Terminate,
-    /// Snapshot.
     Snapshot,
 }
 
 #[cfg(test)]
 impl Request {
-    /// All of them.
     pub(super) const ALL: [Request; 5] =
         [Request::Initialize, Request::Start, Request::Stop, Request::Terminate, Request::Snapshot];
 }

@@ -34,7 +34,6 @@ struct State {
     spool: Spool,
     /// Whether what comes waits until it is released.
     defers: bool,
-    /// Whether it does now.
     deferred: bool,
     /// Nothing more will come.
     closed: bool,
@@ -265,7 +264,6 @@ impl Output {
         }
     }
 
-    /// Has the output closed.
     fn finish(&self, writer: &mut Writer) -> Result<(), String> {
         let begun = Instant::now();
         while !writer.finish()? {
@@ -302,7 +300,6 @@ mod tests {
         Spool::new(std::env::temp_dir(), 1 << 20)
     }
 
-    /// Who writes to it.
     fn to(output: impl Into<std::os::fd::OwnedFd>) -> (Writer, Destination) {
         let mut writer = Writer::to(output);
         let destination = writer.choose(0).expect("it is fine");

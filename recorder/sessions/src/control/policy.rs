@@ -41,7 +41,6 @@ pub use fxtrec_kernel::peer::Credentials;
 use fxtrec_probe::Spec;
 use fxtrec_units::nearest::nearest;
 
-/// Where the file is.
 pub const POLICY_PATH: &str = "/etc/fxtrec/policy.toml";
 
 /// The largest buffer that anybody may ask for, for each application and for the kernel, in bytes.
@@ -50,7 +49,6 @@ pub const DEFAULT_MAX_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 /// How many applications of one user other than root may be connected at a time, unless the file says otherwise.
 pub const DEFAULT_PROVIDERS_PER_USER: usize = 50;
 
-/// Who may record what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     path: PathBuf,
@@ -99,16 +97,13 @@ pub struct Granted {
     pub kernel: KernelPlan,
     /// What applications are told; empty for all that they have.
     pub applications: Vec<String>,
-    /// Whose applications are recorded.
     pub users: Users,
     /// The largest buffer for each application and for the kernel, in bytes.
     pub max_buffer_bytes: u64,
 }
 
-/// Whose applications are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Users {
-    /// Everybody's.
     Every,
     /// Those of the user with this id.
     Only(u32),
@@ -127,7 +122,6 @@ impl Users {
 /// A category of the kernel's, as somebody who asks for the known ones is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// As it is written.
     pub name: String,
     /// What it records, in a line.
     pub description: String,
@@ -324,7 +318,6 @@ impl Who {
 }
 
 impl Rights {
-    /// What anybody has.
     fn nothing() -> Rights {
         Rights {
             kernel: BTreeSet::new(),

@@ -86,7 +86,6 @@ pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
     std::thread::Builder::new().name("fxtrec-control".to_owned()).spawn(take).map(drop)
 }
 
-/// One connection.
 struct Client {
     service: Arc<Service>,
     caller: Caller,
@@ -366,11 +365,8 @@ impl Client {
     }
 }
 
-/// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// It is there.
     There,
-    /// The client is gone.
     Gone,
 }

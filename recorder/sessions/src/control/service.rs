@@ -45,11 +45,9 @@ const WRITERS: usize = 8;
 /// What a service is started with.
 #[derive(Debug)]
 pub struct Setup {
-    /// Where applications connect.
     pub providers: Listener,
     /// How process ids become koids.
     pub koids: Koids,
-    /// Who may record what.
     pub policy: Policy,
     /// A folder of the daemon's own, that nobody else may look into.
     pub private_folder: PathBuf,
@@ -59,10 +57,8 @@ pub struct Setup {
     pub spool_limit: u64,
 }
 
-/// Whoever calls.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    /// The connection.
     pub(super) client: ClientId,
     /// Who is at its other end.
     pub(super) credentials: Credentials,
@@ -140,7 +136,6 @@ impl Inner {
     }
 }
 
-/// The service.
 #[derive(Debug)]
 pub struct Service {
     inner: Mutex<Inner>,
@@ -262,7 +257,6 @@ impl Service {
         Ok((message, Err(why)))
     }
 
-    /// InitializeTracing.
     pub(super) fn initialize(
         &self,
         caller: &Caller,

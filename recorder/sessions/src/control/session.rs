@@ -22,26 +22,19 @@ use fxtrec_units::Nanos;
 /// How long a regular file may take to be written before StopTracing and TerminateTracing are answered.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
 
-/// A connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Which it is.
     pub(super) number: u64,
-    /// When it was initialized.
     pub(super) since: Nanos,
-    /// Whose it is.
     pub(super) owner: Credentials,
     /// The connection that initialized it.
     pub(super) client: ClientId,
-    /// How it is recorded.
     pub(super) config: Config,
     /// What of that its owner may have.
     pub(super) granted: Granted,
-    /// Where it goes.
     pub(super) output: Output,
     /// What is known of the kernel's recorder.
     pub(super) kernel: Arc<Progress>,
@@ -116,7 +109,6 @@ impl Session {
         }
     }
 
-    /// How providers are recorded.
     pub(super) fn manager_config(&self, granted: &Granted) -> SessionConfig {
         SessionConfig {
             mode: super::config::engine_mode(self.config.mode),

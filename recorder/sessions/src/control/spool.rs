@@ -14,7 +14,6 @@ const MEMORY_BYTES: usize = 8 * 1024 * 1024;
 /// What is read from the file at once, in bytes.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// The queue.
 #[derive(Debug)]
 pub(super) struct Spool {
     memory: VecDeque<Vec<u8>>,
@@ -42,7 +41,6 @@ impl Spool {
         }
     }
 
-    /// The bytes in it.
     pub(super) fn bytes(&self) -> u64 {
         self.memory_bytes as u64 + (self.written - self.read)
     }

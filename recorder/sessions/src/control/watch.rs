@@ -19,7 +19,6 @@ struct Waiting {
     mailbox: Weak<Mailbox<String>>,
 }
 
-/// Everybody who watches.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     states: Vec<Weak<Mailbox<SessionState>>>,

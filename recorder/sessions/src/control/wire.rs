@@ -20,24 +20,18 @@ pub const INTERFACE: &str = "fxtrec.Controller";
 /// The interface file, as the service hands it out.
 pub const DESCRIPTION: &str = include_str!("fxtrec.Controller.varlink");
 
-/// Where a session is.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// There is none.
     #[default]
     Ready,
     /// There is one, which has not been started.
     Initialized,
-    /// It is being started.
     Starting,
-    /// It records.
     Started,
-    /// It is being stopped.
     Stopping,
     /// It was stopped, and may be started again.
     Stopped,
-    /// It is being ended.
     Terminating,
 }
 
@@ -70,15 +64,12 @@ impl SessionState {
 /// A category that can be asked for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct KnownCategory {
-    /// Its name.
     pub name: String,
-    /// What it records.
     pub description: String,
     /// Whether whoever asks may record it.
     pub permitted: bool,
 }
 
-/// The answer of GetKnownCategories.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct KnownCategories {
     /// In order of their names.
@@ -90,11 +81,8 @@ pub struct KnownCategories {
 pub struct ProviderInfo {
     /// Its id in the archive.
     pub id: u32,
-    /// Its process.
     pub pid: u32,
-    /// Its user.
     pub uid: u32,
-    /// What it calls itself.
     pub name: String,
     /// How far it is: registered, starting, started, stopping, stopped, failed.
     pub state: String,
@@ -102,7 +90,6 @@ pub struct ProviderInfo {
     pub categories: Vec<String>,
 }
 
-/// The answer of GetProviders.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Providers {
     /// In the order in which they came, at most 100.
@@ -115,9 +102,7 @@ pub struct Providers {
 /// What was recorded of a provider in this session.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ProviderStats {
-    /// What it calls itself.
     pub name: String,
-    /// Its process.
     pub pid: u32,
     /// The mode of its buffer.
     pub buffering_mode: BufferingMode,
@@ -136,7 +121,6 @@ pub struct ProviderStats {
 /// The recorder of the kernel's events.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct KernelStats {
-    /// Whether it records.
     pub running: bool,
     /// What it has recorded in this session, in bytes.
     pub bytes: u64,
@@ -145,63 +129,49 @@ pub struct KernelStats {
     pub problem: Option<String>,
 }
 
-/// The answer of GetStatus.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// Where the session is.
     pub state: SessionState,
-    /// Whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_uid: Option<u32>,
     /// The process that initialized it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_pid: Option<u32>,
-    /// What it records.
     pub categories: Vec<String>,
     /// The file that gets the trace, when it is one; only its owner and root are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// What was collected so far to be written, in bytes.
     pub bytes: u64,
-    /// The kernel's part.
     pub kernel: KernelStats,
 }
 
-/// The parameters of InitializeTracing.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct InitializeTracing {
-    /// How to record.
     pub config: TraceConfig,
     /// Which of the descriptors that come with the call gets the trace.
     pub output: u32,
 }
 
-/// The parameters of StartTracing.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct StartTracing {
-    /// How to start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<StartOptions>,
 }
 
-/// The answer of StartTracing.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Started {
-    /// Providers that record.
     pub started: u32,
     /// Those that did not say so in time.
     pub late: Vec<String>,
 }
 
-/// The parameters of StopTracing.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct StopTracing {
-    /// How to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<StopOptions>,
 }
 
-/// The answer of StopTracing.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Stopped {
     /// Of each provider that recorded something.
@@ -211,7 +181,6 @@ pub struct Stopped {
     pub incomplete: Option<String>,
 }
 
-/// The answer of TerminateTracing.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Ended {
     /// Why the trace is not all in the file that it goes to, when it is not.
@@ -219,31 +188,26 @@ pub struct Ended {
     pub incomplete: Option<String>,
 }
 
-/// The parameters of Snapshot.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Snapshot {
     /// Which of the descriptors that come with the call gets the trace.
     pub output: u32,
 }
 
-/// The answer of Snapshot.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Snapped {
     /// What was written, in bytes.
     pub bytes: u64,
 }
 
-/// An answer of WatchAlert.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Alert {
     /// The name that the application gave it.
     pub alert_name: String,
 }
 
-/// An answer of WatchState.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct State {
-    /// Where the session is.
     pub state: SessionState,
 }
 

@@ -71,7 +71,6 @@ pub(super) struct Writer {
     done: bool,
 }
 
-/// What is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Destination {
     /// Whether all that is written is there at once, for others to see.

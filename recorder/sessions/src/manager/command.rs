@@ -11,10 +11,8 @@ use super::output::Section;
 use super::status::{ProviderStatus, Refusals};
 use fxtrec_units::Nanos;
 
-/// What starting came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Providers that record.
     pub started: usize,
     /// Those that did not say so in time, by name. They may still come.
     pub late: Vec<String>,
@@ -37,7 +35,6 @@ pub struct Stopped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// It is started already.
     #[error("providers are already being recorded; stop that session first")]
     AlreadyStarted,
     /// It is just being stopped.

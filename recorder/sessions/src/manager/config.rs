@@ -109,7 +109,6 @@ impl Default for SessionConfig {
 /// What is different for the providers of one name (`ProviderSpec` of the trace controller).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderOverride {
-    /// Their name.
     pub name: String,
     /// Their buffer, in bytes, when it is another.
     pub buffer_bytes: Option<usize>,

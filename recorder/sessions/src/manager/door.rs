@@ -17,7 +17,6 @@ pub(super) const DEAF: Duration = Duration::from_millis(500);
 /// Of no more users than these it is counted how often they were turned away.
 const USERS: usize = 1024;
 
-/// Where providers connect.
 #[derive(Debug)]
 pub(super) struct Door {
     listener: Listener,

@@ -22,7 +22,6 @@ pub(super) enum Track {
 /// What an event does to its track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Begins a span.
     Begin(Label),
     /// Ends the innermost span; of an operation, the innermost of this name.
     End(Arc<str>),
@@ -41,7 +40,6 @@ pub(super) struct Label {
     pub(super) name: Arc<str>,
 }
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) track: Track,

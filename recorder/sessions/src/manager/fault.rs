@@ -23,7 +23,6 @@ pub(super) enum Fault {
     /// Another message than REGISTER came first.
     #[error("it sent messages before it registered")]
     NotRegistered,
-    /// It registered twice.
     #[error("it registered again")]
     RegisteredAgain,
     /// It did not register in time.
@@ -31,10 +30,7 @@ pub(super) enum Fault {
     Silent,
     /// It tells more categories than anything has.
     #[error("it sent more than {max} categories")]
-    TooManyCategories {
-        /// As many are taken.
-        max: usize,
-    },
+    TooManyCategories { max: usize },
     /// A packet of another size.
     #[error("a packet on its FIFO has {bytes} bytes instead of {}", packet::PACKET_BYTES)]
     PacketSize {
@@ -43,30 +39,19 @@ pub(super) enum Fault {
     },
     /// A packet that is not for a provider to send, or not at this time.
     #[error("unexpected request {request} on its FIFO")]
-    Request {
-        /// The packet's request.
-        request: u16,
-    },
+    Request { request: u16 },
     /// Another version of the protocol on the FIFO.
     #[error(
         "its FIFO protocol has version {found} instead of {}; build it and fxtrec from the same release",
         packet::PROTOCOL_VERSION
     )]
-    FifoVersion {
-        /// The version it speaks.
-        found: u32,
-    },
+    FifoVersion { found: u32 },
     /// It leaves messages unread until no more can be sent.
     #[error("it does not read its messages")]
     Deaf,
     /// No buffer for it could be made, or a call on its sockets failed.
     #[error("cannot {doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
 }
 
 impl Fault {

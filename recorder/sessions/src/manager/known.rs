@@ -10,7 +10,6 @@ use super::open::{Clock, Open};
 /// What is known of a provider from what it has recorded.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// What it has registered.
     pub(super) names: Names,
     /// What it is in the middle of, where that is followed.
     pub(super) open: Open,

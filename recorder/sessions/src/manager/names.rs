@@ -19,7 +19,6 @@ const MOST_OBJECTS: usize = 65_536;
 /// The words of one record.
 type Record = Box<[u64]>;
 
-/// What was registered.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     initialization: Record,

@@ -159,7 +159,6 @@ pub(super) struct Clock {
     pub(super) ticks_per_second: u64,
 }
 
-/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
 impl Clock {

@@ -20,9 +20,7 @@ const MAX_CATEGORIES: usize = 4096;
 /// What became of a look at a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// Nothing.
     Nothing,
-    /// It has registered.
     Registered,
     /// It raised an alert of this name.
     Alert(String),
@@ -86,7 +84,6 @@ impl Provider {
         self.id
     }
 
-    /// Its user.
     pub(super) fn uid(&self) -> u32 {
         self.peer.uid
     }
@@ -124,7 +121,6 @@ impl Provider {
         (self.is_open && self.name.is_none()).then(|| self.since + patience)
     }
 
-    /// Lets it record.
     pub(super) fn start(&mut self, session: wire::Session, start: wire::Start) {
         let Some(name) = self.name.clone() else { return };
         let owner = Owner { id: self.id, name, process: self.process };

@@ -14,9 +14,7 @@ use fxtrec_kernel::seqpacket::Listener;
 /// What there is something to do about.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// Somebody rang the bell.
     pub(super) rung: bool,
-    /// Somebody connects.
     pub(super) connections: bool,
     /// Each provider's descriptors, in the providers' order.
     pub(super) providers: Vec<Signs>,

@@ -36,7 +36,6 @@ pub(super) enum Phase {
     Stopped,
 }
 
-/// Whose records they are.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) id: ProviderId,

@@ -13,15 +13,12 @@ pub enum ProviderState {
     Registered,
     /// It was told to record, and has not said that it does.
     Starting,
-    /// It records.
     Started,
     /// It was told to stop, and has not said that it did.
     Stopping,
-    /// It has stopped.
     Stopped,
     /// It did not keep to the protocol; what came after that is ignored.
     Failed,
-    /// Its connection is closed.
     Gone,
 }
 
@@ -45,19 +42,15 @@ impl ProviderState {
 pub struct ProviderStatus {
     /// Its id in the archive.
     pub id: ProviderId,
-    /// What it calls itself.
     pub name: String,
     /// Its process as this pid namespace numbers it.
     pub pid: u32,
-    /// Its user.
     pub uid: u32,
     /// Its process as the trace numbers it.
     pub koid: Koid,
     /// The categories that it is known to have.
     pub categories: Vec<String>,
-    /// How far it is.
     pub state: ProviderState,
-    /// What was recorded.
     pub stats: ProviderStats,
     /// Whether it ended after it was told to record, and before it did: what it would have recorded by then is missing.
     pub missed_start: bool,
@@ -74,7 +67,6 @@ pub struct ProviderStats {
     pub tally: Tally,
     /// Records that the provider dropped, as it says.
     pub dropped: u64,
-    /// Buffers that were saved.
     pub buffers: u64,
     /// Bytes of durable records: strings, threads, names.
     pub durable_bytes: u64,
@@ -82,7 +74,6 @@ pub struct ProviderStats {
     pub rolling_bytes: u64,
     /// The largest part of the durable buffer that was in use when something was saved, from 0 to 1.
     pub durable_used: f64,
-    /// Alerts raised.
     pub alerts: u64,
 }
 
@@ -102,7 +93,6 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// All of them.
     pub fn total(&self) -> u64 {
         let for_want_of_room = self.too_many + self.too_many_of_one_user;
         for_want_of_room + self.foreign_user + self.invisible + self.unregistered
@@ -122,6 +112,5 @@ pub struct Alert {
     pub pid: u32,
     /// When the manager heard of it.
     pub time: Nanos,
-    /// Its user.
     pub uid: u32,
 }

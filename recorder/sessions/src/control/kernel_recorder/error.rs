@@ -8,12 +8,7 @@ use std::io;
 pub(in crate::control) enum KernelError {
     /// The recorder could not be started.
     #[error("cannot {doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
     /// It ended before it recorded.
     #[error("cannot record the kernel: {0}")]
     Refused(String),

@@ -9,13 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum PolicyError {
     /// The file cannot be read.
     #[error("cannot read the policy {}: {source}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It is no file.
+    Read { path: PathBuf, source: io::Error },
     #[error("the policy {} is not a regular file", .0.display())]
     NoFile(PathBuf),
     /// Others than root may have written it.
@@ -23,19 +17,13 @@ pub enum PolicyError {
         "the policy {} belongs to uid {uid}, who could change it: use chown root",
         .path.display()
     )]
-    Owner {
-        /// The file.
-        path: PathBuf,
-        /// Its owner.
-        uid: u32,
-    },
+    Owner { path: PathBuf, uid: u32 },
     /// Others than its owner may write it.
     #[error(
         "the policy {} is writable by others than its owner (mode {mode:04o}), who could change it: use chmod go-w",
         .path.display()
     )]
     Mode {
-        /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -43,15 +31,12 @@ pub enum PolicyError {
     /// It is longer than can be meant.
     #[error("the policy {} has more than {most} bytes", .path.display())]
     TooLong {
-        /// The file.
         path: PathBuf,
         /// The most that is read, in bytes.
         most: u64,
     },
-    /// Something in it.
     #[error("{}:{line}:{column}: {problem}", .path.display())]
     Bad {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -98,7 +83,6 @@ pub enum Denied {
     /// The policy does not allow it.
     #[error("{what}: {why}")]
     NotPermitted {
-        /// What was asked for.
         what: String,
         /// Why not, and what would allow it.
         why: String,
@@ -106,9 +90,7 @@ pub enum Denied {
     /// The policy has no user probe of this name.
     #[error("{} has no user probe '{name}'{}", .path.display(), .meant.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchProbe {
-        /// The name.
         name: String,
-        /// The policy file.
         path: PathBuf,
         /// What may have been meant.
         meant: Option<String>,

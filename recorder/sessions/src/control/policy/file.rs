@@ -51,7 +51,6 @@ impl Names for SystemNames {
     }
 }
 
-/// What the file says.
 pub(super) struct Parsed {
     pub(super) providers_per_user: usize,
     pub(super) probes: BTreeMap<String, Spec>,

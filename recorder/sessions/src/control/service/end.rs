@@ -13,7 +13,6 @@ use crate::manager::Stopped;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Service {
-    /// StopTracing.
     pub(in crate::control) fn stop_tracing(
         &self,
         caller: &Caller,
@@ -79,7 +78,6 @@ impl Service {
         self.end_stop(self.lock(), &session);
     }
 
-    /// TerminateTracing.
     pub(in crate::control) fn terminate_tracing(
         &self,
         caller: &Caller,

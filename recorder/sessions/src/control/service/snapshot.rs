@@ -10,7 +10,6 @@ use super::super::wire::{BufferingMode, ControllerError};
 use super::{Caller, Passed, Service};
 
 impl Service {
-    /// Snapshot.
     pub(in crate::control) fn snapshot(
         &self,
         caller: &Caller,

@@ -10,7 +10,6 @@ use crate::manager::{ManagerError, StartOptions, Started};
 use fxtrec_kernel::waker::Waker;
 
 impl Service {
-    /// StartTracing.
     pub(in crate::control) fn start_tracing(
         &self,
         caller: &Caller,

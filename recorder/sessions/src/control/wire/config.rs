@@ -16,7 +16,6 @@ pub struct FxtVersion {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSpec {
-    /// Their name.
     pub name: String,
     /// The buffer of each, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,16 +42,13 @@ pub enum BufferingMode {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferDisposition {
-    /// It is discarded.
     #[default]
     ClearEntire,
     /// All but what others refer to is discarded.
     ClearNondurable,
-    /// It is kept.
     Retain,
 }
 
-/// How to record.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
@@ -82,7 +78,6 @@ pub struct TraceConfig {
     pub detached: Option<bool>,
 }
 
-/// How to start.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartOptions {
@@ -94,7 +89,6 @@ pub struct StartOptions {
     pub additional_categories: Option<Vec<String>>,
 }
 
-/// How to stop.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopOptions {

@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "error", content = "parameters")]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// There is no session.
     #[error("there is no session; initialize one first")]
     #[serde(rename = "fxtrec.Controller.NotInitialized")]
     NotInitialized,
-    /// There is one.
     #[error("a session already exists, and there can be only one; terminate it first")]
     #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
     AlreadyInitialized,
@@ -23,35 +21,23 @@ pub enum ControllerError {
     #[error("the session is not started")]
     #[serde(rename = "fxtrec.Controller.NotStarted")]
     NotStarted,
-    /// It is being stopped.
     #[error("the session is being stopped; wait until it has stopped")]
     #[serde(rename = "fxtrec.Controller.Stopping")]
     Stopping,
-    /// It is being ended.
     #[error("the session is being terminated; wait until it has ended")]
     #[serde(rename = "fxtrec.Controller.Terminating")]
     Terminating,
-    /// It cannot go on.
     #[error("the session was aborted: {reason}")]
     #[serde(rename = "fxtrec.Controller.Aborted")]
-    Aborted {
-        /// Why.
-        reason: String,
-    },
+    Aborted { reason: String },
     /// Whoever asks may not.
     #[error("{what} is not permitted: {why}")]
     #[serde(rename = "fxtrec.Controller.NotPermitted")]
-    NotPermitted {
-        /// What was asked for.
-        what: String,
-        /// What would permit it.
-        why: String,
-    },
+    NotPermitted { what: String, why: String },
     /// The request makes no sense.
     #[error("bad request: {field}: {why}")]
     #[serde(rename = "fxtrec.Controller.BadRequest")]
     BadRequest {
-        /// Which part of it.
         field: String,
         /// What is wrong with it.
         why: String,

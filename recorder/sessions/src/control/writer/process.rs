@@ -157,7 +157,6 @@ enum Unfit {
     /// Nobody reads the pipe, which has a name. Of one without the first write tells.
     #[error("it is a pipe without a reader")]
     NoReader,
-    /// A system call failed.
     #[error("cannot examine it: {0}")]
     System(#[from] io::Error),
 }

@@ -16,7 +16,6 @@ const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes before the payload.
 const HEAD_BYTES: usize = 5;
 
-/// Something that it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// This is the message that came with descriptors.
@@ -29,7 +28,6 @@ pub(super) enum News {
     Written(u64),
     /// Nothing more can be written, and why.
     Failed(String),
-    /// The output is closed.
     Done,
 }
 

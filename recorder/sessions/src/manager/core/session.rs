@@ -88,7 +88,6 @@ impl Core {
         true
     }
 
-    /// Stops the session.
     pub(super) fn stop(&mut self, write: bool) -> Result<(), ManagerError> {
         if matches!(self.waiting, Some(Waiting::Stop { .. })) {
             return Err(ManagerError::Stopping);

@@ -17,7 +17,6 @@ use super::{Address, Received, Seqpacket};
 /// Nothing that a manager has to answer takes longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Words of the header.
 const HEADER_WORDS: usize = 16;
 
 /// How a buffer is divided, in words.
@@ -78,7 +77,6 @@ fn wait(socket: &Seqpacket) {
 }
 
 impl ByHand {
-    /// Connects and registers.
     pub(super) fn register(address: &Address, name: &str, categories: &[&str]) -> ByHand {
         let provider = ByHand::connect(address);
         let categories = categories.iter().map(|&category| category.to_owned()).collect();
@@ -163,7 +161,6 @@ impl ByHand {
         session
     }
 
-    /// Waits for STOP.
     pub(super) fn await_stop(&self) -> Session {
         match self.hear().expect("STOP").0 {
             FromManager::Stop(session) => session,
