@@ -9,15 +9,12 @@ use fxt_reader::{Reader, Record};
 /// An event of an application.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its name.
     pub name: String,
     /// Of what kind it is.
     pub kind: EventKind,
     /// When, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The process.
     pub process: u64,
-    /// The thread.
     pub thread: u64,
     /// Its arguments that are whole numbers, and true ones as 1.
     pub numbers: BTreeMap<String, u64>,
@@ -26,9 +23,7 @@ pub struct Event {
 /// A provider and its events, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Provider {
-    /// Its name.
     pub name: String,
-    /// Its events.
     pub events: Vec<Event>,
     /// Times that it was said to have filled its buffer.
     pub filled_up: u64,
@@ -39,7 +34,6 @@ pub struct Provider {
 /// All providers of a trace, without fxtrec, by id.
 #[derive(Clone, Debug, Default)]
 pub struct Archive {
-    /// Them.
     pub providers: BTreeMap<u32, Provider>,
 }
 

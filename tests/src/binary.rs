@@ -69,7 +69,6 @@ impl PublicCopy {
         copy
     }
 
-    /// Its path.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("fxtrec")
     }

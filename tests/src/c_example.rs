@@ -12,7 +12,6 @@ pub fn libraries() -> PathBuf {
     test.parent().expect("a folder").to_path_buf()
 }
 
-/// Where the header is.
 fn header() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi")
 }

@@ -18,9 +18,7 @@ pub struct Event {
     pub kind: EventKind,
     /// Its category; `fxtrec` for fxtrec's own.
     pub category: String,
-    /// Its name.
     pub name: String,
-    /// Argument names and values.
     pub args: BTreeMap<String, String>,
 }
 

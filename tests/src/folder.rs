@@ -15,11 +15,8 @@ pub struct Folder(TempDir);
 /// What a program left: its status and what it printed.
 #[derive(Debug)]
 pub struct Done {
-    /// The exit status.
     pub code: i32,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 
@@ -44,7 +41,6 @@ impl Folder {
         Folder(tempfile::tempdir().expect("a folder for temporary files"))
     }
 
-    /// A path in it.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.path().join(name)
     }
@@ -73,7 +69,6 @@ impl Folder {
         std::fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Runs fxtrec in it.
     #[track_caller]
     pub fn fxtrec<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
         self.run(binary::command().args(args))

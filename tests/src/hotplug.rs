@@ -12,7 +12,6 @@ use crate::skip::skip;
 /// A CPU that can be taken offline. Back online when dropped.
 #[derive(Debug)]
 pub struct Pluggable {
-    /// Its number.
     pub cpu: u16,
     file: PathBuf,
 }

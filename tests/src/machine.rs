@@ -11,7 +11,6 @@ static MACHINE: RwLock<()> = RwLock::new(());
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
 pub enum Turn {
-    /// Others record as well.
     Shared(RwLockReadGuard<'static, ()>),
     /// Nobody else has a turn.
     Alone(RwLockWriteGuard<'static, ()>),

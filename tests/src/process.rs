@@ -81,7 +81,6 @@ impl Process {
         process
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -136,7 +135,6 @@ impl Process {
         self.child.try_wait().expect("it is ours").is_some()
     }
 
-    /// Ends its standard input.
     pub fn end_input(&mut self) {
         drop(self.child.stdin.take());
     }

@@ -11,7 +11,6 @@ pub struct Built {
 }
 
 impl Built {
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

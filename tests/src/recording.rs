@@ -16,11 +16,8 @@ use crate::wait;
 /// A finished recording that keeps all promises and lost nothing.
 #[derive(Debug)]
 pub struct Recording {
-    /// What is in it.
     pub trace: Trace,
-    /// What COMMAND printed.
     pub printed: String,
-    /// What fxtrec said.
     pub said: String,
 }
 
@@ -106,7 +103,6 @@ impl Recording {
         self.trace.events.iter().filter(move |event| event.name == name)
     }
 
-    /// How many they are.
     pub fn count(&self, name: &str) -> usize {
         self.named(name).count()
     }
@@ -150,12 +146,10 @@ impl Ongoing {
         if is_over { Err(ongoing.said()) } else { Ok(ongoing) }
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
-    /// Kills it.
     pub fn kill(mut self) {
         self.process.kill();
     }

@@ -7,16 +7,12 @@ use fxt_reader::{ObjectType, Reader, Record, ThreadState};
 
 use crate::event::Event;
 
-/// A context switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The CPU.
     pub cpu: u16,
-    /// Who went out.
     pub outgoing: u64,
-    /// Who came in.
     pub incoming: u64,
     /// The state in which the thread went out.
     pub state: ThreadState,
@@ -28,20 +24,17 @@ pub struct Switch {
     pub inferred: bool,
 }
 
-/// A wake-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wakeup {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     /// The CPU on whose run queue the thread went.
     pub cpu: u16,
-    /// Who was woken.
     pub thread: u64,
     /// By whom, where that is known.
     pub waker: Option<u64>,
 }
 
-/// A trace.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// All switches, in the order of the file.

@@ -53,7 +53,6 @@ const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 pub struct Plan {
     /// The program to run, if one is.
     pub launch: Option<Launch>,
-    /// Whose switches are written.
     pub scope: Filter,
     /// How long to record; `None` until COMMAND or the processes end, or until Ctrl-C.
     pub duration: Option<Duration>,
@@ -63,9 +62,7 @@ pub struct Plan {
     pub trace_points: TracePoints,
     /// How applications record their own events; `None` when they are not to.
     pub providers: Option<Providers>,
-    /// Where events come from.
     pub source: SourceChoice,
-    /// Where the trace goes.
     pub output: Output,
     /// What happens when the trace buffer is full.
     pub mode: Mode,
@@ -82,20 +79,16 @@ pub struct Plan {
 /// What is recorded beside the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracePoints {
-    /// User probes.
     pub probes: Vec<Spec>,
-    /// Tracepoints of the kernel.
     pub events: Vec<EventSpec>,
     /// System calls by name; empty for none.
     pub syscalls: Vec<Pattern>,
-    /// Whether interrupts are recorded.
     pub irq: bool,
     /// Whether probes and system calls count only for the processes of COMMAND or of `-p`.
     pub in_scope_only: bool,
 }
 
 impl TracePoints {
-    /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
         self.probes.is_empty() && self.events.is_empty() && self.syscalls.is_empty() && !self.irq
     }
@@ -112,16 +105,13 @@ impl TracePoints {
     }
 }
 
-/// Whose switches are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Every thread's.
     Machine,
     /// Those of some processes, and of what they start.
     Processes {
         /// Whether COMMAND is one of them.
         command: bool,
-        /// Those that run already.
         pids: Vec<Pid>,
     },
 }
@@ -148,7 +138,6 @@ pub enum PlanError {
         "{word}: command not found; did you mean `{near}`? To run a program with that name: fxtrec -- {word}"
     )]
     Mistyped {
-        /// What was given.
         word: String,
         /// What may have been meant.
         near: String,
@@ -186,7 +175,6 @@ pub enum PlanError {
     UnknownCompression {
         /// The output as it was given.
         path: PathBuf,
-        /// Its ending.
         ending: String,
     },
     /// A user probe by the name that it has in the daemon's policy.
@@ -200,12 +188,7 @@ pub enum PlanError {
     Flight(#[from] FlightError),
     /// More memory than can be meant.
     #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]
-    TooMuchMemory {
-        /// The option.
-        option: &'static str,
-        /// What it asked for.
-        bytes: u64,
-    },
+    TooMuchMemory { option: &'static str, bytes: u64 },
 }
 
 impl Plan {

@@ -13,7 +13,6 @@ use crate::sink::outfile::refuse_inputs;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It cannot be opened.
     #[error(transparent)]
     Open(Error),
     /// Its beginning cannot be looked for before it is read.
@@ -28,7 +27,6 @@ pub enum ReadError {
     /// What it holds is no trace, or damaged beyond what reading steps over.
     #[error("{}: {source}", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: Error,

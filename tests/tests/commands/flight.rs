@@ -22,7 +22,6 @@ fn next_line(from: &mut impl BufRead) -> String {
 }
 
 impl Recorder {
-    /// Records a command.
     fn start(options: &[&str], output: &Path, command: &[&str]) -> Recorder {
         let mut fxtrec = binary::command();
         fxtrec.args(options).arg("-o").arg(output).arg("--").args(command);

@@ -13,7 +13,6 @@ use std::process::Command;
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::{Done, Folder};
 
-/// Whoever called sudo.
 const CALLER: (u32, u32) = (65_533, 65_532);
 
 /// Runs fxtrec as if through sudo.

@@ -21,9 +21,7 @@ fn report(folder: &Folder, trace: &str, option: &str) -> String {
 /// What a tool says about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Figures {
-    /// Milliseconds on a CPU.
     runtime: f64,
-    /// Switches out.
     switches: u64,
     /// The longest time from a wake-up to the switch in, in milliseconds.
     max_delay: f64,

@@ -86,7 +86,6 @@ fn between_outs<'a>(trace: &'a Trace, cpu: u16, thread: &Thread) -> Vec<&'a Swit
     }
 }
 
-/// What comparing came to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Agreement {
     /// Switches that both saw.

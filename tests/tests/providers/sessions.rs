@@ -192,7 +192,6 @@ fn applications(mode: BufferingMode) -> TraceConfig {
     }
 }
 
-/// Applications and the scheduler.
 fn everything(mode: BufferingMode) -> TraceConfig {
     TraceConfig { buffering_mode: Some(mode), ..TraceConfig::default() }
 }

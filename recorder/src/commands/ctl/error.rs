@@ -38,7 +38,6 @@ pub enum CtlError {
     /// COMMAND could not be run.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// There is no session.
     #[error("cannot {0}: there is no session; start one with fxtrec ctl start")]
     NoSession(&'static str),
     /// The session ended while it recorded.
@@ -52,33 +51,18 @@ pub enum CtlError {
     NoProcess(u32),
     /// A process that does not write snapshots.
     #[error("process {pid} cannot write a snapshot: {why}")]
-    NoRecorder {
-        /// The process.
-        pid: u32,
-        /// What it is instead.
-        why: String,
-    },
+    NoRecorder { pid: u32, why: String },
     /// A process that is not ours.
     #[error(
         "cannot request a snapshot from process {pid}: {source}; if it belongs to another user, use sudo"
     )]
-    Process {
-        /// The process.
-        pid: u32,
-        /// What came back.
-        source: io::Error,
-    },
+    Process { pid: u32, source: io::Error },
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
     /// A system call that never fails did.
     #[error("cannot {doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
 }
 
 impl CtlError {

@@ -13,7 +13,6 @@ use crate::sink::{NewFile, new_file};
 /// Endings that promise a compression.
 const PACKED: [&str; 8] = ["gz", "zst", "bz2", "xz", "lz4", "lzma", "br", "zip"];
 
-/// Where the trace goes.
 #[derive(Debug)]
 pub(super) struct TraceFile {
     output: OwnedFd,

@@ -17,7 +17,6 @@ use crate::kernel::waker::Waker;
 /// How long to wait at once; what ends the wait comes as an event.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How it ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The exit status of COMMAND, if there was one.

@@ -27,7 +27,6 @@ struct Answer<'a> {
     output: Option<&'a Path>,
     /// Whether the session goes on when ctl has ended.
     detached: bool,
-    /// Applications that record.
     started: u32,
     /// Those that did not say so in time.
     late: Vec<String>,

@@ -23,7 +23,6 @@ struct Answer {
     provider_stats: Vec<ProviderStats>,
 }
 
-/// How a session ended.
 #[derive(Debug)]
 pub(super) struct Ending {
     /// What was recorded of each application.

@@ -17,13 +17,11 @@ pub enum DaemonError {
     /// The policy is not to be relied on.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// There is one already.
     #[error(
         "a daemon already runs in {} (pid {pid}): stop it, or use another --runtime-dir",
         .folder.display()
     )]
     Running {
-        /// The runtime directory.
         folder: PathBuf,
         /// Its process, as it wrote it down.
         pid: String,
@@ -36,7 +34,6 @@ pub enum DaemonError {
         "cannot use the passed socket '{name}': {source}; see fxtrec.socket and fxtrec-providers.socket"
     )]
     PassedSocket {
-        /// What it is called.
         name: &'static str,
         /// What is wrong with it.
         source: io::Error,
@@ -48,22 +45,9 @@ pub enum DaemonError {
     UnknownSocket(String),
     /// Something about a file.
     #[error("cannot {doing} {}: {source}", .path.display())]
-    File {
-        /// What was being done.
-        doing: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What came back.
-        source: io::Error,
-    },
-    /// A system call failed.
+    File { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot {doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
 }
 
 impl DaemonError {

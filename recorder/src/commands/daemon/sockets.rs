@@ -41,7 +41,6 @@ pub(super) struct Sockets {
     _lock: Flock<File>,
 }
 
-/// Both sockets.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) sockets: Sockets,
@@ -104,12 +103,10 @@ impl Sockets {
         Ok(Opened { sockets, providers, control })
     }
 
-    /// Where clients connect.
     pub(super) fn control(&self) -> &Path {
         &self.control
     }
 
-    /// Where applications connect.
     pub(super) fn providers(&self) -> &Address {
         &self.providers
     }

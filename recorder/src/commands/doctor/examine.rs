@@ -18,14 +18,11 @@ use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions;
 use crate::units::Cpu;
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub(super) struct Examination {
     /// Which fxtrec on which kernel, and who asks.
     pub(super) headline: String,
-    /// Rights and limits.
     pub(super) facts: Facts,
-    /// Where tracefs is.
     pub(super) tracefs: Result<String, Refusal>,
     /// Whether the scheduler's tracepoints are understood; `None` when tracefs cannot be read.
     pub(super) tracepoints: Option<Result<(), String>>,
@@ -48,7 +45,6 @@ pub(super) struct Examination {
 /// Events that could be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Opened {
-    /// On how many CPUs.
     pub(super) cpus: usize,
     /// Bytes of the smallest ring that the kernel granted.
     pub(super) ring_bytes: usize,
@@ -73,7 +69,6 @@ impl Opened {
 /// A tracing instance that could be made and started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instances {
-    /// On how many CPUs.
     pub(super) cpus: usize,
     /// The instances that dead processes had left behind, and that are gone now.
     pub(super) removed: Vec<String>,

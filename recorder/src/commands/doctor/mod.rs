@@ -19,10 +19,8 @@ const CHECK_WIDTH: usize = 16;
 /// The width of the column with what one would type.
 const USAGE_WIDTH: usize = 20;
 
-/// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// As it should be.
     Ok,
     /// Recording works, with something to know.
     Warn,

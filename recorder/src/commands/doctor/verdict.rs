@@ -2,12 +2,9 @@
 
 use super::examine::Examination;
 
-/// Whether one use works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// What one would type.
     pub(super) usage: &'static str,
-    /// Whether it works.
     pub(super) works: bool,
     /// What it is good for, or why it does not work.
     pub(super) text: String,

@@ -25,7 +25,6 @@ impl Awaiting {
         Ok(Awaiting { path: path.to_owned(), derived })
     }
 
-    /// Its name.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

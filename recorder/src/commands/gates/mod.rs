@@ -31,12 +31,7 @@ const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
 pub enum GatesError {
     /// The JUnit file cannot be written.
     #[error("--junit {}: {source}", path.display())]
-    Junit {
-        /// The file.
-        path: PathBuf,
-        /// What came back.
-        source: io::Error,
-    },
+    Junit { path: PathBuf, source: io::Error },
     /// A recording that goes where nothing is kept.
     #[error("--fail-if needs a trace, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
@@ -56,10 +51,8 @@ pub enum GatesError {
     Write(#[source] io::Error),
 }
 
-/// How verdicts are printed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// Failures in red.
     pub colour: bool,
     /// Nothing about gates that passed.
     pub failures_only: bool,
@@ -204,7 +197,6 @@ pub fn refuse_to_read_again(args: &GateArgs) -> Result<(), GatesError> {
     }
 }
 
-/// Evidence for these gates.
 fn recorded<'r>(
     report: &'r Report,
     gates: &[Gate],

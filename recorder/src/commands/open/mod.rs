@@ -41,12 +41,7 @@ pub enum OpenError {
         "cannot serve on port {port}: {source}; stop the program that uses it (another `fxtrec \
          open`?), or open the file yourself at {PERFETTO}"
     )]
-    Listen {
-        /// The port.
-        port: u16,
-        /// What bind(2) returned.
-        source: io::Error,
-    },
+    Listen { port: u16, source: io::Error },
     /// Nobody can connect any more.
     #[error("cannot accept connections: {0}")]
     Accept(#[source] io::Error),
@@ -55,12 +50,7 @@ pub enum OpenError {
     Token(#[source] io::Error),
     /// The file to be served cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
 }
 
 /// Serves the file until it was fetched. The link goes to `messages`.

@@ -5,7 +5,6 @@ use std::io::{self, BufRead, Read};
 /// Bytes of a request that are looked at; browsers send a few hundred.
 const MAX_BYTES: u64 = 16 * 1024;
 
-/// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,

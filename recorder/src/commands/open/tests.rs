@@ -4,7 +4,6 @@ use std::thread;
 
 use super::*;
 
-/// What nobody can guess.
 const TOKEN: &str = "0123456789abcdef";
 
 /// A server of some bytes, and what ends it.

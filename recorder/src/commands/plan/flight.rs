@@ -24,7 +24,6 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// What to wait for in circular mode, and how streaming mode divides its output.
 #[derive(Clone, Debug, Default)]
 pub struct FlightPlan {
-    /// What to wait for.
     pub triggers: Vec<Trigger>,
     /// What to write of what was before and comes after.
     pub window: Window,
@@ -62,12 +61,7 @@ pub enum FlightError {
     NothingToBudget,
     /// Several files where the output is none.
     #[error("{option} writes several files, and {} is not a file: name one with -o", .path.display())]
-    NoFile {
-        /// The option.
-        option: &'static str,
-        /// The output.
-        path: PathBuf,
-    },
+    NoFile { option: &'static str, path: PathBuf },
     /// `--rotate` with `--fail-if`.
     #[error(
         "--fail-if evaluates one file, and --rotate writes several: use fxtrec report --fail-if on them"

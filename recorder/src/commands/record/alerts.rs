@@ -24,7 +24,6 @@ pub(super) struct Alerts {
 }
 
 impl Alerts {
-    /// Takes note of alerts.
     pub(super) fn hear(&mut self, alerts: impl Iterator<Item = Alert>) {
         self.waiting.iter_mut().for_each(|(_, looks)| *looks = looks.saturating_add(1));
         self.waiting.extend(alerts.map(|alert| (alert, 0)));

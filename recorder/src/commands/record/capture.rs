@@ -58,7 +58,6 @@ pub(super) struct Capture {
     pub(super) enabled: Nanos,
     /// What the drain thread has done so far.
     pub(super) written: Arc<Written>,
-    /// In circular mode.
     pub(super) flight: Option<Flight>,
     /// When the output is divided.
     pub(super) pieces: Option<Pieces>,

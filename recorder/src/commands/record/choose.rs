@@ -14,7 +14,6 @@ use crate::kernel::extra::Extra;
 use crate::kernel::facts::Facts;
 use crate::kernel::refusal::Refusal;
 
-/// An open source.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) source: Box<dyn Source>,

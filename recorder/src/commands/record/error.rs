@@ -13,7 +13,6 @@ use crate::kernel::procfs::ProcfsError;
 use crate::kernel::refusal::{self, Refusal};
 use crate::sink::{SinkError, Unsaved};
 
-/// Why a recording failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -47,7 +46,6 @@ pub enum RecordError {
     /// The output failed while it was written.
     #[error("{source}: {unsaved}")]
     Output {
-        /// Why.
         source: SinkError,
         /// What is not in it.
         unsaved: Unsaved,
@@ -60,12 +58,7 @@ pub enum RecordError {
     Gates(#[from] GatesError),
     /// A system call that never fails did.
     #[error("cannot {doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
 }
 
 impl RecordError {

@@ -58,7 +58,6 @@ impl Live {
         self.line.draw(now, &line)
     }
 
-    /// Takes the line away.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         self.line.clear()
     }

@@ -44,7 +44,6 @@ pub(super) struct Series {
 
 #[derive(Debug)]
 struct Named {
-    /// Those that are complete.
     files: Files,
     /// The number of the one that is written.
     number: u32,
@@ -108,7 +107,6 @@ impl Series {
 pub(super) struct SeriesOutcome {
     /// The last one.
     pub(super) last: PathBuf,
-    /// How many there were.
     pub(super) files: u32,
     /// How many of them went again.
     pub(super) removed: u64,

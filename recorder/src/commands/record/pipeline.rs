@@ -30,7 +30,6 @@ use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::Hold;
 use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
 
-/// A recording that runs.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     pub(super) progress: Arc<Progress>,
@@ -53,7 +52,6 @@ struct SnapshotThread {
     thread: JoinHandle<SnapshotCounts>,
 }
 
-/// What is recorded.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) source: Box<dyn Source>,

@@ -224,9 +224,7 @@ pub(super) fn summary(stopped: &Stopped) -> Option<Line> {
 /// A line of the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The providers.
     pub(super) text: String,
-    /// Records that they dropped.
     pub(super) dropped: u64,
 }
 

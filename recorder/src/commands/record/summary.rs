@@ -20,7 +20,6 @@ pub(super) struct Summary<'a> {
     pub(super) asked_for: &'a [&'static str],
     /// Whether the trace holds only the last events.
     pub(super) partial: bool,
-    /// Whether there are triggers.
     pub(super) armed: bool,
 }
 
@@ -187,7 +186,6 @@ pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     lost.into_iter().chain(causes(finished)).chain(dropped(finished))
 }
 
-/// What the kernel dropped.
 fn lost(finished: &Finished) -> Option<String> {
     lost_text(&finished.captured.ending.stats)
 }

@@ -35,12 +35,7 @@ pub enum ReportError {
     Empty(PathBuf),
     /// There are threads, and none was asked for.
     #[error("no thread matches {chosen}: {near}")]
-    NoThread {
-        /// What was asked for.
-        chosen: String,
-        /// What there is.
-        near: String,
-    },
+    NoThread { chosen: String, near: String },
     /// A page and something else in one place.
     #[error("--html - and {0} both write to standard output: name a file for the page")]
     Both(&'static str),

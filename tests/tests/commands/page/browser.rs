@@ -42,7 +42,6 @@ pub(crate) fn is_there() -> bool {
 }
 
 impl Browser {
-    /// Starts a browser.
     pub(crate) fn start() -> Browser {
         let profile = tempfile::tempdir().expect("a folder for temporary files");
         let size = format!("--window-size={},{}", SIZE.0, SIZE.1);

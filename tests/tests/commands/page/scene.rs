@@ -29,9 +29,7 @@ struct Loss {
 /// What a scene is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
-    /// How many CPUs.
     pub(crate) cpus: u16,
-    /// How many threads.
     pub(crate) threads: u64,
     /// How many switches and wake-ups, at least.
     pub(crate) events: u64,
@@ -78,7 +76,6 @@ impl Scene {
         machine
     }
 
-    /// The trace of it.
     pub(crate) fn trace(self) -> Vec<u8> {
         let mut machine = self.machine();
         let mut lost = !self.gap;

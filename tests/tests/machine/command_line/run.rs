@@ -26,7 +26,6 @@ pub(crate) struct Fxtrec {
 }
 
 impl Fxtrec {
-    /// fxtrec with these arguments.
     pub(crate) fn new<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Fxtrec {
         let dir = TempDir::new().unwrap();
         let mut command = binary::command();
@@ -74,7 +73,6 @@ impl Fxtrec {
         self
     }
 
-    /// Starts it.
     pub(crate) fn start(mut self) -> Running {
         let turn = (!self.in_turn).then(machine::shared);
         if !self.own_session {
@@ -175,7 +173,6 @@ impl Running {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Whether fxtrec has ended.
     pub(crate) fn is_over(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         !matches!(waitid(Id::Pid(self.pid()), flags), Ok(WaitStatus::StillAlive))

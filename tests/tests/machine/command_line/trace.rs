@@ -11,7 +11,6 @@ use fxt_reader::{Reader, Record, Summary};
 pub(crate) struct Trace {
     /// What the reader says about it.
     pub(crate) summary: Summary,
-    /// Context switches.
     pub(crate) switches: u64,
     /// The time of the last scheduling record, in nanoseconds of CLOCK_MONOTONIC.
     pub(crate) last_time: u64,

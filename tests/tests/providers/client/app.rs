@@ -60,7 +60,6 @@ impl App {
         line.trim().parse().ok()
     }
 
-    /// Lets it go on.
     pub(crate) fn go_on(&mut self) {
         let input = self.input.as_mut().expect("its input is open");
         input.write_all(b"\n").expect("it listens");

@@ -10,7 +10,6 @@ use fxt_writer::layout::walk::{records_in_bytes, whole_records};
 use fxt_writer::layout::{header, record_type, string};
 use fxt_writer::record::{Magic, ProviderInfo, ProviderSection, Record as _};
 
-/// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
@@ -24,14 +23,12 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// A numeric argument.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.arg(name)
             .and_then(|value| value.parse().ok())
             .unwrap_or_else(|| panic!("no number {name} in {self:?}"))
     }
 
-    /// An argument as text.
     pub(crate) fn arg(&self, name: &str) -> Option<&str> {
         self.args.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }

@@ -25,7 +25,6 @@ use super::archive::Archive;
 const PATIENCE: Duration = Duration::from_secs(30);
 const WORD: usize = 8;
 
-/// A manager that listens.
 #[derive(Debug)]
 pub(crate) struct Manager {
     listener: OwnedFd,

@@ -51,7 +51,6 @@ impl Daemon {
         Daemon { folder, process, nobody, copy: PublicCopy::new() }
     }
 
-    /// Runs ctl as root.
     #[track_caller]
     pub(super) fn ctl(&self, args: &[&str]) -> Done {
         self.folder.run(&mut self.ctl_command(args))
@@ -107,7 +106,6 @@ impl Daemon {
         wait::until("applications to register", || registered() == count);
     }
 
-    /// Where the session is.
     #[track_caller]
     pub(super) fn state(&self) -> String {
         self.ask(&["status"])["state"].as_str().expect("a state").to_owned()

@@ -37,7 +37,6 @@ struct Case<'c> {
     more: &'c [&'c str],
     /// Whether there are switches and wake-ups.
     scheduling: bool,
-    /// The categories of events.
     expected: &'c [&'c str],
 }
 

@@ -35,46 +35,24 @@ impl Display for Names {
 pub enum ExtraError {
     /// A trigger that waits for a probe which is not recorded.
     #[error("--trigger '{trigger}': unknown probe; -P records: {known}")]
-    NoSuchProbe {
-        /// The trigger.
-        trigger: String,
-        /// The probes.
-        known: Names,
-    },
+    NoSuchProbe { trigger: String, known: Names },
     /// A trigger that waits for an alert, and no provider that could raise it.
     #[error(
         "--trigger '{trigger}': alerts come from COMMAND and its children: give a COMMAND, without --no-providers"
     )]
-    NoAlerts {
-        /// The trigger.
-        trigger: String,
-    },
+    NoAlerts { trigger: String },
     /// No group of tracepoints of that name.
     #[error("-e {spec}: unknown tracepoint group; this kernel has: {known}")]
-    NoGroup {
-        /// What was asked for.
-        spec: String,
-        /// The groups.
-        known: Names,
-    },
+    NoGroup { spec: String, known: Names },
     /// No tracepoint of that name in the group.
     #[error("-e {spec}: unknown tracepoint; {group} has: {known}")]
-    NoName {
-        /// What was asked for.
-        spec: String,
-        /// The group.
-        group: String,
-        /// Its tracepoints.
-        known: Names,
-    },
+    NoName { spec: String, group: String, known: Names },
     /// The kernel does not take a filter.
     #[error(
         "-e {event}: the kernel rejected the filter `{filter}`: {reason}; the fields are: {fields}"
     )]
     Filter {
-        /// The tracepoint.
         event: String,
-        /// The filter.
         filter: String,
         /// The kernel's words, or its error number's.
         reason: String,
@@ -83,65 +61,32 @@ pub enum ExtraError {
     },
     /// A filter with a NUL in it.
     #[error("-e {event}: the filter contains a NUL byte")]
-    NulInFilter {
-        /// The tracepoint.
-        event: String,
-    },
+    NulInFilter { event: String },
     /// No system call matches.
     #[error("--syscalls={pattern}: no system call matches; names are as in man 2 syscalls")]
-    NoSyscall {
-        /// What was asked for.
-        pattern: String,
-    },
+    NoSyscall { pattern: String },
     /// The kernel lacks tracepoints that an option needs.
     #[error(
         "{option} needs the tracepoint {event}, which this kernel lacks: it is built without {config}"
     )]
-    Missing {
-        /// The option.
-        option: &'static str,
-        /// The tracepoint.
-        event: String,
-        /// The kernel's setting.
-        config: &'static str,
-    },
+    Missing { option: &'static str, event: String, config: &'static str },
     /// A tracepoint lacks a field.
     #[error("{option}: tracepoint {event} has no field `{field}` on this kernel")]
-    NoField {
-        /// The option.
-        option: &'static str,
-        /// The tracepoint.
-        event: String,
-        /// The field.
-        field: &'static str,
-    },
+    NoField { option: &'static str, event: String, field: &'static str },
     /// The source that was asked for has only the scheduler's events.
     #[error(
         "--source {source_name} only records the scheduler: for probes, -e, --syscalls and --irq use --source perf"
     )]
-    NeedsPerf {
-        /// The source.
-        source_name: &'static str,
-    },
+    NeedsPerf { source_name: &'static str },
     /// A probe names no place.
     #[error(transparent)]
     Probe(#[from] ProbeError),
     /// A probe has more arguments than an event can.
     #[error("probe {probe} has {count} arguments: the maximum is 15")]
-    TooManyArgs {
-        /// The probe.
-        probe: String,
-        /// How many it has.
-        count: usize,
-    },
+    TooManyArgs { probe: String, count: usize },
     /// A program cannot be opened to be probed.
     #[error("cannot open {} to place a probe: {source}", path.display())]
-    Binary {
-        /// The program.
-        path: PathBuf,
-        /// What came back.
-        source: io::Error,
-    },
+    Binary { path: PathBuf, source: io::Error },
     /// The kernel does not describe an argument that it was told to fetch.
     #[error("the kernel accepted a probe but not all of its arguments: {0}")]
     Field(FormatError),
@@ -153,7 +98,6 @@ pub enum ExtraError {
     /// More names than the format takes.
     #[error(transparent)]
     Names(#[from] TooManyNames),
-    /// Tracefs cannot be read.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
     /// The kernel has no user probes.

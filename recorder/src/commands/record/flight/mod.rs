@@ -185,7 +185,6 @@ fn records(round: Round<'_>) -> Records {
     Records { names, buffers, now, ending, overwritten, sections }
 }
 
-/// What fired, for people.
 fn describe_fired(watch: &Watch, fired: &Fired) -> String {
     let trigger = &watch.triggers()[fired.trigger];
     let value = fired.value.map(|value| value.to_string());

@@ -48,7 +48,6 @@ pub(in crate::commands::record) struct Records {
 pub(in crate::commands::record) struct Shot {
     /// What fired; none when somebody asked.
     pub(super) cause: Option<String>,
-    /// When.
     pub(super) at: Nanos,
     pub(super) records: Arc<Records>,
 }
@@ -71,11 +70,9 @@ pub(in crate::commands::record) enum SnapshotError {
 /// What is told to the user.
 #[derive(Debug)]
 pub(in crate::commands::record) enum News {
-    /// A snapshot was written.
     Written {
         /// What fired, if something did.
         cause: Option<String>,
-        /// The file.
         path: PathBuf,
         /// Its size, in bytes.
         bytes: u64,
@@ -86,7 +83,6 @@ pub(in crate::commands::record) enum News {
     Failed {
         /// What fired, if something did.
         cause: Option<String>,
-        /// Why.
         error: SnapshotError,
     },
     /// An old file is still there.
@@ -94,7 +90,6 @@ pub(in crate::commands::record) enum News {
 }
 
 impl News {
-    /// Whether nothing went wrong.
     pub(in crate::commands::record) fn is_good(&self) -> bool {
         matches!(self, News::Written { .. })
     }
