@@ -270,7 +270,7 @@ impl Rings for FtraceRings {
         self.read(merger);
         let mut silent = Vec::new();
         for ring in &mut self.rings {
-            if ring.watch.take().is_some_and(|watch| watch.is_blind()) {
+            if ring.watch.take().is_some_and(|watch| watch.is_silent()) {
                 silent.push(ring.cpu);
             }
         }

@@ -7,14 +7,14 @@
 //!
 //! Between CPUs the kernel promises less: a sample can be stamped and become
 //! visible later than a younger one of another CPU. So events are held back
-//! until nothing older can turn up, which is the *horizon*:
+//! until nothing older can arrive, which is the *watermark*:
 //!
 //! ```text
 //!   CPU 0   . . . . . . . . . . o o o       youngest seen: t0, nothing older than t0 - SLACK can follow
 //!   CPU 1   . . .                           quiet: nothing older than now - WINDOW can follow
 //!   CPU 2   . . . . . . . o | | | | |       not read to its end: nothing older than t2 - SLACK can follow
 //!                 ^
-//!                 horizon = the least of these; what is left of it goes out, merged
+//!                 watermark = the minimum of these; what is left of it goes out, merged
 //! ```
 //!
 //! A CPU that is busy proves by its own younger events that the older ones have
@@ -22,7 +22,7 @@
 //! gets [`WINDOW`], and so does one whose ring was read to its end. Memory is
 //! bounded: a queue that is full takes no more, its ring keeps the rest, and the
 //! quiet CPUs get only [`SLACK`] until there is room again. What arrives behind
-//! the horizon all the same goes out at once and is counted as late.
+//! the watermark all the same goes out at once and is counted as late.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -305,7 +305,7 @@ impl Merger {
     }
 
     /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
-    pub fn horizon(&self, now: Nanos) -> Nanos {
+    pub fn watermark(&self, now: Nanos) -> Nanos {
         let full = self.queues.iter().any(Queue::is_full);
         let window = if full { SLACK } else { WINDOW };
         let quiet = Nanos(now.0.saturating_sub(window.0));
@@ -316,13 +316,13 @@ impl Merger {
         safe.min().unwrap_or(quiet)
     }
 
-    /// Hands out, in order of time, every event not younger than `horizon`, as long as `take` returns true.
+    /// Hands out, in order of time, every event not younger than `watermark`, as long as `take` returns true.
     ///
     /// The time that is handed out with an event never goes back. It is the event's own except for a late one. With
     /// the event come the bytes that it carries, if any.
     pub fn emit(
         &mut self,
-        horizon: Nanos,
+        watermark: Nanos,
         mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) {
         self.heads.clear();
@@ -333,7 +333,7 @@ impl Merger {
         }
         while let Some(mut head) = self.heads.peek_mut() {
             let Reverse((time, place)) = *head;
-            if time > horizon {
+            if time > watermark {
                 return;
             }
             let queue = &mut self.queues[place];
@@ -380,7 +380,7 @@ impl Merger {
             let now = clock();
             let full = read(self);
             let mut go_on = true;
-            self.emit(self.horizon(now), |time, cpu, event, bytes| {
+            self.emit(self.watermark(now), |time, cpu, event, bytes| {
                 go_on = take(time, cpu, event, bytes);
                 go_on
             });
@@ -395,7 +395,7 @@ impl Merger {
         self.emitted
     }
 
-    /// How many events arrived behind the horizon, and by how much the worst of them.
+    /// How many events arrived behind the watermark, and by how much the worst of them.
     pub fn late(&self) -> (u64, Nanos) {
         (self.late, self.most_late)
     }
@@ -415,9 +415,9 @@ mod tests {
         Event { time: Nanos(time), kind: Kind::Lost(Loss::exactly(time)) }
     }
 
-    fn emitted(merger: &mut Merger, horizon: u64) -> Vec<(u64, u32)> {
+    fn emitted(merger: &mut Merger, watermark: u64) -> Vec<(u64, u32)> {
         let mut found = Vec::new();
-        merger.emit(Nanos(horizon), |time, cpu, _, _| {
+        merger.emit(Nanos(watermark), |time, cpu, _, _| {
             found.push((time.0, cpu.0));
             true
         });
@@ -440,10 +440,10 @@ mod tests {
             merger.push(lanes[2], event(ms * MS));
         }
         // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
-        assert_eq!(merger.horizon(Nanos(303 * MS)), Nanos(291 * MS));
+        assert_eq!(merger.watermark(Nanos(303 * MS)), Nanos(291 * MS));
         assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
         // ... and a window later no longer: then CPU 2 proves what it has shown, less the slack.
-        assert_eq!(merger.horizon(Nanos(396 * MS)), Nanos(296 * MS));
+        assert_eq!(merger.watermark(Nanos(396 * MS)), Nanos(296 * MS));
         let rest = emitted(&mut merger, 296 * MS);
         assert_eq!(rest.len(), 1 + 5 + 5);
         assert_eq!(merger.held(), 6 + 1);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_the_horizon_is_late_and_time_does_not_go_back() {
+    fn what_comes_behind_the_watermark_is_late_and_time_does_not_go_back() {
         let mut merger = Merger::new();
         let lanes = [0, 1].map(|cpu| merger.lane(Cpu(cpu)));
         merger.push(lanes[0], event(100));
@@ -485,11 +485,11 @@ mod tests {
         }
         merger.set_drained(busy, false);
         assert!(merger.is_full(busy));
-        let horizon = merger.horizon(Nanos(502 * MS));
-        assert_eq!(horizon, Nanos(499 * MS + QUEUE_EVENTS as u64 - 1));
+        let watermark = merger.watermark(Nanos(502 * MS));
+        assert_eq!(watermark, Nanos(499 * MS + QUEUE_EVENTS as u64 - 1));
         merger.push(busy, event(510 * MS));
-        let horizon = merger.horizon(Nanos(512 * MS));
-        assert_eq!(emitted(&mut merger, horizon.0).len(), QUEUE_EVENTS);
+        let watermark = merger.watermark(Nanos(512 * MS));
+        assert_eq!(emitted(&mut merger, watermark.0).len(), QUEUE_EVENTS);
         assert!(!merger.is_full(busy));
     }
 
@@ -501,9 +501,9 @@ mod tests {
         merger.push(lanes[0], event(1000 * MS));
         merger.push(lanes[1], event(10 * MS));
         merger.set_drained(lanes[1], false);
-        assert_eq!(merger.horizon(Nanos(2000 * MS)), Nanos(9 * MS));
+        assert_eq!(merger.watermark(Nanos(2000 * MS)), Nanos(9 * MS));
         merger.set_drained(lanes[1], true);
-        assert_eq!(merger.horizon(Nanos(2000 * MS)), Nanos(1900 * MS));
+        assert_eq!(merger.watermark(Nanos(2000 * MS)), Nanos(1900 * MS));
     }
 
     #[test]

@@ -409,7 +409,7 @@ impl Rings for PerfRings {
                 }
             }
             events.ring.rewind();
-            if watch.is_blind() {
+            if watch.is_silent() {
                 events.add_switch_records(&*self.sys, &self.options)?;
                 silent.push(events.cpu());
             }
@@ -515,7 +515,7 @@ impl ChainWatch {
         self.current = Some(next);
     }
 
-    pub(super) fn is_blind(&self) -> bool {
+    pub(super) fn is_silent(&self) -> bool {
         self.broken
     }
 }

@@ -15,7 +15,7 @@ use super::order::Merger;
 use super::perf_rings::PerfRings;
 use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
 use fxtrec_kernel::clock;
-use fxtrec_kernel::waker::Waker;
+use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::{Cpu, Nanos};
 
 /// The rings of all online CPUs, each with a lane in the merger.
@@ -142,10 +142,10 @@ impl<R: Rings> Source for RingSource<R> {
         }
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
         match self.rings.take_failure() {
             Some(error) => Err(error),
-            None => waker.wait(self.rings.poll_fds(), timeout),
+            None => stop.wait(self.rings.poll_fds(), timeout),
         }
     }
 

@@ -20,7 +20,7 @@ use fxtrec_kernel::bpf::events::BpfError;
 use fxtrec_kernel::cpus::CpusError;
 use fxtrec_kernel::ftrace::FtraceError;
 use fxtrec_kernel::perf::{KernelCount, OpenError};
-use fxtrec_kernel::waker::Waker;
+use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::{Cpu, Nanos, Pid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub struct SourceStats {
     /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: nobody knows
     /// which they were. Known when the recording has ended.
     pub unreported: SchedEvents,
-    /// Events that arrived behind the horizon and were given a later time.
+    /// Events that arrived behind the watermark and were given a later time.
     pub late: u64,
     /// By how much the worst of them was moved.
     pub most_late: Nanos,
@@ -162,11 +162,11 @@ pub trait Source: Debug + Send {
     /// Stops the events and hands out everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 
-    /// Waits until the rings want to be read, `timeout` has passed or the waker says stop.
+    /// Waits until the rings want to be read, `timeout` has passed or `stop` is stopped.
     ///
     /// # Errors
     /// What the system call for waiting returns.
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()>;
+    fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()>;
 
     /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. To be called
     /// after each wait.

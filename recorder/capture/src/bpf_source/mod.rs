@@ -18,8 +18,8 @@ use cpu::{CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::perf::{KernelCount, Options};
+use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
-use fxtrec_kernel::waker::Waker;
 use fxtrec_kernel::{clock, cpus, procfs};
 use fxtrec_units::{Cpu, Nanos, Pid, Tid};
 
@@ -169,9 +169,9 @@ impl Source for BpfSource {
         }
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
         let fds = self.rings.poll_fds().chain([self.events.poll_fd()]);
-        let waited = waker.wait(fds, timeout);
+        let waited = stop.wait(fds, timeout);
         self.events.answer();
         waited
     }

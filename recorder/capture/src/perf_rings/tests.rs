@@ -20,32 +20,32 @@ fn switch(prev: u32, next: u32) -> Event {
     Event { time: Nanos(0), kind }
 }
 
-fn is_blind(events: &[Event]) -> bool {
+fn is_silent(events: &[Event]) -> bool {
     let mut watch = ChainWatch::default();
     events.iter().for_each(|event| watch.see(event));
-    watch.is_blind()
+    watch.is_silent()
 }
 
 #[test]
-fn a_cpu_that_leaves_idle_unseen_is_blind() {
-    assert!(is_blind(&[switch(1, 0), switch(2, 0), switch(2, 3)]));
+fn a_cpu_that_leaves_idle_unseen_is_silent() {
+    assert!(is_silent(&[switch(1, 0), switch(2, 0), switch(2, 3)]));
 }
 
 #[test]
 fn a_cpu_that_leaves_idle_seen_is_not() {
-    assert!(!is_blind(&[switch(1, 0), switch(0, 2), switch(2, 0)]));
+    assert!(!is_silent(&[switch(1, 0), switch(0, 2), switch(2, 0)]));
 }
 
 #[test]
-fn any_task_that_leaves_unseen_makes_a_cpu_blind() {
-    assert!(is_blind(&[switch(1, 2), switch(3, 1)]));
+fn any_task_that_leaves_unseen_makes_a_cpu_silent() {
+    assert!(is_silent(&[switch(1, 2), switch(3, 1)]));
 }
 
 #[test]
 fn a_cpu_that_lost_events_or_shows_every_task_is_not() {
-    assert!(!is_blind(&[switch(1, 2), switch(2, 1)]));
+    assert!(!is_silent(&[switch(1, 2), switch(2, 1)]));
     let lost = Event { time: Nanos(0), kind: Kind::Lost(Loss::exactly(1)) };
-    assert!(!is_blind(&[switch(1, 0), lost, switch(2, 1)]));
+    assert!(!is_silent(&[switch(1, 0), lost, switch(2, 1)]));
 }
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";

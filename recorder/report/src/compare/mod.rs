@@ -117,7 +117,7 @@ impl Comparison {
     }
 
     /// The rows that could not be judged, since no difference, however large, could have shown: too few runs have a number.
-    pub fn blind(&self) -> Vec<&Row> {
+    pub fn not_judged(&self) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.finding == Finding::Unknown).collect()
     }
 }

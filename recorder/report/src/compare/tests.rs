@@ -35,7 +35,7 @@ fn what_doubled_is_larger_what_halved_is_smaller_and_what_varies_is_the_same() {
     assert_eq!(findings(&comparison), [Finding::Larger, Finding::Smaller, Finding::Same]);
     let worse = |share| comparison.worse_than(share).len();
     assert_eq!((worse(0.1), worse(0.9), worse(1.1)), (1, 1, 0));
-    assert!(comparison.blind().is_empty());
+    assert!(comparison.not_judged().is_empty());
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn four_runs_a_side_show_something_in_one_row_and_nothing_in_two() {
     let names = ["wakeup.p99", "wakeup.p50"];
     let two = Comparison::new(&measures(&names), runs(base), runs(new));
     assert_eq!(findings(&two), [Finding::Unknown, Finding::Unknown]);
-    assert_eq!(two.blind().len(), 2);
+    assert_eq!(two.not_judged().len(), 2);
     let first = |numbers: [[f64; 2]; 4]| runs(numbers.map(|[a, _]| [a]));
     let one = Comparison::new(&measures(&names[..1]), first(base), first(new));
     assert_eq!(findings(&one), [Finding::Larger]);
-    assert!(one.blind().is_empty());
+    assert!(one.not_judged().is_empty());
 }
 
 #[test]

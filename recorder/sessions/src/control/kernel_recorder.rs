@@ -39,7 +39,7 @@ use super::wire::{BufferingMode, KernelStats};
 pub(super) use error::KernelError;
 use fxtrec_kernel::helper::Launcher;
 use fxtrec_kernel::notify::{MOST_BYTES, NOTIFY_VARIABLE, Notice};
-use fxtrec_kernel::waker::Waker;
+use fxtrec_kernel::stop_token::StopToken;
 use lines::Lines;
 
 /// How long a recorder may take until it records.
@@ -127,7 +127,7 @@ impl KernelRecorder {
     pub(super) fn start(
         settings: &Settings<'_>,
         launcher: &Launcher,
-        cancel: &Waker,
+        cancel: &StopToken,
         progress: Arc<Progress>,
         deliver: Deliver,
     ) -> Result<KernelRecorder, KernelError> {
@@ -198,7 +198,7 @@ impl KernelRecorder {
         Ok(())
     }
 
-    fn await_ready(&mut self, cancel: &Waker) -> Result<(), KernelError> {
+    fn await_ready(&mut self, cancel: &StopToken) -> Result<(), KernelError> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             if self.notice() == Some(Notice::Ready) {

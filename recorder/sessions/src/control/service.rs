@@ -36,8 +36,8 @@ use crate::manager::{Koids, Manager, Options};
 use fxtrec_kernel::helper::Launcher;
 use fxtrec_kernel::peer::Credentials;
 use fxtrec_kernel::seqpacket::Listener;
+use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::stream;
-use fxtrec_kernel::waker::Waker;
 
 /// Outputs of one user that may be written at the same time, those included that do not answer any more.
 const WRITERS: usize = 8;
@@ -90,7 +90,7 @@ pub(super) struct Inner {
     /// Why the session cannot go on.
     aborted: Option<String>,
     /// Stopped when the start that is under way is not wanted any more.
-    cancel: Option<Waker>,
+    cancel: Option<StopToken>,
     /// Who is starting or stopping the session, without the lock.
     busy: u32,
     sessions: u64,

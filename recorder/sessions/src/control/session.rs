@@ -16,7 +16,7 @@ use crate::manager::{ProviderStatus, SessionConfig};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::helper::Launcher;
 use fxtrec_kernel::peer::Credentials;
-use fxtrec_kernel::waker::Waker;
+use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::Nanos;
 
 /// How long a regular file may take to be written before StopTracing and TerminateTracing are answered.
@@ -142,7 +142,7 @@ impl Session {
         disposition: BufferDisposition,
         launcher: &Launcher,
         folder: &std::path::Path,
-        cancel: &Waker,
+        cancel: &StopToken,
     ) -> Result<(), KernelError> {
         if disposition != BufferDisposition::Retain {
             self.held().clear();

@@ -8,9 +8,9 @@ use crossbeam_channel::{Receiver, Sender};
 use fxt_writer::ProviderId;
 use fxt_writer::provider::wire::MAX_MESSAGE_BYTES;
 
+use super::acceptor::{Acceptor, DEAF};
 use super::command::{Command, Started, Stopped, Waiting};
 use super::config::Options;
-use super::door::{DEAF, Door};
 use super::output::Output;
 use super::provider::{Provider, Said};
 use super::ready::{self, Ready};
@@ -38,7 +38,7 @@ const MAX_DEPARTED: usize = 10_000;
 /// What the manager's thread works with.
 #[derive(Debug)]
 pub(super) struct Core {
-    door: Door,
+    acceptor: Acceptor,
     options: Options,
     commands: Receiver<Command>,
     bell: Bell,
@@ -67,7 +67,7 @@ impl Core {
         alerts: Sender<Alert>,
     ) -> Core {
         Core {
-            door: Door::new(listener),
+            acceptor: Acceptor::new(listener),
             options,
             commands,
             bell,
@@ -88,7 +88,7 @@ impl Core {
     /// Works until it is told to end.
     pub(super) fn run(&mut self) {
         loop {
-            let listener = self.door.listener();
+            let listener = self.acceptor.listener();
             let ready = ready::wait(&self.bell, listener, &self.providers, self.timeout());
             let Ready { rung, connections, providers } = match ready {
                 Ok(ready) => ready,
@@ -134,7 +134,7 @@ impl Core {
         let waiting = self.waiting.iter().map(Waiting::deadline);
         let patience = self.options.patience;
         let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
-        let first = waiting.chain(registering).chain(self.door.deaf_until()).min()?;
+        let first = waiting.chain(registering).chain(self.acceptor.deaf_until()).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
@@ -183,7 +183,7 @@ impl Core {
             if provider.is_registered() {
                 self.departed.push_back(provider.status());
             } else {
-                self.door.count_unregistered();
+                self.acceptor.count_unregistered();
             }
         }
         let excess = self.departed.len().saturating_sub(MAX_DEPARTED);
@@ -193,8 +193,8 @@ impl Core {
     /// Takes those who wait to be let in.
     fn welcome(&mut self) {
         for _ in 0..CONNECTIONS {
-            let Some((connection, peer)) = self.door.next() else { return };
-            if self.door.lets_in(peer, &self.options, &self.providers) {
+            let Some((connection, peer)) = self.acceptor.next() else { return };
+            if self.acceptor.lets_in(peer, &self.options, &self.providers) {
                 self.last_id += 1;
                 let process = self.options.koids.process(peer.pid);
                 let id = ProviderId(self.last_id);
@@ -205,7 +205,7 @@ impl Core {
 
     fn see_to_time(&mut self) {
         let now = Instant::now();
-        self.door.see_to_time(now);
+        self.acceptor.see_to_time(now);
         let patience = self.options.patience;
         for provider in &mut self.providers {
             if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
@@ -257,7 +257,7 @@ impl Core {
         let present = self.statuses();
         let providers = self.departed.iter().cloned().chain(present).filter(of_note).collect();
         let forgotten = self.output.forgotten;
-        Stopped { providers, silent, refusals: self.door.refusals(), forgotten }
+        Stopped { providers, silent, refusals: self.acceptor.refusals(), forgotten }
     }
 
     fn statuses(&self) -> impl Iterator<Item = ProviderStatus> {
@@ -286,14 +286,14 @@ impl Core {
                 let _ = reply.send(());
             }
             Command::Providers(reply) => drop(reply.send(self.statuses().collect())),
-            Command::Refusals(reply) => drop(reply.send(self.door.refusals())),
-            Command::TurnedAway(reply) => drop(reply.send(self.door.turned_away())),
+            Command::Refusals(reply) => drop(reply.send(self.acceptor.refusals())),
+            Command::TurnedAway(reply) => drop(reply.send(self.acceptor.turned_away())),
             Command::Sections(reply) => {
                 let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
                 let _ = reply.send(self.output.sections(&live));
             }
-            Command::Turn { time, between, reply } => {
-                self.turn(time, between.0);
+            Command::Rotate { time, between, reply } => {
+                self.rotate(time, between.0);
                 let _ = reply.send(());
             }
             Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),

@@ -23,12 +23,12 @@
 //! else. When a provider dies, whatever it had committed is taken from its buffer,
 //! which the manager keeps.
 
+mod acceptor;
 mod admit;
 mod ahead;
 mod command;
 mod config;
 mod core;
-mod door;
 mod event;
 mod fault;
 mod known;
@@ -225,13 +225,13 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only; then `between` may not have been called.
-    pub fn turn(
+    pub fn rotate(
         &self,
         time: Nanos,
         between: impl FnOnce() + Send + 'static,
     ) -> Result<(), ManagerError> {
         let between = Between(Box::new(between));
-        self.ask(|reply| Command::Turn { time, between, reply })
+        self.ask(|reply| Command::Rotate { time, between, reply })
     }
 
     /// The alerts that providers raise, in order. One that is raised right before its provider ends comes, too.

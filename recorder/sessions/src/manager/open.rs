@@ -97,7 +97,7 @@ impl Open {
     }
 
     /// Ends all that is open at `time`, in ticks, to go on in another archive.
-    pub(super) fn turn(&mut self, time: u64, clock: Clock, out: &mut Vec<u8>) {
+    pub(super) fn rotate(&mut self, time: u64, clock: Clock, out: &mut Vec<u8>) {
         self.resume(clock, out);
         for (track, stack) in &mut self.tracks {
             let at = stack.last.max(time);

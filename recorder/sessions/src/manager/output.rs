@@ -107,7 +107,7 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Holds at most `capacity` bytes back when it is told to. A `divided` archive may be [turned](Output::turn).
+    /// Holds at most `capacity` bytes back when it is told to. A `divided` archive may be [rotated](Output::rotate).
     pub(super) fn new(archive: Archive, capacity: usize, divided: bool) -> Output {
         Output {
             archive,
@@ -183,7 +183,7 @@ impl Output {
 
     /// Ends what is open at `time`, has `between` begin another archive, and introduces `providers` there, by id and name.
     /// Only for one that is divided.
-    pub(super) fn turn<'n>(
+    pub(super) fn rotate<'n>(
         &mut self,
         time: Nanos,
         between: impl FnOnce(),
@@ -191,7 +191,7 @@ impl Output {
     ) {
         self.add(|known, out| {
             let clock = known.clock();
-            known.open.turn(clock.ticks(time.0), clock, out);
+            known.open.rotate(clock.ticks(time.0), clock, out);
         });
         between();
         self.unsaid.extend(self.known.keys());

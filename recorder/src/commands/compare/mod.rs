@@ -8,7 +8,7 @@ use fxt_reader::Reader;
 use crate::cli::CompareArgs;
 use crate::commands::trace_file::ReadError;
 use crate::report::compare::ranks::MAX_RUNS;
-use crate::report::compare::show::{Text, change, json, why_blind};
+use crate::report::compare::show::{Text, change, json, why_not_judged};
 use crate::report::compare::{Comparison, Number, Run, runs_needed};
 use crate::report::gates::evaluate::OnTooFew;
 use crate::report::gates::evidence::Evidence;
@@ -114,10 +114,10 @@ struct Verdict {
 fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
     let limit = args.fail_if_worse?;
     let percent = limit.share() * 100.0;
-    let blind = comparison.blind();
+    let unjudged = comparison.not_judged();
     let worse = comparison.worse_than(limit.share());
     let not_judged: Vec<String> =
-        blind.iter().map(|row| format!("{} ({})", row.measure, why_blind(row))).collect();
+        unjudged.iter().map(|row| format!("{} ({})", row.measure, why_not_judged(row))).collect();
     let mut lines: Vec<String> = worse
         .iter()
         .map(|row| {
@@ -125,10 +125,10 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
             format!("FAILED: {} is larger by more than {percent} %: {by}", row.measure)
         })
         .collect();
-    if blind.len() == comparison.rows.len() {
+    if unjudged.len() == comparison.rows.len() {
         let failed = args.on_too_few.0 == OnTooFew::Fail;
         let word = if failed { "FAILED" } else { "passed" };
-        let advice = match blind.iter().all(|row| row.fewest.is_some()) {
+        let advice = match unjudged.iter().all(|row| row.fewest.is_some()) {
             true => String::new(),
             false => format!("record {} runs a side; ", runs_needed(comparison.rows.len())),
         };

@@ -12,7 +12,7 @@ use crate::control::client::Client;
 use crate::control::wire::SessionState;
 use crate::kernel::child::{Child, Held};
 use crate::kernel::signals::Signals;
-use crate::kernel::waker::Waker;
+use crate::kernel::stop_token::StopToken;
 
 /// How long to wait at once; what ends the wait comes as an event.
 const LONG: Duration = Duration::from_secs(3600);
@@ -65,7 +65,7 @@ pub(super) fn until_the_end(
         }
         if session.is_over() {
             // Only COMMAND is left to wait for: its descriptor must not wake us again and again.
-            let none = Waker::new().map_err(system("wait"))?;
+            let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {
             let wait = session.0.wait([signals.as_fd()].into_iter(), LONG);
@@ -82,14 +82,14 @@ fn pass_on(child: Option<&Child>, signal: Signal) {
 }
 
 /// Whether the session is still there, which a connection of its own is told.
-struct Session(Waker);
+struct Session(StopToken);
 
 impl Session {
     fn watch(common: &CtlCommon) -> Result<Session, CtlError> {
         let system = |source| CtlError::System { doing: "watch the session", source };
-        let waker = Waker::new().map_err(system)?;
+        let stop = StopToken::new().map_err(system)?;
         let states = Client::connect(&common.socket)?.watch_states()?;
-        let over = waker.clone();
+        let over = stop.clone();
         let watch = move || {
             let goes_on = |state| !matches!(state, SessionState::Ready | SessionState::Terminating);
             for state in states {
@@ -101,7 +101,7 @@ impl Session {
         };
         // It ends with the session, at the latest with the process.
         thread::Builder::new().name("watch".to_owned()).spawn(watch).map_err(system)?;
-        Ok(Session(waker))
+        Ok(Session(stop))
     }
 
     fn is_over(&self) -> bool {

@@ -109,7 +109,7 @@ fn idle_task(examination: &Examination) -> Check {
         Ok(opened) if opened.tracepoints => opened,
         _ => return Check::new(Status::Warn, name, "could not be tried"),
     };
-    let cpus: Vec<String> = opened.blind.iter().map(|Cpu(cpu)| cpu.to_string()).collect();
+    let cpus: Vec<String> = opened.silent.iter().map(|Cpu(cpu)| cpu.to_string()).collect();
     if cpus.is_empty() {
         return Check::new(
             Status::Ok,

@@ -51,7 +51,7 @@ pub(super) struct Opened {
     /// Whether the tracepoints were among them, or only the event for forks and names.
     pub(super) tracepoints: bool,
     /// CPUs whose idle task was seen not to be reported.
-    pub(super) blind: Vec<Cpu>,
+    pub(super) silent: Vec<Cpu>,
 }
 
 impl Opened {
@@ -129,7 +129,7 @@ fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
         cpus,
         ring_bytes: source.ring_bytes(),
         tracepoints: true,
-        blind: source.find_silent().map_err(explain)?,
+        silent: source.find_silent().map_err(explain)?,
     })
 }
 
@@ -171,7 +171,7 @@ fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> 
         cpus: opened.len(),
         ring_bytes: opened.iter().map(|events| events.ring.size()).min().unwrap_or(0),
         tracepoints: false,
-        blind: Vec::new(),
+        silent: Vec::new(),
     })
 }
 

@@ -68,7 +68,7 @@ fn latency(examination: &Examination) -> &'static str {
         Ok(opened) if opened.has_small_rings() => {
             "wake-up latencies are exact as long as nothing is lost; losses are likelier with these small rings"
         }
-        Ok(opened) if !opened.blind.is_empty() => {
+        Ok(opened) if !opened.silent.is_empty() => {
             "wake-up latencies are exact; switches of CPUs with a silent idle task cost more to record"
         }
         _ => "wake-up latencies are exact",
@@ -96,8 +96,8 @@ mod tests {
         Refusal { call: "a call".into(), cause: "a cause".into(), remedy: remedy.into() }
     }
 
-    fn opened(ring_bytes: usize, blind: &[Cpu]) -> Opened {
-        Opened { cpus: 2, ring_bytes, tracepoints: true, blind: blind.to_vec() }
+    fn opened(ring_bytes: usize, silent: &[Cpu]) -> Opened {
+        Opened { cpus: 2, ring_bytes, tracepoints: true, silent: silent.to_vec() }
     }
 
     fn healthy() -> Examination {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn small_rings_and_blind_cpus_warn_but_stop_nothing() {
+    fn small_rings_and_silent_cpus_warn_but_stop_nothing() {
         let small = Examination { events: Ok(opened(65536, &[Cpu(1), Cpu(3)])), ..healthy() };
         assert_eq!(named(&small, "ring memory").status, Status::Warn);
         let idle = named(&small, "idle task");

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use super::request::Request;
 use super::{OpenError, PERFETTO};
+use crate::kernel::stop_token::StopToken;
 use crate::kernel::user::Owner;
-use crate::kernel::waker::Waker;
 
 /// A peer that is silent for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -84,7 +84,7 @@ pub(super) fn until_fetched(
     served: Served,
 ) -> Result<(), OpenError> {
     listener.set_nonblocking(true).map_err(OpenError::Accept)?;
-    let fetched = Waker::new().map_err(OpenError::Accept)?;
+    let fetched = StopToken::new().map_err(OpenError::Accept)?;
     // Each connection has a clone as well.
     let served = Arc::new(served);
     while !fetched.is_stopped() {

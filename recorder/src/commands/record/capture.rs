@@ -23,10 +23,10 @@ use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority::{self, Denied};
+use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::thread_times::ThreadClock;
 use crate::kernel::uprobe::definitions::Definitions;
-use crate::kernel::waker::Waker;
 use crate::manager::{Alert, Stopped};
 use crate::sink::drain::{Request, Written};
 use crate::units::Nanos;
@@ -52,7 +52,7 @@ pub(super) struct Capture {
     pub(super) encoder: Encoder<BatchedLanes>,
     pub(super) engine: Arc<Engine>,
     pub(super) drain: Sender<Request>,
-    pub(super) waker: Waker,
+    pub(super) stop: StopToken,
     pub(super) progress: Arc<Progress>,
     /// Since when the events run.
     pub(super) enabled: Nanos,
@@ -115,7 +115,7 @@ impl Capture {
         let losses = LossWatch::new(self.enabled, self.sample(&thread));
         let mut intake = Intake::new(begin, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
-        while intake.open && !self.waker.is_stopped() {
+        while intake.open && !self.stop.is_stopped() {
             let before = intake.ended;
             intake.round(&mut *self.source, &mut self.encoder);
             let ended = intake.ended;
@@ -143,7 +143,7 @@ impl Capture {
                 sleep = sleep.min(left);
             }
             let before_wait = Instant::now();
-            let result = self.source.wait(&self.waker, sleep);
+            let result = self.source.wait(&self.stop, sleep);
             waited = before_wait.elapsed();
             if let Err(error) = result {
                 warnings.push(format!("waiting for events failed: {error}; the recording ended"));

@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
     use crate::capture::source::{SourceError, SourceStats, Take};
-    use crate::kernel::waker::Waker;
+    use crate::kernel::stop_token::StopToken;
     use crate::units::Cpu;
 
     #[derive(Debug)]
@@ -135,7 +135,7 @@ mod tests {
         }
         fn round(&mut self, _: &mut Take<'_>) {}
         fn finish(&mut self, _: &mut Take<'_>) {}
-        fn wait(&mut self, _: &Waker, _: Duration) -> io::Result<()> {
+        fn wait(&mut self, _: &StopToken, _: Duration) -> io::Result<()> {
             Ok(())
         }
         fn follow_hotplug(&mut self) -> Result<(), SourceError> {

@@ -47,7 +47,7 @@ pub(super) struct Beginning {
     pub(super) cpus: usize,
     pub(super) ring_bytes: usize,
     /// CPUs whose idle task the kernel does not report.
-    pub(super) blind: Vec<Cpu>,
+    pub(super) silent: Vec<Cpu>,
     /// The records of names that events beside the scheduler's refer to.
     pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
@@ -57,10 +57,10 @@ impl std::fmt::Display for Beginning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kib = self.ring_bytes / 1024;
         write!(f, "{} CPUs, a ring of {kib} KiB on each, source {}", self.cpus, self.source)?;
-        if !self.blind.is_empty() {
-            let blind: Vec<String> = self.blind.iter().map(|cpu| cpu.0.to_string()).collect();
-            let blind = blind.join(", ");
-            write!(f, "; CPU {blind} has a silent task, so switch records are on there")?;
+        if !self.silent.is_empty() {
+            let silent: Vec<String> = self.silent.iter().map(|cpu| cpu.0.to_string()).collect();
+            let silent = silent.join(", ");
+            write!(f, "; CPU {silent} has a silent task, so switch records are on there")?;
         }
         if !self.initial_pid_namespace {
             write!(f, "; inside a pid namespace")?;
@@ -96,8 +96,8 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     let end = (0..=COMMAND_LINE_BYTES.min(command_line.len()))
         .rev()
         .find(|end| command_line.is_char_boundary(*end));
-    let blind: Vec<String> = beginning.blind.iter().map(|cpu| cpu.0.to_string()).collect();
-    let blind = blind.join(",");
+    let silent: Vec<String> = beginning.silent.iter().map(|cpu| cpu.0.to_string()).collect();
+    let silent = silent.join(",");
     let namespace = if beginning.initial_pid_namespace { "initial" } else { "inner" };
     let args = [
         string("version", env!("CARGO_PKG_VERSION")),
@@ -112,7 +112,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         string("source", beginning.source.name()),
         number("ring_bytes", beginning.ring_bytes as u64),
         string("pid_namespace", namespace),
-        string("silent_cpus", &blind),
+        string("silent_cpus", &silent),
     ];
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
     Ok(head)

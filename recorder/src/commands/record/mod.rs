@@ -59,10 +59,10 @@ use crate::kernel::limits::OpenFiles;
 use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
+use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
-use crate::kernel::waker::Waker;
 use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
 
@@ -89,7 +89,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);
     source.enable().map_err(explain)?;
-    let blind = source.find_silent().map_err(explain)?;
+    let silent = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
     let invitation = Invitation::new(&plan, launch.as_mut(), &facts.namespaces)
@@ -120,7 +120,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),
-        blind,
+        silent,
         names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
     };
@@ -134,7 +134,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     };
     let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
-    let attention = Waker::new().map_err(RecordError::while_doing("create an eventfd"))?;
+    let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
     let inputs = Inputs { source, extras, threads, invitation, hold };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {

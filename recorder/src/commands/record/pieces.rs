@@ -155,7 +155,7 @@ impl Pieces {
         let mut head = self.beginning.head_at(ending.ended);
         head.extend(beginning);
         let (recorder, series) = (self.beginning.recorder, self.series.clone());
-        let (done, turned) = bounded(1);
+        let (done, rotated) = bounded(1);
         let next = NextPiece {
             tail: Box::new(move |bytes| {
                 describe::tail(&ending, recorder, bytes).unwrap_or_default()
@@ -166,11 +166,11 @@ impl Pieces {
         };
         let next = Request::NextPiece(Box::new(next));
         match providers {
-            Some(providers) => providers.turn(ended, next),
+            Some(providers) => providers.rotate(ended, next),
             None => drain.send(next).map_err(|_| Closed)?,
         }
         // Buffers have been given back by then. It ends too when the drain does.
-        let _ = turned.recv();
+        let _ = rotated.recv();
         self.begun = Instant::now();
         engine.start(BufferDisposition::Retain).map_err(|_| Closed)
     }

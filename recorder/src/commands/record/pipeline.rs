@@ -25,7 +25,7 @@ use crate::encode::encoder::Encoder;
 use crate::encode::threads::Threads;
 use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
-use crate::kernel::waker::Waker;
+use crate::kernel::stop_token::StopToken;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::Hold;
 use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
@@ -38,7 +38,7 @@ pub(super) struct Pipeline {
     begun: Instant,
     capture: JoinHandle<Captured>,
     drain: JoinHandle<Drained>,
-    stop: Waker,
+    stop: StopToken,
     snapshots: Option<SnapshotThread>,
     series: Option<Arc<Series>>,
 }
@@ -87,7 +87,7 @@ impl Pipeline {
         inputs: Inputs,
         mut sink: Box<dyn Sink>,
         beginning: Beginning,
-        attention: &Waker,
+        attention: &StopToken,
     ) -> Result<Pipeline, RecordError> {
         let Inputs { source, extras, threads, invitation, hold } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
@@ -116,7 +116,7 @@ impl Pipeline {
             true => Ok(()),
             false => sink.write(&beginning.head_at(beginning.time)),
         };
-        let stop = Waker::new().map_err(RecordError::while_doing("create an eventfd"))?;
+        let stop = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
         let progress = Arc::new(Progress::default());
         let written = Arc::new(Written::default());
         let narrow = plan.scope != Filter::Machine;
@@ -158,7 +158,7 @@ impl Pipeline {
             encoder,
             engine,
             drain: to_drain,
-            waker: stop.clone(),
+            stop: stop.clone(),
             progress: progress.clone(),
             written: written.clone(),
             flight,

@@ -114,10 +114,10 @@ impl Providers {
 
     /// Lets their records go on in another file: what is recorded by now goes to the drain thread, then `next`, then what
     /// comes after `time`.
-    pub(super) fn turn(&self, time: Nanos, next: Request) {
+    pub(super) fn rotate(&self, time: Nanos, next: Request) {
         let drain = self.drain.clone();
         // A manager that is gone has let go of `next`, and whoever waits for that knows.
-        let _ = self.manager.turn(time, move || {
+        let _ = self.manager.rotate(time, move || {
             // When the drain thread is gone, so is the output.
             let _ = drain.send(next);
         });

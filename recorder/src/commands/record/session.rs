@@ -17,8 +17,8 @@ use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
 use crate::kernel::notify;
 use crate::kernel::signals::Signals;
+use crate::kernel::stop_token::StopToken;
 use crate::kernel::terminal::Terminal;
-use crate::kernel::waker::Waker;
 use crate::report::Report;
 use crate::report::text::write_brief;
 use crate::sink::Target;
@@ -52,7 +52,7 @@ pub(super) struct Session<'a> {
     plan: &'a Plan,
     signals: Signals,
     /// Stopped by the other threads when they need the main thread.
-    attention: Waker,
+    attention: StopToken,
     child: Option<Child>,
     /// The processes of `-p`, as descriptors that become readable when they end, where there are such.
     watched: Vec<std::os::fd::OwnedFd>,
@@ -74,7 +74,7 @@ impl<'a> Session<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         signals: Signals,
-        attention: Waker,
+        attention: StopToken,
         child: Option<Child>,
         watched: Vec<std::os::fd::OwnedFd>,
         err: &'a mut dyn Write,
@@ -174,7 +174,9 @@ impl<'a> Session<'a> {
         fds.extend(pipeline.and_then(Pipeline::bell).map(AsFd::as_fd));
         let waited = match self.attention.is_stopped() {
             // It stays readable, and would end every wait at once.
-            true => Waker::new().and_then(|quiet| quiet.wait(fds.into_iter(), timeout.min(LOOK))),
+            true => {
+                StopToken::new().and_then(|quiet| quiet.wait(fds.into_iter(), timeout.min(LOOK)))
+            }
             false => self.attention.wait(fds.into_iter(), timeout),
         };
         waited.map_err(RecordError::while_doing("wait for signals"))?;

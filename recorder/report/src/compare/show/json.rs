@@ -26,7 +26,7 @@ pub fn json(comparison: &Comparison, failed: bool) -> Value {
         "base": comparison.base.iter().map(run).collect::<Vec<_>>(),
         "new": comparison.new.iter().map(run).collect::<Vec<_>>(),
         "metrics": comparison.rows.iter().map(row).collect::<Vec<_>>(),
-        "could_show_a_difference": comparison.blind().is_empty(),
+        "could_show_a_difference": comparison.not_judged().is_empty(),
         "failed": failed,
     })
 }

@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 pub use json::{SCHEMA_VERSION, json};
-pub use text::{Text, change, why_blind};
+pub use text::{Text, change, why_not_judged};
 
 #[cfg(test)]
 mod tests;

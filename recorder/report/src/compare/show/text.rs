@@ -47,22 +47,22 @@ impl fmt::Display for Text<'_> {
             .rows
             .iter()
             .any(|row| matches!(row.finding, Finding::Larger | Finding::Smaller));
-        if !different && comparison.blind().len() < comparison.rows.len() {
+        if !different && comparison.not_judged().len() < comparison.rows.len() {
             writeln!(f, "these runs show no difference")?;
         }
-        write_blind(comparison, f)
+        write_not_judged(comparison, f)
     }
 }
 
 /// Where no difference could have shown for want of runs, and what it takes.
-fn write_blind(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let blind = comparison.blind();
-    let blind: Vec<&&Row> = blind.iter().filter(|row| row.fewest.is_none()).collect();
-    if blind.is_empty() {
+fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let unjudged = comparison.not_judged();
+    let unjudged: Vec<&&Row> = unjudged.iter().filter(|row| row.fewest.is_none()).collect();
+    if unjudged.is_empty() {
         return Ok(());
     }
     let rows = comparison.rows.len();
-    let names: Vec<String> = blind.iter().map(|row| row.measure.to_string()).collect();
+    let names: Vec<String> = unjudged.iter().map(|row| row.measure.to_string()).collect();
     let (names, needed, least) = (names.join(", "), runs_needed(rows), runs_needed(1));
     write!(f, "too few runs to show any difference in {names}: record {needed} runs a side")?;
     match needed > least {
@@ -72,7 +72,7 @@ fn write_blind(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// Why a row could not be judged.
-pub fn why_blind(row: &Row) -> String {
+pub fn why_not_judged(row: &Row) -> String {
     match row.fewest {
         Some((values, needed)) => format!("too few values: {values} of {needed} needed"),
         None => "too few runs".to_owned(),
@@ -114,7 +114,7 @@ fn cells(row: &Row) -> [String; 7] {
         Finding::Larger => "larger".to_owned(),
         Finding::Smaller => "smaller".to_owned(),
         Finding::Same => String::new(),
-        Finding::Unknown => why_blind(row),
+        Finding::Unknown => why_not_judged(row),
     };
     let none = || "-".to_owned();
     let Some(effect) = row.effect else {

@@ -129,7 +129,9 @@ fn failures(machine: &Machine, factor: f64, share: f64, trials: u32) -> u32 {
     let (measures, mut random) = (measures(&DEFAULT_MEASURES), Random(u64::from(trials)));
     let failed = |_: &u32| {
         let comparison = machine.compare(factor, &measures, &mut random);
-        assert!(!comparison.rows.is_empty() && comparison.blind().len() < comparison.rows.len());
+        assert!(
+            !comparison.rows.is_empty() && comparison.not_judged().len() < comparison.rows.len()
+        );
         !comparison.worse_than(share).is_empty()
     };
     (0..trials).filter(failed).count() as u32

@@ -7,7 +7,7 @@ use super::super::session::Session;
 use super::super::wire::{self, ControllerError, SessionState};
 use super::{Caller, Service};
 use crate::manager::{ManagerError, StartOptions, Started};
-use fxtrec_kernel::waker::Waker;
+use fxtrec_kernel::stop_token::StopToken;
 
 impl Service {
     pub(in crate::control) fn start_tracing(
@@ -32,7 +32,7 @@ impl Service {
                 }
                 None => session.granted.clone(),
             };
-            let cancel = Waker::new()
+            let cancel = StopToken::new()
                 .map_err(|error| ControllerError::Aborted { reason: error.to_string() })?;
             inner.cancel = Some(cancel.clone());
             inner.busy += 1;
@@ -72,7 +72,7 @@ impl Service {
         session: &Session,
         granted: &Granted,
         disposition: wire::BufferDisposition,
-        cancel: &Waker,
+        cancel: &StopToken,
     ) -> Result<Started, String> {
         let folder = &self.private_folder;
         session

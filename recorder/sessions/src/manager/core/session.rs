@@ -110,13 +110,13 @@ impl Core {
     }
 
     /// Goes on in another archive.
-    pub(super) fn turn(&mut self, time: Nanos, between: impl FnOnce()) {
+    pub(super) fn rotate(&mut self, time: Nanos, between: impl FnOnce()) {
         for provider in &mut self.providers {
             provider.hand_over(&mut self.output);
         }
         let departed = self.departed.iter().map(|one| (one.id, one.name.as_str()));
         let present = self.providers.iter().map(|one| (one.id(), one.name()));
-        self.output.turn(time, between, departed.chain(present));
+        self.output.rotate(time, between, departed.chain(present));
     }
 
     /// Ends the session, and all that is known of it.

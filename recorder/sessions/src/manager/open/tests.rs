@@ -34,8 +34,8 @@ impl Stage {
         self.see(thread(of), time, Act::End(Arc::default()));
     }
 
-    fn turn(&mut self, time: u64) -> String {
-        self.open.turn(time, NANOS, &mut self.made);
+    fn rotate(&mut self, time: u64) -> String {
+        self.open.rotate(time, NANOS, &mut self.made);
         self.made()
     }
 
@@ -72,17 +72,17 @@ fn spans_are_ended_in_each_archive_and_begun_anew_in_the_next() {
     let mut stage = Stage::default();
     stage.begin(7, "f", 10);
     stage.begin(7, "g", 20);
-    assert_eq!(stage.turn(30), ")g/7@30 )f/7@30");
+    assert_eq!(stage.rotate(30), ")g/7@30 )f/7@30");
     assert_eq!(stage.made(), "", "not before it is needed");
     stage.end(7, 40);
     assert_eq!(stage.made(), "(f/7@30 of 10 (g/7@30 of 20");
-    assert_eq!(stage.turn(50), ")f/7@50");
-    assert_eq!(stage.turn(60), "(f/7@50 of 10 )f/7@60", "nothing happened on it");
+    assert_eq!(stage.rotate(50), ")f/7@50");
+    assert_eq!(stage.rotate(60), "(f/7@50 of 10 )f/7@60", "nothing happened on it");
     stage.begin(7, "h", 70);
     stage.end(7, 80);
     stage.end(7, 90);
     assert_eq!(stage.made(), "(f/7@60 of 10");
-    assert_eq!(stage.turn(100), "");
+    assert_eq!(stage.rotate(100), "");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_is_recorded_around_the_turn_is_inside_of_its_span_in_both_archives() {
     stage.begin(7, "early", 10);
     stage.see(thread(7), 35, Act::None);
     stage.begin(8, "late", 20);
-    assert_eq!(stage.turn(30), ")early/7@35 )late/8@30");
+    assert_eq!(stage.rotate(30), ")early/7@35 )late/8@30");
     stage.end(8, 29);
     stage.end(7, 40);
     assert_eq!(stage.made(), "(late/8@29 of 20 (early/7@35 of 10");
@@ -101,7 +101,7 @@ fn what_is_recorded_around_the_turn_is_inside_of_its_span_in_both_archives() {
 fn what_is_still_open_at_the_end_is_begun_in_the_last_archive() {
     let mut stage = Stage::default();
     stage.begin(7, "f", 10);
-    stage.turn(30);
+    stage.rotate(30);
     stage.open.resume(NANOS, &mut stage.made);
     assert_eq!(stage.made(), "(f/7@30 of 10");
     stage.open.resume(NANOS, &mut stage.made);
@@ -115,9 +115,9 @@ fn operations_end_by_name_whichever_thread_ends_them() {
     stage.see(track(), 10, Act::Begin(label(7, "read")));
     stage.see(track(), 20, Act::Begin(label(8, "write")));
     stage.see(track(), 25, Act::End("read".into()));
-    assert_eq!(stage.turn(30), ")write/8@30");
+    assert_eq!(stage.rotate(30), ")write/8@30");
     stage.see(track(), 40, Act::End("write".into()));
-    assert_eq!(stage.turn(50), "(write/8@30 of 20");
+    assert_eq!(stage.rotate(50), "(write/8@30 of 20");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn times_are_those_of_the_providers_clock() {
     let micros = Clock { ticks_per_second: 1_000_000 };
     let mut stage = Stage::default();
     stage.begin(7, "f", 10);
-    stage.open.turn(micros.ticks(30_000), micros, &mut stage.made);
+    stage.open.rotate(micros.ticks(30_000), micros, &mut stage.made);
     stage.open.resume(micros, &mut stage.made);
     assert_eq!(stage.made(), ")f/7@30 (f/7@30 of 10000");
 }

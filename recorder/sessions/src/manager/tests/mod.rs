@@ -1,9 +1,9 @@
 mod by_hand;
 mod hostile;
 mod last_words;
+mod rotations;
 mod sessions;
 mod snapshots;
-mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Waiting for rings to fill, and being woken from elsewhere.
+//! Waiting for rings to fill, until another thread says stop.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,9 +9,9 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Wakes whoever waits with it, and says that it is time to stop.
+/// Tells other threads to stop, and wakes those that wait with it.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Inner>);
+pub struct StopToken(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -19,14 +19,14 @@ struct Inner {
     stopped: AtomicBool,
 }
 
-impl Waker {
-    /// A waker that nobody has stopped.
+impl StopToken {
+    /// A token that has not been stopped.
     ///
     /// # Errors
     /// What eventfd(2) returns.
-    pub fn new() -> io::Result<Waker> {
+    pub fn new() -> io::Result<StopToken> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Waker(Arc::new(Inner { event, stopped: AtomicBool::new(false) })))
+        Ok(StopToken(Arc::new(Inner { event, stopped: AtomicBool::new(false) })))
     }
 
     /// Says stop, now and to every later wait.
@@ -36,17 +36,17 @@ impl Waker {
         let _ = self.0.event.write(1);
     }
 
-    /// Whether [`Waker::stop`] was called.
+    /// Whether [`StopToken::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::Acquire)
     }
 
-    /// The descriptor that becomes readable on [`Waker::stop`].
+    /// The descriptor that becomes readable on [`StopToken::stop`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
 
-    /// Waits until one of `fds` is readable, [`Waker::stop`] is called or `timeout` has passed.
+    /// Waits until one of `fds` is readable, [`StopToken::stop`] is called or `timeout` has passed.
     ///
     /// # Errors
     /// What poll(2) returns, except that being interrupted by a signal is no error.
@@ -74,23 +74,23 @@ mod tests {
 
     #[test]
     fn stopping_ends_a_wait_that_would_never_end() {
-        let waker = Waker::new().expect("an eventfd");
-        let other = waker.clone();
+        let token = StopToken::new().expect("an eventfd");
+        let other = token.clone();
         let waiting = std::thread::spawn(move || {
             while !other.is_stopped() {
                 other.wait(std::iter::empty(), Duration::from_secs(3600)).expect("poll");
             }
         });
-        waker.stop();
+        token.stop();
         waiting.join().expect("the waiting thread ends");
     }
 
     #[test]
     fn a_wait_of_less_than_a_millisecond_is_a_wait() {
-        let waker = Waker::new().expect("an eventfd");
+        let token = StopToken::new().expect("an eventfd");
         let before = std::time::Instant::now();
         let wanted = Duration::from_micros(300);
-        waker.wait(std::iter::empty(), wanted).expect("poll");
+        token.wait(std::iter::empty(), wanted).expect("poll");
         assert!(before.elapsed() >= wanted);
     }
 }

@@ -18,7 +18,7 @@ pub(super) const DEAF: Duration = Duration::from_millis(500);
 const USERS: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Acceptor {
     listener: Listener,
     /// Until when connections are not looked at.
     deaf_until: Option<Instant>,
@@ -27,10 +27,10 @@ pub(super) struct Door {
     turned_away: BTreeMap<u32, u64>,
 }
 
-impl Door {
-    pub(super) fn new(listener: Listener) -> Door {
+impl Acceptor {
+    pub(super) fn new(listener: Listener) -> Acceptor {
         let (refusals, turned_away) = (Refusals::default(), BTreeMap::new());
-        Door { listener, deaf_until: None, refusals, turned_away }
+        Acceptor { listener, deaf_until: None, refusals, turned_away }
     }
 
     /// What to wait for connections at; `None` while none can be taken.
@@ -112,25 +112,25 @@ mod tests {
     const ONE: u32 = 1001;
     const OTHER: u32 = 1002;
 
-    /// A door, and who is inside.
+    /// An acceptor, and the connected providers.
     struct House {
-        door: Door,
+        acceptor: Acceptor,
         options: Options,
         present: Vec<Provider>,
     }
 
     impl House {
         fn new(per_user: usize) -> House {
-            let door = Door::new(listen_privately().expect("a socket"));
+            let acceptor = Acceptor::new(listen_privately().expect("a socket"));
             let uids = vec![INVITED];
             let options = Options { uids, everybody: true, per_user, ..Options::default() };
-            House { door, options, present: Vec::new() }
+            House { acceptor, options, present: Vec::new() }
         }
 
         /// Whether one more of this user comes in.
         fn comes(&mut self, uid: u32) -> bool {
             let peer = Peer { pid: 7, uid };
-            let comes = self.door.lets_in(peer, &self.options, &self.present);
+            let comes = self.acceptor.lets_in(peer, &self.options, &self.present);
             if comes {
                 let (connection, _) = Seqpacket::pair().expect("two sockets");
                 self.present.push(Provider::new(ProviderId(2), connection, peer, Koid(7)));
@@ -148,8 +148,8 @@ mod tests {
         house.present.remove(0);
         assert!(house.comes(ONE), "there is room again");
         assert!(!house.comes(ONE));
-        assert_eq!(house.door.turned_away(), BTreeMap::from([(ONE, 2)]));
-        let refusals = house.door.refusals();
+        assert_eq!(house.acceptor.turned_away(), BTreeMap::from([(ONE, 2)]));
+        let refusals = house.acceptor.refusals();
         assert_eq!((refusals.too_many_of_one_user, refusals.total()), (2, 2));
     }
 
@@ -158,8 +158,8 @@ mod tests {
         let mut house = House::new(MAX_PROVIDERS);
         assert!((0..MAX_PROVIDERS).all(|_| house.comes(INVITED)));
         assert_eq!([ROOT, INVITED, ONE].map(|uid| house.comes(uid)), [false; 3]);
-        assert_eq!(house.door.refusals().too_many, 3);
-        assert_eq!(house.door.turned_away().len(), 3);
+        assert_eq!(house.acceptor.refusals().too_many, 3);
+        assert_eq!(house.acceptor.turned_away().len(), 3);
     }
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
         let mut house = House::new(MAX_PROVIDERS);
         house.options.everybody = false;
         assert_eq!([ROOT, INVITED, ONE].map(|uid| house.comes(uid)), [true, true, false]);
-        assert_eq!(house.door.refusals().foreign_user, 1);
-        assert!(house.door.turned_away().is_empty(), "it is not for want of room");
+        assert_eq!(house.acceptor.refusals().foreign_user, 1);
+        assert!(house.acceptor.turned_away().is_empty(), "it is not for want of room");
         let unseen = Peer { pid: 0, uid: INVITED };
-        assert!(!house.door.lets_in(unseen, &house.options, &house.present));
-        assert_eq!(house.door.refusals().invisible, 1);
+        assert!(!house.acceptor.lets_in(unseen, &house.options, &house.present));
+        assert_eq!(house.acceptor.refusals().invisible, 1);
     }
 }

@@ -15,15 +15,15 @@ fn stage() -> Stage {
 
 impl Stage {
     /// Ends the archive at `time`, and begins another. Returns the one that has ended.
-    fn turn(&self, time: u64) -> Vec<u8> {
+    fn rotate(&self, time: u64) -> Vec<u8> {
         let (archive, (done, ended)) = (self.archive.clone(), bounded(1));
         let next = move || {
             let next = MAGIC.to_le_bytes().to_vec();
             let ended = std::mem::replace(&mut *archive.lock().expect("no panic"), next);
             done.send(ended).expect("it is waited for");
         };
-        self.manager.turn(Nanos(time), next).expect("it runs");
-        ended.recv().expect("it was turned")
+        self.manager.rotate(Nanos(time), next).expect("it runs");
+        ended.recv().expect("it was rotated")
     }
 
     /// A provider of that name, which has recorded the name of events and one event.
@@ -74,10 +74,10 @@ fn shown(archive: &[u8]) -> String {
 fn each_archive_has_what_was_recorded_in_its_time_and_stands_alone() {
     let stage = stage();
     let (provider, mut session) = stage.draws("app", EventKind::DurationBegin, 10);
-    assert_eq!(shown(&stage.turn(20)), "(draw@10 )draw@20~", "though nothing was to be saved");
+    assert_eq!(shown(&stage.rotate(20)), "(draw@10 )draw@20~", "though nothing was to be saved");
     event(&mut session, EventKind::Instant, 30);
-    assert_eq!(shown(&stage.turn(40)), "(draw@20~ draw@30 )draw@40~");
-    assert_eq!(shown(&stage.turn(50)), "(draw@40~ )draw@50~");
+    assert_eq!(shown(&stage.rotate(40)), "(draw@20~ draw@30 )draw@40~");
+    assert_eq!(shown(&stage.rotate(50)), "(draw@40~ )draw@50~");
     event(&mut session, EventKind::DurationEnd, 60);
     // All of it is in the buffer still, and asked to be saved; what was written is not again.
     session.save();
@@ -101,7 +101,7 @@ fn what_is_open_at_the_end_is_begun_in_the_last_archive_and_who_has_gone_is_name
     let (provider, session) = stage.draws("app", EventKind::DurationBegin, 15);
     stage.wait_for("app", ProviderState::Started);
     assert_eq!(
-        shown(&stage.turn(20)),
+        shown(&stage.rotate(20)),
         "(draw@10 (draw@15 )draw@20~",
         "what it was in ended with it"
     );
@@ -124,12 +124,12 @@ fn a_record_that_is_being_written_comes_in_the_next_archive() {
     let stage = stage();
     let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
-    stage.turn(20);
+    stage.rotate(20);
     // Taken, and not filled yet: the mark of docs/providers.md.
     let claimed = session.rolling_end;
     session.put_words(&[0xffff_0000_0000_0002 | 2 << 4, 0]);
     event(&mut session, EventKind::Instant, 30);
-    assert_eq!(shown(&stage.turn(40)), "draw@30");
+    assert_eq!(shown(&stage.rotate(40)), "draw@30");
     let base = session.division.total - 2 * session.division.rolling;
     session.store(base + claimed + 1, 1_000_000_000);
     session.store(base + claimed, 2 << 4 | 1);
@@ -145,7 +145,7 @@ fn one_that_changes_what_was_written_already_has_both() {
     let stage = stage();
     let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
-    assert_eq!(shown(&stage.turn(20)), "draw@10");
+    assert_eq!(shown(&stage.rotate(20)), "draw@10");
     session.rolling_end = 0;
     event(&mut session, EventKind::Instant, 11);
     event(&mut session, EventKind::Instant, 12);
