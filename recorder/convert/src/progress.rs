@@ -16,7 +16,6 @@ use fxtrec_units::text::bytes;
 /// How often it is drawn anew.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Characters in the bar.
 const BAR: usize = 30;
 
 /// What is read, and the line that says so. Without a line it does nothing.

@@ -229,7 +229,6 @@ impl Iterator for Waiting<'_> {
 
 impl ExactSizeIterator for Waiting<'_> {}
 
-/// Bytes of a record.
 pub const RECORD_BYTES: usize = 24;
 
 /// The places of a record's parts, in bytes from its beginning.
@@ -249,7 +248,6 @@ pub mod part {
     pub const NAMED_TID: i16 = 16;
 }
 
-/// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -257,9 +255,7 @@ pub enum RecordKind {
     Switch = 1,
     /// `sched_wakeup`. The flag of wake-ups: an interrupt does it.
     Wakeup = 2,
-    /// `sched_wakeup_new`.
     WakeupNew = 3,
-    /// `sched_waking`.
     Waking = 4,
     /// Records found no room before this one.
     Lost = 5,
@@ -267,16 +263,11 @@ pub enum RecordKind {
     Name = 6,
 }
 
-/// A record, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A context switch.
     Switch {
-        /// When.
         time: Nanos,
-        /// Who goes out.
         prev: Tid,
-        /// Who comes in.
         next: Tid,
         /// The kernel's priority of who goes out.
         prev_prio: i32,
@@ -284,16 +275,12 @@ pub enum Record {
         next_prio: i32,
         /// `__state` and `exit_state` of who goes out, in one: their bits differ.
         state: u32,
-        /// Whether it is preempted.
         preempted: bool,
     },
-    /// A wake-up.
     Wake {
         /// Which tracepoint: one of the three kinds of wake-ups.
         kind: RecordKind,
-        /// When.
         time: Nanos,
-        /// Who is woken.
         tid: Tid,
         /// Who runs where it happens.
         current: Tid,
@@ -308,12 +295,10 @@ pub enum Record {
     Lost {
         /// When there was room again.
         time: Nanos,
-        /// How many.
         count: u64,
     },
     /// What a thread is called.
     Name {
-        /// The thread.
         tid: Tid,
         /// The kernel's 16 bytes.
         name: [u8; 16],

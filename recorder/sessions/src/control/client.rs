@@ -22,12 +22,7 @@ use super::wire::{self, ControllerError, Nothing};
 pub enum ClientError {
     /// Nobody listens at the socket, or whoever calls may not connect.
     #[error("cannot connect to the fxtrec daemon at {path}: {source}; {}", advice(source))]
-    Connect {
-        /// The socket.
-        path: PathBuf,
-        /// What connect(2) returned.
-        source: io::Error,
-    },
+    Connect { path: PathBuf, source: io::Error },
     /// The service answered that it does not do this.
     #[error(transparent)]
     Refused(#[from] ControllerError),
@@ -35,26 +30,12 @@ pub enum ClientError {
     #[error(
         "the daemon at {path} does not support {method}: {source}; does it have the same version as this fxtrec?"
     )]
-    Service {
-        /// The socket.
-        path: PathBuf,
-        /// What was called.
-        method: &'static str,
-        /// What came back.
-        source: MessageError,
-    },
+    Service { path: PathBuf, method: &'static str, source: MessageError },
     /// The connection broke before the answer came.
     #[error(
         "the daemon at {path} closed the connection before it answered {method}: {source}; see its log"
     )]
-    Closed {
-        /// The socket.
-        path: PathBuf,
-        /// What was called.
-        method: &'static str,
-        /// What came back.
-        source: MessageError,
-    },
+    Closed { path: PathBuf, method: &'static str, source: MessageError },
 }
 
 fn advice(error: &io::Error) -> &'static str {

@@ -61,24 +61,15 @@ pub enum ServiceError {
     /// The service does not have this interface.
     #[error("unknown interface {interface}")]
     #[serde(rename = "org.varlink.service.InterfaceNotFound")]
-    InterfaceNotFound {
-        /// Its name.
-        interface: String,
-    },
+    InterfaceNotFound { interface: String },
     /// The interface does not have this method.
     #[error("unknown method {method}")]
     #[serde(rename = "org.varlink.service.MethodNotFound")]
-    MethodNotFound {
-        /// Its full name.
-        method: String,
-    },
+    MethodNotFound { method: String },
     /// A parameter has the wrong type, or a value that is not allowed.
     #[error("invalid parameter {parameter}")]
     #[serde(rename = "org.varlink.service.InvalidParameter")]
-    InvalidParameter {
-        /// Its name.
-        parameter: String,
-    },
+    InvalidParameter { parameter: String },
 }
 
 /// A socket, and what was read from it ahead.

@@ -42,7 +42,6 @@ impl Owned {
         (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
     }
 
-    /// Appends its records.
     fn put(&self, bytes: &mut Vec<u8>) {
         put_words(bytes, &self.piece.durable);
         put_words(bytes, &self.piece.rolling);
@@ -57,7 +56,6 @@ impl Owned {
 pub struct Section {
     /// Its id in the archive.
     pub id: ProviderId,
-    /// What it calls itself.
     pub name: String,
     /// Whether it goes on recording.
     pub goes_on: bool,
@@ -85,7 +83,6 @@ pub(super) struct Output {
     held_bytes: usize,
     /// The most that is held, in bytes.
     capacity: usize,
-    /// Whether pieces are held.
     holds: bool,
     /// Whether another archive may begin while providers record.
     divided: bool,

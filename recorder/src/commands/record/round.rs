@@ -66,7 +66,6 @@ pub(super) struct Intake {
     pub(super) ended: Nanos,
     /// Whether the engine takes records.
     pub(super) open: bool,
-    /// Why events were lost.
     pub(super) losses: LossWatch,
     /// The last event of each CPU, behind which a loss lies.
     seen: Vec<Nanos>,

@@ -27,11 +27,9 @@ pub(super) struct Request {
 /// Why a call gets no answer of its method.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// The method says so.
     Controller(ControllerError),
     /// There is no such method.
     Service(ServiceError),
-    /// The client is gone.
     Gone,
 }
 
