@@ -33,6 +33,12 @@ pub use processes::{Process, ProcessSlot};
 pub struct Slot(u32);
 
 impl Slot {
+    /// The place of this number.
+    #[cfg(test)]
+    pub fn at(number: u32) -> Slot {
+        Slot(number)
+    }
+
     /// Its number among the places, which are given out one after the other and used again.
     pub fn index(self) -> usize {
         self.0 as usize

@@ -8,39 +8,12 @@
 //!     |--- wakeup ---|--- slice -----|--- preempt ----|-- slice ----|--- blocked ---|
 //! ```
 
+use fxt_reader::{Cpu as ReadCpu, Nanos as ReadNanos};
 use fxtrec_gates::Metric;
+use fxtrec_sched::{Change, Machine, Occupant as Has, State, Switch, Thread, Threads};
 use fxtrec_units::{Cpu, Nanos};
 
-/// What a thread is in the middle of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Doing {
-    /// Nothing that is known, or it was stopped.
-    #[default]
-    Unknown,
-    /// It was woken, and waits for a CPU.
-    Woken,
-    /// It was preempted, and waits for a CPU.
-    Preempted,
-    /// It has a CPU.
-    Running,
-    /// It waits for something.
-    Blocked,
-    /// The same, uninterruptibly.
-    BlockedUninterruptible,
-}
-
-/// One thread.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    doing: Doing,
-    /// Whether `since` is when that began, and not only when it was seen first.
-    whole: bool,
-    since: Nanos,
-    /// The CPU that it has, is queued on, or had last.
-    cpu: Cpu,
-    /// How many losses there had been when it was written down.
-    losses: u32,
-}
+use crate::encode::chain::Occupant;
 
 /// A length of time that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,158 +28,204 @@ pub struct Length {
 
 /// All threads, by the place where they are kept.
 #[derive(Clone, Debug, Default)]
+struct Places(Vec<(Option<Occupant>, Thread)>);
+
+impl Threads for Places {
+    type Key = Occupant;
+
+    #[inline]
+    fn thread(&mut self, key: Occupant) -> &mut Thread {
+        let at = key.slot.index();
+        if at >= self.0.len() {
+            // Places are given out one after the other, so this grows as the table of threads does.
+            self.0.resize(at + 1, Default::default());
+        }
+        let (owner, thread) = &mut self.0[at];
+        if owner.replace(key) != Some(key) {
+            // The place was another's, or nobody's.
+            *thread = Thread::default();
+        }
+        thread
+    }
+
+    fn is_kept(&self, key: Occupant) -> bool {
+        self.0.get(key.slot.index()).is_some_and(|(owner, _)| *owner == Some(key))
+    }
+}
+
+/// What all threads are in the middle of.
+#[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    entries: Vec<Entry>,
-    losses: u32,
+    machine: Machine<Occupant>,
+    threads: Places,
 }
 
 impl Ledger {
-    fn entry(&mut self, thread: usize) -> &mut Entry {
-        if thread >= self.entries.len() {
-            // Places are given out one after the other, so this grows as the table of threads does.
-            self.entries.resize(thread + 1, Entry::default());
-        }
-        &mut self.entries[thread]
-    }
-
-    fn enter(&mut self, thread: usize, doing: Doing, cpu: Cpu, since: Nanos) {
-        let losses = self.losses;
-        *self.entry(thread) = Entry { doing, whole: true, since, cpu, losses };
-    }
-
-    /// A thread comes in on a CPU. The wait that ends with it, if it was seen to begin.
-    pub fn comes_in(&mut self, thread: usize, cpu: Cpu, time: Nanos) -> Option<Length> {
-        let losses = self.losses;
-        let before = *self.entry(thread);
-        self.enter(thread, Doing::Running, cpu, time);
-        let metric = match before.doing {
-            Doing::Woken => Metric::Wakeup,
-            Doing::Preempted => Metric::Preemption,
-            _ => return None,
-        };
-        let known = before.losses == losses;
-        known.then(|| Length { metric, nanos: since(before.since, time), cpu })
-    }
-
-    /// A thread goes out of a CPU. The slice that ends with it, if it was seen to begin there.
-    pub fn goes_out(
+    /// A CPU goes from one to another. The slice that ends with it, and the wait, if they were seen to begin.
+    pub fn switch(
         &mut self,
-        thread: usize,
-        next: Doing,
-        cpu: Cpu,
-        time: Nanos,
-    ) -> Option<Length> {
-        let before = *self.entry(thread);
-        self.enter(thread, next, cpu, time);
-        let known = before.doing == Doing::Running && before.whole && before.cpu == cpu;
-        let nanos = since(before.since, time);
-        known.then_some(Length { metric: Metric::Slice, nanos, cpu })
+        (time, cpu): (Nanos, Cpu),
+        (outgoing, next): (Has<Occupant>, State),
+        incoming: Has<Occupant>,
+    ) -> [Option<Length>; 2] {
+        let at = (read_time(time), read_cpu(cpu));
+        let switch = Switch { time: at.0, cpu: at.1, outgoing, next, incoming, inferred: false };
+        let switched = self.machine.switch(&mut self.threads, switch);
+        let slice = switched.slice().filter(|_| outgoing.thread().is_some());
+        let slice = slice.map(|nanos| Length { metric: Metric::Slice, nanos: Nanos(nanos), cpu });
+        let wait = switched.incoming.and_then(|change| {
+            let metric = match change.before.state {
+                State::Woken => Metric::Wakeup,
+                State::Preempted => Metric::Preemption,
+                _ => return None,
+            };
+            length(&change, metric, cpu)
+        });
+        [slice, wait]
     }
 
     /// A thread that was not able to run is put on the queue of a CPU. The blocked time that ends with it, if it was
-    /// seen to begin.
-    pub fn is_woken(&mut self, thread: usize, cpu: Cpu, time: Nanos) -> Option<Length> {
-        let losses = self.losses;
-        let before = *self.entry(thread);
-        self.enter(thread, Doing::Woken, cpu, time);
-        let metric = match before.doing {
-            Doing::Blocked => Metric::Blocked,
-            Doing::BlockedUninterruptible => Metric::BlockedUninterruptible,
+    /// seen to begin. It belongs to the CPU that was left.
+    pub fn wake(&mut self, thread: Occupant, cpu: Cpu, time: Nanos) -> Option<Length> {
+        let (cpu, time) = (read_cpu(cpu), read_time(time));
+        let change = self.machine.wake(&mut self.threads, thread, cpu, time)?;
+        let metric = match change.before.state {
+            State::Uninterruptible => Metric::BlockedUninterruptible,
+            state if state.is_blocked() => Metric::Blocked,
             _ => return None,
         };
-        let (known, nanos) = (before.losses == losses, since(before.since, time));
-        known.then_some(Length { metric, nanos, cpu: before.cpu })
+        length(&change, metric, Cpu(change.before.cpu.0.into()))
     }
 
-    /// A thread turns out to have a CPU, and nobody knows since when.
-    pub fn is_running(&mut self, thread: usize, cpu: Cpu, time: Nanos) {
-        self.enter(thread, Doing::Running, cpu, time);
-        self.entry(thread).whole = false;
+    /// It turns out who has a CPU, and nobody knows since when. Whoever was thought to have it is anywhere, if it lives
+    /// still; `before` says whether it does.
+    pub fn found(&mut self, cpu: Cpu, before: bool, now: Has<Occupant>, time: Nanos) {
+        let (cpu, time) = (read_cpu(cpu), read_time(time));
+        if !before {
+            self.machine.forget(cpu, time);
+        }
+        self.machine.found(&mut self.threads, (cpu, now), time);
     }
 
-    /// Nothing is known of a thread, or it has ended.
-    pub fn forget(&mut self, thread: usize) {
-        *self.entry(thread) = Entry::default();
-    }
-
-    /// Events were lost: what threads wait for is doubtful.
-    pub fn doubt(&mut self) {
-        self.losses = self.losses.wrapping_add(1);
-    }
-
-    /// The CPU that a thread has, as far as was seen.
-    pub fn runs_on(&self, thread: usize) -> Option<Cpu> {
-        let entry = self.entries.get(thread)?;
-        (entry.doing == Doing::Running).then_some(entry.cpu)
+    /// Events of a CPU were lost: what threads wait for is doubtful. `current` is the one that had the CPU before, and is
+    /// taken to have it still until another is seen there.
+    pub fn lose(&mut self, cpu: Cpu, current: Option<Has<Occupant>>, time: Nanos) {
+        let (cpu, time) = (read_cpu(cpu), read_time(time));
+        self.machine.doubt();
+        self.machine.gap(&mut self.threads, cpu, (time, time));
+        if let Some(current) = current {
+            self.machine.found(&mut self.threads, (cpu, current), time);
+        }
     }
 
     /// The CPU on whose queue a thread waits, where that is known.
-    pub fn queued_on(&self, thread: usize) -> Option<Cpu> {
-        let entry = self.entries.get(thread)?;
-        let waits = matches!(entry.doing, Doing::Woken | Doing::Preempted);
-        (waits && entry.losses == self.losses).then_some(entry.cpu)
+    pub fn queued_on(&self, thread: Occupant) -> Option<Cpu> {
+        let (_, known) = self.threads.0.get(thread.slot.index())?;
+        let waits = known.state.is_waiting() && self.machine.knows(known);
+        (waits && self.threads.is_kept(thread)).then(|| Cpu(known.cpu.0.into()))
     }
 }
 
-fn since(begin: Nanos, end: Nanos) -> Nanos {
-    Nanos(end.0.saturating_sub(begin.0))
+fn length(change: &Change<Occupant>, metric: Metric, cpu: Cpu) -> Option<Length> {
+    Some(Length { metric, nanos: Nanos(change.length()?), cpu })
+}
+
+fn read_time(time: Nanos) -> ReadNanos {
+    ReadNanos(time.0)
+}
+
+fn read_cpu(cpu: Cpu) -> ReadCpu {
+    // Linux has at most 8192 of them.
+    ReadCpu(u16::try_from(cpu.0).unwrap_or(u16::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encode::threads::Slot;
+    use fxt_writer::Koid;
 
     const CPU: Cpu = Cpu(3);
-    const T: usize = 5;
+
+    fn thread(number: u32) -> Occupant {
+        Occupant { slot: Slot::at(number), koid: Koid(number.into()) }
+    }
 
     fn length(metric: Metric, nanos: u64) -> Option<Length> {
         Some(Length { metric, nanos: Nanos(nanos), cpu: CPU })
     }
 
+    fn comes_in(ledger: &mut Ledger, thread: Occupant, time: u64) -> Option<Length> {
+        let at = (Nanos(time), CPU);
+        ledger.switch(at, (Has::Idle, State::Unknown), Has::Thread(thread))[1]
+    }
+
+    fn goes_out(
+        ledger: &mut Ledger,
+        thread: Occupant,
+        next: State,
+        (time, cpu): (u64, Cpu),
+    ) -> Option<Length> {
+        ledger.switch((Nanos(time), cpu), (Has::Thread(thread), next), Has::Idle)[0]
+    }
+
     #[test]
     fn the_picture_holds() {
-        let mut ledger = Ledger::default();
-        assert_eq!(ledger.is_woken(T, CPU, Nanos(10)), None, "what was before is not known");
-        assert_eq!(ledger.queued_on(T), Some(CPU));
-        assert_eq!(ledger.comes_in(T, CPU, Nanos(15)), length(Metric::Wakeup, 5));
-        assert_eq!(ledger.queued_on(T), None);
-        let out = ledger.goes_out(T, Doing::Preempted, CPU, Nanos(22));
+        let (mut ledger, t) = (Ledger::default(), thread(5));
+        assert_eq!(ledger.wake(t, CPU, Nanos(10)), None, "what was before is not known");
+        assert_eq!(ledger.queued_on(t), Some(CPU));
+        assert_eq!(comes_in(&mut ledger, t, 15), length(Metric::Wakeup, 5));
+        assert_eq!(ledger.queued_on(t), None);
+        let out = goes_out(&mut ledger, t, State::Preempted, (22, CPU));
         assert_eq!(out, length(Metric::Slice, 7));
-        assert_eq!(ledger.comes_in(T, CPU, Nanos(31)), length(Metric::Preemption, 9));
-        let out = ledger.goes_out(T, Doing::Blocked, CPU, Nanos(42));
+        assert_eq!(comes_in(&mut ledger, t, 31), length(Metric::Preemption, 9));
+        let out = goes_out(&mut ledger, t, State::Sleeping, (42, CPU));
         assert_eq!(out, length(Metric::Slice, 11));
-        assert_eq!(ledger.is_woken(T, Cpu(0), Nanos(55)), length(Metric::Blocked, 13));
+        assert_eq!(ledger.wake(t, Cpu(0), Nanos(55)), length(Metric::Blocked, 13));
     }
 
     #[test]
     fn blocked_time_belongs_to_the_cpu_that_was_left_and_waits_to_the_one_that_was_got() {
-        let mut ledger = Ledger::default();
-        ledger.goes_out(T, Doing::BlockedUninterruptible, Cpu(1), Nanos(1));
-        let blocked = ledger.is_woken(T, Cpu(2), Nanos(2)).expect("it was seen to begin");
+        let (mut ledger, t) = (Ledger::default(), thread(5));
+        goes_out(&mut ledger, t, State::Uninterruptible, (1, Cpu(1)));
+        let blocked = ledger.wake(t, Cpu(2), Nanos(2)).expect("it was seen to begin");
         assert_eq!((blocked.metric, blocked.cpu), (Metric::BlockedUninterruptible, Cpu(1)));
-        assert_eq!(ledger.comes_in(T, CPU, Nanos(3)), length(Metric::Wakeup, 1));
+        assert_eq!(comes_in(&mut ledger, t, 3), length(Metric::Wakeup, 1));
     }
 
     #[test]
     fn a_loss_censors_waits_that_are_open_and_slices_only_where_the_cpu_lost() {
-        let mut ledger = Ledger::default();
-        ledger.is_woken(T, CPU, Nanos(1));
-        ledger.comes_in(T + 1, CPU, Nanos(1));
-        ledger.doubt();
-        assert_eq!(ledger.queued_on(T), None);
-        assert_eq!(ledger.comes_in(T, CPU, Nanos(2)), None);
-        let other = ledger.goes_out(T + 1, Doing::Blocked, CPU, Nanos(4));
-        assert_eq!(other, length(Metric::Slice, 3), "all switches of a CPU are in its own ring");
-        ledger.is_running(T, CPU, Nanos(5));
-        assert_eq!(ledger.goes_out(T, Doing::Blocked, CPU, Nanos(6)), None);
+        let (mut ledger, t, other) = (Ledger::default(), thread(5), thread(6));
+        ledger.wake(t, CPU, Nanos(1));
+        ledger.switch((Nanos(1), Cpu(4)), (Has::Idle, State::Unknown), Has::Thread(other));
+        ledger.lose(Cpu(9), None, Nanos(1));
+        assert_eq!(ledger.queued_on(t), None);
+        assert_eq!(comes_in(&mut ledger, t, 2), None);
+        let slice = goes_out(&mut ledger, other, State::Sleeping, (4, Cpu(4)));
+        let whole = Length { metric: Metric::Slice, nanos: Nanos(3), cpu: Cpu(4) };
+        assert_eq!(slice, Some(whole), "all switches of a CPU are in its own ring");
+        ledger.lose(CPU, Some(Has::Thread(t)), Nanos(5));
+        assert_eq!(ledger.wake(t, CPU, Nanos(5)), None);
+        assert_eq!(ledger.queued_on(t), None, "it has a CPU");
+        assert_eq!(goes_out(&mut ledger, t, State::Sleeping, (6, CPU)), None);
+        assert_eq!(ledger.wake(t, CPU, Nanos(8)), length(Metric::Blocked, 2));
     }
 
     #[test]
     fn a_thread_that_comes_in_though_it_was_blocked_has_waited_for_an_unknown_time() {
-        let mut ledger = Ledger::default();
-        ledger.goes_out(T, Doing::Blocked, CPU, Nanos(1));
-        assert_eq!(ledger.comes_in(T, CPU, Nanos(9)), None);
-        ledger.forget(T);
-        assert_eq!(ledger.goes_out(T, Doing::Blocked, CPU, Nanos(10)), None);
+        let (mut ledger, t) = (Ledger::default(), thread(5));
+        goes_out(&mut ledger, t, State::Sleeping, (1, CPU));
+        assert_eq!(comes_in(&mut ledger, t, 9), None);
+        ledger.found(CPU, true, Has::Thread(thread(6)), Nanos(9));
+        assert_eq!(goes_out(&mut ledger, t, State::Sleeping, (10, CPU)), None);
+    }
+
+    #[test]
+    fn what_a_place_was_in_the_middle_of_is_not_its_next_owners() {
+        let (mut ledger, t) = (Ledger::default(), thread(5));
+        goes_out(&mut ledger, t, State::Sleeping, (1, CPU));
+        let next = Occupant { koid: Koid(99), ..t };
+        assert_eq!(ledger.wake(next, CPU, Nanos(4)), None);
+        assert_eq!((ledger.queued_on(t), ledger.queued_on(next)), (None, Some(CPU)));
     }
 }

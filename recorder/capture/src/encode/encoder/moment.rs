@@ -6,7 +6,7 @@ use fxt_writer::lanes::Lanes;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Encoder, cpu_number};
-use crate::encode::chain::Chain;
+use crate::encode::chain::{Chain, Occupant};
 use crate::encode::closed::Closed;
 use crate::encode::moment::{Contender, Label, Moment, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
@@ -32,7 +32,8 @@ impl<L: Lanes> Encoder<L> {
             let (koid, home, weight) = (thread.koid, thread.process, thread.weight);
             let written = slot != IDLE && thread.naming != Naming::Never;
             let watch = self.watch.as_deref();
-            let queue = watch.and_then(|watch| watch.ledger.queued_on(slot.index()));
+            let occupant = Occupant { slot, koid };
+            let queue = watch.and_then(|watch| watch.ledger.queued_on(occupant));
             if let Some(cpu) = queue.filter(|_| written) {
                 moment.waiting.insert(koid, (cpu_number(cpu), weight));
             }

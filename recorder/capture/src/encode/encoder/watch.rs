@@ -3,34 +3,31 @@
 //! Without a watch each of these is one look at whether there is one; for a switch, the encoder itself has that look.
 
 use fxt_writer::lanes::Lanes;
-use fxt_writer::record::ThreadState;
 use fxt_writer::{Arg, Koid, Text, Value, text};
 
 use super::{Encoder, own_event};
+use crate::encode::chain::Occupant;
 use crate::encode::closed::Closed;
 use crate::encode::generations::id_of;
 use crate::encode::strings;
 use crate::encode::threads::{Detail, IDLE, OutgoingState, Slot, Threads};
-use crate::flight::ledger::{Doing, Length};
+use crate::flight::ledger::Length;
 use crate::flight::watch::{Culprit, Fired, Watch};
 use fxtrec_gates::Amount;
 use fxtrec_gates::Dimension;
 use fxtrec_gates::Metric;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_sched::{Occupant as Has, State};
 use fxtrec_units::{Cpu, Nanos};
 
 /// An expression is cut to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;
 
 /// What a thread does that went out in this state.
-fn doing_next(state: OutgoingState) -> Doing {
-    match (state.fxt, state.detail) {
-        (ThreadState::Running, _) => Doing::Preempted,
-        (ThreadState::Blocked, Some(Detail::Uninterruptible)) => Doing::BlockedUninterruptible,
-        (ThreadState::Blocked, _) => Doing::Blocked,
-        _ => Doing::Unknown,
-    }
+fn next(state: OutgoingState) -> State {
+    let letters = matches!(state.detail, Some(Detail::Uninterruptible)).then_some("D");
+    State::after(state.fxt, letters)
 }
 
 /// Whether the condition is true of a thread, as far as it is known now.
@@ -65,22 +62,14 @@ impl<L: Lanes> Encoder<L> {
         (outgoing, incoming): (Slot, Slot),
         state: OutgoingState,
     ) -> Result<(), Closed> {
-        if self.is_watched(outgoing)
-            && let Some(watch) = &mut self.watch
-        {
-            let slice = watch.ledger.goes_out(outgoing.index(), doing_next(state), cpu, time);
-            self.measured(time, outgoing, slice)?;
-        }
-        if self.is_watched(incoming)
-            && let Some(watch) = &mut self.watch
-        {
-            let wait = watch.ledger.comes_in(incoming.index(), cpu, time);
-            self.measured(time, incoming, wait)?;
-            // Either sort of wait is one for the run queue as well.
-            let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
-            self.measured(time, incoming, queue)?;
-        }
-        Ok(())
+        let sides = (self.who(outgoing), self.who(incoming));
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        let [slice, wait] = watch.ledger.switch((time, cpu), (sides.0, next(state)), sides.1);
+        self.measured(time, outgoing, slice)?;
+        self.measured(time, incoming, wait)?;
+        // Either sort of wait is one for the run queue as well.
+        let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
+        self.measured(time, incoming, queue)
     }
 
     /// A thread that was not able to run was woken, and that was written.
@@ -88,24 +77,19 @@ impl<L: Lanes> Encoder<L> {
     pub(super) fn watch_wake(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         let koid = self.threads.thread(slot).koid;
-        if let Some(has) = watch.ledger.runs_on(slot.index())
-            && self.chains.of(has).current.is_some_and(|current| current.koid == koid)
-        {
-            // After a loss it was not known to be awake; but nobody has taken its CPU since.
-            return Ok(());
-        }
-        let blocked = watch.ledger.is_woken(slot.index(), cpu, time);
+        let blocked = watch.ledger.wake(Occupant { slot, koid }, cpu, time);
         self.measured(time, slot, blocked)
     }
 
     /// A thread turned out to have a CPU, perhaps instead of the one that was thought to.
     #[inline]
     pub(super) fn watch_found(&mut self, time: Nanos, cpu: Cpu, before: Option<Slot>, now: Slot) {
-        let Some(watch) = &mut self.watch else { return };
-        if let Some(before) = before {
-            watch.ledger.forget(before.index());
+        if self.watch.is_some() {
+            let now = self.who(now);
+            if let Some(watch) = &mut self.watch {
+                watch.ledger.found(cpu, before.is_some(), now, time);
+            }
         }
-        watch.ledger.is_running(now.index(), cpu, time);
     }
 
     /// Events of a CPU were lost, and that was written.
@@ -115,11 +99,9 @@ impl<L: Lanes> Encoder<L> {
         cpu: Cpu,
         count: Option<u64>,
     ) -> Result<(), Closed> {
+        let current = self.chains.of(cpu).current.map(|current| self.who(current.slot));
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        watch.ledger.doubt();
-        if let Some(current) = self.chains.of(cpu).current {
-            watch.ledger.is_running(current.slot.index(), cpu, time);
-        }
+        watch.ledger.lose(cpu, current, time);
         let Some(trigger) = watch.loss(count) else { return Ok(()) };
         let amount = |count| Amount { number: count as f64, dimension: Dimension::Count };
         self.fire_at((time, cpu), trigger, None, count.map(amount))
@@ -160,6 +142,15 @@ impl<L: Lanes> Encoder<L> {
             from: Some(from.to_owned()),
         };
         self.fire(fired, None)
+    }
+
+    /// Who a thread is to the ledger.
+    fn who(&self, slot: Slot) -> Has<Occupant> {
+        match slot {
+            IDLE => Has::Idle,
+            _ if !self.is_watched(slot) => Has::NotRecorded,
+            _ => Has::Thread(Occupant { slot, koid: self.threads.thread(slot).koid }),
+        }
     }
 
     /// The threads whose waits the trace shows.
