@@ -14,11 +14,13 @@
 //! What cannot be known is left out: who waited, where the first record of a thread is that it came in (its wake-up may
 //! be one that the kernel does not report), and who had the CPU, where events were lost before its first switch.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use fxt_reader::record::{ContextSwitch, Event, EventKind};
 use fxt_reader::{Error, Nanos as ReadNanos, Reader, Record};
 use fxt_writer::Koid;
+use fxtrec_sched::{Edge, Machine, Occupant, State, Switch, Thread};
+use rustc_hash::FxHashMap;
 
 use super::{Contender, Label, Moment, Span, Track};
 use crate::encode::weight::NICE_0;
@@ -41,10 +43,11 @@ struct Past {
     begin: Option<ReadNanos>,
     /// Whether events were lost by now.
     doubtful: bool,
+    machine: Machine<Koid>,
+    /// The threads of which there is a record.
+    seen: FxHashMap<Koid, Thread>,
     /// Who went out first; none where that is not known.
     cpus: BTreeMap<u16, Option<Contender>>,
-    /// The threads of which there is a record.
-    seen: HashSet<Koid>,
     /// How many of what each track is inside of began within the trace.
     begun: BTreeMap<Track, usize>,
     /// What ended within the trace without having begun there, the innermost first.
@@ -60,7 +63,7 @@ impl Past {
             }
             Record::Wakeup(wakeup) => {
                 self.begin.get_or_insert(wakeup.time);
-                self.seen.insert(Koid(wakeup.koid.0));
+                self.machine.wake(&mut self.seen, wakeup.koid, wakeup.cpu, wakeup.time);
             }
             Record::Event(event) if event.category == "fxtrec" => {
                 self.doubtful |= event.name == "lost";
@@ -74,12 +77,25 @@ impl Past {
     }
 
     fn switch(&mut self, switch: &ContextSwitch<'_>) {
-        let known = !self.doubtful && switch.args.get("inferred").is_none();
-        let koid = Koid(switch.outgoing.0);
-        let weight = switch.outgoing_weight().unwrap_or(NICE_0);
-        let first = known.then_some(Contender { koid, weight });
-        self.cpus.entry(switch.cpu.0).or_insert(first);
-        self.seen.extend([koid, Koid(switch.incoming.0)]);
+        let inferred = switch.args.get("inferred").is_some();
+        // Whoever goes out first had the CPU, the idle task like others.
+        let switched = self.machine.switch(
+            &mut self.seen,
+            Switch {
+                time: switch.time,
+                cpu: switch.cpu,
+                outgoing: Occupant::Thread(switch.outgoing),
+                next: State::after(switch.outgoing_state, None),
+                incoming: Occupant::Thread(switch.incoming),
+                inferred,
+            },
+        );
+        if switched.tenure.begin == Edge::Start {
+            let koid = switch.outgoing;
+            let weight = switch.outgoing_weight().unwrap_or(NICE_0);
+            let known = !self.doubtful && !inferred;
+            self.cpus.insert(switch.cpu.0, known.then_some(Contender { koid, weight }));
+        }
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -101,7 +117,7 @@ impl Past {
         let first = self.cpus.iter().filter_map(|(cpu, first)| Some((*cpu, (*first)?)));
         let unchanged = now.cpus.iter().filter(|(cpu, _)| !self.cpus.contains_key(cpu));
         let cpus = first.chain(unchanged.map(|(cpu, contender)| (*cpu, *contender))).collect();
-        let waiting = now.waiting.iter().filter(|(koid, _)| !self.seen.contains(koid));
+        let waiting = now.waiting.iter().filter(|(koid, _)| !self.seen.contains_key(koid));
         let waiting = waiting.map(|(koid, queue)| (*koid, *queue)).collect();
         // What is open now and did not begin within the trace, then what ended within it.
         let mut spans: BTreeMap<Track, Vec<Span>> = BTreeMap::new();
