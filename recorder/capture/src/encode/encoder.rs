@@ -38,7 +38,7 @@ pub struct Encoder<L> {
     narrow: bool,
     recorder: ThreadName,
     stats: Stats,
-    blind: Vec<Cpu>,
+    silent: Vec<Cpu>,
     departed: Departed,
     probes: Probes,
     /// What is waited for, when something is.
@@ -107,7 +107,7 @@ impl<L: Lanes> Encoder<L> {
             narrow,
             recorder,
             stats: Stats::default(),
-            blind: Vec::new(),
+            silent: Vec::new(),
             departed: Departed::default(),
             probes: Probes::default(),
             watch: None,
@@ -140,8 +140,8 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// The CPUs that left a task unseen, though nothing was lost, since this was last asked.
-    pub fn take_blind(&mut self) -> Vec<Cpu> {
-        std::mem::take(&mut self.blind)
+    pub fn take_silent(&mut self) -> Vec<Cpu> {
+        std::mem::take(&mut self.silent)
     }
 
     /// Writes what there is to write about one event, which carries `bytes` if it is a sample. Times must not go back
@@ -427,7 +427,7 @@ impl<L: Lanes> Encoder<L> {
         let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
         if !gap && !takeover {
             // The task that was in is one of those that the kernel does not report.
-            self.blind.push(cpu);
+            self.silent.push(cpu);
         }
         // The one that took part in a takeover is gone, and so is one whose place is another's.
         let state = match takeover || !known {

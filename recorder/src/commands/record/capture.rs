@@ -217,7 +217,7 @@ impl Capture {
                 warnings.push(text);
             }
         };
-        for cpu in self.encoder.take_blind() {
+        for cpu in self.encoder.take_silent() {
             if let Err(error) = self.source.is_silent(cpu) {
                 warn(format!(
                     "CPU {} has a silent task, and its switch records are not available: {error}",

@@ -147,7 +147,7 @@ impl Pieces {
         }
         let Round { engine, encoder, source, providers, ended, .. } = round;
         let ending = interim(encoder, source, ended);
-        let beginning = encoder.turn(ending.ended)?;
+        let beginning = encoder.rotate(ending.ended)?;
         encoder.lanes().commit();
         for packet in engine.finish() {
             drain.send(Request::Save(packet)).map_err(|_| Closed)?;

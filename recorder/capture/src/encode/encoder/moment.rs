@@ -77,7 +77,7 @@ impl<L: Lanes> Encoder<L> {
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
-    pub fn turn(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
+    pub fn rotate(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
         self.let_go_of_the_past();
         let moment = self.present();
         moment.end(time, &mut self.lanes)?;

@@ -31,10 +31,10 @@ fn a_switch_out_of_an_idle_task_that_nobody_saw_is_inferred_and_marked() {
 fn a_cpu_that_left_its_idle_task_unseen_is_told_once() {
     let mut scene = Scene::new();
     scene.at(100, 3, switch(5, "S", 0));
-    assert_eq!(scene.encoder.take_blind(), []);
+    assert_eq!(scene.encoder.take_silent(), []);
     scene.at(110, 3, switch(6, "S", 0));
-    assert_eq!(scene.encoder.take_blind(), [Cpu(3)]);
-    assert_eq!(scene.encoder.take_blind(), []);
+    assert_eq!(scene.encoder.take_silent(), [Cpu(3)]);
+    assert_eq!(scene.encoder.take_silent(), []);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_loss_is_told_where_it_happened_and_counted() {
 }
 
 #[test]
-fn the_chain_goes_on_behind_a_loss_and_the_cpu_is_not_taken_for_blind() {
+fn the_chain_goes_on_behind_a_loss_and_the_cpu_is_not_taken_for_silent() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(110, 0, LOST);
@@ -138,7 +138,7 @@ fn the_chain_goes_on_behind_a_loss_and_the_cpu_is_not_taken_for_blind() {
             "120 cpu 0: 8 (1024) blocked -> 9 (1024)",
         ]
     );
-    assert_eq!(scene.encoder.take_blind(), []);
+    assert_eq!(scene.encoder.take_silent(), []);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_loss_excuses_the_gap_that_follows_it_and_none_later() {
     scene.at(100, 0, LOST);
     scene.at(110, 0, switch(5, "S", 0));
     scene.at(120, 0, switch(6, "S", 0));
-    assert_eq!(scene.encoder.take_blind(), [Cpu(0)]);
+    assert_eq!(scene.encoder.take_silent(), [Cpu(0)]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_loss_on_another_cpu_does_not_excuse_a_gap() {
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(105, 1, LOST);
     scene.at(110, 0, switch(6, "S", 0));
-    assert_eq!(scene.encoder.take_blind(), [Cpu(0)]);
+    assert_eq!(scene.encoder.take_silent(), [Cpu(0)]);
 }
 
 /// Process 5 with its main thread, which has ended, and thread 6, which has CPU 0.
@@ -184,7 +184,7 @@ fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
         "at the time of the exec, and not as the main thread, which has ended"
     );
     assert_eq!(scene.encoder.threads().living(), 2, "the idle task and 5; 6 is forgotten");
-    assert_eq!(scene.encoder.take_blind(), []);
+    assert_eq!(scene.encoder.take_silent(), []);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn nobody_has_a_cpu_while_it_is_offline_and_what_was_not_seen_is_a_loss_of_unkno
             "950 cpu 1: 7 (1024) blocked -> 8 (1024)",
         ]
     );
-    assert_eq!(scene.encoder.take_blind(), [], "no task is silent, one CPU was away");
+    assert_eq!(scene.encoder.take_silent(), [], "no task is silent, one CPU was away");
     let stats = *scene.encoder.stats();
     assert_eq!((stats.lost, stats.losses, stats.unknown_losses), (0, 1, 1));
     assert_eq!((stats.lost_lives, stats.unseen_lives, stats.is_whole()), (0, 1, false));

@@ -21,8 +21,8 @@ fn contender(koid: u64) -> Contender {
 }
 
 /// Ends the piece, and goes on in one that begins as it must.
-fn turn(scene: &mut Scene, time: u64) {
-    let beginning = scene.encoder.turn(Nanos(time)).expect("memory takes every record");
+fn rotate(scene: &mut Scene, time: u64) {
+    let beginning = scene.encoder.rotate(Nanos(time)).expect("memory takes every record");
     scene.begin_anew(&beginning);
 }
 
@@ -35,7 +35,7 @@ fn a_piece_begins_with_the_names_of_all_that_live_who_runs_and_who_waits() {
     scene.at(105, 0, renamed((5, 5), "worker"));
     scene.at(110, 1, wakeup(7, 0));
     scene.told();
-    turn(&mut scene, 120);
+    rotate(&mut scene, 120);
     let mut told = scene.told();
     told[..6].sort();
     assert_eq!(
@@ -63,10 +63,10 @@ fn a_piece_begins_with_the_names_of_all_that_live_who_runs_and_who_waits() {
 fn a_name_that_changes_in_a_piece_is_in_the_next_as_it_is_then() {
     let mut scene = scene();
     scene.at(100, 0, switch(0, "R", 5));
-    turn(&mut scene, 110);
+    rotate(&mut scene, 110);
     scene.at(120, 0, renamed((5, 5), "later"));
     scene.at(130, 0, Switch { prev_comm: comm("later"), ..switch(5, "S", 0) });
-    turn(&mut scene, 140);
+    rotate(&mut scene, 140);
     assert!(scene.named().contains(&"thread 5 = later of 5".to_owned()));
 }
 
@@ -77,7 +77,7 @@ fn what_is_doubtful_when_a_piece_begins_is_left_out_of_it() {
     scene.at(100, 1, switch(0, "R", 6));
     scene.at(110, 1, wakeup(7, 6));
     scene.at(120, 0, LOST);
-    turn(&mut scene, 130);
+    rotate(&mut scene, 130);
     assert_eq!(scene.scheduled(), ["130 cpu 1: 0 (idle) running -> 6 (1024) inferred=true"]);
     // Nobody knows what had the CPU meanwhile, so nothing is inferred.
     scene.at(140, 0, switch(8, "S", 0));

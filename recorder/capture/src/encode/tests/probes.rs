@@ -282,7 +282,7 @@ fn a_piece_ends_what_is_open_in_it_and_the_next_begins_it_again() {
     let mut scene = scene(false, false);
     hit(&mut scene, 1, CALL, 5, ENTERED, &[]);
     hit(&mut scene, 2, ENTER, 5, 0, &words(&[35]));
-    let beginning = scene.encoder.turn(Nanos(10)).expect("memory takes every record");
+    let beginning = scene.encoder.rotate(Nanos(10)).expect("memory takes every record");
     let lines =
         ["1 5 B render", "2 5 B nanosleep", "10 5 E nanosleep cut=true", "10 5 E render cut=true"];
     assert_eq!(told(&mut scene), lines);

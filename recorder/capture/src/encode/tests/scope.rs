@@ -279,7 +279,7 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 10));
     scene.at(110, 0, switch(10, "S", 11));
-    let beginning = scene.encoder.turn(Nanos(120)).expect("memory takes every record");
+    let beginning = scene.encoder.rotate(Nanos(120)).expect("memory takes every record");
     scene.begin_anew(&beginning);
     let told = scene.told();
     assert!(
