@@ -41,14 +41,12 @@ pub use section::{Owner, cut_section};
 /// The piece that is being written.
 type Target<'o> = Writer<Output<&'o mut dyn Write>>;
 
-/// What to cut out.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Records before this time are left out.
     pub from: Nanos,
     /// Records after this time are left out.
     pub to: Nanos,
-    /// Whose records to keep.
     pub filter: Filter,
 }
 

@@ -24,13 +24,11 @@ use fxtrec_units::Cpu;
 /// A thread as a CPU's chain remembers it, which may outlive what is known about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
-    /// Where it is kept.
     pub slot: Slot,
     /// Its id in the trace.
     pub koid: Koid,
 }
 
-/// One CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
     /// Who has the CPU; `None` until an event told it.
@@ -57,7 +55,6 @@ impl Chains {
         &mut self.0[at]
     }
 
-    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = (Cpu, Chain)> {
         (0..).map(Cpu).zip(self.0.iter().copied())
     }

@@ -28,7 +28,6 @@ use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// Turns events into records.
 #[derive(Debug)]
 pub struct Encoder<L> {
     lanes: L,
@@ -124,12 +123,10 @@ impl<L: Lanes> Encoder<L> {
         self.recorder
     }
 
-    /// The known threads.
     pub fn threads(&mut self) -> &mut Threads {
         &mut self.threads
     }
 
-    /// Where the records go.
     pub fn lanes(&mut self) -> &mut L {
         &mut self.lanes
     }

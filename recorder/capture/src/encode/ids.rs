@@ -18,7 +18,6 @@ pub enum Ids {
     /// The recorder runs in the initial namespace.
     #[default]
     Initial,
-    /// It runs in another.
     Inner(Box<Inner>),
 }
 

@@ -29,7 +29,6 @@ use fxtrec_units::convention::CUT;
 pub struct Contender {
     /// Its id in the trace.
     pub koid: Koid,
-    /// Its weight.
     pub weight: i32,
 }
 
@@ -38,7 +37,6 @@ pub struct Contender {
 pub enum Label {
     /// A string that the head of the trace registers.
     Known(Text<'static>),
-    /// Any text.
     Own(String),
 }
 
@@ -54,9 +52,7 @@ impl Label {
 /// Something that a thread is inside of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its category.
     pub category: Label,
-    /// Its name.
     pub name: Label,
 }
 

@@ -3,7 +3,6 @@
 use super::probes::Counts;
 use crate::event::Loss;
 
-/// Counts of one recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Switches that the kernel reported.
@@ -38,9 +37,7 @@ pub struct Stats {
     pub threads: u64,
     /// Processes that are in the trace.
     pub processes: u64,
-    /// Threads that were created.
     pub forks: u64,
-    /// Threads that ended.
     pub exits: u64,
     /// Names that were changed, by execve(2) or otherwise.
     pub renames: u64,
@@ -49,7 +46,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds what is missing.
     pub fn count_loss(&mut self, loss: &Loss) {
         self.lost = self.lost.saturating_add(loss.events.unwrap_or(0));
         self.lost_at_most |= loss.at_most;

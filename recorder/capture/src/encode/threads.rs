@@ -53,11 +53,9 @@ pub const IDLE: Slot = Slot(0);
 pub enum Run {
     /// Nothing is known, or what was known is from before a loss.
     Unknown,
-    /// It waits for something.
     Blocked,
     /// It waits for a CPU.
     Runnable,
-    /// It has a CPU.
     Running,
 }
 
@@ -73,7 +71,6 @@ pub enum Naming {
 }
 
 impl Naming {
-    /// The name has changed.
     fn outdate(&mut self) {
         if *self == Naming::Done {
             *self = Naming::Outdated;
@@ -81,7 +78,6 @@ impl Naming {
     }
 }
 
-/// One thread.
 #[derive(Clone, Debug)]
 pub struct Thread {
     /// Its id in the initial pid namespace.
@@ -90,7 +86,6 @@ pub struct Thread {
     pub koid: Koid,
     /// The process it belongs to.
     pub process: ProcessSlot,
-    /// Its name.
     pub comm: Comm,
     /// Whether the trace has its name.
     pub naming: Naming,
@@ -114,7 +109,6 @@ enum Origin {
     Snapshot,
     /// Its fork was seen, its first wake-up not yet.
     Fork,
-    /// Anything later.
     Seen,
 }
 
@@ -126,7 +120,6 @@ pub trait Lookup: std::fmt::Debug {
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>>;
 }
 
-/// All threads and processes.
 #[derive(Debug)]
 pub struct Threads {
     slots: Vec<Thread>,
@@ -175,7 +168,6 @@ impl Threads {
         }
     }
 
-    /// The thread kept there.
     pub fn thread(&self, slot: Slot) -> &Thread {
         &self.slots[slot.0 as usize]
     }
@@ -185,7 +177,6 @@ impl Threads {
         &mut self.slots[slot.0 as usize]
     }
 
-    /// The process kept there.
     pub fn process(&self, slot: ProcessSlot) -> &Process {
         self.processes.get(slot)
     }
@@ -412,7 +403,6 @@ impl Threads {
 /// How a thread that goes out is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutgoingState {
-    /// The format's state.
     pub fxt: ThreadState,
     /// The kernel's own letters, where the format's state does not imply them.
     pub detail: Option<Detail>,
@@ -421,7 +411,6 @@ pub struct OutgoingState {
 /// The kernel's states that share an FXT state with a more common one, in the order of their texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// `R+`: preempted.
     Preempted,
     /// `D`: uninterruptible sleep.
     Uninterruptible,

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 /// How much of what a run has written may stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// So many files.
     pub files: Option<usize>,
     /// So many bytes in all of them.
     pub bytes: Option<u64>,
@@ -30,9 +29,7 @@ pub struct Files {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot remove {} to stay within limits: {source}", .path.display())]
 pub struct NotRemoved {
-    /// The file.
     pub path: PathBuf,
-    /// What unlink(2) returned.
     pub source: io::Error,
 }
 

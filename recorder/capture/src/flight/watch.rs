@@ -36,9 +36,7 @@ pub struct Limits {
 pub struct Culprit {
     /// Its id in the trace.
     pub koid: u64,
-    /// Its id.
     pub tid: Tid,
-    /// Its name.
     pub comm: Comm,
 }
 
@@ -47,7 +45,6 @@ pub struct Culprit {
 pub struct Fired {
     /// Which, by its place among all.
     pub trigger: usize,
-    /// When.
     pub time: Nanos,
     /// The CPU of the value; none for an alert.
     pub cpu: Option<Cpu>,
@@ -62,7 +59,6 @@ pub struct Fired {
 /// What became of all that met a trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How often one fired.
     pub fired: u64,
     /// How often one would have, too soon after another.
     pub too_soon: u64,
@@ -138,7 +134,6 @@ impl Watch {
         Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
     }
 
-    /// The triggers.
     pub fn triggers(&self) -> &[Trigger] {
         &self.triggers
     }
@@ -202,7 +197,6 @@ impl Watch {
         true
     }
 
-    /// Notes what has fired.
     pub fn note(&mut self, fired: Fired) {
         self.fired.push(fired);
     }

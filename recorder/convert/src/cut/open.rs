@@ -19,7 +19,6 @@ use crate::error::ConvertError;
 use crate::retype;
 use fxtrec_capture::encode::weight::{IDLE, NICE_0};
 
-/// What is open.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     /// Who has which CPU, and which threads wait, up to the window.

@@ -23,7 +23,6 @@ use crate::error::ConvertError;
 pub struct Owner<'n> {
     /// Its id in the archive.
     pub id: ProviderId,
-    /// What it is called.
     pub name: &'n str,
     /// Until when what it has open goes on; `None` when it has ended, and that with it.
     pub until: Option<Nanos>,

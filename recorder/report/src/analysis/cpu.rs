@@ -8,7 +8,6 @@ use super::roster::Key;
 use crate::selection::Selection;
 use crate::tally::Tally;
 
-/// Who has a CPU.
 pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
 
 /// Who has a CPU, as its history has it.
@@ -74,7 +73,6 @@ impl Queue {
         self.length += u64::from(one);
     }
 
-    /// A thread less waits.
     #[inline(always)]
     pub(super) fn shorten(&mut self, now: u64) {
         self.settle(now);
@@ -86,7 +84,6 @@ impl Queue {
         self.pass(now.saturating_sub(self.since));
     }
 
-    /// So much time passes.
     #[inline(always)]
     fn pass(&mut self, elapsed: u64) {
         self.area = self.area.saturating_add(self.length.saturating_mul(elapsed));
@@ -172,7 +169,6 @@ impl Balance {
 /// All CPUs, and what can only be said of all together.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
-    /// Who has them.
     pub(super) machine: Machine<Key>,
     /// By number. Boxed, since a number may be as great as it likes.
     states: Vec<Option<Box<CpuState>>>,

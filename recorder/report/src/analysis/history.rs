@@ -31,7 +31,6 @@ const THREADS_PER_SWITCH: usize = 4;
 /// A segment keeps at least so many sums.
 const FEWEST_SUMS: usize = 8;
 
-/// Who has a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tenant {
     Unknown,

@@ -35,7 +35,6 @@ pub const DEFAULT_WORST: usize = 10;
 /// What is wanted of an analysis.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it is about.
     pub selection: Selection,
     /// How many of the longest waits to keep.
     pub worst: usize,
@@ -68,11 +67,8 @@ impl Observer for () {}
 /// What is known of a thread when it leaves a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchedOut<'a> {
-    /// When.
     pub time: Nanos,
-    /// The CPU.
     pub cpu: Cpu,
-    /// The thread.
     pub koid: Koid,
     /// How long it had been blocked before it was woken, in nanoseconds.
     pub blocked: Option<u64>,
@@ -98,7 +94,6 @@ impl<'a> Names<'a> {
         self.0.comm_and_pid(thread.0)
     }
 
-    /// The thread's id.
     pub fn tid(self, thread: Koid) -> u64 {
         self.0.tid(thread.0)
     }
@@ -120,7 +115,6 @@ pub struct Analysis<O = ()> {
     span: Option<Span>,
     /// The part of the trace that is wanted.
     wanted: Wanted,
-    /// Whether figures are taken.
     active: bool,
     pending: Pending,
     /// Whether the trace holds the switches of some threads only.

@@ -206,7 +206,6 @@ fn weights(args: Args<'_>) -> (Option<i32>, Option<i32>) {
     (args.int32(OUTGOING_WEIGHT_ARG), args.int32(INCOMING_WEIGHT_ARG))
 }
 
-/// Who woke a thread.
 #[inline(never)]
 fn waker(args: Args<'_>) -> Option<Koid> {
     args.koid("waker")

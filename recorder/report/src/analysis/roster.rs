@@ -57,7 +57,6 @@ impl Threads for Roster {
     }
 }
 
-/// All threads.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.

@@ -26,7 +26,6 @@ pub(super) fn metric(state: State) -> Option<Metric> {
 #[repr(C, align(64))]
 pub(super) struct Live {
     pub(super) koid: u64,
-    /// What it does.
     pub(super) doing: Thread,
     /// The CPU that it last ran on.
     pub(super) last_cpu: Option<Cpu>,

@@ -54,7 +54,6 @@ impl Worst {
         }
     }
 
-    /// How many are wanted.
     pub(super) fn most(&self) -> usize {
         self.most
     }

@@ -18,11 +18,8 @@ pub(super) const FULL: u8 = 15;
 /// nothing is at least 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ThreadCell {
-    /// On a CPU.
     pub(super) running: u8,
-    /// Waiting for one.
     pub(super) waiting: u8,
-    /// Blocked uninterruptibly.
     pub(super) uninterruptible: u8,
     /// Anything else that is known.
     pub(super) other: u8,
@@ -74,7 +71,6 @@ impl<C: Cell> Runs<C> {
         }
     }
 
-    /// The next coarser level.
     pub(super) fn merged(&self) -> Self {
         let mut merged = Self::default();
         let mut four = [C::default(); MERGED];

@@ -26,7 +26,6 @@ impl Column {
         self.0.push(value);
     }
 
-    /// Appends a varint.
     pub(super) fn number(&mut self, mut value: u64) {
         while value >= BASE {
             self.0.push(low_bits(value) | MORE);
@@ -99,7 +98,6 @@ impl<'a> Cursor<'a> {
         Some(byte)
     }
 
-    /// The next varint.
     pub(super) fn number(&mut self) -> Option<u64> {
         let (mut value, mut unit) = (0_u64, 1_u64);
         loop {

@@ -11,12 +11,7 @@ use fxtrec_sink::outfile::OutFileError;
 pub enum PageError {
     /// The file cannot be created.
     #[error("cannot create {}: {source}; use another file for --html", path.display())]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: OutFileError,
-    },
+    Create { path: PathBuf, source: OutFileError },
     /// The page cannot be written.
     #[error("cannot write the page: {0}; use --html with a file on a disk with free space")]
     Write(#[source] io::Error),

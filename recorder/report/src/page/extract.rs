@@ -22,11 +22,9 @@ use super::usage::Usage;
 /// A stretch of time of which a CPU's events were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// The CPU.
     pub(super) cpu: u16,
     /// Begin, in nanoseconds of the trace's clock.
     pub(super) from: u64,
-    /// End.
     pub(super) to: u64,
     /// How many events, where that is known.
     pub(super) count: Option<u64>,
@@ -35,13 +33,10 @@ pub(super) struct Gap {
 /// Collects what the page is made of.
 #[derive(Debug, Default)]
 pub(super) struct Extract {
-    /// The threads.
     pub(super) threads: Threads,
     /// The tiles that are full.
     pub(super) tiles: Vec<Tile>,
-    /// Spans and instants.
     pub(super) spans: Spans,
-    /// Where events were lost.
     pub(super) gaps: Vec<Gap>,
     /// About the recording.
     pub(super) info: Info,
@@ -49,9 +44,7 @@ pub(super) struct Extract {
     pub(super) usage: Usage,
     /// Who was on each CPU when the trace began: the first that is seen to leave.
     pub(super) first_on: Vec<Option<ThreadIndex>>,
-    /// Switches and wake-ups.
     pub(super) switches: u64,
-    /// Wake-ups.
     pub(super) wakeups: u64,
     range: Option<(u64, u64)>,
     machine: Machine,

@@ -7,11 +7,8 @@ use fxt_reader::record::{Args, Value};
 /// recorders have neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Info {
-    /// What was recorded.
     pub(super) command_line: Option<String>,
-    /// The machine's name.
     pub(super) host: Option<String>,
-    /// The kernel's release.
     pub(super) release: Option<String>,
     /// The version of the recorder.
     pub(super) version: Option<String>,

@@ -29,7 +29,6 @@ pub(super) struct Blocks {
     pub(super) levels: Vec<Vec<(usize, Option<usize>)>>,
 }
 
-/// The table of contents.
 #[derive(Debug)]
 pub(super) struct Contents<'a> {
     pub(super) extract: &'a Extract,
@@ -42,7 +41,6 @@ pub(super) struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    /// All of it.
     pub(super) fn json(&self) -> Value {
         let info = &self.extract.info;
         let (begin, end) = self.range;

@@ -20,7 +20,6 @@ use super::machine::Observer;
 use super::state::{self, State};
 use super::threads::ThreadIndex;
 
-/// Bins in a chunk.
 pub(super) const CHUNK_BINS: u32 = 2048;
 
 /// Bins of the finest level for each tile: about what a window that shows as

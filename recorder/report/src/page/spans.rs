@@ -18,14 +18,12 @@ use super::threads::ThreadIndex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NameIndex(pub(super) u32);
 
-/// What a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanKind {
     /// A stretch of time with a begin and an end.
     Whole,
     /// Its end is not in the trace.
     Open,
-    /// A moment.
     Instant,
     /// That many short ones, too close to be told apart at this zoom.
     Many(u32),
@@ -34,21 +32,17 @@ pub(super) enum SpanKind {
 /// A stretch of time on a thread, with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The thread.
     pub(super) thread: ThreadIndex,
     /// Begin, in nanoseconds of the trace's clock.
     pub(super) start: u64,
     /// End; that of the trace for one that is open.
     pub(super) end: u64,
-    /// What it is called.
     pub(super) name: NameIndex,
     /// How many spans of the thread it is in.
     pub(super) depth: u8,
-    /// What it is.
     pub(super) kind: SpanKind,
 }
 
-/// Collects spans.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     list: Vec<Span>,
@@ -60,7 +54,6 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// A duration begins.
     pub(super) fn begin(&mut self, thread: ThreadIndex, time: u64, name: &str) {
         self.open.entry(thread).or_default().push(self.list.len());
         self.push(thread, time, time, name, SpanKind::Open);
@@ -80,7 +73,6 @@ impl Spans {
         self.push(thread, start, end.max(start), name, SpanKind::Whole);
     }
 
-    /// A moment.
     pub(super) fn instant(&mut self, thread: ThreadIndex, time: u64, name: &str) {
         self.push(thread, time, time, name, SpanKind::Instant);
     }

@@ -38,7 +38,6 @@ impl fmt::Display for ThreadIndex {
 /// What is known of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Thread {
-    /// Its koid.
     pub(super) koid: u64,
     /// Its process's koid, where the trace says so.
     pub(super) process: Option<u64>,

@@ -17,9 +17,7 @@ mod head {
     pub(super) const INFERRED: u8 = 16;
     /// Added to the state: who went out is not who came in last, and is given.
     pub(super) const OUTGOING: u8 = 32;
-    /// A wake-up.
     pub(super) const WAKE: u8 = 64;
-    /// A gap.
     pub(super) const GAP: u8 = 128;
 }
 
@@ -31,9 +29,7 @@ const STATES: u8 = 16;
 pub(super) struct Tile {
     /// The time of the first event.
     pub(super) start: u64,
-    /// How many there are.
     pub(super) events: u32,
-    /// The block.
     pub(super) packed: Vec<u8>,
 }
 

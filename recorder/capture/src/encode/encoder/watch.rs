@@ -48,7 +48,6 @@ impl<L: Lanes> Encoder<L> {
         self.watch = Some(Box::new(watch));
     }
 
-    /// What is waited for.
     pub fn watch(&mut self) -> Option<&mut Watch> {
         self.watch.as_deref_mut()
     }

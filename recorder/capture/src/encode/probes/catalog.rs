@@ -14,14 +14,10 @@ use crate::encode::strings;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::format::{Field, Format};
 
-/// What a sample means.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// A moment.
     Instant,
-    /// A function is called.
     Call(SpanId),
-    /// That function returns.
     Return(SpanId),
     /// A system call begins; the field has its number.
     SyscallEnter(Field),
@@ -29,35 +25,27 @@ pub enum Act {
     SyscallExit(Field, Field),
     /// A device's interrupt begins; the fields have its number, and the name as an argument.
     HardEnter(Field, FieldArg),
-    /// It ends.
     HardExit(Field),
     /// A soft interrupt begins; the field has its vector.
     SoftEnter(Field),
-    /// It ends.
     SoftExit(Field),
     /// An interrupt between or for CPUs begins.
     VectorEnter(u16),
-    /// It ends.
     VectorExit(u16),
 }
 
 /// By which of the counts a sample is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// User probes.
     Probe,
-    /// Tracepoints.
     Tracepoint,
-    /// System calls.
     Syscall,
-    /// Interrupts.
     Interrupt,
 }
 
 /// What the samples of one event become.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What they mean.
     pub act: Act,
     /// By what they are counted.
     pub class: Class,
@@ -65,7 +53,6 @@ pub struct Entry {
     pub category: Text<'static>,
     /// The name of their events, where it is always the same.
     pub name: Text<'static>,
-    /// Their arguments.
     pub args: Vec<FieldArg>,
     /// Whether only those of threads in scope count.
     pub in_scope_only: bool,
@@ -181,7 +168,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether nothing may arrive.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -15,11 +15,8 @@ const LONGEST: usize = 1024;
 /// How the bytes of a field are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// As an unsigned integer.
     Unsigned,
-    /// As a signed integer.
     Signed,
-    /// As an address.
     Pointer,
     /// As yes or no.
     Bool,
@@ -34,7 +31,6 @@ pub enum Show {
 /// One field, and the name of the argument that it becomes.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldArg {
-    /// The argument's name.
     pub name: Text<'static>,
     at: usize,
     size: usize,

@@ -16,7 +16,6 @@ pub fn thread_of(cpu: Cpu) -> Koid {
     Koid(PROCESS.0 + 1 + u64::from(cpu.0))
 }
 
-/// Which interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A device's, by its number.
@@ -30,7 +29,6 @@ pub enum Line {
 /// The name of an interrupt's handler. The kernel gives it at the begin only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// A registered string.
     Known(Text<'static>),
     /// Up to 63 bytes of text.
     Copied([u8; 63], u8),
@@ -71,7 +69,6 @@ impl Name {
 /// An interrupt that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
-    /// Which.
     pub line: Line,
     /// The category of its begin.
     pub category: Text<'static>,
@@ -79,7 +76,6 @@ pub struct Open {
     pub name: Name,
 }
 
-/// One CPU.
 #[derive(Clone, Debug, Default)]
 pub struct CpuInterrupts {
     /// Whether the trace has the pseudo-thread's name.
@@ -106,12 +102,10 @@ impl CpuInterrupts {
     }
 }
 
-/// All CPUs.
 #[derive(Debug, Default)]
 pub struct Interrupts(Vec<CpuInterrupts>);
 
 impl Interrupts {
-    /// The one CPU.
     pub fn of(&mut self, cpu: Cpu) -> &mut CpuInterrupts {
         let at = cpu.0 as usize;
         if at >= self.0.len() {

@@ -11,14 +11,11 @@ pub mod fields;
 pub mod interrupts;
 pub mod spans;
 
-/// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Hits of user probes, returns not counted where they end a span.
     pub probe_hits: u64,
-    /// Samples of tracepoints.
     pub tracepoints: u64,
-    /// System calls that began.
     pub syscalls: u64,
     /// Interrupts that began, hard and soft.
     pub interrupts: u64,
@@ -33,7 +30,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Everything that was recorded.
     pub fn total(&self) -> u64 {
         self.probe_hits + self.tracepoints + self.syscalls + self.interrupts
     }

@@ -42,10 +42,8 @@ pub enum Frame {
     Syscall(i64),
 }
 
-/// Something that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// What it is.
     pub frame: Frame,
     /// The category of its begin.
     pub category: Text<'static>,
@@ -97,12 +95,10 @@ impl Stack {
         self.open.iter().rev().position(|open| open.frame == Frame::Syscall(number))
     }
 
-    /// Goes one deeper.
     pub fn push(&mut self, open: Open) {
         self.open.push(open);
     }
 
-    /// Ends the innermost.
     pub fn pop(&mut self) -> Option<Open> {
         self.open.pop()
     }

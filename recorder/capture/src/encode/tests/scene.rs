@@ -22,7 +22,6 @@ use fxtrec_units::{Cpu, Nanos};
 /// The thread that fxtrec's own events are put on.
 const RECORDER: Koid = Koid(999);
 
-/// A recording in memory.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) encoder: Encoder<Vec<u8>>,
@@ -69,7 +68,6 @@ impl Scene {
         self.told = 0;
     }
 
-    /// Something happens.
     pub(super) fn at(&mut self, time: u64, cpu: u32, kind: impl Into<Kind>) {
         let time = Nanos(time);
         let event = Event { time, kind: kind.into() };

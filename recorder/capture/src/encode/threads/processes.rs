@@ -13,12 +13,10 @@ use crate::event::LocalId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessSlot(u32);
 
-/// One process.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Its id in the trace; given when it is first written.
     pub koid: Option<Koid>,
-    /// What to call it.
     pub name: Vec<u8>,
     /// Whether the trace has its name.
     pub naming: Naming,
@@ -51,7 +49,6 @@ impl Process {
     }
 }
 
-/// All processes.
 #[derive(Debug)]
 pub(super) struct Processes {
     slots: Vec<Process>,

@@ -14,7 +14,6 @@ fn small() -> History {
     History { room: 8, least: 8, ..History::default() }
 }
 
-/// Everybody by name.
 fn all(history: &History, begin: u64, end: u64) -> Shares {
     history.shares(begin, end, u64::MAX, usize::MAX)
 }

@@ -11,7 +11,6 @@ use crate::encode::threads::Slot;
 use fxtrec_units::Nanos;
 
 impl<L: Lanes> Encoder<L> {
-    /// A function is called.
     pub(super) fn call(&mut self, hit: &Hit<'_>, id: SpanId) -> Result<(), Closed> {
         self.count(hit.entry.class);
         let (place, koid) = (self.place(hit.time, hit.slot)?, self.koid(hit.slot));
@@ -24,7 +23,6 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::DurationBegin, hit)
     }
 
-    /// It returns.
     pub(super) fn returned(&mut self, hit: &Hit<'_>, id: SpanId) -> Result<(), Closed> {
         let koid = self.koid(hit.slot);
         let stack = hit.user.map(|user| user.stack);

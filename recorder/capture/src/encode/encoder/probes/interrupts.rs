@@ -13,7 +13,6 @@ use crate::encode::strings;
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// An interrupt begins.
     pub(super) fn interrupt(
         &mut self,
         hit: &Hit<'_>,
@@ -34,7 +33,6 @@ impl<L: Lanes> Encoder<L> {
         put(&mut self.lanes, place, EventKind::DurationBegin, category, name.text(), &[])
     }
 
-    /// It ends.
     pub(super) fn interrupt_ended(&mut self, hit: &Hit<'_>, line: Line) -> Result<(), Closed> {
         let (time, cpu) = (hit.time, hit.cpu);
         let Some(inside) = self.probes.interrupts.of(cpu).inside_of(line) else {

@@ -27,7 +27,6 @@ impl<L: Lanes> Encoder<L> {
         put(&mut self.lanes, place, EventKind::DurationBegin, category, name, args)
     }
 
-    /// It ends.
     pub(super) fn syscall_ended(
         &mut self,
         hit: &Hit<'_>,
