@@ -13,9 +13,9 @@ pub enum Error {
     /// The file cannot be opened.
     #[error("cannot open {}: {source}", path.display())]
     Open {
-        /// The file.
+        /// The path that was given.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Reading the input failed; the records before that point were handed out.
@@ -23,7 +23,7 @@ pub enum Error {
     Read {
         /// Bytes of (decompressed) trace that had been read.
         offset: u64,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The compressed stream around the trace is damaged; the records before
@@ -32,11 +32,11 @@ pub enum Error {
         "the {container} stream is damaged after {offset} bytes of trace: {source}; the rest cannot be decompressed"
     )]
     Decompress {
-        /// The kind of stream.
+        /// The compression that was detected.
         container: Container,
         /// Bytes of trace that had been decompressed.
         offset: u64,
-        /// What the decompressor says.
+        /// The decompressor's error.
         source: io::Error,
     },
     /// The input is compressed in a way that this build of the crate cannot read.
@@ -45,7 +45,7 @@ pub enum Error {
          decompress it first, or build with the feature \"{container}\""
     )]
     Unsupported {
-        /// The kind of stream.
+        /// The compression that was detected.
         container: Container,
     },
     /// The input is not a trace.
@@ -102,7 +102,7 @@ pub enum Reason {
     /// A large record beyond the reader's limit.
     #[error("its size of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
-        /// What the header says.
+        /// The size in the record's header, in bytes.
         bytes: u64,
         /// See [`Reader::max_record_bytes`](crate::Reader::max_record_bytes).
         limit: u64,
@@ -111,7 +111,7 @@ pub enum Reason {
     /// begin within it, so that the size is wrong rather than the end missing.
     #[error("its size of {bytes} bytes extends beyond the end of the trace")]
     Overrun {
-        /// What the header says.
+        /// The size in the record's header, in bytes.
         bytes: u64,
     },
     /// The record is of no known type or longer than its content, which is

@@ -51,13 +51,13 @@ pub enum EncodeError {
     /// A record has more arguments than its 4-bit count can say.
     #[error("{count} arguments are too many: the maximum is {}", limits::MAX_ARGS)]
     TooManyArgs {
-        /// How many there are.
+        /// The number of arguments given.
         count: usize,
     },
     /// A record is larger than its size field can say.
     #[error("a record of {words} words is too large: its size field permits {max} words")]
     RecordTooLarge {
-        /// Its size in words.
+        /// The size of the rejected record, in words.
         words: usize,
         /// The most there may be.
         max: usize,
@@ -65,7 +65,7 @@ pub enum EncodeError {
     /// A string index is outside 0x0001 to 0x7fff.
     #[error("string index {index} is outside 1 to {}", limits::MAX_STRING_INDEX)]
     StringIndex {
-        /// The index.
+        /// The index given.
         index: u16,
     },
     /// Thread index 0 stands for inline threads and cannot be registered.
@@ -74,7 +74,7 @@ pub enum EncodeError {
     /// A provider event id is wider than 4 bits.
     #[error("provider event id {id} is above 15")]
     ProviderEvent {
-        /// The id.
+        /// The id given.
         id: u8,
     },
     /// A legacy context switch cannot say that the outgoing thread is running.

@@ -12,7 +12,6 @@ use fxt_writer::layout::{header, record_type};
 use fxt_writer::record::{Event, EventKind, Record};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
-/// Large enough for leases.
 const BYTES: usize = 256 << 10;
 
 fn config(mode: Mode) -> Config {

@@ -18,7 +18,6 @@ use fxt_writer::layout::{header, record_type, thread as thread_record};
 use fxt_writer::record::Record;
 use fxt_writer::{EncodeError, Slot, Space};
 
-/// Threads per CPU.
 const THREADS_PER_CPU: usize = 4;
 
 fn threads() -> u64 {

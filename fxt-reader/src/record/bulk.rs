@@ -15,7 +15,7 @@ pub struct Blob<'a> {
     pub name: &'a str,
     /// How to understand the data.
     pub blob_type: BlobType,
-    /// The data.
+    /// The bytes, without padding.
     pub payload: &'a [u8],
 }
 
@@ -37,14 +37,14 @@ impl<'a> Blob<'a> {
 /// Bulk data beyond what an ordinary record holds ("Large BLOB record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LargeBlob<'a> {
-    /// What it belongs to.
+    /// The category, by which viewers and sessions filter.
     pub category: &'a str,
     /// What it is called, enough to know what the data is.
     pub name: &'a str,
     /// When and where it was made, and more about it; absent in the format
     /// without metadata.
     pub metadata: Option<LargeBlobMetadata<'a>>,
-    /// The data.
+    /// The bytes, without padding.
     pub payload: &'a [u8],
 }
 
@@ -55,7 +55,7 @@ pub struct LargeBlobMetadata<'a> {
     pub time: Nanos,
     /// The thread that made it.
     pub thread: Thread,
-    /// More about it.
+    /// Further arguments.
     pub args: Args<'a>,
 }
 

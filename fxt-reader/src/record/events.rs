@@ -12,13 +12,13 @@ use crate::types::{Nanos, Thread};
 /// Something that happened on a thread at a time ("Event record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event<'a> {
-    /// When.
+    /// The timestamp, in nanoseconds.
     pub time: Nanos,
-    /// Where.
+    /// The thread that the event is on.
     pub thread: Thread,
-    /// What it belongs to.
+    /// The category, by which viewers and sessions filter.
     pub category: &'a str,
-    /// What it is called.
+    /// The name that viewers show.
     pub name: &'a str,
     /// Which of the eleven event types it is, with what that type carries.
     pub kind: EventKind,

@@ -12,7 +12,7 @@ use crate::types::{Nanos, Thread};
 /// A message written to the log ("Log record").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log<'a> {
-    /// When.
+    /// The timestamp, in nanoseconds.
     pub time: Nanos,
     /// The thread that wrote it.
     pub thread: Thread,

@@ -17,7 +17,7 @@ pub struct KernelObject<'a> {
     pub koid: Koid,
     /// Its name.
     pub name: &'a str,
-    /// More about it.
+    /// Further arguments.
     pub args: Args<'a>,
 }
 
@@ -52,7 +52,7 @@ pub struct UserspaceObject<'a> {
     pub pointer: u64,
     /// The object's name.
     pub name: &'a str,
-    /// More about it.
+    /// Further arguments.
     pub args: Args<'a>,
 }
 

@@ -27,7 +27,7 @@ pub fn is_not_recorded(thread: Koid) -> bool {
 /// A CPU goes from one thread to another ("Context Switch Record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextSwitch<'a> {
-    /// When.
+    /// The timestamp, in nanoseconds.
     pub time: Nanos,
     /// Which CPU.
     pub cpu: Cpu,
@@ -75,7 +75,7 @@ impl<'a> ContextSwitch<'a> {
 /// A thread becomes able to run ("Thread Wakeup Record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wakeup<'a> {
-    /// When.
+    /// The timestamp, in nanoseconds.
     pub time: Nanos,
     /// The CPU on whose queue it is put.
     pub cpu: Cpu,
@@ -117,7 +117,7 @@ impl<'a> Wakeup<'a> {
 /// The context switch of older traces ("Legacy Context Switch Record").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegacyContextSwitch {
-    /// When.
+    /// The timestamp, in nanoseconds.
     pub time: Nanos,
     /// Which CPU.
     pub cpu: Cpu,

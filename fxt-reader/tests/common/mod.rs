@@ -16,7 +16,6 @@ pub const WEIGHT_OUT: u16 = 5;
 /// A piece of a record.
 #[derive(Clone, Copy)]
 pub enum Atom<'a> {
-    /// A word.
     W(u64),
     /// A stream, padded with zeros.
     S(&'a str),
@@ -27,7 +26,6 @@ pub use Atom::{S, W};
 pub struct Trace {
     pub bytes: Vec<u8>,
     big_endian: bool,
-    /// Where each record begins.
     pub offsets: Vec<usize>,
 }
 

@@ -113,10 +113,10 @@ pub mod thread_state {
     pub const RUNNING: u64 = 1;
     /// Suspended.
     pub const SUSPENDED: u64 = 2;
-    /// Waiting for something.
+    /// Waiting, so not runnable.
     pub const BLOCKED: u64 = 3;
-    /// On its way out.
+    /// Exiting, but not yet dead.
     pub const DYING: u64 = 4;
-    /// Gone.
+    /// The thread has exited.
     pub const DEAD: u64 = 5;
 }

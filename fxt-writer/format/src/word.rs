@@ -266,7 +266,7 @@ enumeration! {
     Undefined as "record of unknown type " {
         /// Written by whoever assembles an archive.
         Metadata = record_type::METADATA, "metadata record";
-        /// The clock.
+        /// Sets the ticks per second of the records that follow.
         Initialization = record_type::INITIALIZATION, "initialization record";
         /// An entry of the string table.
         String = record_type::STRING, "string record";
@@ -274,7 +274,7 @@ enumeration! {
         Thread = record_type::THREAD, "thread record";
         /// Something that happened on a thread.
         Event = record_type::EVENT, "event record";
-        /// Bulk data.
+        /// A named block of bytes.
         Blob = record_type::BLOB, "blob record";
         /// What a pointer refers to.
         UserspaceObject = record_type::USERSPACE_OBJECT, "userspace object record";
@@ -300,11 +300,11 @@ enumeration! {
         Running = thread_state::RUNNING, "running";
         /// Suspended, for example stopped by a signal.
         Suspended = thread_state::SUSPENDED, "suspended";
-        /// Waiting for something.
+        /// Waiting, so not runnable.
         Blocked = thread_state::BLOCKED, "blocked";
-        /// On its way out.
+        /// Exiting, but not yet dead.
         Dying = thread_state::DYING, "dying";
-        /// Gone.
+        /// The thread has exited.
         Dead = thread_state::DEAD, "dead";
     }
 }
@@ -348,7 +348,7 @@ enumeration! {
 /// What kind of event it is, with what that kind adds to it ("Event record"). `T` is a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind<T> {
-    /// A moment.
+    /// A single point in time.
     Instant,
     /// A sample of a counter: each numeric argument is a series.
     Counter {

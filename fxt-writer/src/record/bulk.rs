@@ -83,7 +83,7 @@ impl Record for Blob<'_> {
 /// When and where a large blob came from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlobMetadata<'a> {
-    /// When.
+    /// The timestamp, in ticks of the trace clock.
     pub time: Ticks,
     /// The thread.
     pub thread: ThreadName,
@@ -104,7 +104,7 @@ pub struct LargeBlob<'a> {
     pub name: Text<'a>,
     /// When and where it came from; decides between the two blob formats.
     pub metadata: Option<BlobMetadata<'a>>,
-    /// The payload.
+    /// The bytes, without padding.
     pub payload: &'a [u8],
 }
 

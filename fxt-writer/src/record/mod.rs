@@ -95,7 +95,7 @@ fn checked_size(words: usize) -> Result<usize, EncodeError> {
 pub struct ContextSwitch<'a> {
     /// The CPU.
     pub cpu: u16,
-    /// When.
+    /// The timestamp, in ticks of the trace clock.
     pub time: Ticks,
     /// The thread that left the CPU.
     pub outgoing: Koid,
@@ -138,7 +138,7 @@ impl Record for ContextSwitch<'_> {
 pub struct Wakeup<'a> {
     /// The CPU it was woken for.
     pub cpu: u16,
-    /// When.
+    /// The timestamp, in ticks of the trace clock.
     pub time: Ticks,
     /// The thread that was woken.
     pub thread: Koid,
@@ -193,7 +193,7 @@ impl LegacySide {
 pub struct LegacyContextSwitch {
     /// The CPU.
     pub cpu: u8,
-    /// When.
+    /// The timestamp, in ticks of the trace clock.
     pub time: Ticks,
     /// The thread that left the CPU.
     pub outgoing: LegacySide,

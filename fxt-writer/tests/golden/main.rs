@@ -58,12 +58,10 @@ fn assert_words(record: &impl Record, expected: &[&[u64]]) {
     assert_eq!(bytes, expected.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>());
 }
 
-/// A name by index.
 fn indexed(index: u16) -> Text<'static> {
     Text::Indexed(StringRef::indexed(index).expect("an index in range"))
 }
 
-/// A thread by index.
 fn thread(index: u8) -> ThreadName {
     ThreadName::Indexed(ThreadRef::indexed(index).expect("an index in range"))
 }

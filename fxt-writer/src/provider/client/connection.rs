@@ -14,7 +14,6 @@ use crate::provider::wire::{self, FromManager, FromProvider, MAX_ITEM_BYTES, MAX
 /// Categories in one message, so that the longest fit.
 const CATEGORIES_AT_ONCE: usize = MAX_MESSAGE_BYTES / (MAX_ITEM_BYTES + 1) - 2;
 
-/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The manager speaks another version of the protocol.

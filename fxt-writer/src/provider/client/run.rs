@@ -25,7 +25,6 @@ const BACKOFF: [Duration; 6] = [
     Duration::from_secs(5),
 ];
 
-/// Starts the client's thread.
 pub(in crate::provider) fn spawn(client: &'static Client) -> std::io::Result<()> {
     sys::spawn_without_signals("fxt-provider", move || run(client))
 }

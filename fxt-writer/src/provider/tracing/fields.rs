@@ -50,7 +50,6 @@ impl Fields {
         self.message.clone().map(|range| &self.text[range])
     }
 
-    /// The fields as arguments.
     pub(super) fn args<'a>(
         &'a self,
         point: &'static Point,

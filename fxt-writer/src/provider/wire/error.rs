@@ -46,7 +46,7 @@ pub enum WireError {
     /// A field that has to be zero is not.
     #[error("a control message has {value:#x} instead of zero in a reserved field")]
     NotZero {
-        /// What is there.
+        /// The value found.
         value: u64,
     },
     /// A message about a session has the number 0.
@@ -55,14 +55,14 @@ pub enum WireError {
     /// The mode is none of oneshot (0), circular (1) and streaming (2).
     #[error("unknown buffering mode {mode}; expected 0, 1 or 2")]
     Mode {
-        /// What is there.
+        /// The value found.
         mode: u32,
     },
     /// The disposition is none of clear entire (1), clear nondurable (2) and
     /// retain (3).
     #[error("unknown buffer disposition {disposition}; expected 1, 2 or 3")]
     Disposition {
-        /// What is there.
+        /// The value found.
         disposition: u32,
     },
     /// Text is not UTF-8.
@@ -77,7 +77,7 @@ pub enum WireError {
     /// An item is empty, too long, or holds a newline or a NUL.
     #[error("item {index} of a list must have 1 to {MAX_ITEM_BYTES} bytes without newline and NUL")]
     Item {
-        /// Which one, from 0.
+        /// Its position in the list, from 0.
         index: usize,
     },
     /// A registration has no name.
