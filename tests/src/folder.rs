@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::binary;
+use crate::process::end_with_thread;
 
 /// A folder that fxtrec runs in. Gone when dropped.
 #[derive(Debug)]
@@ -86,7 +87,8 @@ impl Folder {
                 command.env_remove(name);
             }
         }
-        let output = command.current_dir(self.0.path()).stdin(Stdio::null()).output();
+        let command = end_with_thread(command.current_dir(self.0.path()).stdin(Stdio::null()));
+        let output = command.output();
         let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Done {

@@ -26,6 +26,13 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     }
 }
 
+/// Lets a program get SIGTERM when the thread ends that starts it, for a thread that waits for it: whoever kills the test
+/// program ends it too. fxtrec passes that signal on to its COMMAND.
+pub fn end_with_thread(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only prctl(2) is called, which may be; nothing is allocated.
+    unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) }
+}
+
 /// Starts a process that gets SIGTERM when the test program ends, however it ends: one that is killed has no `drop`. The
 /// command is taken.
 ///
@@ -160,5 +167,29 @@ impl Drop for Process {
         // Both fail only for a process that is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_process_ends_with_the_thread_that_was_to_wait_for_it() {
+        let start = || end_with_thread(Command::new("sleep").arg("1000")).spawn().expect("sleep");
+        let mut child = std::thread::spawn(start).join().expect("no panic");
+        let ended = child.wait().expect("it is ours");
+        assert_eq!(ended.signal(), Some(Signal::SIGTERM as i32));
+    }
+
+    #[test]
+    fn a_process_that_is_to_go_on_outlives_the_thread_that_asked_for_it() {
+        let start = || Process::start(Command::new("cat").stdout(Stdio::null()));
+        let mut process = std::thread::spawn(start).join().expect("no panic");
+        process.tell("still here");
+        assert!(!process.is_over());
+        assert!(process.finish().success());
     }
 }
