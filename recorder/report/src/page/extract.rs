@@ -155,7 +155,8 @@ impl Extract {
         let (time, cpu) = (switch.time.0, switch.cpu.0);
         // Where it is not recorded who has a CPU, nothing is known of it: as in a gap, which ends here or begins.
         let nothing_known = Event::Gap { cpu, length: 0 };
-        if from_nobody {
+        // Nor who had it between a gap and a switch that is inferred: the one that goes out had it before the gap.
+        if from_nobody || inferred && self.machine.is_lost(cpu) {
             self.push(time, nothing_known)?;
         }
         self.push(time, event)?;
@@ -319,6 +320,33 @@ mod tests {
         fn in_state(&mut self, _: ThreadIndex, _: State, _: u64, _: u64) {}
     }
 
+    /// Who is shown on CPU 1 after that many microseconds.
+    fn on_one(scene: &Scene, after: u64) -> Vec<(bool, u64, u64)> {
+        let mut extract = Extract::new(1_000);
+        let mut reader = Reader::from_slice(scene.bytes());
+        while let Some(item) = reader.next().expect("it is sound") {
+            extract.take(&item.record).expect("memory");
+        }
+        let (_, end) = extract.finish().expect("memory");
+        let mut on_one = OnOne::default();
+        extract.replay(end, &mut on_one).expect("it was packed here");
+        on_one.0.into_iter().filter(|it| it.2 > after).collect()
+    }
+
+    #[test]
+    fn a_thread_that_an_inferred_switch_takes_off_after_a_gap_is_not_shown_since_the_gap() {
+        let mut scene = Scene::new();
+        scene.switch(10, 1, 0, Leaves::R, 102);
+        scene.lose(30, 1, 7).inferred(40, 1, 102, 104);
+        scene.switch(50, 1, 104, Leaves::S, 0);
+        scene.lose(60, 1, 7);
+        scene.switch(70, 1, 0, Leaves::R, 102);
+        scene.end(80);
+        // The idle task was seen to leave, so it has been there since the second gap.
+        let expected = [(false, 40, 50), (true, 60, 70), (false, 70, 80)];
+        assert_eq!(on_one(&scene, 10), expected);
+    }
+
     #[test]
     fn a_cpu_that_is_offline_is_not_shown_as_idle() {
         let mut scene = Scene::new();
@@ -328,18 +356,8 @@ mod tests {
         scene.switch(85, 1, 0, Leaves::R, 104);
         scene.switch(95, 1, 104, Leaves::S, 0);
         scene.end(100);
-        let mut extract = Extract::new(1_000);
-        let mut reader = Reader::from_slice(scene.bytes());
-        while let Some(item) = reader.next().expect("it is sound") {
-            extract.take(&item.record).expect("memory");
-        }
-        let (_, end) = extract.finish().expect("memory");
-        let mut on_one = OnOne::default();
-        extract.replay(end, &mut on_one).expect("it was packed here");
-        let before = on_one.0.iter().filter(|it| it.2 <= 10).count();
-        let rest = &on_one.0[before..];
         let expected =
             [(false, 10, 30), (true, 30, 40), (true, 80, 85), (false, 85, 95), (true, 95, 100)];
-        assert_eq!(rest, expected, "nobody from 40 to 80");
+        assert_eq!(on_one(&scene, 10), expected, "nobody from 40 to 80");
     }
 }

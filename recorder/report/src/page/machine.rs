@@ -170,6 +170,12 @@ impl Machine {
         self.sched.seat(Cpu(cpu)).is_seen()
     }
 
+    /// Whether something was said about the CPU, and it is not known who has it.
+    pub(super) fn is_lost(&self, cpu: u16) -> bool {
+        let seat = self.sched.seat(Cpu(cpu));
+        seat.is_seen() && seat.occupant.is_none()
+    }
+
     /// Who is on each CPU, by its number, and since when.
     pub(super) fn seats(&self) -> impl Iterator<Item = (Option<ThreadIndex>, u64)> + '_ {
         self.sched.seats().map(|seat| (seat.occupant.and_then(shown), seat.since.0))
