@@ -83,9 +83,9 @@ fn a_full_disk_leaves_what_was_there() {
     trace(&folder, "b.fxt");
     trace(&folder, "a.fxt");
     fs::create_dir(folder.path("small")).expect("room");
-    // In a mount namespace of its own, so that nothing stays.
+    // In a mount namespace of its own, so that nothing stays. What is there takes all the room there is: one page.
     let script = r#"
-        mount -t tmpfs -o size=8k none small && echo earlier > small/out || exit 99
+        mount -t tmpfs -o size=4k none small && echo earlier > small/out || exit 99
         for args in 'convert -q a.fxt --to json' 'cut -q a.fxt' \
             'merge -q --same-machine a.fxt b.fxt -o' 'report a.fxt --html'; do
             "$1" $args small/out > /dev/null
