@@ -227,7 +227,7 @@ fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
     let lost = lost_by(&Trace::read(&path), "capture_waited", &said);
     assert!(lost > 20_000, "{said}");
     assert!(said.contains("the capture thread waited for a CPU"), "{said}");
-    assert!(said.contains("at once); real-time priority was refused: EPERM; let"), "{said}");
+    assert!(said.contains("at once); real-time priority was refused: EPERM; give"), "{said}");
     let report = folder.fxtrec(["report", "t.fxt"]).stdout;
     assert!(report.contains("real-time priority was refused: EPERM"), "{report}");
 }
