@@ -13,16 +13,9 @@ use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
 
-const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
+use crate::workloads::{Thread, threads};
 
-/// What the kernel says about a thread of the workload.
-#[derive(Clone, Copy, Debug)]
-struct Thread {
-    koid: u64,
-    begin: u64,
-    end: u64,
-    switches: u64,
-}
+const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
 /// Runs new threads that pass a byte to and fro, on one CPU or on any.
 fn run(cpu: Option<u16>) -> Vec<Thread> {
@@ -34,13 +27,7 @@ fn run(cpu: Option<u16>) -> Vec<Thread> {
         }
         None => Command::new(WORKLOAD),
     };
-    let printed = succeed(command.args(["threads", "1", "1000"]).stdin(Stdio::null()));
-    let number = |word: &str| word.parse().expect("a number");
-    let thread = |line: &str| {
-        let words: Vec<u64> = line.split_whitespace().map(number).collect();
-        Thread { koid: words[0], begin: words[1], end: words[2], switches: words[3] }
-    };
-    printed.lines().map(thread).collect()
+    threads(&succeed(command.args(["threads", "1", "1000"]).stdin(Stdio::null())))
 }
 
 /// The CPU away once, and the workloads after its return, each pinned to it and then not.
@@ -89,8 +76,7 @@ fn check(source: &str, trace: &Trace, cpu: u16, episode: &Episode, next: u64) {
         assert!(trace.processes[&process].starts_with("workload"), "{source}: {process}");
         for thread in run {
             assert_eq!(trace.threads[&thread.koid].1, process, "{source}: {thread:?}");
-            let within = |time: u64| (thread.begin..=thread.end).contains(&time);
-            let outs = trace.outs(thread.koid).filter(|switch| within(switch.time)).count();
+            let outs = trace.outs(thread.koid).filter(|switch| thread.has(switch.time)).count();
             assert_eq!(outs as u64, thread.switches, "{source}: {thread:?}, gap until {gap:?}");
         }
     }

@@ -18,6 +18,8 @@ use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace};
 
+use crate::workloads::{Thread, threads};
+
 /// How many threads may be silent one after the other.
 const SILENT_IN_A_ROW: usize = 4;
 
@@ -41,31 +43,6 @@ fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'sta
         (source, Recording::read(&path, String::new(), format!("{source}: {said}")).trace)
     };
     ongoing.into_iter().map(stop).collect()
-}
-
-/// What the kernel says about a thread of the workload.
-#[derive(Clone, Copy, Debug)]
-struct Thread {
-    koid: u64,
-    begin: u64,
-    end: u64,
-    switches: u64,
-}
-
-impl Thread {
-    fn has(&self, time: u64) -> bool {
-        (self.begin..=self.end).contains(&time)
-    }
-}
-
-/// The threads of which the workload printed a line.
-fn threads(printed: &str) -> Vec<Thread> {
-    let number = |word: &str| word.parse().expect("a number");
-    let thread = |line: &str| {
-        let words: Vec<u64> = line.split_whitespace().map(number).collect();
-        Thread { koid: words[0], begin: words[1], end: words[2], switches: words[3] }
-    };
-    printed.lines().map(thread).collect()
 }
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
@@ -228,11 +205,15 @@ fn what_perf_counts_and_does_not_write_are_wake_ups_by_interrupts_on_cpus_with_a
     let _machine = machine::alone();
     // In one of 25 recordings, 38 wake-ups by interrupts were neither written nor counted by perf; why is not known. It is not
     // so twice in a row.
-    let tries: Vec<(u64, u64, u64)> = (0..2).map_while(|_| missing_and_unreported()).collect();
-    let agree = |(missing, unreported, others): &(u64, u64, u64)| {
-        (*missing..=missing + others).contains(unreported)
-    };
-    assert!(tries.is_empty() || tries.iter().any(agree), "missing, unreported, others: {tries:?}");
+    let mut tries = Vec::new();
+    for _ in 0..2 {
+        let Some((missing, unreported, others)) = missing_and_unreported() else { return };
+        if (missing..=missing + others).contains(&unreported) {
+            return;
+        }
+        tries.push((missing, unreported, others));
+    }
+    panic!("missing, unreported, and how many of these others may be: {tries:?}");
 }
 
 /// How many wake-ups bpf saw that perf did not write; how many perf says it did not write; and how many of these may be of

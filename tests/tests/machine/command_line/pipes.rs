@@ -2,10 +2,11 @@
 
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::wait;
-use std::io::Read;
+use std::io::{PipeReader, Read};
+use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::command_line::run::{Fxtrec, pingpong};
+use crate::command_line::run::{Fxtrec, Running, pingpong};
 use crate::command_line::trace::Trace;
 
 #[test]
@@ -18,14 +19,12 @@ fn a_pipe_gets_the_trace_and_standard_error_the_commands_output() {
     Trace::of(&done.stdout[..]).expect_complete();
 }
 
-#[test]
-fn a_reader_that_is_too_slow_costs_events_which_are_counted() {
-    if !may_record() {
-        return;
-    }
+/// Starts fxtrec with small buffers and waits for the end of COMMAND, while nobody reads the trace. Returns where to read it,
+/// and the path of what is printed.
+fn unread(option: &str) -> (PipeReader, Running, PathBuf) {
     let (reader, writer) = std::io::pipe().unwrap();
     let fxtrec =
-        Fxtrec::new(["-q", "--ring-size", "64k", "--buffer-size", "256k", "-o", "-", "--"])
+        Fxtrec::new([option, "--ring-size", "64k", "--buffer-size", "256k", "-o", "-", "--"])
             .with(|command| command.arg(pingpong()).arg("50000").stdout(writer));
     let said = fxtrec.path("said");
     let fxtrec = fxtrec.with(|command| command.stderr(std::fs::File::create(&said).unwrap()));
@@ -34,6 +33,15 @@ fn a_reader_that_is_too_slow_costs_events_which_are_counted() {
     wait::until("the end of COMMAND", || {
         std::fs::read_to_string(&said).unwrap().contains("done\n") || running.is_over()
     });
+    (reader, running, said)
+}
+
+#[test]
+fn a_reader_that_is_too_slow_costs_events_which_are_counted() {
+    if !may_record() {
+        return;
+    }
+    let (reader, running, _) = unread("-q");
     let trace = Trace::of(reader).expect_complete();
     running.finish().expect(0);
     assert!(trace.lost > 0, "the pipe cannot have held all of it");
@@ -91,16 +99,7 @@ fn losses_are_told_even_when_no_summary_is_wanted() {
         return;
     }
     for (option, told) in [("-q", true), ("--no-summary", true), ("-qq", false)] {
-        let (reader, writer) = std::io::pipe().unwrap();
-        let fxtrec =
-            Fxtrec::new([option, "--ring-size", "64k", "--buffer-size", "256k", "-o", "-", "--"])
-                .with(|command| command.arg(pingpong()).arg("50000").stdout(writer));
-        let said = fxtrec.path("said");
-        let fxtrec = fxtrec.with(|command| command.stderr(std::fs::File::create(&said).unwrap()));
-        let running = fxtrec.start();
-        wait::until("the end of COMMAND", || {
-            std::fs::read_to_string(&said).unwrap().contains("done\n") || running.is_over()
-        });
+        let (reader, running, said) = unread(option);
         let trace = Trace::of(reader);
         let said = std::fs::read_to_string(&said);
         let done = running.finish().expect(0);
