@@ -5,7 +5,7 @@
 //!   them, a reader takes words apart with them, and tests build words by hand with every field named.
 //! - **What the values mean**: one enumeration for each that the specification has ([`ThreadState`], [`ObjectType`],
 //!   [`EventKind`], [`BlobType`], [`ProviderEventKind`], [`RecordType`]), and identities in types of their own ([`Koid`], [`ProviderId`]).
-//! - **Where a record ends and the next begins**: [`walk`] is the only place that knows.
+//! - **Where a record ends and the next begins**: only [`walk`] and the functions that it re-exports know.
 //! - **What the format allows at most**: [`limits`].
 //!
 //! Nothing else in the workspace shifts or masks trace words, and this crate depends on nothing.

@@ -1,8 +1,8 @@
 //! Varlink's messages over a Unix socket: JSON objects, each followed by a zero byte.
 //!
-//! Each side has a thread for each connection, which waits in read and write. The protocol is small enough that a
-//! crate for it (zlink, with futures, macros and two more versions of parsers) cost twenty times what is here to build,
-//! and this socket's own way to take descriptors had to be put below it all the same.
+//! Each side has a thread for each connection, which waits in read and write. zlink was used for this before: its futures had
+//! to be polled by hand, and its socket replaced to take descriptors in a way of ours. What was left of it was the zero byte,
+//! for nine more crates to build.
 
 use std::fmt;
 use std::io;
