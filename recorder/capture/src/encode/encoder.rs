@@ -15,8 +15,8 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 use departed::Departed;
 use probes::Probes;
 
+use super::Closed;
 use super::chain::{Chains, Occupant, View, view};
-use super::closed::Closed;
 use super::generations::id_of;
 use super::stats::Stats;
 use super::strings;

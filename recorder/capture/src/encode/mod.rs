@@ -5,7 +5,6 @@
 //! [`chain`]. Its records go into [`lanes`](fxt_writer::lanes).
 
 pub mod chain;
-pub mod closed;
 pub mod encoder;
 pub mod generations;
 pub mod ids;
@@ -19,6 +18,20 @@ pub mod threads;
 pub mod unrecorded;
 
 pub use threads::weight;
+
+use fxt_writer::WriteError;
+
+/// The trace takes no more records: it is full, or its sink has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the trace is closed")]
+pub struct Closed;
+
+impl<Full> From<WriteError<Full>> for Closed {
+    #[inline]
+    fn from(_: WriteError<Full>) -> Closed {
+        Closed
+    }
+}
 
 #[cfg(test)]
 mod tests;

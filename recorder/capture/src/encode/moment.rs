@@ -19,7 +19,7 @@ use fxt_writer::record::{
 };
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
-use super::closed::Closed;
+use super::Closed;
 use super::{strings, weight};
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::CUT;

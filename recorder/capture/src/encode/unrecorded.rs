@@ -9,7 +9,7 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{KernelObject, ObjectType};
 use fxt_writer::{Arg, Koid, Text, Value};
 
-use super::closed::Closed;
+use super::Closed;
 use super::strings;
 use fxtrec_units::Cpu;
 

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::error::ImportError;
 use super::tracing_data::Tracepoint;
 use crate::{ConvertError, Report};
-use fxtrec_capture::encode::closed::Closed;
+use fxtrec_capture::encode::Closed;
 use fxtrec_capture::encode::encoder::{Encoder, own_event};
 use fxtrec_capture::encode::ids::Ids;
 use fxtrec_capture::encode::probes::catalog::{Catalog, Class};

@@ -18,7 +18,7 @@ use super::providers::{self, Providers};
 use super::round::{BatchedLanes, Intake, Progress, Round, ending};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;

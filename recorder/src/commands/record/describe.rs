@@ -8,7 +8,7 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use crate::capture::losses::LossCause;
 use crate::capture::source::{SourceKind, SourceStats};
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::encode::encoder::own_event;
 use crate::encode::stats::Stats;
 use crate::encode::strings;

@@ -24,7 +24,7 @@ use super::describe::{self, Beginning};
 use super::round::{Round, interim};
 use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::flight::files::{Bounds, Files};
 use crate::kernel::user::Owner;
 use crate::sink::drain::{NextPiece, Request, Written};

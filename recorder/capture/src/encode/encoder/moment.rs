@@ -6,8 +6,8 @@ use fxt_writer::lanes::Lanes;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Encoder, cpu_number};
+use crate::encode::Closed;
 use crate::encode::chain::{Chain, Occupant};
-use crate::encode::closed::Closed;
 use crate::encode::moment::{Contender, Label, Moment, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{IDLE, Naming};

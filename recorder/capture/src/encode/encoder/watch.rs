@@ -6,8 +6,8 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::{Arg, Koid, Text, Value, text};
 
 use super::{Encoder, own_event};
+use crate::encode::Closed;
 use crate::encode::chain::Occupant;
-use crate::encode::closed::Closed;
 use crate::encode::generations::id_of;
 use crate::encode::strings;
 use crate::encode::threads::{Detail, IDLE, OutgoingState, Slot, Threads};

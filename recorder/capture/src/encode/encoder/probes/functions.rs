@@ -4,7 +4,7 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
 
 use super::{Hit, Unseen};
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::encode::probes::spans::{Frame, Open, SpanId};
 use crate::encode::threads::Slot;

@@ -5,7 +5,7 @@ use fxt_writer::record::{EventKind, KernelObject, ObjectType};
 use fxt_writer::{Arg, Text, ThreadName, Value};
 
 use super::{Hit, Place, Unseen, put};
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::encode::probes::fields::{FieldArg, with_args};
 use crate::encode::probes::interrupts::{Line, Name, Open, PROCESS, thread_of};

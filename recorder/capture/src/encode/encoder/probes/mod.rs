@@ -11,7 +11,7 @@ use fxt_writer::record::{Event as EventRecord, EventKind};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
 use super::{Encoder, ticks};
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::with_args;
 use crate::encode::probes::interrupts::{Interrupts, Line, Name};

@@ -5,7 +5,7 @@ use fxt_writer::record::EventKind;
 use fxt_writer::{Arg, Value};
 
 use super::{Hit, Unseen, put};
-use crate::encode::closed::Closed;
+use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::encode::probes::spans::{Frame, Open};
 use crate::encode::strings;
