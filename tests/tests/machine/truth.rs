@@ -220,16 +220,10 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
         return;
     }
     for source in ["perf", "bpf", "ftrace"] {
-        // On a CPU that is never idle: switches out of a silent idle task are not reported, and then the thread would be seen
-        // for the first time when it has its new id already.
         let _machine = machine::alone();
-        let busy = "exec taskset -c 0 sh -c 'while :; do :; done'";
-        let hog = Process::start(Command::new("sh").args(["-c", busy]).stdout(Stdio::null()));
-        wait::until("a busy CPU", || cpu_ticks(hog.id()) > 0);
         let command = ["taskset", "-c", "0", env!("CARGO_BIN_EXE_workload"), "takeover"];
         let recording =
             record_by(binary::command(), &Folder::new(), &["--source", source], &command);
-        drop(hog);
         let trace = &recording.trace;
         let pid = number(recording.lines()[0][0]);
         // The main thread has ended by then: who goes by its id now is another thread of the process.

@@ -394,13 +394,28 @@ impl<L: Lanes> Encoder<L> {
         match chain.current {
             Some(current) if current.koid == koid => Ok(()),
             Some(before) => self.infer(time, cpu, before, now),
-            None => {
-                chain.current = Some(now);
-                self.threads.set_run(slot, Run::Running);
-                self.watch_found(time, cpu, None, slot);
-                Ok(())
-            }
+            None => self.first_seen(time, cpu, now),
         }
+    }
+
+    /// Nobody is known to have had the CPU before.
+    #[cold]
+    fn first_seen(&mut self, time: Nanos, cpu: Cpu, now: Occupant) -> Result<(), Closed> {
+        let former = self.former_self(now.slot);
+        let first = former.unwrap_or(now);
+        self.chains.of(cpu).current = Some(first);
+        self.threads.set_run(first.slot, Run::Running);
+        self.watch_found(time, cpu, None, first.slot);
+        match former {
+            Some(former) => self.infer(time, cpu, former, now),
+            None => Ok(()),
+        }
+    }
+
+    /// The thread that this main thread was before it executed a program, if nobody saw it come in for that.
+    fn former_self(&mut self, main: Slot) -> Option<Occupant> {
+        let slot = self.threads.take_former_self(main)?;
+        Some(Occupant { slot, koid: self.threads.thread(slot).koid })
     }
 
     #[cold]
@@ -411,6 +426,12 @@ impl<L: Lanes> Encoder<L> {
         before: Occupant,
         now: Occupant,
     ) -> Result<(), Closed> {
+        if let Some(former) = self.former_self(now.slot)
+            && former.koid != before.koid
+        {
+            self.infer(time, cpu, before, former)?;
+            return self.infer(time, cpu, former, now);
+        }
         let gap = std::mem::take(&mut self.chains.of(cpu).gap);
         self.chains.of(cpu).current = Some(now);
         // The one that was in may have ended since, and its place may be another's.
@@ -454,12 +475,11 @@ impl<L: Lanes> Encoder<L> {
     fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let current = self.chains.of(cpu).current;
         let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);
-        match before {
-            Some(before) if self.threads.is_takeover(before.slot, slot) => {
-                self.has_cpu(time, cpu, slot)
-            }
-            _ => Ok(()),
+        let seen = before.is_some_and(|before| self.threads.is_takeover(before.slot, slot));
+        if seen || self.threads.has_former_self(slot) {
+            return self.has_cpu(time, cpu, slot);
         }
+        Ok(())
     }
 
     fn running(&mut self, time: Nanos, cpu: Cpu, tid: LocalId) -> Result<(), Closed> {

@@ -133,7 +133,17 @@ pub struct Threads {
     snapshot_end: Nanos,
     /// The processes that were put in scope by their ids.
     included: Vec<LocalId>,
+    /// Threads that have executed a program and go by their main thread's id since, which nobody has seen on a CPU yet.
+    takeovers: Vec<Takeover>,
     losses: u32,
+}
+
+/// A main thread that another thread of its process became in execve(2). Both are known by their ids in the trace.
+#[derive(Clone, Copy, Debug)]
+struct Takeover {
+    main: Koid,
+    before: Slot,
+    before_koid: Koid,
 }
 
 impl Threads {
@@ -164,6 +174,7 @@ impl Threads {
             lookup,
             snapshot_end: Nanos(0),
             included: Vec::new(),
+            takeovers: Vec::new(),
             losses: 0,
         }
     }
@@ -307,7 +318,43 @@ impl Threads {
         let comm = comm.copied().unwrap_or_default();
         let koid = self.generations.current(tid);
         let process = self.home_of(tid, &comm);
-        self.insert(tid, koid, process, comm)
+        let slot = self.insert(tid, koid, process, comm);
+        self.note_takeover(slot);
+        slot
+    }
+
+    /// The id of a main thread that has ended is alive again, in the same process: another thread took it over in
+    /// execve(2), which no other outlived. Where the ends of others were not seen, it is the one that can have run.
+    fn note_takeover(&mut self, main: Slot) {
+        let Thread { koid, tid, process, .. } = *self.thread(main);
+        let home = self.process(process);
+        if home.main_ended != Some(self.losses) || self.ids.local(tid) != home.local {
+            return;
+        }
+        self.process_mut(process).main_ended = None;
+        let mut others = self.slots();
+        others.retain(|slot| *slot != main && self.thread(*slot).process == process);
+        if others.len() > 1 {
+            others.retain(|slot| self.run(*slot) != Run::Blocked);
+        }
+        if let [before] = others[..] {
+            let before_koid = self.thread(before).koid;
+            self.takeovers.push(Takeover { main: koid, before, before_koid });
+        }
+    }
+
+    /// Whether [`Threads::take_former_self`] has something to tell.
+    pub fn has_former_self(&self, main: Slot) -> bool {
+        let koid = self.thread(main).koid;
+        self.takeovers.iter().any(|takeover| takeover.main == koid)
+    }
+
+    /// The thread that this main thread was before its execve(2), if nobody has seen that on a CPU; told only once.
+    pub fn take_former_self(&mut self, main: Slot) -> Option<Slot> {
+        let koid = self.thread(main).koid;
+        let at = self.takeovers.iter().position(|takeover| takeover.main == koid)?;
+        let Takeover { before, before_koid, .. } = self.takeovers.swap_remove(at);
+        Some(before).filter(|before| self.thread(*before).koid == before_koid)
     }
 
     fn home_of(&mut self, tid: Tid, comm: &Comm) -> ProcessSlot {
@@ -347,6 +394,8 @@ impl Threads {
         if local.is_some() && local == self.process(process).local {
             let losses = self.losses;
             self.process_mut(process).main_ended = Some(losses);
+            let koid = self.thread(slot).koid;
+            self.takeovers.retain(|takeover| takeover.main != koid);
         }
         self.ids.forget(tid);
         self.free.push(slot);

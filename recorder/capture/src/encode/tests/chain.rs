@@ -1,8 +1,8 @@
 //! Each CPU's chain of threads: unbroken, and honest about what was inferred.
 
-use super::{LOST, Scene, executed, fork, interrupt, running, switch, wakeup};
+use super::{LOST, SECOND, Scene, executed, fork, interrupt, running, switch, wakeup};
 use crate::event::{Kind, Loss, Switch};
-use fxtrec_units::Cpu;
+use fxtrec_units::{Cpu, Tid};
 
 /// The first picture in the documentation of [`crate::encode::chain`].
 #[test]
@@ -185,6 +185,99 @@ fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
     );
     assert_eq!(scene.encoder.threads().living(), 2, "the idle task and 5; 6 is forgotten");
     assert_eq!(scene.encoder.take_silent(), []);
+}
+
+/// Thread 6 of process 5 can run, its main thread has ended, and CPU 0 is idle. Nobody will see 6 come in.
+fn six_waits_and_its_main_thread_has_ended() -> Scene {
+    let mut scene = Scene::new();
+    scene.at(10, 0, switch(0, "R", 5));
+    scene.at(20, 0, fork((5, 6), (5, 5)));
+    scene.at(21, 0, wakeup(6, 5));
+    scene.at(30, 0, switch(5, "Z", 0));
+    scene.told();
+    scene
+}
+
+/// What is written when it has become the main thread, which goes out at `time` at the latest.
+fn came_in_and_took_over(time: u64) -> [String; 2] {
+    let main = 5 + SECOND;
+    [
+        format!("{time} cpu 0: 0 (idle) running -> 6 (1024) inferred=true"),
+        format!("{time} cpu 0: 6 (1024) dead -> {main} (1024) inferred=true"),
+    ]
+}
+
+#[test]
+fn a_thread_that_took_over_the_main_threads_id_before_anybody_saw_it_run_is_gone() {
+    let mut scene = six_waits_and_its_main_thread_has_ended();
+    scene.at(100, 0, switch(5, "S", 7));
+    let main = 5 + SECOND;
+    let [came_in, took_over] = came_in_and_took_over(100);
+    let went = format!("100 cpu 0: {main} (1024) blocked -> 7 (1024)");
+    assert_eq!(scene.scheduled(), [came_in, took_over, went]);
+    assert_eq!(scene.encoder.threads().find(Tid(6)), None);
+    scene.at(110, 0, switch(7, "S", 5));
+    assert_eq!(scene.scheduled(), [format!("110 cpu 0: 7 (1024) blocked -> {main} (1024)")]);
+}
+
+#[test]
+fn the_same_is_known_as_soon_as_the_exec_is_told() {
+    let mut scene = six_waits_and_its_main_thread_has_ended();
+    scene.at(90, 0, executed(5, "program"));
+    assert_eq!(scene.scheduled(), came_in_and_took_over(90));
+    scene.at(100, 0, switch(5, "S", 7));
+    let went = format!("100 cpu 0: {} (1024) blocked -> 7 (1024)", 5 + SECOND);
+    assert_eq!(scene.scheduled(), [went]);
+}
+
+#[test]
+fn of_several_threads_the_one_that_could_run_took_over_the_main_threads_id() {
+    let mut scene = Scene::new();
+    scene.at(10, 0, switch(0, "R", 5));
+    for other in [6, 8] {
+        scene.at(20, 0, fork((5, other), (5, 5)));
+        scene.at(21, 0, wakeup(other, 5));
+    }
+    scene.at(22, 1, switch(0, "R", 8));
+    // Its end will not be seen.
+    scene.at(23, 1, switch(8, "S", 0));
+    scene.at(30, 0, switch(5, "Z", 0));
+    scene.told();
+    scene.at(100, 0, switch(5, "S", 7));
+    assert_eq!(scene.scheduled()[..2], came_in_and_took_over(100));
+}
+
+#[test]
+fn of_several_threads_that_could_run_none_is_taken_for_the_one_that_took_over() {
+    let mut scene = Scene::new();
+    scene.at(10, 0, switch(0, "R", 5));
+    for other in [6, 8] {
+        scene.at(20, 0, fork((5, other), (5, 5)));
+        scene.at(21, 0, wakeup(other, 5));
+    }
+    scene.at(30, 0, switch(5, "Z", 0));
+    scene.told();
+    scene.at(100, 0, switch(5, "S", 7));
+    let main = 5 + SECOND;
+    let came_in = format!("100 cpu 0: 0 (idle) running -> {main} (1024) inferred=true");
+    assert_eq!(scene.scheduled()[0], came_in);
+    assert!(scene.encoder.threads().find(Tid(6)).is_some());
+}
+
+#[test]
+fn a_thread_that_a_main_thread_starts_after_its_takeover_is_not_taken_for_its_former_self() {
+    let mut scene = six_waits_and_its_main_thread_has_ended();
+    scene.at(100, 0, switch(5, "S", 0));
+    scene.at(110, 1, switch(0, "R", 5));
+    scene.at(120, 1, fork((5, 9), (5, 5)));
+    scene.at(121, 1, wakeup(9, 5));
+    scene.at(130, 1, switch(5, "S", 0));
+    scene.told();
+    scene.at(140, 0, switch(5, "S", 7));
+    let main = 5 + SECOND;
+    let came_in = format!("140 cpu 0: 0 (idle) running -> {main} (1024) inferred=true");
+    assert_eq!(scene.scheduled()[0], came_in);
+    assert!(scene.encoder.threads().find(Tid(9)).is_some());
 }
 
 #[test]
