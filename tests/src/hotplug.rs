@@ -4,10 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
-
 use crate::skip::skip;
+use crate::trace::now;
 
 /// A CPU that can be taken offline. Back online when dropped.
 #[derive(Debug)]
@@ -50,11 +48,6 @@ impl Pluggable {
         self.set("1");
         went..comes
     }
-}
-
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
-    u64::try_from(time.num_nanoseconds()).expect("it counts from boot")
 }
 
 impl Drop for Pluggable {

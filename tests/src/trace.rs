@@ -4,8 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use fxt_reader::{ObjectType, Reader, Record, ThreadState};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::event::Event;
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, as traces tell the time.
+///
+/// # Panics
+/// Never on Linux, which has this clock.
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
+    u64::try_from(time.num_nanoseconds()).expect("it counts from boot")
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
