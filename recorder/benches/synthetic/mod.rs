@@ -143,6 +143,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
             comm,
             current: Tid(running),
             from_task: true,
+            same_process: None,
         }),
         false => Kind::Switch(Switch {
             prev: Tid(running),

@@ -74,6 +74,8 @@ pub struct Wake {
     pub current: Tid,
     /// Whether that thread itself did the waking: it was neither a hard nor a soft interrupt that did.
     pub from_task: bool,
+    /// Of a first wake-up: whether the new thread belongs to the process of `current`, where the source tells it.
+    pub same_process: Option<bool>,
 }
 
 /// Where an event's bytes are in the queue of its CPU.

@@ -159,6 +159,7 @@ impl WakeLayout {
             comm: Comm(chunk(raw, self.comm)?),
             current,
             from_task: flags & IN_INTERRUPT == 0 && current != Tid::IDLE,
+            same_process: None,
         }))
     }
 }

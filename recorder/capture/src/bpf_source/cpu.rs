@@ -235,7 +235,7 @@ impl Decoder {
                 });
                 push(Event { time, kind });
             }
-            Record::Wake { kind, time, tid, current, prio, target, in_interrupt } => {
+            Record::Wake { kind, time, tid, current, prio, target, in_interrupt, same_process } => {
                 if self.lost_sight(current, current) {
                     push(Event { time, kind: Kind::Skipped });
                 }
@@ -251,6 +251,7 @@ impl Decoder {
                     comm: self.names.get(tid),
                     current,
                     from_task: !in_interrupt && current != Tid::IDLE,
+                    same_process: (kind == RecordKind::WakeupNew).then_some(same_process),
                 });
                 push(Event { time, kind });
             }
@@ -305,6 +306,7 @@ mod tests {
             prio: 120,
             target: Cpu(1),
             in_interrupt,
+            same_process: false,
         }
     }
 

@@ -500,7 +500,7 @@ impl<L: Lanes> Encoder<L> {
         }
         self.stats.wakeups += 1;
         let slot = match wake.kind {
-            WakeKind::New => self.threads.woken_new(time, wake.tid, wake.current, &wake.comm),
+            WakeKind::New => self.threads.woken_new(time, wake),
             _ => self.threads.get(wake.tid, told(&wake.comm)),
         };
         let announced = self.threads.thread_mut(slot).waker.take();

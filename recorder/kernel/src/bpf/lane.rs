@@ -253,14 +253,23 @@ pub mod part {
 pub enum RecordKind {
     /// `sched_switch`. Its flag: the thread that goes out is preempted.
     Switch = 1,
-    /// `sched_wakeup`. The flag of wake-ups: an interrupt does it.
+    /// `sched_wakeup`. The first flag of wake-ups: an interrupt does it.
     Wakeup = 2,
+    /// `sched_wakeup_new`. Its second flag: the new thread belongs to the process of who runs, who made it.
     WakeupNew = 3,
     Waking = 4,
     /// Records found no room before this one.
     Lost = 5,
     /// What a thread is called.
     Name = 6,
+}
+
+/// The bits of a record's flags.
+pub mod flag {
+    /// Of a switch: preempted. Of a wake-up: an interrupt does it.
+    pub const FIRST: u8 = 1;
+    /// Of a first wake-up: a thread of its maker's process.
+    pub const SAME_PROCESS: u8 = 2;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,6 +299,8 @@ pub enum Record {
         target: Cpu,
         /// Whether an interrupt does it.
         in_interrupt: bool,
+        /// Of a first wake-up: whether the thread belongs to the process of who runs.
+        same_process: bool,
     },
     /// Records found no room.
     Lost {
@@ -324,7 +335,8 @@ impl Record {
             u64::from_ne_bytes(word)
         };
         let kind = bytes[part::KIND as usize];
-        let flag = bytes[part::FLAGS as usize] != 0;
+        let flags = bytes[part::FLAGS as usize];
+        let first = flags & flag::FIRST != 0;
         let time = Nanos(u64_at(part::TIME));
         let wake = |kind| Record::Wake {
             kind,
@@ -333,7 +345,8 @@ impl Record {
             current: Tid(u32_at(part::SECOND_TID)),
             prio: prio(bytes[part::PRIO as usize]),
             target: Cpu(u32_at(part::CPU)),
-            in_interrupt: flag,
+            in_interrupt: first,
+            same_process: flags & flag::SAME_PROCESS != 0,
         };
         Some(match kind {
             _ if kind == RecordKind::Switch as u8 => Record::Switch {
@@ -343,7 +356,7 @@ impl Record {
                 prev_prio: prio(bytes[part::PRIO as usize]),
                 next_prio: prio(bytes[part::SECOND_PRIO as usize]),
                 state: u32_at(part::STATE),
-                preempted: flag,
+                preempted: first,
             },
             _ if kind == RecordKind::Wakeup as u8 => wake(RecordKind::Wakeup),
             _ if kind == RecordKind::WakeupNew as u8 => wake(RecordKind::WakeupNew),
@@ -411,8 +424,22 @@ mod tests {
             prio: 98,
             target: Cpu(300),
             in_interrupt: false,
+            same_process: false,
         };
         assert_eq!(Record::parse(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn the_flags_of_a_first_wake_up_are_told_apart() {
+        for (flags, expected) in [(0, (false, false)), (1, (true, false)), (2, (false, true))] {
+            let bytes = record(&[(part::KIND, &[RecordKind::WakeupNew as u8, flags, 120, 0])]);
+            match Record::parse(&bytes) {
+                Some(Record::Wake { in_interrupt, same_process, .. }) => {
+                    assert_eq!((in_interrupt, same_process), expected, "{flags}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

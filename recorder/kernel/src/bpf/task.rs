@@ -16,6 +16,8 @@ pub struct Tracepoints {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLayout {
     pub pid: i16,
+    /// The id of its process.
+    pub tgid: i16,
     /// Its name, 16 bytes.
     pub comm: i16,
     pub prio: i16,
@@ -73,6 +75,7 @@ impl TaskLayout {
         };
         Ok(TaskLayout {
             pid: field("pid", 4)?,
+            tgid: field("tgid", 4)?,
             comm: field("comm", 16)?,
             prio: field("prio", 4)?,
             cpu: cpu(btf, task)?,

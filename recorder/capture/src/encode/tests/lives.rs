@@ -192,6 +192,33 @@ fn a_thread_whose_fork_was_lost_is_looked_up_in_proc() {
 }
 
 #[test]
+fn a_first_wake_up_that_says_whose_thread_it_is_needs_no_fork() {
+    let mut scene = five_runs();
+    scene.at(110, 0, Wake { same_process: Some(true), ..first_wakeup(6, 5) });
+    assert_eq!(scene.told(), ["thread 6 = t5 of 5", "110 cpu 0: wakes 6 (1024) waker=koid:5"]);
+    scene.at(120, 0, Wake { same_process: Some(false), ..first_wakeup(7, 5) });
+    assert_eq!(
+        scene.told(),
+        ["process 7 = t5", "thread 7 = t5 of 7", "120 cpu 0: wakes 7 (1024) waker=koid:5"]
+    );
+}
+
+#[test]
+fn a_first_wake_up_that_says_whose_thread_it_is_changes_nothing_of_a_fork() {
+    let mut scene = five_runs();
+    scene.at(100, 0, fork((5, 6), (5, 5)));
+    scene.at(101, 0, Wake { same_process: Some(true), ..first_wakeup(6, 5) });
+    assert_eq!(scene.told(), ["thread 6 = t5 of 5", "101 cpu 0: wakes 6 (1024) waker=koid:5"]);
+    scene.at(110, 0, fork((7, 7), (5, 5)));
+    scene.at(111, 0, Wake { same_process: Some(false), ..first_wakeup(7, 5) });
+    assert_eq!(
+        scene.told(),
+        ["process 7 = t5", "thread 7 = t5 of 7", "111 cpu 0: wakes 7 (1024) waker=koid:5"]
+    );
+    assert_eq!(scene.encoder.threads().living(), 4, "the idle task, 5, 6 and 7");
+}
+
+#[test]
 fn a_wake_up_is_the_first_only_once() {
     let mut scene = five_runs();
     scene.at(100, 0, fork((6, 6), (5, 5)));

@@ -69,6 +69,7 @@ fn wake_of(kind: WakeKind, tid: u32, current: u32) -> Wake {
         comm: comm_of(tid),
         current: Tid(current),
         from_task: current != 0,
+        same_process: None,
     }
 }
 

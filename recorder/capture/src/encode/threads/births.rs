@@ -4,7 +4,7 @@
 //! from its first wake-up, which its parent does.
 
 use super::{Origin, Process, ProcessSlot, Slot, Threads};
-use crate::event::{Comm, LocalId};
+use crate::event::{Comm, LocalId, Wake};
 use fxtrec_units::{Nanos, Tid};
 
 impl Threads {
@@ -161,10 +161,11 @@ impl Threads {
         self.thread_mut(slot).origin = Origin::Fork;
     }
 
-    /// A thread was woken for the first time; `parent` did it.
-    pub fn woken_new(&mut self, time: Nanos, tid: Tid, parent: Tid, comm: &Comm) -> Slot {
-        let fork = self.ids.fork_of(parent);
-        if let Some(slot) = self.find(tid) {
+    /// A thread was woken for the first time, by its parent.
+    pub fn woken_new(&mut self, time: Nanos, wake: &Wake) -> Slot {
+        let Wake { tid, current: parent, comm, .. } = wake;
+        let fork = self.ids.fork_of(*parent);
+        if let Some(slot) = self.find(*tid) {
             let fresh = match self.thread(slot).origin {
                 Origin::Fork => true,
                 Origin::Snapshot => time <= self.snapshot_end,
@@ -178,24 +179,34 @@ impl Threads {
             // An earlier owner of the tid, whose end was not seen.
             self.end(slot);
         }
-        let koid = self.generations.next(tid);
+        let koid = self.generations.next(*tid);
         let process = match fork {
             Some((local, pid)) => {
                 // Announced in a pid namespace by a fork that could not name this tid.
-                self.ids.bind(tid, local);
+                self.ids.bind(*tid, local);
                 self.processes.by_id(pid)
             }
-            None => self.home_without_fork(tid, parent, comm),
+            None => self.home_without_fork(time, wake),
         };
-        self.insert(tid, koid, process, *comm)
+        self.insert(*tid, koid, process, *comm)
     }
 
     /// The process of a new thread whose fork was lost.
-    fn home_without_fork(&mut self, tid: Tid, parent: Tid, comm: &Comm) -> ProcessSlot {
-        let home = self.home_of(tid, comm);
-        let parent = self.find(parent).map(|slot| self.thread(slot).process);
-        let in_scope = parent.is_some_and(|parent| self.process(parent).in_scope);
-        self.process_mut(home).in_scope |= in_scope;
-        home
+    fn home_without_fork(&mut self, time: Nanos, wake: &Wake) -> ProcessSlot {
+        let parent = self.find(wake.current).map(|slot| self.thread(slot).process);
+        let pid = parent.and_then(|parent| self.process(parent).local);
+        match (wake.same_process, self.ids.local(wake.tid), parent, pid) {
+            (Some(true), _, Some(parent), _) => parent,
+            (Some(false), Some(local), _, Some(pid)) => {
+                self.fork_process(time, local, pid);
+                self.processes.by_id(local)
+            }
+            _ => {
+                let home = self.home_of(wake.tid, &wake.comm);
+                let in_scope = parent.is_some_and(|parent| self.process(parent).in_scope);
+                self.process_mut(home).in_scope |= in_scope;
+                home
+            }
+        }
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
             comm: side.comm,
             current,
             from_task,
+            same_process: None,
         })
     });
     Some(wake.ok_or("comm=... pid=... prio=... target_cpu=..."))
@@ -166,6 +167,7 @@ mod tests {
                 comm: comm("x y"),
                 current: Tid(7),
                 from_task: true,
+                same_process: None,
             };
             assert_eq!(parse("sched_wakeup_new", text, HEAD), Some(Ok(Kind::Wake(wake))), "{text}");
         }

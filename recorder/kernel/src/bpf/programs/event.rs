@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::InterruptCount;
-use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, part};
+use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
 use super::{Reg::*, Setting, find_bit, number};
 
 // The arguments of `sched_switch`, eight bytes each.
@@ -279,9 +279,9 @@ pub(super) fn wake(setting: &Setting<'_>, kind: RecordKind) -> Result<Vec<Insn>,
         event.is_in_scope(scope, R8, R1, R2);
         event.asm.jump_if(When::Equal, R1, 0, event.out);
     }
-    // R6 = 1 if an interrupt does it, R7 = who runs.
+    // R6 = the flags, R7 = who runs.
     let asm = &mut event.asm;
-    asm.set(R6, 1);
+    asm.set(R6, i32::from(flag::FIRST));
     match task.interrupts {
         InterruptCount::OfCpu { variable, offset } => {
             asm.load_variable(R1, variable);
@@ -311,6 +311,15 @@ pub(super) fn wake(setting: &Setting<'_>, kind: RecordKind) -> Result<Vec<Insn>,
     asm.jump_if(When::NotEqual, R1, 0, in_interrupt);
     asm.set(R6, 0);
     asm.place(in_interrupt);
+    if kind == RecordKind::WakeupNew {
+        // A thread that is not the first of its process is of its maker's, who runs.
+        let is_first = asm.label();
+        asm.load(Width::Word, R1, R8, task.pid);
+        asm.load(Width::Word, R2, R8, task.tgid);
+        asm.jump_if(When::Equal, R1, R2, is_first);
+        asm.alu(Alu::Or, R6, i32::from(flag::SAME_PROCESS));
+        asm.place(is_first);
+    }
     asm.call(Helper::GetCurrentPidTgid);
     asm.set(R7, R0);
     event.find_lane();

@@ -10,6 +10,7 @@ fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout
     let tracepoints = Tracepoints { switch: 1, wakeup: 2, wakeup_new: 3, waking: 4, newtask: 5 };
     TaskLayout {
         pid: 100,
+        tgid: 104,
         comm: 200,
         prio: 300,
         cpu: 8,
