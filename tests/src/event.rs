@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fxt_reader::Koid;
-use fxt_reader::record::{self, EventKind, Value};
+use fxt_reader::record::{self, Args, EventKind, Value};
 
 /// An event: one of fxtrec's own, a hit of a probe, a tracepoint, a system call, an interrupt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +22,13 @@ pub struct Event {
     pub args: BTreeMap<String, String>,
 }
 
+/// Arguments by their names.
+pub(crate) fn texts(args: Args<'_>) -> BTreeMap<String, String> {
+    args.iter().map(|arg| (arg.name.to_owned(), text(arg.value))).collect()
+}
+
 impl Event {
     pub(crate) fn of(event: &record::Event<'_>) -> Event {
-        let args = event.args.iter().map(|arg| (arg.name.to_owned(), text(arg.value)));
         Event {
             time: event.time.0,
             process: event.thread.process.0,
@@ -32,7 +36,7 @@ impl Event {
             kind: event.kind,
             category: event.category.to_owned(),
             name: event.name.to_owned(),
-            args: args.collect(),
+            args: texts(event.args),
         }
     }
 

@@ -1,13 +1,13 @@
 //! A whole trace in memory, and questions to it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use fxt_reader::{ObjectType, Reader, Record, ThreadState};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::event::Event;
+use crate::event::{self, Event};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, as traces tell the time.
 ///
@@ -33,6 +33,18 @@ pub struct Switch {
     pub weights: (Option<i32>, Option<i32>),
     /// Whether no tracepoint reported it.
     pub inferred: bool,
+    /// All its arguments, as text.
+    pub args: BTreeMap<String, String>,
+}
+
+impl Switch {
+    /// A numeric argument; 0 where there is none of that name.
+    ///
+    /// # Panics
+    /// When it is no number.
+    pub fn number(&self, name: &str) -> u64 {
+        self.args.get(name).map_or(0, |text| text.parse().expect("a number"))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +105,7 @@ impl Trace {
                     prev_state: record.args.str("prev_state").map(str::to_owned),
                     weights: (record.outgoing_weight(), record.incoming_weight()),
                     inferred: record.args.get("inferred").is_some(),
+                    args: event::texts(record.args),
                 };
                 self.faults.extend(order.switch(&switch));
                 self.switches.push(switch);

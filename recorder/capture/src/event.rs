@@ -59,6 +59,13 @@ pub struct Switch {
     pub next_comm: Comm,
 }
 
+/// What befell the slice of a thread that goes out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SliceFacts {
+    /// For how long the host had taken the CPU.
+    pub steal: Nanos,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// Which of the tracepoints it was.
@@ -126,6 +133,8 @@ pub enum Life {
 pub enum Kind {
     /// One thread made room for another.
     Switch(Switch),
+    /// What befell the slice that the next switch of this CPU ends.
+    Slice(SliceFacts),
     Wake(Wake),
     /// The kernel says by other means than `sched_switch` that this thread has come in.
     Running {

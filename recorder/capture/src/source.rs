@@ -74,6 +74,21 @@ pub enum SourceError {
     UnknownStates,
 }
 
+/// Which facts about causes of waits and of lost time a source gives. Of a fact that it does not give nobody knows; of
+/// one that it gives, what is not told is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// The time in each slice that the host had taken the CPU.
+    pub steal: bool,
+}
+
+impl Causes {
+    /// Their names, as they are in the trace.
+    pub fn names(self) -> Vec<&'static str> {
+        [("steal", self.steal)].iter().filter_map(|(name, given)| given.then_some(*name)).collect()
+    }
+}
+
 /// How many events of the scheduler's tracepoints, by what they tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedEvents {
@@ -124,6 +139,11 @@ pub trait Source: Debug + Send {
 
     /// The CPUs that are recorded now.
     fn cpus(&self) -> Vec<Cpu>;
+
+    /// Which facts it gives about causes.
+    fn causes(&self) -> Causes {
+        Causes::default()
+    }
 
     /// Bytes of the smallest ring that the kernel granted to a CPU.
     fn ring_bytes(&self) -> usize;

@@ -44,6 +44,7 @@ pub mod ring;
 pub mod seqpacket;
 pub mod shared_memory;
 pub mod signals;
+pub mod steal;
 pub mod stop_token;
 pub mod stream;
 pub mod sys;

@@ -2,6 +2,7 @@
 //!
 //! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: alone, or beside others that do not mind.
 
+mod causes;
 mod command_line;
 mod compare;
 mod doctor;

@@ -1,6 +1,6 @@
 //! One CPU's lane: from its records to events.
 
-use crate::event::{Comm, Event, Kind, Loss, Switch, Wake, WakeKind};
+use crate::event::{Comm, Event, Kind, Loss, SliceFacts, Switch, Wake, WakeKind};
 use crate::order::{Lane as Queue, Merger};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
 use fxtrec_kernel::clock;
@@ -125,11 +125,15 @@ struct Decoder {
     names: Told,
     /// With a narrow scope: who has the CPU, as far as the records tell.
     current: Option<Option<Tid>>,
+    /// What the next switch is told of the slice that it ends.
+    slice: Option<SliceFacts>,
+    /// Whether the switch before the next one is known, which began that slice.
+    began: bool,
 }
 
 impl CpuLane {
     pub(super) fn new(cpu: Cpu, lane: Lane, merger: &mut Merger, narrow: bool) -> CpuLane {
-        let decoder = Decoder { names: Told::new(), current: narrow.then_some(None) };
+        let decoder = Decoder::new(narrow);
         let queue = merger.another_lane(cpu);
         CpuLane { cpu, lane, queue, decoder, told_lost: 0, told_nested: 0, away: Away::No }
     }
@@ -144,6 +148,7 @@ impl CpuLane {
             match waiting.next() {
                 Some(Some(Record::Lost { time, count })) => {
                     self.told_lost = self.told_lost.saturating_add(count);
+                    self.decoder.began = false;
                     merger.push(self.queue, Event { time, kind: Kind::Lost(Loss::exactly(count)) });
                 }
                 Some(Some(record)) => {
@@ -216,12 +221,23 @@ impl CpuLane {
 }
 
 impl Decoder {
+    fn new(narrow: bool) -> Decoder {
+        let current = narrow.then_some(None);
+        Decoder { names: Told::new(), current, slice: None, began: false }
+    }
+
     #[inline]
     fn decode(&mut self, record: Record, states: &States, mut push: impl FnMut(Event)) {
         match record {
             Record::Switch { time, prev, next, prev_prio, next_prio, state, preempted } => {
                 if self.lost_sight(prev, next) {
                     push(Event { time, kind: Kind::Skipped });
+                    self.began = false;
+                }
+                // What is told goes back to the switch before.
+                let whole = std::mem::replace(&mut self.began, true);
+                if let Some(facts) = self.slice.take().filter(|_| whole) {
+                    push(Event { time, kind: Kind::Slice(facts) });
                 }
                 let kind = Kind::Switch(Switch {
                     prev,
@@ -256,6 +272,7 @@ impl Decoder {
                 push(Event { time, kind });
             }
             Record::Name { tid, name } => self.names.insert(tid, Comm::from_bytes(&name)),
+            Record::Slice { stolen } => self.slice = Some(SliceFacts { steal: stolen }),
             Record::Lost { .. } => {}
         }
     }
@@ -273,10 +290,6 @@ impl Decoder {
 mod tests {
     use super::*;
     use fxtrec_kernel::format::Format;
-
-    fn decoder(narrow: bool) -> Decoder {
-        Decoder { names: Told::new(), current: narrow.then_some(None) }
-    }
 
     fn events(decoder: &mut Decoder, record: Record) -> Vec<Kind> {
         let states = States::new(&current()).expect("the known table");
@@ -316,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_name_is_the_threads_until_another_takes_its_place() {
-        let mut decoder = decoder(false);
+        let mut decoder = Decoder::new(false);
         assert!(events(&mut decoder, name(7, "seven")).is_empty());
         let other = 7 + NAMES as u32;
         let of = |decoder: &mut Decoder, tid| match events(decoder, switch(1, tid))[0] {
@@ -332,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_waker_is_the_current_thread_unless_an_interrupt_or_idle_does_it() {
-        let from_task = |record| match events(&mut decoder(false), record)[0] {
+        let from_task = |record| match events(&mut Decoder::new(false), record)[0] {
             Kind::Wake(wake) => wake.from_task,
             other => panic!("{other:?}"),
         };
@@ -343,14 +356,49 @@ mod tests {
 
     #[test]
     fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder() {
-        let mut narrow = decoder(true);
+        let mut narrow = Decoder::new(true);
         assert_eq!(events(&mut narrow, switch(1, 2)).len(), 1);
         assert_eq!(events(&mut narrow, wake(2, false)).len(), 1);
         assert_eq!(events(&mut narrow, switch(3, 1))[0], Kind::Skipped);
         assert_eq!(events(&mut narrow, wake(5, false))[0], Kind::Skipped);
-        let mut wide = decoder(false);
+        let mut wide = Decoder::new(false);
         assert_eq!(events(&mut wide, switch(1, 2)).len(), 1);
         assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
+    }
+
+    fn slice(stolen: u64) -> Record {
+        Record::Slice { stolen: Nanos(stolen) }
+    }
+
+    /// The stolen time that is told with a switch.
+    fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
+        events(decoder, switch(prev, next)).into_iter().find_map(|kind| match kind {
+            Kind::Slice(facts) => Some(facts.steal.0),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
+        let mut decoder = Decoder::new(false);
+        assert!(events(&mut decoder, slice(900)).is_empty());
+        assert_eq!(told(&mut decoder, 1, 2), None, "it goes back to before the recording");
+        events(&mut decoder, slice(30));
+        assert_eq!(told(&mut decoder, 2, 3), Some(30));
+        assert_eq!(told(&mut decoder, 3, 2), None, "nothing more");
+        events(&mut decoder, slice(40));
+        decoder.began = false;
+        assert_eq!(told(&mut decoder, 2, 3), None, "something was lost");
+    }
+
+    #[test]
+    fn with_a_scope_what_befell_slices_out_of_it_is_not_told() {
+        let mut narrow = Decoder::new(true);
+        events(&mut narrow, switch(1, 2));
+        events(&mut narrow, slice(30));
+        assert_eq!(told(&mut narrow, 5, 1), None, "of more slices than one");
+        events(&mut narrow, slice(20));
+        assert_eq!(told(&mut narrow, 1, 5), Some(20));
     }
 
     fn table(rows: &str, mask: &str, plus: &str) -> StateTable {

@@ -13,14 +13,14 @@ use super::order::Merger;
 use super::perf_rings::PerfRings;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
-use super::source::{SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
+use super::source::{Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
 use cpu::{CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::perf::{KernelCount, Options};
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
-use fxtrec_kernel::{clock, cpus, procfs};
+use fxtrec_kernel::{clock, cpus, procfs, steal};
 use fxtrec_units::{Cpu, Nanos, Pid, Tid};
 
 /// How many times the threads of a process are listed at most, until no new one turns up.
@@ -74,7 +74,8 @@ impl BpfSource {
         let states = States::new(layout.states()).ok_or(SourceError::UnknownStates)?;
         let online = cpus::online(&*sys)?;
         let possible = cpus::possible(&*sys)?.last().map_or(0, |cpu| cpu.0 as usize + 1);
-        let wanted = Wanted { cpus: &online, possible, lane_bytes, waking, narrow };
+        let steal = steal::is_accounted(&*sys);
+        let wanted = Wanted { cpus: &online, possible, lane_bytes, waking, narrow, steal };
         let (events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
         let mut merger = Merger::new();
@@ -134,6 +135,10 @@ impl Source for BpfSource {
 
     fn cpus(&self) -> Vec<Cpu> {
         self.rings.cpus()
+    }
+
+    fn causes(&self) -> Causes {
+        Causes { steal: self.events.tells_steal() }
     }
 
     fn ring_bytes(&self) -> usize {

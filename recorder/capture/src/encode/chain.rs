@@ -18,8 +18,9 @@
 //! ```
 
 use super::threads::Slot;
+use crate::event::SliceFacts;
 use fxt_writer::Koid;
-use fxtrec_units::Cpu;
+use fxtrec_units::{Cpu, Nanos};
 
 /// A thread as a CPU's chain remembers it, which may outlive what is known about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,25 @@ pub struct Chain {
     pub shown: Option<Koid>,
     /// Whether events of this CPU were lost since its last switch.
     pub gap: bool,
+    /// What is known of the slice that the next switch ends.
+    pub slice: Option<SliceFacts>,
+    /// When the last switch was that the kernel reported.
+    pub since: Nanos,
     /// Whether the trace has the name of the thread that stands for what is not recorded.
     pub unrecorded: bool,
+}
+
+impl Chain {
+    /// What is known of the slice of `koid`, which a switch ends at `time`.
+    pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> Option<SliceFacts> {
+        let since = std::mem::replace(&mut self.since, time);
+        let facts = self.slice.take()?;
+        let length = Nanos(time.0.saturating_sub(since.0));
+        let whole = self.current.is_some_and(|current| current.koid == koid);
+        // The scheduler looks at its clocks a moment before it reports a switch. What happens in between counts as the
+        // next slice's, and may be more than that has.
+        whole.then(|| SliceFacts { steal: facts.steal.min(length) })
+    }
 }
 
 /// The chains of all CPUs.

@@ -23,7 +23,7 @@ use super::strings;
 use super::threads::weight::{self, weight};
 use super::threads::{Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, outgoing_state};
 use super::unrecorded;
-use crate::event::{Comm, Event, Kind, Life, LocalId, Loss, Switch, Wake, WakeKind};
+use crate::event::{Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Wake, WakeKind};
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
@@ -49,6 +49,26 @@ pub struct Encoder<L> {
 struct Side {
     koid: Koid,
     weight: i32,
+}
+
+/// What is written of a switch beside who goes out and comes in.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    state: OutgoingState,
+    /// Whether no tracepoint reported it.
+    inferred: bool,
+    /// What befell the slice that it ends.
+    slice: Option<SliceFacts>,
+}
+
+impl Words {
+    fn reported(state: OutgoingState, slice: Option<SliceFacts>) -> Words {
+        Words { state, inferred: false, slice }
+    }
+
+    fn inferred(state: OutgoingState) -> Words {
+        Words { state, inferred: true, slice: None }
+    }
 }
 
 /// The state of a thread that nobody saw go out: most often it blocked. What is able to run comes in again, and readers
@@ -155,6 +175,10 @@ impl<L: Lanes> Encoder<L> {
     ) -> Result<(), Closed> {
         match &event.kind {
             Kind::Switch(switch) => self.switch(time, cpu, switch),
+            Kind::Slice(facts) => {
+                self.chains.of(cpu).slice = Some(*facts);
+                Ok(())
+            }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
                 // It came so late that the thread has gone out for ever since.
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
@@ -224,13 +248,16 @@ impl<L: Lanes> Encoder<L> {
         if let Some(former) = self.former_owner(cpu, switch.prev, outgoing) {
             return self.former_owner_leaves(time, cpu, former, switch);
         }
+        let koid = self.threads.thread(outgoing).koid;
+        let slice = self.chains.of(cpu).end_slice(time, koid);
         self.has_cpu(time, cpu, outgoing)?;
         let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let out = self.side(outgoing, switch.prev_prio);
         let inn = self.side(incoming, switch.next_prio);
+        let words = Words::reported(state, slice);
 
-        if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), state, false)? {
+        if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
         }
         if self.watch.is_some() {
@@ -275,8 +302,10 @@ impl<L: Lanes> Encoder<L> {
         let state = outgoing_state(switch.state);
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
+        let slice = self.chains.of(cpu).end_slice(time, former.koid);
+        let words = Words::reported(state, slice);
         // It is known no more; its name was written when it came in.
-        if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), state, false)? {
+        if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
         }
         self.watch_found(time, cpu, None, incoming);
@@ -305,8 +334,7 @@ impl<L: Lanes> Encoder<L> {
         cpu: Cpu,
         (outgoing, out): (Slot, Side),
         (incoming, inn): (Slot, Side),
-        state: OutgoingState,
-        inferred: bool,
+        words: Words,
     ) -> Result<bool, Closed> {
         let chain = self.chains.of(cpu);
         let whole = View { outgoing: true, incoming: true };
@@ -319,9 +347,13 @@ impl<L: Lanes> Encoder<L> {
             ),
         };
         let Some(view) = view else { return Ok(false) };
-        let (out, state) = match view.outgoing {
-            true => (out, state),
-            false => (nobody(cpu), unseen_state(nobody(cpu).koid)),
+        let (out, words) = match view.outgoing {
+            true => (out, words),
+            // Nothing is known of its slice.
+            false => {
+                let state = unseen_state(nobody(cpu).koid);
+                (nobody(cpu), Words { state, slice: None, ..words })
+            }
         };
         let inn = if view.incoming { inn } else { nobody(cpu) };
         let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
@@ -342,9 +374,10 @@ impl<L: Lanes> Encoder<L> {
                 _ => weight::NICE_0,
             };
             self.stats.inferred_switches += 1;
-            self.put_switch(time, cpu, Side { koid, weight }, out, unseen_state(koid), true)?;
+            let words = Words::inferred(unseen_state(koid));
+            self.put_switch(time, cpu, Side { koid, weight }, out, words)?;
         }
-        self.put_switch(time, cpu, out, inn, state, inferred)?;
+        self.put_switch(time, cpu, out, inn, words)?;
         Ok(true)
     }
 
@@ -354,13 +387,14 @@ impl<L: Lanes> Encoder<L> {
         cpu: Cpu,
         out: Side,
         inn: Side,
-        state: OutgoingState,
-        inferred: bool,
+        words: Words,
     ) -> Result<(), Closed> {
+        let Words { state, inferred, slice } = words;
         let none = Arg::new(Text::EMPTY, Value::Null);
         let mut args = [
             Arg::new(strings::INCOMING_WEIGHT, Value::Int32(inn.weight)),
             Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(out.weight)),
+            none,
             none,
             none,
         ];
@@ -371,6 +405,10 @@ impl<L: Lanes> Encoder<L> {
         }
         if inferred {
             args[count] = Arg::new(strings::INFERRED, Value::Bool(true));
+            count += 1;
+        }
+        if let Some(facts) = slice.filter(|facts| facts.steal > Nanos(0)) {
+            args[count] = Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0));
             count += 1;
         }
         self.lanes.rolling(&ContextSwitch {
@@ -454,7 +492,8 @@ impl<L: Lanes> Encoder<L> {
         };
         let (out, inn) = (self.inferred_side(before), self.inferred_side(now));
         let outgoing = if known { before.slot } else { IDLE };
-        if self.write_switch(time, cpu, (outgoing, out), (now.slot, inn), state, true)? {
+        let words = Words::inferred(state);
+        if self.write_switch(time, cpu, (outgoing, out), (now.slot, inn), words)? {
             self.stats.inferred_switches += 1;
         }
         self.threads.set_run(now.slot, Run::Running);

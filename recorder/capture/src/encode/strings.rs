@@ -56,6 +56,7 @@ strings! {
     PARKED = 31, "P";
     TRACED = 32, "t";
     OTHER = 33, "?";
+    STEAL_NS = 34, "steal_ns";
 }
 
 /// How many there are in all; they have the indices from 1 on.

@@ -12,7 +12,7 @@ use super::lane::{Lane, LaneShape};
 use super::programs::{self, Program, Setting};
 use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
-use super::task::TaskLayout;
+use super::task::{QueueLayout, TaskLayout};
 use crate::sys::Sys;
 use crate::units::Cpu;
 
@@ -71,6 +71,8 @@ pub struct Wanted<'a> {
     pub waking: bool,
     /// Whether only threads of a scope are.
     pub narrow: bool,
+    /// Whether stolen time is wanted.
+    pub steal: bool,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,30 @@ pub struct BpfEvents {
     doorbell: Doorbell,
     scope: Option<ScopeMap>,
     programs: Vec<Loaded>,
+    steal: bool,
+}
+
+/// What the programs take from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    interrupts: InterruptCount,
+    stolen: Option<QueueLayout>,
+}
+
+impl Way {
+    const LEAST: Way = Way { interrupts: InterruptCount::Unknown, stolen: None };
+
+    /// The ways that are worth trying, the best first. The last of them asks least.
+    fn all(btf: &Btf, steal: bool) -> Vec<Way> {
+        let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
+        let mut choices = vec![stolen];
+        choices.extend(stolen.map(|_| None));
+        let with = |stolen| {
+            let interrupts = InterruptCount::candidates(btf).into_iter();
+            interrupts.map(move |interrupts| Way { interrupts, stolen })
+        };
+        choices.into_iter().flat_map(with).collect()
+    }
 }
 
 fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
@@ -126,18 +152,22 @@ impl BpfEvents {
         let doorbell = Doorbell::new(&*sys).map_err(map_error("waking the reader"))?;
         let scope = wanted.narrow.then(|| ScopeMap::new(&*sys)).transpose();
         let scope = scope.map_err(map_error("the threads in scope"))?;
-        let load_with = |interrupts| {
+        let layout = |way: Way| -> Result<TaskLayout, BtfError> {
+            Ok(TaskLayout { stolen: way.stolen, ..TaskLayout::new(&btf, way.interrupts)? })
+        };
+        let load_with = |way| {
             let setting = Setting {
-                task: &TaskLayout::new(&btf, interrupts)?,
+                task: &layout(way)?,
                 shape,
                 lanes: outer.as_fd(),
                 doorbell: doorbell.fd(),
                 scope: scope.as_ref().map(ScopeMap::fd),
             };
-            load_all(&*sys, &setting, wanted.waking)
+            Ok((way, load_all(&*sys, &setting, wanted.waking)?))
         };
-        let programs = first_loaded(InterruptCount::candidates(&btf), load_with)?;
-        let events = BpfEvents { sys, shape, outer, doorbell, scope, programs };
+        let (way, programs) = first_loaded(Way::all(&btf, wanted.steal), load_with)?;
+        let steal = way.stolen.is_some();
+        let events = BpfEvents { sys, shape, outer, doorbell, scope, programs, steal };
         for (cpu, lane) in &lanes {
             events.give(*cpu, lane)?;
         }
@@ -177,6 +207,11 @@ impl BpfEvents {
         for loaded in self.programs.iter_mut().rev() {
             loaded.link = None;
         }
+    }
+
+    /// Whether the programs tell of stolen time.
+    pub fn tells_steal(&self) -> bool {
+        self.steal
     }
 
     /// Which threads the programs report, when not all.
@@ -220,8 +255,8 @@ fn make_lanes(
 /// Loads by the first of several ways that the kernel accepts; else says why it did not accept the last, which asks
 /// least of it.
 fn first_loaded<T>(
-    ways: Vec<InterruptCount>,
-    load: impl Fn(InterruptCount) -> Result<T, BpfError>,
+    ways: Vec<Way>,
+    load: impl Fn(Way) -> Result<T, BpfError>,
 ) -> Result<T, BpfError> {
     let mut refused = None;
     for way in ways {
@@ -230,7 +265,7 @@ fn first_loaded<T>(
             result => return result,
         }
     }
-    refused.map_or_else(|| load(InterruptCount::Unknown), Err)
+    refused.map_or_else(|| load(Way::LEAST), Err)
 }
 
 fn load_all(

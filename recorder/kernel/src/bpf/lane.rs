@@ -1,13 +1,13 @@
 //! A ring of records that one CPU fills and one reader empties, in memory that both map.
 //!
 //! ```text
-//!   0        what the programs write: head, busy, lost, told, shown, nested, counts of events
+//!   0        what the programs write: head, busy, lost, told, shown, nested, stolen, counts of events
 //!   128      what the reader writes: tail, bell
 //!   4096     the last name that the programs told, by the lower bits of the thread's id
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of six kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of seven kinds, wake-ups being three:
 //!
 //! ```text
 //!   byte    0        8             12            16          20      21      22      23
@@ -15,11 +15,13 @@
 //!   wake    time     tid           tid current   CPU         kind    flags   prio    -
 //!   lost    time     count                       -           kind    -       -       -
 //!   name    name, 16 bytes                       tid         kind    -       -       -
+//!   slice   stolen   -                           -           kind    -       -       -
 //! ```
 //!
 //! The lane tells the CPU. Priorities are cut to a byte: they are between -1,
 //! for deadline tasks, and 139. A name stands before the first record of its
-//! lane that mentions the thread, and before the first after it was renamed.
+//! lane that mentions the thread, and before the first after it was renamed. What
+//! befell a slice stands before the switch that ends it; most have nothing to tell.
 //!
 //! Head and tail count records and never go back. The tracepoints fire with
 //! preemption off, so one CPU is never in two programs at once, with one
@@ -46,6 +48,8 @@ pub mod at {
     pub const TOLD: i16 = 24;
     pub const SHOWN: i16 = 32;
     pub const NESTED: i16 = 40;
+    /// The CPU's clock of stolen time, as of its last switch.
+    pub const STOLEN: i16 = 48;
     /// One count for each of the four kinds of events.
     pub const FIRED: i16 = 64;
     pub const TAIL: i16 = 128;
@@ -60,7 +64,7 @@ pub const NAMES: usize = 1024;
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept: an event may bring two more records along, a name and a loss.
+/// Room that is kept: an event may bring three more records along, a loss, a name and a slice.
 pub const SPARE: usize = 4;
 
 /// The tracepoints whose events are counted, in the order of the counts.
@@ -246,6 +250,7 @@ pub mod part {
     pub const SECOND_PRIO: i16 = 23;
     pub const NAME: i16 = 0;
     pub const NAMED_TID: i16 = 16;
+    pub const STOLEN: i16 = 0;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,6 +267,8 @@ pub enum RecordKind {
     Lost = 5,
     /// What a thread is called.
     Name = 6,
+    /// What befell the slice that the next switch of the lane ends.
+    Slice = 7,
 }
 
 /// The bits of a record's flags.
@@ -313,6 +320,11 @@ pub enum Record {
         tid: Tid,
         /// The kernel's 16 bytes.
         name: [u8; 16],
+    },
+    /// What befell the slice that the next switch ends.
+    Slice {
+        /// For how long the host had taken the CPU.
+        stolen: Nanos,
     },
 }
 
@@ -368,6 +380,9 @@ impl Record {
                 let mut name = [0; 16];
                 name.copy_from_slice(&bytes[..16]);
                 Record::Name { tid: Tid(u32_at(part::NAMED_TID)), name }
+            }
+            _ if kind == RecordKind::Slice as u8 => {
+                Record::Slice { stolen: Nanos(u64_at(part::STOLEN)) }
             }
             _ => return None,
         })

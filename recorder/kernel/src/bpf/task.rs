@@ -3,6 +3,18 @@
 use super::btf::{Btf, BtfError, TypeId};
 use super::interrupts::InterruptCount;
 
+/// Where the scheduler keeps what it knows about a CPU. Not every kernel has it, or lets programs read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLayout {
+    /// From the beginning of a task to the address of its queue.
+    pub queue: i16,
+    /// From the beginning of that to the address of the CPU's run queue.
+    pub run_queue: i16,
+    /// From the beginning of that to the time stolen from the CPU so far, eight bytes, as of the last look at the clock:
+    /// no later than a switch begins.
+    pub stolen: i16,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoints {
     pub switch: TypeId,
@@ -29,6 +41,8 @@ pub struct TaskLayout {
     pub state: Option<(i16, usize)>,
     /// The count of nested interrupts.
     pub interrupts: InterruptCount,
+    /// Where stolen time is counted.
+    pub stolen: Option<QueueLayout>,
     pub tracepoints: Tracepoints,
 }
 
@@ -82,7 +96,31 @@ impl TaskLayout {
             exit_state: field("exit_state", 4)?,
             state,
             interrupts,
+            stolen: None,
             tracepoints,
+        })
+    }
+}
+
+impl QueueLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] when this kernel has no queues for groups of tasks (CONFIG_FAIR_GROUP_SCHED), or does not
+    /// take stolen time off its tasks' clocks (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+    pub fn new(btf: &Btf) -> Result<QueueLayout, BtfError> {
+        let entity = btf.member(btf.structure("task_struct")?, "se")?;
+        let queue = entity.offset + btf.member(entity.type_id, "cfs_rq")?.offset;
+        let run_queue = btf.member(btf.structure("cfs_rq")?, "rq")?.offset;
+        let stolen = btf.member(btf.structure("rq")?, "prev_steal_time_rq")?;
+        if stolen.bytes != Some(8) {
+            let name = "prev_steal_time_rq".to_owned();
+            return Err(BtfError::Missing { kind: "member of the known size", name });
+        }
+        Ok(QueueLayout {
+            queue: offset(queue, "se.cfs_rq")?,
+            run_queue: offset(run_queue, "rq")?,
+            stolen: offset(stolen.offset, "prev_steal_time_rq")?,
         })
     }
 }

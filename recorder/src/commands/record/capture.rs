@@ -23,6 +23,7 @@ use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority::{self, Denied};
+use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::thread_times::ThreadClock;
@@ -35,6 +36,8 @@ use crate::units::Nanos;
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) ending: Ending,
+    /// What the host of a virtual machine took meanwhile.
+    pub(super) host: StealGrowth,
     /// Whether the engine stopped taking records before the end.
     pub(super) cut_short: bool,
     /// What became of all that met a trigger.
@@ -56,6 +59,7 @@ pub(super) struct Capture {
     pub(super) progress: Arc<Progress>,
     /// Since when the events run.
     pub(super) enabled: Nanos,
+    pub(super) host: StealWatch,
     /// What the drain thread has done so far.
     pub(super) written: Arc<Written>,
     pub(super) flight: Option<Flight>,
@@ -152,6 +156,7 @@ impl Capture {
         }
         let denied = Denied { real_time: precedence.refused(), locked_memory };
         drop(precedence);
+        let host = self.host.growth(&Linux);
         intake.rest(&mut *self.source, &mut self.encoder);
         let Intake { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
@@ -188,7 +193,7 @@ impl Capture {
         let mut ending = ending(&self.encoder, &*self.source, ended);
         ending.causes = losses.causes(denied);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
-        Captured { ending, cut_short: !open, triggers, warnings, providers }
+        Captured { ending, host, cut_short: !open, triggers, warnings, providers }
     }
 
     /// Tells the encoder which alerts providers have raised, after the events until `ended`.

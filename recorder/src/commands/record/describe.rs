@@ -7,7 +7,7 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use crate::capture::losses::LossCause;
-use crate::capture::source::{SourceKind, SourceStats};
+use crate::capture::source::{Causes, SourceKind, SourceStats};
 use crate::encode::Closed;
 use crate::encode::encoder::own_event;
 use crate::encode::stats::Stats;
@@ -15,6 +15,7 @@ use crate::encode::strings;
 use crate::kernel::clock;
 use crate::kernel::machine::Machine;
 use crate::kernel::namespaces::{Namespaces, ProcView};
+use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::units::convention::{PROVIDER, inner_process_koid};
 use crate::units::{Cpu, LocalId, Nanos};
 
@@ -43,6 +44,8 @@ pub(super) struct Beginning {
     /// The thread that fxtrec's own events are put on.
     pub(super) recorder: ThreadName,
     pub(super) source: SourceKind,
+    /// Which facts about causes it gives.
+    pub(super) causes: Causes,
     pub(super) scope: &'static str,
     pub(super) cpus: usize,
     pub(super) ring_bytes: usize,
@@ -51,6 +54,8 @@ pub(super) struct Beginning {
     /// The records of names that events beside the scheduler's refer to.
     pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
+    /// What the host of a virtual machine takes from then on.
+    pub(super) host: StealWatch,
 }
 
 impl std::fmt::Display for Beginning {
@@ -98,6 +103,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         .find(|end| command_line.is_char_boundary(*end));
     let silent: Vec<String> = beginning.silent.iter().map(|cpu| cpu.0.to_string()).collect();
     let silent = silent.join(",");
+    let causes = beginning.causes.names().join(",");
     let namespace = if beginning.initial_pid_namespace { "initial" } else { "inner" };
     let args = [
         string("version", env!("CARGO_PKG_VERSION")),
@@ -113,6 +119,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         number("ring_bytes", beginning.ring_bytes as u64),
         string("pid_namespace", namespace),
         string("silent_cpus", &silent),
+        string("causes", &causes),
     ];
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
     Ok(head)
@@ -165,6 +172,15 @@ fn loss_cause<'a>(cause: &LossCause, text: &'a str) -> [Arg<'a>; 6] {
     ]
 }
 
+/// What the host took of a CPU.
+fn host_steal(cpu: Cpu, stolen: Nanos, during: Nanos) -> [Arg<'static>; 3] {
+    [
+        Arg::new(strings::CPU, Value::Uint32(cpu.0)),
+        Arg::new(strings::STEAL_NS, Value::uint(stolen.0)),
+        number("during_ns", during.0),
+    ]
+}
+
 /// What is to be known about losses beside their sum.
 fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     let mut args = vec![
@@ -186,7 +202,12 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
 }
 
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
-pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<Vec<u8>, Closed> {
+pub(super) fn tail(
+    ending: &Ending,
+    host: &StealGrowth,
+    recorder: ThreadName,
+    bytes: u64,
+) -> Result<Vec<u8>, Closed> {
     let Ending { stats, source, ended, causes } = ending;
     let fired = source.kernel_counts.first().map(|count| count.fired);
     let mut args = vec![
@@ -207,6 +228,12 @@ pub(super) fn tail(ending: &Ending, recorder: ThreadName, bytes: u64) -> Result<
     ];
     args.extend(fired.map(|fired| number("kernel_switches", fired)));
     let mut tail = Vec::new();
+    if host.stolen.iter().any(|(_, stolen)| *stolen > Nanos(0)) {
+        for (cpu, stolen) in &host.stolen {
+            let args = host_steal(*cpu, *stolen, host.during);
+            tail.rolling(&own_event(*ended, recorder, Text::Inline("host_steal"), &args))?;
+        }
+    }
     if stats.probes.total() > 0 {
         tail.rolling(&own_event(*ended, recorder, strings::PROBE_STATS, &probe_stats(stats)))?;
     }

@@ -59,6 +59,7 @@ use crate::kernel::limits::OpenFiles;
 use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
+use crate::kernel::steal::StealWatch;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
@@ -88,6 +89,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let cpus = source.cpus().len();
     let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);
+    let host = StealWatch::begin(&Linux);
     source.enable().map_err(explain)?;
     let silent = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();
@@ -117,12 +119,14 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         time,
         recorder: describe::recorder(&facts.namespaces),
         source: source.kind(),
+        causes: source.causes(),
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),
         silent,
         names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
+        host,
     };
     if plan.display.verbose > 0 {
         say(err, &beginning);

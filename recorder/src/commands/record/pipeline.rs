@@ -154,6 +154,7 @@ impl Pipeline {
         let enabled = beginning.time;
         let capture = Capture {
             enabled,
+            host: beginning.host.clone(),
             source,
             encoder,
             engine,
@@ -221,7 +222,8 @@ impl Pipeline {
         let Drained { mut sink, earlier, mut result } = self.drain.join().map_err(gone)?;
         let snapshots =
             self.snapshots.map(|snapshots| snapshots.thread.join()).transpose().map_err(gone)?;
-        let tail = describe::tail(&captured.ending, self.recorder, sink.totals().record_bytes)
+        let (ending, host) = (&captured.ending, &captured.host);
+        let tail = describe::tail(ending, host, self.recorder, sink.totals().record_bytes)
             .unwrap_or_default();
         // What keeps it from being written, the end of the sink says as well.
         let _ = sink.write(&tail);

@@ -5,9 +5,11 @@ use std::fmt::{self, Display, Formatter};
 use super::pipeline::Finished;
 use super::providers;
 use crate::encode::stats::Stats;
+use crate::kernel::steal::StealGrowth;
 use crate::sink::Target;
 use crate::units::escape;
 use crate::units::text::{bytes, count};
+use crate::units::{Cpu, Nanos};
 
 /// What is known when a recording has ended.
 #[derive(Debug)]
@@ -156,6 +158,9 @@ impl Display for Summary<'_> {
             (None, true) => writeln!(f, "  lost       nothing")?,
             (None, false) => writeln!(f, "  lost       nothing before the output failed")?,
         }
+        if let Some(text) = stolen(&self.finished.captured.host) {
+            writeln!(f, "  stolen     {}", self.loud(&text))?;
+        }
         let unreported = self.finished.captured.ending.source.unreported.total();
         if unreported > 0 {
             let text =
@@ -225,6 +230,28 @@ fn lost_text(stats: &Stats) -> Option<String> {
     Some(parts.join("; also "))
 }
 
+/// Less than this share of a CPU is not worth a line.
+const LEAST_STOLEN: f64 = 0.001;
+
+/// How many CPUs are told apart.
+const STOLEN_CPUS: usize = 4;
+
+/// What the host of a virtual machine took of its CPUs, the worst first.
+fn stolen(host: &StealGrowth) -> Option<String> {
+    let share =
+        |(cpu, stolen): &(Cpu, Nanos)| (*cpu, stolen.0 as f64 / host.during.0.max(1) as f64);
+    let mut shares: Vec<(Cpu, f64)> =
+        host.stolen.iter().map(share).filter(|(_, share)| *share >= LEAST_STOLEN).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let one = |(cpu, share): &(Cpu, f64)| format!("{:.1} % of CPU {}", share * 100.0, cpu.0);
+    let told: Vec<String> = shares.iter().take(STOLEN_CPUS).map(one).collect();
+    let rest = match shares.len().saturating_sub(STOLEN_CPUS) {
+        0 => String::new(),
+        more => format!(", less of {more} more"),
+    };
+    (!told.is_empty()).then(|| format!("the host took {}{rest}", told.join(", ")))
+}
+
 /// What applications dropped of their own.
 fn dropped(finished: &Finished) -> Option<String> {
     let dropped = providers::summary(&finished.captured.providers)?.dropped;
@@ -256,6 +283,19 @@ mod tests {
 
     fn text(stats: Stats) -> String {
         lost_text(&stats).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_the_host_took_is_told_where_it_is_a_share_worth_a_word() {
+        let host = |stolen: &[u64]| {
+            let stolen = (0..).map(Cpu).zip(stolen.iter().copied().map(Nanos)).collect();
+            super::stolen(&StealGrowth { during: Nanos(1_000_000), stolen })
+        };
+        assert_eq!(host(&[0, 999]), None);
+        let two = "the host took 50.0 % of CPU 2, 3.1 % of CPU 0";
+        assert_eq!(host(&[31_000, 0, 500_000]).as_deref(), Some(two));
+        let many = host(&[2_000; 7]).expect("a line");
+        assert!(many.ends_with("0.2 % of CPU 3, less of 3 more"), "{many}");
     }
 
     #[test]

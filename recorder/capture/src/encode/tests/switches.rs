@@ -1,7 +1,8 @@
 //! Context switches: who, in which state, of which weight.
 
 use super::{Scene, comm, switch};
-use crate::event::Switch;
+use crate::event::{Kind, SliceFacts, Switch};
+use fxtrec_units::Nanos;
 
 #[test]
 fn a_switch_has_both_threads_named_before_it_and_both_weights() {
@@ -141,6 +142,46 @@ fn cpus_keep_chains_of_their_own() {
             "110 cpu 63: 0 (idle) running -> 6 (1024)",
             "120 cpu 0: 5 (1024) blocked -> 0 (idle)",
             "130 cpu 63: 6 (1024) blocked -> 0 (idle)",
+        ]
+    );
+}
+
+fn stolen(nanos: u64) -> Kind {
+    Kind::Slice(SliceFacts { steal: Nanos(nanos) })
+}
+
+#[test]
+fn what_was_stolen_from_a_slice_is_on_the_switch_that_ends_it_and_no_more_than_that_slice() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 6));
+    scene.at(200, 0, stolen(30));
+    scene.at(200, 0, switch(6, "R", 5));
+    scene.at(300, 0, switch(5, "S", 6));
+    scene.at(350, 0, stolen(60));
+    scene.at(350, 0, switch(6, "S", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 6 (1024)",
+            "200 cpu 0: 6 (1024) running -> 5 (1024) steal_ns=30",
+            "300 cpu 0: 5 (1024) blocked -> 6 (1024)",
+            "350 cpu 0: 6 (1024) blocked -> 5 (1024) steal_ns=50",
+        ]
+    );
+}
+
+#[test]
+fn what_was_stolen_from_an_unseen_slice_is_on_no_switch() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 6));
+    scene.at(200, 0, stolen(30));
+    scene.at(200, 0, switch(7, "S", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 6 (1024)",
+            "200 cpu 0: 6 (1024) blocked -> 7 (1024) inferred=true",
+            "200 cpu 0: 7 (1024) blocked -> 5 (1024)",
         ]
     );
 }

@@ -58,7 +58,14 @@ impl BpfSys for Kernel {
 }
 
 fn wanted(lane_bytes: usize) -> Wanted<'static> {
-    Wanted { cpus: &[Cpu(0), Cpu(1)], possible: 2, lane_bytes, waking: false, narrow: false }
+    Wanted {
+        cpus: &[Cpu(0), Cpu(1)],
+        possible: 2,
+        lane_bytes,
+        waking: false,
+        narrow: false,
+        steal: true,
+    }
 }
 
 #[test]
@@ -85,9 +92,10 @@ fn a_kernel_that_takes_no_values_of_that_size_gets_smaller_lanes_for_all_cpus() 
 
 #[test]
 fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
-    let ways = vec![InterruptCount::OfTask { offset: 1 }, InterruptCount::Unknown];
+    let first = Way { interrupts: InterruptCount::OfTask { offset: 1 }, ..Way::LEAST };
+    let ways = vec![first, Way::LEAST];
     let refuse = |way| match way {
-        InterruptCount::Unknown => Ok("the last"),
+        Way::LEAST => Ok("the last"),
         _ => Err(BpfError::Load { name: "x", error: io::Error::other("no"), log: String::new() }),
     };
     assert_eq!(first_loaded(ways.clone(), refuse).expect("the last works"), "the last");

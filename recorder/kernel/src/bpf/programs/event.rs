@@ -39,15 +39,31 @@ struct Event<'a> {
     loss_told: Label,
     tell_name: Label,
     name_told: Label,
+    tell_slice: Label,
+    slice_told: Label,
     ring: Label,
+    /// Whether it tells of slices.
+    slices: bool,
 }
 
 impl<'a> Event<'a> {
     fn new(setting: &'a Setting<'a>) -> Event<'a> {
         let mut asm = Assembler::new();
-        let [out, busy, full, tell_loss, loss_told, tell_name, name_told, ring] =
-            [(); 8].map(|()| asm.label());
-        Event { asm, setting, out, busy, full, tell_loss, loss_told, tell_name, name_told, ring }
+        Event {
+            out: asm.label(),
+            busy: asm.label(),
+            full: asm.label(),
+            tell_loss: asm.label(),
+            loss_told: asm.label(),
+            tell_name: asm.label(),
+            name_told: asm.label(),
+            tell_slice: asm.label(),
+            slice_told: asm.label(),
+            ring: asm.label(),
+            slices: false,
+            asm,
+            setting,
+        }
     }
 
     /// R9 = the lane of this CPU. Leaves where there is none.
@@ -116,6 +132,19 @@ impl<'a> Event<'a> {
             asm.load(Width::Double, R4, R2, lane::at::NAMES + 8 + half);
             asm.jump_if(When::NotEqual, R3, R4, self.tell_name);
         }
+    }
+
+    /// Tells what befell the slice that ends, if anything did. The thread in R8 comes in, on this CPU.
+    fn check_slice(&mut self) {
+        let Some(queue) = self.setting.task.stolen else { return };
+        self.slices = true;
+        let asm = &mut self.asm;
+        asm.load(Width::Double, R3, R8, queue.queue);
+        asm.load(Width::Double, R3, R3, queue.run_queue);
+        asm.load(Width::Double, R3, R3, queue.stolen);
+        asm.load(Width::Double, R4, R9, lane::at::STOLEN);
+        asm.jump_if(When::NotEqual, R3, R4, self.tell_slice);
+        asm.place(self.slice_told);
     }
 
     /// R2 = the record at the head.
@@ -216,6 +245,25 @@ impl<'a> Event<'a> {
         self.kind(RecordKind::Name);
         self.asm.alu(Alu::Add, R1, 1);
         self.asm.jump(self.name_told);
+
+        if self.slices {
+            self.tell_slice();
+        }
+    }
+
+    /// R3 is the CPU's clock of stolen time, R4 what it was.
+    fn tell_slice(&mut self) {
+        let asm = &mut self.asm;
+        asm.place(self.tell_slice);
+        // It never goes back, but where its address is unknown it is read as 0.
+        asm.jump_if(When::AtLeast, R4, R3, self.slice_told);
+        asm.store(Width::Double, R9, lane::at::STOLEN, R3);
+        asm.alu(Alu::Sub, R3, R4);
+        self.slot();
+        self.asm.store(Width::Double, R2, part::STOLEN, R3);
+        self.kind(RecordKind::Slice);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.slice_told);
     }
 }
 
@@ -250,6 +298,7 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
         asm.jump_if(When::Equal, R2, 0, event.out);
     }
     event.begin(RecordKind::Switch);
+    event.check_slice();
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
     event.copy_word(R7, task.pid, part::TID);

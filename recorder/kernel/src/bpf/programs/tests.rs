@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::super::interrupts::InterruptCount;
-use super::super::task::Tracepoints;
+use super::super::task::{QueueLayout, Tracepoints};
 use super::*;
 
 fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout {
@@ -17,6 +17,7 @@ fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout
         exit_state: 400,
         state,
         interrupts,
+        stolen: Some(QueueLayout { queue: 500, run_queue: 600, stolen: 3240 }),
         tracepoints,
     }
 }

@@ -20,6 +20,7 @@ use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{Bounds, Files, NotRemoved};
 use crate::kernel::bell::Bell;
 use crate::kernel::notify::Notice;
+use crate::kernel::sys::Linux;
 use crate::kernel::user::Owner;
 use crate::manager::Section;
 use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
@@ -204,7 +205,8 @@ impl Snapshots {
         };
         let opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
         let held = (opening.len() + buffers.len()) as u64;
-        let tail = describe::tail(ending, self.beginning.recorder, held).unwrap_or_default();
+        let host = self.beginning.host.growth(&Linux);
+        let tail = describe::tail(ending, &host, self.beginning.recorder, held).unwrap_or_default();
 
         let target = Target::Path(path.to_owned());
         let output = Output { target, compression: self.compression, named: false };
