@@ -1,4 +1,4 @@
-//! The six lengths of time that are measured, by the names they go by everywhere.
+//! The lengths of time that are measured, by the names they go by everywhere.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,10 +17,18 @@ pub enum Metric {
     Blocked,
     /// From a switch out in the state `D` to the wake-up.
     BlockedUninterruptible,
+    /// The part of a slice in which the virtual CPU did not run.
+    Steal,
+    /// The part of a wait in which the cgroup's quota was used up.
+    Throttled,
+    /// The part of a slice that interrupt handlers took.
+    Irq,
+    /// From when the scheduler asked for a switch to the switch.
+    NeedResched,
 }
 
 impl Metric {
-    /// All metrics, in the order in which they are shown.
+    /// The metrics that every recording has, in the order in which they are shown.
     pub const ALL: [Metric; 6] = [
         Metric::Wakeup,
         Metric::Preemption,
@@ -29,6 +37,20 @@ impl Metric {
         Metric::Blocked,
         Metric::BlockedUninterruptible,
     ];
+
+    /// The metrics that a recording has if it has that fact, in the order in which they are shown.
+    pub const FACTS: [Metric; 4] =
+        [Metric::Steal, Metric::Throttled, Metric::Irq, Metric::NeedResched];
+
+    /// All of them.
+    pub fn every() -> impl Iterator<Item = Metric> + Clone {
+        Metric::ALL.into_iter().chain(Metric::FACTS)
+    }
+
+    /// Its place in [`Metric::FACTS`], if it is one of these.
+    pub const fn fact_index(self) -> Option<usize> {
+        self.index().checked_sub(Metric::ALL.len())
+    }
 
     /// The name in gates, JSON and CSV.
     pub const fn name(self) -> &'static str {
@@ -39,6 +61,10 @@ impl Metric {
             Metric::Slice => "slice",
             Metric::Blocked => "blocked",
             Metric::BlockedUninterruptible => "blocked_d",
+            Metric::Steal => "steal",
+            Metric::Throttled => "throttled",
+            Metric::Irq => "irq",
+            Metric::NeedResched => "need_resched",
         }
     }
 
@@ -50,10 +76,14 @@ impl Metric {
             Metric::Slice => "slice",
             Metric::Blocked => "blocked",
             Metric::BlockedUninterruptible => "blocked, uninterruptible",
+            Metric::Steal => "steal",
+            Metric::Throttled => "throttled",
+            Metric::Irq => "interrupts in slices",
+            Metric::NeedResched => "need_resched delay",
         }
     }
 
-    /// Its place in [`Metric::ALL`].
+    /// Its place in [`Metric::ALL`]; those of [`Metric::FACTS`] follow.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -67,14 +97,16 @@ impl fmt::Display for Metric {
 
 /// The name of no metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown metric; expected wakeup, preempt, runqueue, slice, blocked or blocked_d")]
+#[error(
+    "unknown metric; expected wakeup, preempt, runqueue, slice, blocked, blocked_d, steal, throttled, irq or need_resched"
+)]
 pub struct NoSuchMetric;
 
 impl FromStr for Metric {
     type Err = NoSuchMetric;
 
     fn from_str(name: &str) -> Result<Metric, NoSuchMetric> {
-        Metric::ALL.into_iter().find(|metric| metric.name() == name).ok_or(NoSuchMetric)
+        Metric::every().find(|metric| metric.name() == name).ok_or(NoSuchMetric)
     }
 }
 
@@ -84,10 +116,14 @@ mod tests {
 
     #[test]
     fn a_metric_is_found_by_the_name_it_prints_and_stands_where_its_index_says() {
-        for (at, metric) in Metric::ALL.into_iter().enumerate() {
+        for (at, metric) in Metric::every().enumerate() {
             assert_eq!(metric.to_string().parse(), Ok(metric));
             assert_eq!(metric.index(), at);
         }
+        for (at, metric) in Metric::FACTS.into_iter().enumerate() {
+            assert_eq!(metric.fact_index(), Some(at));
+        }
+        assert_eq!(Metric::BlockedUninterruptible.fact_index(), None);
         assert_eq!("latency".parse::<Metric>(), Err(NoSuchMetric));
     }
 }

@@ -131,8 +131,8 @@ impl<'a> Parser<'a> {
                 None => Ok(Quantity::Total(total)),
             };
         }
-        let Some(metric) = Metric::ALL.into_iter().find(|metric| metric.name() == name) else {
-            let known = Metric::ALL.map(Metric::name).into_iter();
+        let Some(metric) = Metric::every().find(|metric| metric.name() == name) else {
+            let known = Metric::every().map(Metric::name);
             let nearest = nearest(name, known.chain(Total::ALL.map(Total::name)), 1).pop();
             return self.fail(name_span, Problem::Metric { name: name.to_owned(), nearest });
         };

@@ -101,7 +101,7 @@ impl Problem {
         };
         match self {
             Problem::Metric { nearest, .. } => {
-                let metrics = Metric::ALL.map(Metric::name).join(", ");
+                let metrics = Metric::every().map(Metric::name).collect::<Vec<_>>().join(", ");
                 let totals = Total::ALL.map(Total::name).join(", ");
                 Some(format!("expected one of {metrics}, {totals}{}", near(nearest)))
             }

@@ -15,12 +15,14 @@ pub enum Total {
     SwitchesPerSecond,
     /// How often a thread came in on another CPU than the one it last ran on.
     Migrations,
+    /// How often a thread changed queues while it waited.
+    Moved,
 }
 
 impl Total {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Total; 4] =
-        [Total::Lost, Total::Switches, Total::SwitchesPerSecond, Total::Migrations];
+    pub const ALL: [Total; 5] =
+        [Total::Lost, Total::Switches, Total::SwitchesPerSecond, Total::Migrations, Total::Moved];
 
     /// The name in an expression.
     pub fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Total {
             Total::Switches => "switches",
             Total::SwitchesPerSecond => "switches_per_s",
             Total::Migrations => "migrations",
+            Total::Moved => "moved",
         }
     }
 
@@ -120,7 +123,7 @@ impl Quantity {
     pub fn dimension(self) -> Dimension {
         match self {
             Quantity::Statistic(_, Stat::Count)
-            | Quantity::Total(Total::Lost | Total::Switches | Total::Migrations) => {
+            | Quantity::Total(Total::Lost | Total::Switches | Total::Migrations | Total::Moved) => {
                 Dimension::Count
             }
             Quantity::Statistic(..) => Dimension::Time,
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_two_metrics_have_one_name() {
-        let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+        let mut names: Vec<&str> = Metric::every().map(Metric::name).collect();
         names.extend(Total::ALL.iter().map(|total| total.name()));
         let before = names.len();
         names.sort_unstable();

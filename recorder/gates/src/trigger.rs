@@ -5,7 +5,7 @@
 //! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
 //! ```
 //!
-//! METRIC is one of the six lengths of time; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
+//! METRIC is one of the six lengths of time that every recording has; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
 //! quotes. A loss belongs to no thread, and an alert to a process that says no more; neither takes a condition.
 
 use std::fmt;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::distribution::Distribution;
+use super::facts::{Cause, Facts};
 use super::model::Report;
 use fxtrec_gates::Metric;
 use fxtrec_units::escape;
@@ -25,6 +26,12 @@ const COLUMNS: [Column; 11] = [
     ("max_ns", |of| of.max().map(ns)),
     ("max_at_ns", |of| of.max_at().map(|at| at.0)),
 ];
+
+/// A count that comes from a fact, and its name.
+type Count = (Cause, &'static str, fn(&Facts) -> u64);
+
+const COUNTS: [Count; 2] =
+    [(Cause::Irq, "irqs", |of| of.irqs), (Cause::Migrate, "moved", |of| of.moved)];
 
 fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -53,10 +60,16 @@ pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         out,
         "koid,tid,pid,comm,process,threads,cpu_time_ns,voluntary,involuntary,migrations,inferred"
     )?;
-    for metric in Metric::ALL {
+    // What the recording does not tell is no column.
+    let metrics: Vec<Metric> = Metric::every().filter(|&metric| report.knows(metric)).collect();
+    for metric in &metrics {
         for (name, _) in COLUMNS {
             write!(out, ",{metric}_{name}")?;
         }
+    }
+    let counts: Vec<&Count> = COUNTS.iter().filter(|it| report.causes.has(it.0)).collect();
+    for (_, name, _) in &counts {
+        write!(out, ",{name}")?;
     }
     writeln!(out)?;
     for thread in report.threads() {
@@ -77,10 +90,13 @@ pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             stats.migrations,
             stats.inferred
         )?;
-        for metric in Metric::ALL {
+        for &metric in &metrics {
             for (_, value) in COLUMNS {
                 write!(out, ",{}", cell(value(stats.metric(metric))))?;
             }
+        }
+        for (_, _, of) in &counts {
+            write!(out, ",{}", stats.facts.as_deref().map_or(0, of))?;
         }
         writeln!(out)?;
     }
@@ -111,5 +127,25 @@ mod tests {
         let of = |name: &str| cells[headings.iter().position(|h| *h == name).expect("a column")];
         assert_eq!((of("wakeup_max_ns"), of("slice_p99.9_ns")), ("5000", "5000"));
         assert_eq!((of("preempt_count"), of("preempt_max_ns")), ("0", ""));
+        assert!(!headings.contains(&"steal_sum_ns") && !headings.contains(&"irqs"));
+    }
+
+    #[test]
+    fn facts_have_columns_where_the_recording_has_them() {
+        let mut scene = Scene::with_causes("irq,migrate");
+        let facts =
+            [("irq_ns", fxt_writer::Value::Uint64(700)), ("irqs", fxt_writer::Value::Uint32(3))];
+        scene.switch(10, 0, 0, Leaves::R, 101);
+        scene.switch_with((20, 0), 101, Leaves::S, 0, &facts);
+        let mut out = Vec::new();
+        write_csv(&scene.report(), &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        let [headings, row] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        let headings: Vec<&str> = headings.split(',').collect();
+        let cells: Vec<&str> = row.split(',').collect();
+        assert_eq!(cells.len(), headings.len());
+        let of = |name: &str| cells[headings.iter().position(|h| *h == name).expect("a column")];
+        assert_eq!((of("irq_sum_ns"), of("irqs"), of("moved")), ("700", "3", "0"));
+        assert!(!headings.contains(&"steal_sum_ns"));
     }
 }

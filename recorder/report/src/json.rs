@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::distribution::Distribution;
+use super::facts::{Cause, Causes, Facts};
 use super::model::{Party, Report, Span, Stats, Wait};
 use fxtrec_gates::Metric;
 
@@ -47,6 +48,8 @@ struct Recorded<'a> {
     release: &'a str,
     cpus: u64,
     scope: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -77,6 +80,10 @@ struct Figures {
     involuntary: u64,
     migrations: u64,
     inferred: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    irqs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved: Option<u64>,
     metrics: Metrics,
 }
 
@@ -88,6 +95,14 @@ struct Metrics {
     slice: Values,
     blocked: Values,
     blocked_d: Values,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steal: Option<Values>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throttled: Option<Values>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    irq: Option<Values>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need_resched: Option<Values>,
 }
 
 #[derive(Serialize)]
@@ -116,6 +131,10 @@ struct Cpu {
     inferred: u64,
     queue_mean: Option<f64>,
     queue_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_steal_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_during_ns: Option<u64>,
     metrics: Metrics,
 }
 
@@ -151,12 +170,27 @@ struct Worst<'a> {
     length_ns: u64,
     queued_on: u16,
     ran_on: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moves: Option<Vec<Move>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throttled_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throttled_by: Option<&'a str>,
     waker: Option<Who<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupt: Option<bool>,
     antagonists: Vec<Antagonist<'a>>,
     more_antagonists: u64,
     others_ns: u64,
     idle_ns: u64,
     unknown_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Move {
+    at_ns: u64,
+    from: u16,
+    to: u16,
 }
 
 #[derive(Serialize)]
@@ -195,7 +229,9 @@ fn values(of: &Distribution) -> Values {
     }
 }
 
-fn metrics<'a>(of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
+fn metrics<'a>(causes: Causes, of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
+    // What the recording does not tell is no member.
+    let fact = |metric| causes.knows(metric).then(|| values(of(metric)));
     Metrics {
         wakeup: values(of(Metric::Wakeup)),
         preempt: values(of(Metric::Preemption)),
@@ -203,17 +239,26 @@ fn metrics<'a>(of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
         slice: values(of(Metric::Slice)),
         blocked: values(of(Metric::Blocked)),
         blocked_d: values(of(Metric::BlockedUninterruptible)),
+        steal: fact(Metric::Steal),
+        throttled: fact(Metric::Throttled),
+        irq: fact(Metric::Irq),
+        need_resched: fact(Metric::NeedResched),
     }
 }
 
-fn figures(stats: &Stats) -> Figures {
+fn figures(causes: Causes, stats: &Stats) -> Figures {
+    let fact = |cause, of: fn(&Facts) -> u64| {
+        causes.has(cause).then(|| stats.facts.as_deref().map_or(0, of))
+    };
     Figures {
         cpu_time_ns: ns(stats.cpu_time),
         voluntary: stats.voluntary,
         involuntary: stats.involuntary,
         migrations: stats.migrations,
         inferred: stats.inferred,
-        metrics: metrics(|metric| stats.metric(metric)),
+        irqs: fact(Cause::Irq, |facts| facts.irqs),
+        moved: fact(Cause::Migrate, |facts| facts.moved),
+        metrics: metrics(causes, |metric| stats.metric(metric)),
     }
 }
 
@@ -221,8 +266,10 @@ fn who(party: &Party) -> Who<'_> {
     Who { koid: party.koid.0, tid: party.tid, pid: party.pid, comm: &party.comm }
 }
 
-fn worst(wait: &Wait) -> Worst<'_> {
+fn worst(causes: Causes, wait: &Wait) -> Worst<'_> {
     let Span { begin, end } = wait.span;
+    let moves =
+        || wait.moves.iter().map(|it| Move { at_ns: it.at.0, from: it.from.0, to: it.to.0 });
     Worst {
         thread: who(&wait.thread),
         metric: wait.metric.name(),
@@ -231,7 +278,11 @@ fn worst(wait: &Wait) -> Worst<'_> {
         length_ns: ns(wait.length()),
         queued_on: wait.queued_on.0,
         ran_on: wait.ran_on.0,
+        moves: causes.has(Cause::Migrate).then(|| moves().collect()),
+        throttled_ns: causes.has(Cause::Throttled).then(|| ns(wait.throttled)),
+        throttled_by: wait.throttled_by.as_deref(),
         waker: wait.waker.as_ref().map(who),
+        interrupt: causes.has(Cause::Waker).then_some(wait.by_interrupt),
         antagonists: wait
             .antagonists
             .iter()
@@ -253,6 +304,7 @@ fn worst(wait: &Wait) -> Worst<'_> {
 /// Those of `out`.
 pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let processes = report.processes();
+    let causes = report.causes;
     let document = Document {
         format: "fxtrec-report",
         version: VERSION,
@@ -266,6 +318,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 release: &origin.release,
                 cpus: origin.cpus,
                 scope: &origin.scope,
+                causes: causes.names().collect(),
             }),
         },
         losses: losses(report),
@@ -274,8 +327,8 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ignored_wakeups: report.idle_wakeups,
         folded_threads: report.folded,
         work_not_conserved_ns: report.unconserved.map(ns),
-        total: figures(report.total()),
-        cpus: report.cpus.iter().map(cpu).collect(),
+        total: figures(causes, report.total()),
+        cpus: report.cpus.iter().map(|of| cpu(report, of)).collect(),
         processes: processes
             .iter()
             .map(|process| Process {
@@ -283,7 +336,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 pid: process.pid,
                 name: &process.name,
                 threads: process.threads,
-                figures: figures(&process.stats),
+                figures: figures(causes, &process.stats),
             })
             .collect(),
         threads: report
@@ -296,10 +349,10 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 comm: &thread.comm,
                 process: &thread.process_name,
                 threads: thread.threads,
-                figures: figures(&thread.stats),
+                figures: figures(causes, &thread.stats),
             })
             .collect(),
-        worst: report.worst().iter().map(worst).collect(),
+        worst: report.worst().iter().map(|wait| worst(causes, wait)).collect(),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
@@ -329,7 +382,8 @@ fn losses(report: &Report) -> Losses {
     }
 }
 
-fn cpu(cpu: &super::model::CpuReport) -> Cpu {
+fn cpu(report: &Report, cpu: &super::model::CpuReport) -> Cpu {
+    let host = report.host.iter().find(|host| host.cpu == cpu.cpu);
     Cpu {
         cpu: cpu.cpu.0,
         busy_ns: ns(cpu.busy),
@@ -339,7 +393,9 @@ fn cpu(cpu: &super::model::CpuReport) -> Cpu {
         inferred: cpu.inferred,
         queue_mean: cpu.load.map(|load| load.queue_mean),
         queue_max: cpu.load.map(|load| load.queue_max),
-        metrics: metrics(|metric| cpu.metric(metric)),
+        host_steal_ns: host.map(|host| ns(host.stolen)),
+        host_during_ns: host.map(|host| ns(host.during)),
+        metrics: metrics(report.causes, |metric| cpu.metric(metric)),
     }
 }
 
@@ -390,5 +446,39 @@ mod tests {
         assert_eq!(document["losses"]["list"][0]["events"], 3);
         assert_eq!(document["worst"][0]["waker"]["tid"], 202);
         assert_eq!(document["worst"][0]["idle_ns"], 5_000);
+    }
+
+    #[test]
+    fn what_a_recording_does_not_tell_is_no_member_and_what_it_tells_is_one_even_if_there_is_none()
+    {
+        let names = ["steal", "throttled", "irq", "need_resched"];
+        let plain = document();
+        let metrics = &plain["total"]["metrics"];
+        assert!(names.iter().all(|name| metrics.get(*name).is_none()), "{metrics}");
+        let wait = &plain["worst"][0];
+        for member in ["moves", "throttled_ns", "throttled_by", "interrupt"] {
+            assert!(wait.get(member).is_none(), "{wait}");
+        }
+        assert!(plain["trace"]["recorded"].get("causes").is_none());
+        assert!(plain["total"].get("irqs").is_none() && plain["total"].get("moved").is_none());
+
+        let mut scene = Scene::with_causes("steal,throttled,migrate,waker");
+        scene.wake(10, 0, 101).switch(15, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::S, 0);
+        scene.host_steal(30, 0, 3, 30);
+        let mut out = Vec::new();
+        write_json(&scene.report(), &mut out).expect("memory");
+        let document: Value = serde_json::from_slice(&out).expect("JSON");
+        let causes = json!(["steal", "throttled", "migrate", "waker"]);
+        assert_eq!(document["trace"]["recorded"]["causes"], causes);
+        let total = &document["total"];
+        assert_eq!(total["metrics"]["steal"]["sum_ns"], 0);
+        assert_eq!(total["metrics"]["throttled"]["max_ns"], Value::Null);
+        assert!(total["metrics"].get("irq").is_none() && total.get("irqs").is_none());
+        assert_eq!(total["moved"], 0);
+        let wait = &document["worst"][0];
+        assert_eq!((&wait["moves"], &wait["throttled_ns"]), (&json!([]), &json!(0)));
+        assert_eq!(wait["interrupt"], false);
+        let cpu = &document["cpus"][0];
+        assert_eq!((&cpu["host_steal_ns"], &cpu["host_during_ns"]), (&json!(3000), &json!(30_000)));
     }
 }

@@ -36,6 +36,7 @@ pub mod compare;
 mod counts;
 pub mod csv;
 mod distribution;
+mod facts;
 pub mod gates;
 pub mod json;
 mod model;
@@ -49,10 +50,11 @@ pub mod timehist;
 
 pub use analysis::{Analysis, Observer, Options, analyse};
 pub use distribution::{Bucket, Distribution};
+pub use facts::{Cause, Causes, Facts, HostSteal};
 pub use fxtrec_gates::{Metric, NoSuchMetric};
 pub use fxtrec_units::glob::{Pattern, PatternError};
 pub use model::{
-    Antagonist, CpuReport, Gap, Losses, Origin, Party, ProcessReport, Report, Span, Stats,
+    Antagonist, CpuReport, Gap, Losses, Move, Origin, Party, ProcessReport, Report, Span, Stats,
     ThreadReport, Wait,
 };
 pub use selection::{Moment, Selection, ThreadFilter, TimeRange};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fxt_reader::{Cpu, Koid, Nanos};
 
 use super::distribution::Distribution;
+use super::facts::{Cause, Causes, Facts, HostSteal};
 use super::selection::ThreadFilter;
 use fxtrec_gates::Metric;
 
@@ -15,6 +16,10 @@ use fxtrec_gates::Metric;
 pub struct Report {
     /// What the trace says about itself, where fxtrec wrote it.
     pub origin: Option<Origin>,
+    /// Which facts the recording has besides who had which CPU.
+    pub causes: Causes,
+    /// What the host took of the CPUs, where the kernel counted that.
+    pub host: Vec<HostSteal>,
     /// From the first scheduling record to the end, or where it was cut.
     pub span: Span,
     /// What is known of each CPU, in order of their numbers.
@@ -149,12 +154,15 @@ pub struct Stats {
     pub migrations: u64,
     /// Inferred switches that it went out or came in with. In no other figure.
     pub inferred: u64,
+    /// What comes from facts that not every recording has, if there is any.
+    pub facts: Option<Box<Facts>>,
 }
 
 impl Stats {
     /// The samples of a metric.
     pub fn metric(&self, metric: Metric) -> &Distribution {
-        &self.metrics[metric.index()]
+        let own = self.metrics.get(metric.index());
+        own.unwrap_or_else(|| Facts::metric(self.facts.as_deref(), metric))
     }
 
     pub fn switches(&self) -> u64 {
@@ -174,6 +182,7 @@ impl Stats {
         }
         whole.metrics = Metric::ALL
             .map(|metric| Distribution::merge(parts.iter().map(|part| part.metric(metric))));
+        whole.facts = Facts::merge(parts.iter().filter_map(|part| part.facts.as_deref()));
         whole
     }
 }
@@ -191,6 +200,8 @@ pub struct CpuReport {
     pub busy: Duration,
     /// Time for which it is recorded that the idle task had it.
     pub idle: Duration,
+    /// What comes from facts that not every recording has, if there is any.
+    pub facts: Option<Box<Facts>>,
     /// What can only be said where all switches are recorded.
     pub load: Option<Load>,
 }
@@ -209,7 +220,8 @@ pub struct Load {
 impl CpuReport {
     /// The samples that belong to the CPU.
     pub fn metric(&self, metric: Metric) -> &Distribution {
-        &self.metrics[metric.index()]
+        let own = self.metrics.get(metric.index());
+        own.unwrap_or_else(|| Facts::metric(self.facts.as_deref(), metric))
     }
 }
 
@@ -224,8 +236,16 @@ pub struct Wait {
     pub queued_on: Cpu,
     /// The CPU it came in on.
     pub ran_on: Cpu,
+    /// When it changed queues meanwhile, the first times; where the recording has that.
+    pub moves: Vec<Move>,
+    /// How long of `span` its cgroup's quota was used up: no part of the wait.
+    pub throttled: Duration,
+    /// Whose quota that was, where that is known.
+    pub throttled_by: Option<Arc<str>>,
     /// Who woke it, where the trace says so.
     pub waker: Option<Party>,
+    /// Whether an interrupt did.
+    pub by_interrupt: bool,
     /// Who had the CPU it was queued on meanwhile, the longest first.
     pub antagonists: Vec<Antagonist>,
     /// How many more had it, each for a shorter time.
@@ -239,9 +259,18 @@ pub struct Wait {
 }
 
 impl Wait {
+    /// How long it waited for a CPU.
     pub fn length(&self) -> Duration {
-        self.span.length()
+        self.span.length().saturating_sub(self.throttled)
     }
+}
+
+/// A thread goes over to the queue of another CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub at: Nanos,
+    pub from: Cpu,
+    pub to: Cpu,
 }
 
 /// A thread that has a part in something.
@@ -292,6 +321,26 @@ impl Report {
     pub fn per_second(&self, count: u64) -> f64 {
         let seconds = self.span.length().as_secs_f64();
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    /// Whether there are figures of this metric, though they may be none or 0.
+    pub fn knows(&self, metric: Metric) -> bool {
+        self.causes.knows(metric)
+    }
+
+    /// The metrics made of facts that this recording has, of which there is any sample.
+    pub fn facts(&self) -> Vec<Metric> {
+        let is_told = |&metric: &Metric| {
+            let of = self.total.metric(metric);
+            self.knows(metric) && of.count() + of.censored() > 0
+        };
+        Metric::FACTS.into_iter().filter(is_told).collect()
+    }
+
+    /// How often threads changed queues while they waited, if the recording has that.
+    pub fn moved(&self, stats: &Stats) -> Option<u64> {
+        let moved = stats.facts.as_ref().map_or(0, |facts| facts.moved);
+        self.causes.has(Cause::Migrate).then_some(moved)
     }
 
     /// Whether the trace holds the switches of some threads only.

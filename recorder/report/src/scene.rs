@@ -64,15 +64,26 @@ impl Scene {
         Scene::of_scope("all")
     }
 
+    /// The same, of a recording that has these facts besides.
+    pub fn with_causes(causes: &str) -> Scene {
+        Scene::start("all", Some(causes))
+    }
+
     /// The same, of a recording with that scope.
     pub fn of_scope(scope: &str) -> Scene {
+        Scene::start(scope, None)
+    }
+
+    fn start(scope: &str, causes: Option<&str>) -> Scene {
         let mut scene = Scene { bytes: Vec::new(), named: Default::default() };
         scene.put(&Magic);
         scene.put(&ProviderInfo { id: PROVIDER, name: "fxtrec" });
         scene.put(&Initialization { ticks_per_second: 1_000_000_000 });
         let cpus = Arg::new(name("cpus"), Value::Uint32(2));
         let scope = Arg::new(name("scope"), Value::Str(name(scope)));
-        scene.own_event(0, "trace_info", &[cpus, scope]);
+        let mut args = vec![cpus, scope];
+        args.extend(causes.map(|causes| Arg::new(name("causes"), Value::Str(name(causes)))));
+        scene.own_event(0, "trace_info", &args);
         scene
     }
 
@@ -81,11 +92,21 @@ impl Scene {
     }
 
     fn own_event(&mut self, micros: u64, event: &str, args: &[Arg<'_>]) {
+        self.event((micros, EventKind::Instant), 9, ("fxtrec", event), args);
+    }
+
+    fn event(
+        &mut self,
+        (micros, kind): (u64, EventKind),
+        thread: u64,
+        (category, event): (&str, &str),
+        args: &[Arg<'_>],
+    ) {
         self.put(&Event {
-            kind: EventKind::Instant,
+            kind,
             time: Ticks(micros * 1000),
-            thread: ThreadName::Inline { process: Koid(9), thread: Koid(9) },
-            category: name("fxtrec"),
+            thread: ThreadName::Inline { process: Koid(thread / 100 * 100), thread: Koid(thread) },
+            category: name(category),
             name: name(event),
             args,
         });
@@ -118,7 +139,14 @@ impl Scene {
         }
     }
 
-    fn write_switch(&mut self, at: (u64, u16), out: u64, how: Leaves, inn: u64, inferred: bool) {
+    fn write_switch(
+        &mut self,
+        at: (u64, u16),
+        out: u64,
+        how: Leaves,
+        inn: u64,
+        (inferred, facts): (bool, &[(&str, Value<'_>)]),
+    ) {
         self.know(out);
         self.know(inn);
         let mut args = vec![
@@ -131,6 +159,7 @@ impl Scene {
         if inferred {
             args.push(Arg::new(name("inferred"), Value::Bool(true)));
         }
+        args.extend(facts.iter().map(|(fact, value)| Arg::new(name(fact), *value)));
         self.put(&ContextSwitch {
             cpu: at.1,
             time: Ticks(at.0 * 1000),
@@ -148,13 +177,65 @@ impl Scene {
 
     /// At a time, on a CPU, one thread goes out and another comes in; 0 is idle.
     pub fn switch(&mut self, micros: u64, cpu: u16, out: u64, how: Leaves, inn: u64) -> &mut Scene {
-        self.write_switch((micros, cpu), out, how, inn, false);
+        self.write_switch((micros, cpu), out, how, inn, (false, &[]));
+        self
+    }
+
+    /// The same, with what else the recording tells of it.
+    pub fn switch_with(
+        &mut self,
+        at: (u64, u16),
+        out: u64,
+        how: Leaves,
+        inn: u64,
+        facts: &[(&str, Value<'_>)],
+    ) -> &mut Scene {
+        self.write_switch(at, out, how, inn, (false, facts));
+        self
+    }
+
+    /// A thread goes over to the queue of another CPU.
+    pub fn migrate(&mut self, micros: u64, koid: u64, from: u16, to: u16) -> &mut Scene {
+        self.know(koid);
+        let args = [("orig_cpu", from), ("dest_cpu", to)];
+        let args = args.map(|(cpu, number)| Arg::new(name(cpu), Value::Uint32(number.into())));
+        self.event((micros, EventKind::Instant), koid, ("sched", "migrate"), &args);
+        self
+    }
+
+    /// A cgroup is throttled on a CPU from then on.
+    pub fn throttle(&mut self, micros: u64, cgroup: &str, cpu: u16) -> &mut Scene {
+        self.period((micros, EventKind::AsyncBegin { id: u64::from(cpu) + 1 }), cgroup, cpu)
+    }
+
+    /// The end of that.
+    pub fn release(&mut self, micros: u64, cgroup: &str, cpu: u16) -> &mut Scene {
+        self.period((micros, EventKind::AsyncEnd { id: u64::from(cpu) + 1 }), cgroup, cpu)
+    }
+
+    fn period(&mut self, at: (u64, EventKind), cgroup: &str, cpu: u16) -> &mut Scene {
+        let args = [
+            Arg::new(name("cgroup"), Value::Str(name(cgroup))),
+            Arg::new(name("cpu"), Value::Uint32(cpu.into())),
+        ];
+        self.event(at, 9, ("sched", "throttled"), &args);
+        self
+    }
+
+    /// The host took so many of so many microseconds of a CPU.
+    pub fn host_steal(&mut self, micros: u64, cpu: u16, stolen: u64, during: u64) -> &mut Scene {
+        let args = [
+            Arg::new(name("cpu"), Value::Uint32(cpu.into())),
+            Arg::new(name("steal_ns"), Value::Uint64(stolen * 1000)),
+            Arg::new(name("during_ns"), Value::Uint64(during * 1000)),
+        ];
+        self.own_event(micros, "host_steal", &args);
         self
     }
 
     /// The same, as fxtrec writes a switch that it had to infer.
     pub fn inferred(&mut self, micros: u64, cpu: u16, out: u64, inn: u64) -> &mut Scene {
-        self.write_switch((micros, cpu), out, Leaves::R, inn, true);
+        self.write_switch((micros, cpu), out, Leaves::R, inn, (true, &[]));
         self
     }
 
@@ -167,16 +248,22 @@ impl Scene {
     pub fn wake_by(&mut self, micros: u64, cpu: u16, koid: u64, waker: u64) -> &mut Scene {
         self.know(koid);
         self.know(waker);
-        let args = [
-            Arg::new(name("weight"), weight(koid)),
-            Arg::new(name("waker"), Value::Koid(Koid(waker))),
-        ];
-        self.put(&Wakeup {
-            cpu,
-            time: Ticks(micros * 1000),
-            thread: Koid(koid),
-            args: if waker == 0 { &args[..1] } else { &args },
-        });
+        let facts = [("waker", Value::Koid(Koid(waker)))];
+        self.wake_with(micros, cpu, koid, if waker == 0 { &[] } else { &facts })
+    }
+
+    /// A thread is woken for a CPU, with what else the recording tells of it.
+    pub fn wake_with(
+        &mut self,
+        micros: u64,
+        cpu: u16,
+        koid: u64,
+        facts: &[(&str, Value<'_>)],
+    ) -> &mut Scene {
+        self.know(koid);
+        let mut args = vec![Arg::new(name("weight"), weight(koid))];
+        args.extend(facts.iter().map(|(fact, value)| Arg::new(name(fact), *value)));
+        self.put(&Wakeup { cpu, time: Ticks(micros * 1000), thread: Koid(koid), args: &args });
         self
     }
 

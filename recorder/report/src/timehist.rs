@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use fxt_reader::ThreadState;
 
 use super::analysis::{Names, Observer, SwitchedOut};
+use super::facts::{Cause, Causes};
 use super::selection::ThreadFilter;
 use super::text::printable;
 
@@ -15,6 +16,8 @@ use super::text::printable;
 pub struct TimeHist<'a> {
     out: &'a mut dyn Write,
     filter: ThreadFilter,
+    /// Which facts there are columns for, once the headings are written.
+    causes: Option<Causes>,
     result: io::Result<()>,
 }
 
@@ -23,6 +26,15 @@ impl std::fmt::Debug for TimeHist<'_> {
         f.debug_struct("TimeHist").field("filter", &self.filter).finish_non_exhaustive()
     }
 }
+
+/// A fact that has a column, its name, and its length.
+type Fact = (Cause, &'static str, fn(&SwitchedOut<'_>) -> u64);
+
+const FACTS: [Fact; 3] = [
+    (Cause::Throttled, "throttled", |event| event.throttled),
+    (Cause::Steal, "steal", |event| event.steal),
+    (Cause::Irq, "irq", |event| event.irq),
+];
 
 /// Milliseconds with three decimals, or a dash.
 fn column(nanos: Option<u64>) -> String {
@@ -43,37 +55,52 @@ fn letters(state: ThreadState) -> &'static str {
 
 impl<'a> TimeHist<'a> {
     /// Writes to `out`, for the threads that the filter chooses by the names they have then.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn new(filter: ThreadFilter, out: &'a mut dyn Write) -> io::Result<TimeHist<'a>> {
-        writeln!(
+    pub fn new(filter: ThreadFilter, out: &'a mut dyn Write) -> TimeHist<'a> {
+        TimeHist { out, filter, causes: None, result: Ok(()) }
+    }
+
+    /// Writes the headings, with a column for each fact that the recording has.
+    fn begin(&mut self, causes: Causes) -> io::Result<()> {
+        self.causes = Some(causes);
+        let out = &mut *self.out;
+        let facts = || FACTS.iter().filter(|fact| causes.has(fact.0));
+        write!(
             out,
-            "{:>20} {:>6}  {:<30}  {:>10}  {:>10}  {:>10}  state",
+            "{:>20} {:>6}  {:<30}  {:>10}  {:>10}  {:>10}",
             "time", "cpu", "task name", "wait time", "sch delay", "run time"
         )?;
+        facts().try_for_each(|(_, name, _)| write!(out, "  {name:>10}"))?;
+        writeln!(out, "  state")?;
         let dashes = |length: usize| "-".repeat(length);
         let (time, cpu, name, column) = (dashes(20), dashes(6), dashes(30), dashes(10));
-        writeln!(
+        write!(
             out,
             "{:>20} {:>6}  {:<30}  {:>10}  {:>10}  {:>10}",
             "(s)", "", "[tid/pid]", "(msec)", "(msec)", "(msec)"
         )?;
-        writeln!(out, "{time} {cpu}  {name}  {column}  {column}  {column}  -----")?;
-        Ok(TimeHist { out, filter, result: Ok(()) })
+        facts().try_for_each(|_| write!(out, "  {:>10}", "(msec)"))?;
+        write!(out, "\n{time} {cpu}  {name}  {column}  {column}  {column}")?;
+        facts().try_for_each(|_| write!(out, "  {column}"))?;
+        writeln!(out, "  -----")
     }
 
     /// Whether everything was written.
     ///
     /// # Errors
     /// The first error of the output.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
+        if self.causes.is_none() {
+            self.begin(Causes::default())?;
+        }
         self.result
     }
 }
 
 impl Observer for TimeHist<'_> {
     fn switched_out(&mut self, event: &SwitchedOut<'_>, names: Names<'_>) {
+        if self.result.is_ok() && self.causes.is_none() {
+            self.result = self.begin(event.causes);
+        }
         if self.result.is_err() {
             return;
         }
@@ -88,18 +115,25 @@ impl Observer for TimeHist<'_> {
             Some(pid) if pid != tid => format!("{comm}[{tid}/{pid}]"),
             _ => format!("{comm}[{tid}]"),
         };
-        // perf counts no delay of a thread that was preempted: it was never woken.
+        // perf counts all time off the CPU as wait time, whatever the reason.
+        let held = event.throttled;
+        // It counts no delay of a thread that was preempted: it was never woken.
         let (off, delay) = match (event.latency, event.preempted) {
-            (Some(latency), _) => (event.blocked.map(|blocked| blocked + latency), Some(latency)),
-            (None, Some(preempted)) => (Some(preempted), Some(0)),
+            (Some(latency), _) => {
+                (event.blocked.map(|blocked| blocked + latency + held), Some(latency))
+            }
+            (None, Some(preempted)) => (Some(preempted + held), Some(0)),
             (None, None) => (None, None),
         };
         let (off, delay, ran) = (column(off), column(delay), column(event.ran));
         let state = event.detail.unwrap_or_else(|| letters(event.state));
         let (time, cpu) = (event.time.to_string(), format!("[{:04}]", event.cpu.0));
+        let facts = FACTS.iter().filter(|fact| event.causes.has(fact.0));
+        let facts: String =
+            facts.map(|(_, _, of)| format!("  {:>10}", column(Some(of(event))))).collect();
         self.result = writeln!(
             self.out,
-            "{time:>20} {cpu:>6}  {name:<30}  {off:>10}  {delay:>10}  {ran:>10}  {state}"
+            "{time:>20} {cpu:>6}  {name:<30}  {off:>10}  {delay:>10}  {ran:>10}{facts}  {state}"
         );
     }
 
@@ -116,6 +150,37 @@ mod tests {
     use crate::analysis::observe;
     use crate::scene::{Leaves, Scene};
 
+    #[test]
+    fn facts_that_the_recording_has_are_columns_and_throttled_time_is_off_the_cpu() {
+        let mut scene = Scene::with_causes("throttled,irq");
+        let throttled = [("throttled", fxt_writer::Value::Bool(true))];
+        scene.switch(1000, 0, 0, Leaves::R, 101);
+        scene.switch_with((2000, 0), 101, Leaves::R, 0, &throttled);
+        let held = [("throttled_ns", fxt_writer::Value::Uint64(3_000_000))];
+        scene.switch_with((6000, 0), 0, Leaves::R, 101, &held);
+        let irq = [("irq_ns", fxt_writer::Value::Uint64(20_000))];
+        scene.switch_with((7000, 0), 101, Leaves::S, 0, &irq);
+        let mut out = Vec::new();
+        let hist = TimeHist::new(ThreadFilter::default(), &mut out);
+        let reader = Reader::from_slice(scene.bytes());
+        let (_, hist) = observe(reader, Default::default(), hist).expect("a trace");
+        hist.finish().expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][8..], ["run", "time", "throttled", "irq", "state"], "{text}");
+        assert_eq!(lines[3][3..], ["-", "-", "1.000", "0.000", "0.000", "R"], "{text}");
+        assert_eq!(lines[4][3..], ["4.000", "0.000", "1.000", "3.000", "0.020", "S"], "{text}");
+    }
+
+    #[test]
+    fn a_trace_without_a_switch_has_headings() {
+        let mut out = Vec::new();
+        TimeHist::new(ThreadFilter::default(), &mut out).finish().expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!((text.lines().count(), text.contains("throttled")), (3, false));
+    }
+
     fn lines(filter: ThreadFilter) -> Vec<String> {
         let mut scene = Scene::new();
         scene.switch(1000, 0, 0, Leaves::R, 101);
@@ -126,7 +191,7 @@ mod tests {
         scene.switch(7250, 0, 200, Leaves::D, 101);
         scene.switch(7500, 0, 101, Leaves::X, 0);
         let mut out = Vec::new();
-        let hist = TimeHist::new(filter, &mut out).expect("memory");
+        let hist = TimeHist::new(filter, &mut out);
         let reader = Reader::from_slice(scene.bytes());
         let (_, hist) = observe(reader, Default::default(), hist).expect("a trace");
         hist.finish().expect("memory");

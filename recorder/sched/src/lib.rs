@@ -24,6 +24,8 @@
 //! - Who goes out of a CPU that another was thought to have has come in unseen ([`Met::Displaced`]). How long the other
 //!   still had the CPU is not known; its tenure ends now at the latest ([`Edge::Inferred`]), and it is anywhere.
 //! - A wake-up of a thread that runs, or waits for a CPU already, changes nothing.
+//! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long
+//!   that took is told when it comes in at last: [`Machine::held_back`] then divides its wait.
 //! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may
 //!   have run on it during the gap, and nobody saw it: whoever wants to be sure calls [`Machine::doubt`] too, after which no
 //!   state that had begun is *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread
@@ -67,6 +69,7 @@
 #![forbid(unsafe_code)]
 
 mod machine;
+mod periods;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -76,5 +79,6 @@ pub use machine::{
     Change, Edge, Enter, Found, Leave, Left, Lost, Machine, Met, Occupant, Seat, Switch, Switched,
     Tenure,
 };
+pub use periods::{Held, Periods, Stretch};
 pub use state::State;
 pub use threads::{Thread, Threads};

@@ -408,9 +408,23 @@ impl<K: Copy + PartialEq> Machine<K> {
         cpu: Cpu,
         time: Nanos,
     ) -> Option<Change<K>> {
+        self.wake_to(threads, key, (cpu, State::Woken), time)
+    }
+
+    /// The same, of a thread that is [held back](State::WokenThrottled) or not.
+    #[inline(always)]
+    pub fn wake_to<T: Threads<Key = K>>(
+        &mut self,
+        threads: &mut T,
+        key: K,
+        (cpu, after): (Cpu, State),
+        time: Nanos,
+    ) -> Option<Change<K>> {
         let thread = threads.thread(key);
         match thread.state {
-            State::Running | State::Woken | State::Preempted if self.knows(thread) => return None,
+            state if (state == State::Running || state.is_waiting()) && self.knows(thread) => {
+                return None;
+            }
             // Nobody has taken its CPU since.
             State::Running if self.seat(thread.cpu).occupant == Some(Occupant::Thread(key)) => {
                 return None;
@@ -418,7 +432,41 @@ impl<K: Copy + PartialEq> Machine<K> {
             _ => {}
         }
         let at = At { time, cpu, epoch: self.epoch, edge: Edge::Recorded };
-        Some(at.change(threads, key, State::Woken))
+        Some(at.change(threads, key, after))
+    }
+
+    /// A thread that waits is put into the queue of another CPU, and its wait goes on. The CPU that it left; `None` if it
+    /// does not wait, or did so for that CPU already.
+    pub fn migrate<T: Threads<Key = K>>(&self, threads: &mut T, key: K, cpu: Cpu) -> Option<Cpu> {
+        let thread = threads.thread(key);
+        let moves = thread.state.is_waiting() && thread.cpu != cpu;
+        moves.then(|| std::mem::replace(&mut thread.cpu, cpu))
+    }
+
+    /// It turns out that a thread which waits was held back by a quota for some stretch of its wait, and waits for a CPU
+    /// since. What it did before that, and the stretch itself, where they lasted; none if it does not wait, or not so long.
+    pub fn held_back<T: Threads<Key = K>>(
+        &self,
+        threads: &mut T,
+        key: K,
+        (from, until): (Nanos, Nanos),
+    ) -> [Option<Change<K>>; 2] {
+        let epoch = self.epoch;
+        let thread = threads.thread(key);
+        let before = *thread;
+        if !before.state.is_waiting() || from < before.since || until < from {
+            return [None; 2];
+        }
+        let stretch = |before: Thread, time: Nanos, after: State| {
+            let sound = before.epoch == epoch;
+            let change = Change { thread: key, before, sound, time, end: Edge::Recorded, after };
+            (time > before.since).then_some(change)
+        };
+        let begin = if from > before.since { Edge::Recorded } else { before.begin };
+        let held = Thread { since: from, begin, state: before.state.held(), ..before };
+        let released = held.state.released();
+        *thread = Thread { since: until, begin: Edge::Recorded, state: released, ..held };
+        [stretch(before, from, held.state), stretch(held, until, released)]
     }
 
     /// Events of a CPU are missing between two times: what it was used for is known up to `from`, and then no more. The

@@ -14,6 +14,10 @@ pub enum State {
     Woken,
     /// Able to run, waiting for a CPU: it was preempted, or gave way.
     Preempted,
+    /// Able to run, but not allowed to: it left a CPU since the quota of its cgroup is used up.
+    Throttled,
+    /// Able to run, but not allowed to: it was woken while the quota of its cgroup is used up.
+    WokenThrottled,
     /// Blocked, interruptibly (`S`).
     Sleeping,
     /// Blocked, uninterruptibly (`D`).
@@ -53,10 +57,36 @@ impl State {
         }
     }
 
-    /// Whether it waits for a CPU.
+    /// Whether it is able to run and has no CPU: it waits for one, or for its cgroup's quota first.
     #[inline]
     pub const fn is_waiting(self) -> bool {
-        matches!(self, State::Woken | State::Preempted)
+        matches!(self, State::Woken | State::Preempted | State::Throttled | State::WokenThrottled)
+    }
+
+    /// Whether it would wait for a CPU if its cgroup had quota left.
+    #[inline]
+    pub const fn is_throttled(self) -> bool {
+        matches!(self, State::Throttled | State::WokenThrottled)
+    }
+
+    /// What it does once its cgroup has quota again: it waits for a CPU.
+    #[inline]
+    pub const fn released(self) -> State {
+        match self {
+            State::Throttled => State::Preempted,
+            State::WokenThrottled => State::Woken,
+            other => other,
+        }
+    }
+
+    /// The same, held back by its cgroup's quota.
+    #[inline]
+    pub const fn held(self) -> State {
+        match self {
+            State::Preempted => State::Throttled,
+            State::Woken => State::WokenThrottled,
+            other => other,
+        }
     }
 
     /// Whether it waits for something else than a CPU, until somebody wakes it. One that is stopped does not.

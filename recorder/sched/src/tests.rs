@@ -482,3 +482,53 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_wait_is_divided_where_a_quota_held_the_thread_back() {
+    let mut play = Play::default();
+    play.switch(10, on(A), State::Throttled, on(B));
+    let [waited, held] = play.machine.held_back(&mut play.threads, A, (Nanos(10), Nanos(60)));
+    assert_eq!((waited, ended(held)), (None, (State::Throttled, 10, 60, Some(50))));
+    assert_eq!(play.state(A), State::Preempted);
+    // Once more in the same wait.
+    let [waited, held] = play.machine.held_back(&mut play.threads, A, (Nanos(70), Nanos(75)));
+    assert_eq!(ended(waited), (State::Preempted, 60, 70, Some(10)));
+    assert_eq!(ended(held), (State::Throttled, 70, 75, Some(5)));
+    let switched = play.switch(90, on(B), State::Sleeping, on(A));
+    assert_eq!(ended(switched.incoming), (State::Preempted, 75, 90, Some(15)));
+}
+
+#[test]
+fn a_thread_that_does_not_wait_is_not_held_back() {
+    let mut play = Play::default();
+    play.switch(10, IDLE, State::Unknown, on(A));
+    let nothing = [None, None];
+    assert_eq!(play.machine.held_back(&mut play.threads, A, (Nanos(10), Nanos(20))), nothing);
+    play.switch(30, on(A), State::Preempted, IDLE);
+    assert_eq!(play.machine.held_back(&mut play.threads, A, (Nanos(20), Nanos(40))), nothing);
+    assert_eq!(play.threads[&A].since, Nanos(30));
+}
+
+#[test]
+fn a_thread_that_is_woken_while_throttled_waits_as_one_that_was_woken_afterwards() {
+    let mut play = Play::default();
+    play.switch(10, on(A), State::Sleeping, IDLE);
+    let state = (Cpu(0), State::WokenThrottled);
+    assert!(play.machine.wake_to(&mut play.threads, A, state, Nanos(20)).is_some());
+    assert_eq!(play.wake(30, A), None, "it is awake already");
+    play.machine.held_back(&mut play.threads, A, (Nanos(20), Nanos(40)));
+    let switched = play.switch(50, IDLE, State::Unknown, on(A));
+    assert_eq!(ended(switched.incoming), (State::Woken, 40, 50, Some(10)));
+}
+
+#[test]
+fn a_thread_changes_queues_only_while_it_waits_and_its_wait_goes_on() {
+    let mut play = Play::default();
+    play.switch(10, on(A), State::Preempted, on(B));
+    assert_eq!(play.machine.migrate(&mut play.threads, A, Cpu(1)), Some(Cpu(0)));
+    assert_eq!(play.machine.migrate(&mut play.threads, A, Cpu(1)), None);
+    assert_eq!(play.machine.migrate(&mut play.threads, B, Cpu(1)), None, "it runs");
+    let switched = play.switch_on(1, 50, IDLE, State::Unknown, on(A), false);
+    let waited = switched.incoming.expect("it came in").before;
+    assert_eq!((waited.cpu, waited.since), (Cpu(1), Nanos(10)));
+}

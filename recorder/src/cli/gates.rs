@@ -37,8 +37,9 @@ pub struct GateArgs {
     /// Exit with status 3 if this is true of the recording, for example 'wakeup.p99 > 2ms'
     ///
     /// METRIC.STAT OP VALUE [if CONDITION], as in 'wakeup.max > 20ms if comm ~ "audio*"'. Metrics are wakeup,
-    /// preempt, runqueue, slice, blocked and blocked_d, with count, sum, min, mean, p50, p90, p99, p99.9 and max;
-    /// and lost, switches, switches_per_s and migrations. Conditions are on comm (=, ~ with a pattern), pid, tid and
+    /// preempt, runqueue, slice, blocked and blocked_d, and where the recording has these facts steal, throttled, irq
+    /// and need_resched, with count, sum, min, mean, p50, p90, p99, p99.9 and max; and lost, switches, switches_per_s,
+    /// migrations and moved. Conditions are on comm (=, ~ with a pattern), pid, tid and
     /// cpu, joined with and, or, not. Can be given more than once.
     #[arg(long, value_name = "EXPR")]
     pub fail_if: Vec<Gate>,

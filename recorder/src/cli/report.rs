@@ -126,4 +126,6 @@ pub enum Part {
     Histogram,
     /// The longest waits
     Worst,
+    /// What the host, quotas and interrupts took from each thread
+    Causes,
 }

@@ -1,12 +1,18 @@
 //! What is known of a CPU while the trace goes on.
 
+use std::collections::VecDeque;
+
 use fxt_reader::{Cpu, Nanos};
 use fxtrec_sched::Machine;
 
 use super::history::{History, Tenant};
 use super::roster::Key;
+use crate::facts::FactTallies;
 use crate::selection::Selection;
 use crate::tally::Tally;
+
+/// So many times are remembered at which waits may have to be divided.
+const MOST_MARKS: usize = 256;
 
 pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
 
@@ -47,11 +53,14 @@ pub(super) struct CpuState {
     pub(super) counted: bool,
     pub(super) history: History,
     pub(super) tallies: [Tally; 6],
+    pub(super) facts: Option<Box<FactTallies>>,
     pub(super) switches: u64,
     pub(super) inferred: u64,
     pub(super) busy: u64,
     pub(super) idle: u64,
     pub(super) queue: Queue,
+    /// When cgroups were throttled here last, and when they were not any more.
+    marks: VecDeque<u64>,
     burden: Burden,
 }
 
@@ -77,6 +86,13 @@ impl Queue {
     pub(super) fn shorten(&mut self, now: u64) {
         self.settle(now);
         self.length = self.length.saturating_sub(1);
+    }
+
+    /// It turns out that one waited for so long, or did not, though it counted as waiting.
+    #[cold]
+    pub(super) fn correct(&mut self, more: u64, less: u64, now: u64) {
+        self.settle(now);
+        self.area = self.area.saturating_add(more).saturating_sub(less);
     }
 
     #[inline(always)]
@@ -110,12 +126,29 @@ impl CpuState {
             counted,
             history,
             tallies: Default::default(),
+            facts: None,
             switches: 0,
             inferred: 0,
             busy: 0,
             idle: 0,
             queue: Queue { since: begin, ..Queue::default() },
+            marks: VecDeque::new(),
             burden: Burden::default(),
+        }
+    }
+
+    /// A wait may have to be divided at this time.
+    pub(super) fn mark(&mut self, time: u64) {
+        if self.marks.len() == MOST_MARKS {
+            self.marks.pop_front();
+        }
+        self.marks.push_back(time);
+    }
+
+    /// Adds the times at which waits may have to be divided that began at `begins`.
+    pub(super) fn add_marks(&self, begins: &mut Vec<u64>) {
+        if let Some(oldest) = begins.iter().min().copied() {
+            begins.extend(self.marks.iter().copied().filter(|&mark| mark > oldest));
         }
     }
 

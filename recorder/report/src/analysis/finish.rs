@@ -7,7 +7,7 @@ use fxt_reader::Nanos;
 use fxtrec_sched::{Tenure, Threads};
 
 use super::cpu::Occupant;
-use super::roster::freeze;
+use super::roster::{freeze, freeze_facts};
 use super::thread::metric;
 use super::{Analysis, Observer};
 use crate::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
@@ -38,6 +38,7 @@ impl<O: Observer> Analysis<O> {
                 inferred: on.inferred,
                 busy: Duration::from_nanos(on.busy),
                 idle: Duration::from_nanos(on.idle),
+                facts: freeze_facts(on.facts.take()),
                 load: (!narrow).then(|| Load {
                     busy: share(on.busy, on.busy + on.idle),
                     queue_mean: on.queue.mean(length),
@@ -53,6 +54,8 @@ impl<O: Observer> Analysis<O> {
         let total = Stats::merge(threads.iter().map(|thread| &thread.stats));
         let mut report = Report {
             origin: self.origin,
+            causes: self.causes,
+            host: self.host,
             span,
             cpus,
             unconserved,

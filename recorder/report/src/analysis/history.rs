@@ -69,8 +69,8 @@ pub(super) struct OpenWaits {
 }
 
 /// A stretch of time, and how long each had the CPU in it, in nanoseconds.
-#[derive(Debug)]
-struct Segment {
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
     begin: u64,
     end: u64,
     threads: FxHashMap<u64, u64>,
@@ -92,13 +92,13 @@ pub(super) struct Shares {
 }
 
 impl Segment {
-    fn new(begin: u64) -> Segment {
+    pub(super) fn new(begin: u64) -> Segment {
         Segment { begin, end: begin, threads: FxHashMap::default(), idle: 0, unknown: 0 }
     }
 
     /// `tenant` has the CPU from the end of the segment until `end`, which is its end then.
     #[inline]
-    fn extend(&mut self, tenant: Tenant, end: u64) {
+    pub(super) fn extend(&mut self, tenant: Tenant, end: u64) {
         let length = end.saturating_sub(self.end);
         if length == 0 {
             return;
@@ -112,7 +112,7 @@ impl Segment {
     }
 
     /// Takes in the segment that follows.
-    fn append(&mut self, mut next: Segment) {
+    pub(super) fn append(&mut self, mut next: Segment) {
         if self.threads.len() < next.threads.len() {
             std::mem::swap(&mut self.threads, &mut next.threads);
         }
@@ -129,7 +129,7 @@ impl Segment {
     }
 
     /// Keeps the `most` greatest sums.
-    fn trim(&mut self, most: usize) {
+    pub(super) fn trim(&mut self, most: usize) {
         if self.threads.len() <= most {
             return;
         }
@@ -140,7 +140,7 @@ impl Segment {
     }
 
     /// Who had the CPU, apart from one who cannot have had it, the `named` who had it longest one by one.
-    fn shares(mut self, except: u64, named: usize) -> Shares {
+    pub(super) fn shares(mut self, except: u64, named: usize) -> Shares {
         let impossible = self.threads.remove(&except).unwrap_or(0);
         let mut sums: Vec<(u64, u64)> = self.threads.into_iter().collect();
         let mut rest = Vec::new();
@@ -255,9 +255,8 @@ impl History {
         }
     }
 
-    /// Who had the CPU between `begin` and `end`, the `named` who had it longest one by one. `except` cannot have had it:
-    /// if it seems so, it is not known who had.
-    pub(super) fn shares(&self, begin: u64, end: u64, except: u64, named: usize) -> Shares {
+    /// Who had the CPU between `begin` and `end`.
+    pub(super) fn between(&self, begin: u64, end: u64) -> Segment {
         let mut sum = Segment::new(begin);
         let since = self.segments.partition_point(|segment| segment.end <= begin);
         for segment in &self.segments[since..] {
@@ -282,7 +281,7 @@ impl History {
             sum.extend(tenant, until);
         }
         sum.extend(Tenant::Unknown, end);
-        sum.shares(except, named)
+        sum
     }
 }
 

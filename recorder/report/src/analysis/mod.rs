@@ -6,6 +6,7 @@
 //! allocated per record: threads are found by their koid in a table of slots, names are looked at only when somebody is to
 //! be named.
 
+mod causes;
 mod cpu;
 mod finish;
 mod history;
@@ -15,6 +16,7 @@ mod records;
 mod roster;
 mod switches;
 mod thread;
+mod way;
 mod worst;
 
 #[cfg(test)]
@@ -22,6 +24,9 @@ mod tests;
 
 use fxt_reader::{Cpu, Error, Item, Koid, Nanos, ProviderId, Reader, ThreadState};
 
+use fxtrec_sched::Periods;
+
+use super::facts::{Causes, HostSteal};
 use super::model::{Losses, Origin, Report, Span};
 use super::selection::Selection;
 use cpu::Cpus;
@@ -82,6 +87,14 @@ pub struct SwitchedOut<'a> {
     pub state: ThreadState,
     /// The kernel's letters, where the trace keeps them.
     pub detail: Option<&'a str>,
+    /// Which facts the recording has, and so which of the following are known.
+    pub causes: Causes,
+    /// For how long a quota held it back before it ran, in nanoseconds.
+    pub throttled: u64,
+    /// How long the host took the CPU while it ran, in nanoseconds.
+    pub steal: u64,
+    /// How long interrupts took the CPU while it ran, in nanoseconds.
+    pub irq: u64,
 }
 
 /// The names of threads, as far as the trace has told them.
@@ -109,6 +122,10 @@ pub struct Analysis<O = ()> {
     worst: Worst,
     losses: Losses,
     origin: Option<Origin>,
+    causes: Causes,
+    host: Vec<HostSteal>,
+    /// When cgroups were throttled.
+    periods: Periods,
     ignored_wakeups: u64,
     /// The time of the last record that was looked at.
     now: u64,
@@ -172,6 +189,9 @@ impl<O: Observer> Analysis<O> {
             worst: Worst::new(worst, &selection.threads),
             losses: Losses::default(),
             origin: None,
+            causes: Causes::default(),
+            host: Vec::new(),
+            periods: Periods::default(),
             ignored_wakeups: 0,
             now: 0,
             span: None,

@@ -7,13 +7,18 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
 
+use super::causes::{Said, about_wakeup};
 use super::cpu::Occupant;
 use super::losses::Pending;
 use super::{Analysis, Observer};
+use crate::facts::Causes;
 use crate::model::Origin;
 
 /// The name by which fxtrec introduces itself in a trace.
 const FXTREC: &str = "fxtrec";
+
+/// The category of what the scheduler does besides switches and wake-ups.
+const SCHED: &str = "sched";
 
 /// One side of a switch.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,7 @@ impl<O: Observer> Analysis<O> {
                 true
             }
             Record::Event(event) if event.category == FXTREC => self.own_event(event),
+            Record::Event(event) if event.category == SCHED => self.sched_event(event),
             Record::ProviderInfo(info) => {
                 self.roster.by_fxtrec |= info.name == FXTREC;
                 true
@@ -86,15 +92,15 @@ impl<O: Observer> Analysis<O> {
         if switch.args.len() > 2 {
             self.switch_with_more(switch, out, inn);
         } else {
-            self.switch(switch.cpu, out, inn, (switch.outgoing_state, None), false);
+            self.switch(switch.cpu, out, inn, switch.outgoing_state, None);
         }
         true
     }
 
     #[inline(never)]
     fn switch_with_more(&mut self, switch: &ContextSwitch<'_>, out: Side, inn: Side) {
-        let (detail, inferred) = more_about(switch.args);
-        self.switch(switch.cpu, out, inn, (switch.outgoing_state, detail), inferred);
+        let said = Said::of(switch.args);
+        self.switch(switch.cpu, out, inn, switch.outgoing_state, Some(&said));
     }
 
     fn side(&self, koid: Koid) -> Side {
@@ -118,7 +124,7 @@ impl<O: Observer> Analysis<O> {
         for thread in [switch.outgoing, switch.incoming] {
             self.roster.belongs(thread.thread.0, thread.process.0);
         }
-        self.switch(switch.cpu, out, inn, (switch.outgoing_state, None), false);
+        self.switch(switch.cpu, out, inn, switch.outgoing_state, None);
         true
     }
 
@@ -127,8 +133,8 @@ impl<O: Observer> Analysis<O> {
         if !self.advance(wakeup.time) {
             return false;
         }
-        let waker = if wakeup.args.len() > 1 { waker(wakeup.args) } else { None };
-        self.wake(wakeup.cpu, wakeup.koid.0, waker.map_or(0, |koid| koid.0));
+        let said = if wakeup.args.len() > 1 { more_about(wakeup.args) } else { (0, false) };
+        self.wake(wakeup.cpu, wakeup.koid.0, said);
         true
     }
 
@@ -150,6 +156,9 @@ impl<O: Observer> Analysis<O> {
             "trace_info" => {
                 let origin = origin(event);
                 self.narrow = origin.is_narrow();
+                let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
+                // What one of several recordings does not have, all together do not.
+                self.causes = self.origin.as_ref().map_or(causes, |_| causes.and(self.causes));
                 self.origin = Some(origin);
             }
             "trace_stats" if event.time.0 <= self.wanted.to => {
@@ -163,6 +172,7 @@ impl<O: Observer> Analysis<O> {
                 }
             }
             "loss_stats" => self.losses.unreported = number(event, "unreported").unwrap_or(0),
+            "host_steal" => self.host_steal(event),
             "cpu_offline" => return self.cpu_offline(event),
             _ => {}
         }
@@ -187,32 +197,25 @@ impl<O: Observer> Visitor for Analysis<O> {
     }
 }
 
-/// The kernel's letters for the state of who goes out, and whether the switch is inferred.
-fn more_about(args: Args<'_>) -> (Option<&str>, bool) {
-    let (mut detail, mut inferred) = (None, false);
-    for arg in &args {
-        match (arg.name, arg.value) {
-            ("prev_state", Value::Str(letters)) => detail = Some(letters),
-            ("inferred", Value::Bool(is)) => inferred = is,
-            _ => {}
-        }
-    }
-    (detail, inferred)
-}
-
 /// The weights of both sides of a switch, outgoing first.
 #[inline(never)]
 fn weights(args: Args<'_>) -> (Option<i32>, Option<i32>) {
     (args.int32(OUTGOING_WEIGHT_ARG), args.int32(INCOMING_WEIGHT_ARG))
 }
 
+/// Who woke a thread, and whether it is held back.
 #[inline(never)]
-fn waker(args: Args<'_>) -> Option<Koid> {
-    args.koid("waker")
+fn more_about(args: Args<'_>) -> (u64, bool) {
+    about_wakeup(args)
 }
 
 pub(super) fn number(event: &Event<'_>, name: &str) -> Option<u64> {
-    match event.args.get(name)? {
+    unsigned(event.args.get(name)?)
+}
+
+/// A number that is not negative, whatever its type.
+pub(super) fn unsigned(value: Value<'_>) -> Option<u64> {
+    match value {
         Value::UInt32(value) => Some(value.into()),
         Value::UInt64(value) => Some(value),
         Value::Int32(value) => u64::try_from(value).ok(),

@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::recent::Recent;
 use super::thread::Live;
 use crate::distribution::Distribution;
+use crate::facts::{FactTallies, Facts};
 use crate::model::{Party, Stats, ThreadReport, Wait};
 use crate::selection::ThreadFilter;
 use crate::tally::Tally;
@@ -84,6 +85,7 @@ struct Group {
     threads: u64,
     tallies: [Tally; 6],
     sums: Stats,
+    facts: Option<Box<FactTallies>>,
     worst: Option<Box<Wait>>,
 }
 
@@ -155,10 +157,15 @@ impl Roster {
 
     /// When the waits for a CPU began that can still be told the length of.
     pub(super) fn waits_for(&self, cpu: Cpu, machine: &Machine<Key>) -> Vec<u64> {
-        let doing = self.lives.iter().map(|live| &live.doing);
-        let waits =
-            |doing: &&Thread| doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
-        doing.filter(waits).map(|doing| doing.since.0).collect()
+        let begin = |live: &Live| {
+            let doing = &live.doing;
+            let waits = doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
+            let since = doing.since.0;
+            // In another queue before, which the history of this CPU has nothing of.
+            let way = live.way.as_ref().filter(|way| way.begin == since);
+            waits.then(|| way.map_or(since, |way| way.at))
+        };
+        self.lives.iter().filter_map(begin).collect()
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -275,6 +282,9 @@ impl Roster {
         sums.involuntary += stats.involuntary;
         sums.migrations += stats.migrations;
         sums.inferred += stats.inferred;
+        if let Some(facts) = &stats.facts {
+            group.facts.get_or_insert_default().add(facts);
+        }
         let length = |wait: &Option<Box<Wait>>| wait.as_ref().map(|wait| wait.length());
         if length(&report.worst) > length(&group.worst) {
             group.worst = report.worst;
@@ -290,6 +300,7 @@ impl Roster {
             involuntary: live.involuntary,
             migrations: live.migrations,
             inferred: live.inferred,
+            facts: freeze_facts(live.facts.take()),
         };
         if stats == Stats::default() {
             return None;
@@ -328,11 +339,19 @@ impl Roster {
             comm,
             threads: group.threads,
             // A run-queue wait was made of its parts already.
-            stats: Stats { metrics: group.tallies.map(|tally| tally.freeze()), ..group.sums },
+            stats: Stats {
+                metrics: group.tallies.map(|tally| tally.freeze()),
+                facts: freeze_facts(group.facts),
+                ..group.sums
+            },
             worst: group.worst,
         }));
         reports
     }
+}
+
+pub(super) fn freeze_facts(facts: Option<Box<FactTallies>>) -> Option<Box<Facts>> {
+    facts.map(|facts| Box::new(facts.freeze()))
 }
 
 /// The distributions of all metrics. What stands in the tally of the run-queue wait are waits of which it is not known

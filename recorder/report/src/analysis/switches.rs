@@ -3,6 +3,7 @@
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
 use fxtrec_sched::{Change, Edge, Enter, Leave, Left, Met, State, Tenure, Threads};
 
+use super::causes::{Said, note_held, note_slice};
 use super::cpu::{CpuState, Occupant, tenant};
 use super::history::Tenant;
 use super::records::Side;
@@ -33,14 +34,25 @@ fn censor(live: &mut Live, cpu: &mut CpuState, metric: Metric) {
     }
 }
 
+#[inline(always)]
+fn inferred(said: Option<&Said<'_>>) -> bool {
+    said.is_some_and(|said| said.inferred)
+}
+
+#[inline(always)]
+fn detail<'a>(said: Option<&Said<'a>>) -> Option<&'a str> {
+    said.and_then(|said| said.detail)
+}
+
 /// What a thread does that went out in this state, as far as figures tell states apart.
 #[inline(always)]
-fn next(state: ThreadState, detail: Option<&str>, inferred: bool) -> State {
+fn next(state: ThreadState, said: Option<&Said<'_>>) -> State {
     match state {
         // Where it is after a switch that was inferred, the trace does not say.
-        _ if inferred => State::Unknown,
+        _ if inferred(said) => State::Unknown,
+        ThreadState::Running if said.is_some_and(|said| said.throttled) => State::Throttled,
         ThreadState::Running => State::Preempted,
-        ThreadState::Blocked if detail == Some(UNINTERRUPTIBLE) => State::Uninterruptible,
+        ThreadState::Blocked if detail(said) == Some(UNINTERRUPTIBLE) => State::Uninterruptible,
         ThreadState::Blocked => State::Sleeping,
         ThreadState::Suspended => State::Stopped,
         _ => State::Unknown,
@@ -56,12 +68,13 @@ impl<O: Observer> Analysis<O> {
         cpu: Cpu,
         out: Side,
         inn: Side,
-        state: (ThreadState, Option<&str>),
-        inferred: bool,
+        state: ThreadState,
+        said: Option<&Said<'_>>,
     ) {
         let time = Nanos(self.now);
+        let inferred = inferred(said);
         let (outgoing, is_other) = self.outgoing(cpu, out);
-        let next = next(state.0, state.1, inferred);
+        let next = next(state, said);
         let leave = Leave { time, cpu, outgoing, next, inferred };
         let mut left = self.cpus.machine.leave(&mut self.roster, leave);
         if is_other {
@@ -78,7 +91,7 @@ impl<O: Observer> Analysis<O> {
             }
             Occupant::NotRecorded => {}
             Occupant::Thread(key) => {
-                self.switched_out(key.slot, &left, ran, state, inferred);
+                self.switched_out(key.slot, &left, ran, state, said);
             }
         }
         let incoming = match inn.no_thread() {
@@ -88,7 +101,7 @@ impl<O: Observer> Analysis<O> {
         let enter = Enter { time, cpu, incoming, inferred };
         let change = self.cpus.machine.enter(&mut self.roster, enter);
         if let Some(change) = change {
-            self.switched_in(cpu, &change, inferred);
+            self.switched_in(cpu, &change, said);
         }
         if self.cpus.switched(cpu.0, time.0, (incoming, inn.koid), inferred) {
             self.tidy_history(cpu.0);
@@ -155,13 +168,14 @@ impl<O: Observer> Analysis<O> {
         slot: u32,
         left: &Left<Key>,
         ran: u64,
-        (state, detail): (ThreadState, Option<&str>),
-        inferred: bool,
+        state: ThreadState,
+        said: Option<&Said<'_>>,
     ) {
+        let inferred = inferred(said);
         let (now, cpu) = (self.now, left.tenure.cpu);
         if let Some(change) = left.outgoing.filter(|change| change.before.state.is_waiting()) {
             // It was thought to wait while it had the CPU: what woke it, woke it in vain.
-            if change.sound {
+            if change.sound && !change.before.state.is_throttled() {
                 self.cpus.dequeue(change.before.cpu.0, now);
             }
             self.ignored_wakeups += 1;
@@ -182,6 +196,10 @@ impl<O: Observer> Analysis<O> {
             live.involuntary += u64::from(can_run && !inferred);
             live.voluntary += u64::from(!can_run && !inferred);
         }
+        if let Some(said) = said {
+            note_slice(live, on, said, whole, now);
+        }
+        let held = live.facts.as_mut().map_or(0, |facts| std::mem::take(&mut facts.held));
         let waited = |metric| live.waited.filter(|w| w.0 == metric).map(|w| w.1);
         let shown = SwitchedOut {
             time: Nanos(now),
@@ -192,10 +210,16 @@ impl<O: Observer> Analysis<O> {
             preempted: waited(Metric::Preemption),
             ran: whole.then_some(ran),
             state,
-            detail,
+            detail: detail(said),
+            causes: self.causes,
+            throttled: held,
+            steal: said.map_or(0, |said| said.steal),
+            irq: said.map_or(0, |said| said.irq),
         };
         let preempted = can_run && !inferred;
-        on.queue.lengthen(preempted, now);
+        // Whom a quota holds back is in no queue.
+        let queued = preempted && !said.is_some_and(|said| said.throttled);
+        on.queue.lengthen(queued, now);
         live.waker = if preempted { 0 } else { live.waker };
         live.last_cpu = Some(cpu);
         (live.blocked, live.waited) = (None, None);
@@ -208,27 +232,35 @@ impl<O: Observer> Analysis<O> {
     }
 
     #[inline(always)]
-    fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, inferred: bool) {
-        let now = self.now;
+    fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&Said<'_>>) {
+        let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
         // An outsider may run without a record of it: that it was preempted long ago says nothing then.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let before = change.before;
         let waited_for = match before.state {
-            State::Woken => Metric::Wakeup,
-            State::Preempted => Metric::Preemption,
+            State::Woken | State::WokenThrottled => Metric::Wakeup,
+            State::Preempted | State::Throttled => Metric::Preemption,
             _ => return self.came_in_unexpectedly(cpu, change, inferred),
         };
         let (begin, queued_on) = (before.since, before.cpu);
         let length = now.saturating_sub(begin.0);
+        // While a quota holds a thread back, it does not wait for a CPU.
+        let held = said.map_or(0, |said| said.held).min(length);
+        let length = length - held;
         // Who waited since before a gap is in no queue any more.
         let sound = change.sound;
-        if sound && queued_on != cpu {
+        let held_at_begin = before.state.is_throttled();
+        if sound && (held > 0 || held_at_begin) {
+            self.correct_queue(queued_on, if held_at_begin { (length, 0) } else { (0, held) });
+        }
+        let queued = sound && !held_at_begin;
+        if queued && queued_on != cpu {
             self.cpus.dequeue(queued_on.0, now);
         }
         let live = self.roster.live(slot);
         let on = self.cpus.get(cpu.0);
-        if sound && queued_on == cpu {
+        if queued && queued_on == cpu {
             on.queue.shorten(now);
         }
         let whole = sound && !inferred && !(unseen && waited_for == Metric::Preemption);
@@ -237,13 +269,23 @@ impl<O: Observer> Analysis<O> {
         } else {
             censor(live, on, waited_for);
         }
+        if held > 0 {
+            note_held(live, on, held, whole, now);
+        }
         live.waited = whole.then_some((waited_for, length));
         let is_long = length > live.longest || self.worst.wants(live, length);
         let noted = whole && on.counted && is_long;
         live.came_in(cpu, (on.counted, inferred));
         if noted {
-            self.note_wait(slot, waited_for, Span { begin, end: Nanos(now) }, (queued_on, cpu));
+            let span = Span { begin, end: Nanos(now) };
+            self.note_wait(slot, waited_for, span, (queued_on, cpu), (said, held_at_begin));
         }
+    }
+
+    /// A wait is over that was longer or shorter than it looked.
+    #[cold]
+    fn correct_queue(&mut self, cpu: Cpu, (more, less): (u64, u64)) {
+        self.cpus.get(cpu.0).queue.correct(more, less, self.now);
     }
 
     /// A thread came in of which it was not known that it waits.
@@ -266,13 +308,16 @@ impl<O: Observer> Analysis<O> {
 
     /// A thread becomes able to run, at the present time.
     #[inline(always)]
-    pub(super) fn wake(&mut self, cpu: Cpu, koid: u64, waker: u64) {
+    pub(super) fn wake(&mut self, cpu: Cpu, koid: u64, (waker, throttled): (u64, bool)) {
         let now = self.now;
         let key = self.roster.key(koid, &self.selection.threads);
         if self.narrow {
             self.roster.was_woken(koid);
         }
-        let Some(change) = self.cpus.machine.wake(&mut self.roster, key, cpu, Nanos(now)) else {
+        let state = if throttled { State::WokenThrottled } else { State::Woken };
+        let after = (cpu, state);
+        let machine = &mut self.cpus.machine;
+        let Some(change) = machine.wake_to(&mut self.roster, key, after, Nanos(now)) else {
             self.ignored_wakeups += 1;
             return;
         };
@@ -294,6 +339,8 @@ impl<O: Observer> Analysis<O> {
             None => {}
         }
         live.waker = waker;
-        self.cpus.enqueue(cpu.0, now);
+        if !throttled {
+            self.cpus.enqueue(cpu.0, now);
+        }
     }
 }

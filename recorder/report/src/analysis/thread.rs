@@ -3,15 +3,20 @@
 use fxt_reader::Cpu;
 use fxtrec_sched::{State, Thread};
 
+use super::way::Way;
+use crate::facts::FactTallies;
 use crate::model::Wait;
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
+/// In place of a waker: an interrupt woke it. No thread has this koid.
+pub(super) const BY_INTERRUPT: u64 = u64::MAX;
+
 /// What the time that a thread spends in a state is counted as, apart from running.
 pub(super) fn metric(state: State) -> Option<Metric> {
     match state {
-        State::Woken => Some(Metric::Wakeup),
-        State::Preempted => Some(Metric::Preemption),
+        State::Woken | State::WokenThrottled => Some(Metric::Wakeup),
+        State::Preempted | State::Throttled => Some(Metric::Preemption),
         State::Uninterruptible => Some(Metric::BlockedUninterruptible),
         _ if state.is_blocked() => Some(Metric::Blocked),
         _ => None,
@@ -31,7 +36,7 @@ pub(super) struct Live {
     pub(super) last_cpu: Option<Cpu>,
     /// Whether its waits are wanted among the longest.
     pub(super) chosen: bool,
-    /// Who woke it last; 0 when that is not known.
+    /// Who woke it last; 0 when that is not known, [`BY_INTERRUPT`] when nobody did.
     pub(super) waker: u64,
     /// Its longest wait, in nanoseconds.
     pub(super) longest: u64,
@@ -44,6 +49,9 @@ pub(super) struct Live {
     pub(super) blocked: Option<u64>,
     /// How long it waited before it last came in, and why.
     pub(super) waited: Option<(Metric, u64)>,
+    pub(super) facts: Option<Box<FactTallies>>,
+    /// Where it waited before it changed queues; of the wait that began then.
+    pub(super) way: Option<Box<Way>>,
     pub(super) worst: Option<Box<Wait>>,
     pub(super) tallies: [Tally; 6],
 }

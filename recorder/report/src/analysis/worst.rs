@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use fxt_reader::Cpu;
+use fxtrec_sched::Held;
 
+use super::causes::Said;
 use super::history::OpenWaits;
-use super::thread::Live;
+use super::thread::{BY_INTERRUPT, Live};
 use super::{Analysis, Observer};
 use crate::model::{Antagonist, Span, Wait};
 use crate::selection::ThreadFilter;
@@ -50,7 +52,7 @@ impl Worst {
         self.waits.insert(at, wait);
         self.waits.truncate(self.most);
         if let (true, Some(last)) = (self.waits.len() == self.most, self.waits.last()) {
-            self.floor = last.span.end.0.saturating_sub(last.span.begin.0);
+            self.floor = u64::try_from(last.length().as_nanos()).unwrap_or(u64::MAX);
         }
     }
 
@@ -72,14 +74,23 @@ impl<O: Observer> Analysis<O> {
         metric: Metric,
         span: Span,
         (queued_on, ran_on): (Cpu, Cpu),
+        (said, at_begin): (Option<&Said<'_>>, bool),
     ) {
         let live = self.roster.live(slot);
         let (koid, waker) = (live.koid, live.waker);
-        let nanos = span.end.0.saturating_sub(span.begin.0);
+        let way = live.way.take().filter(|way| way.begin == span.begin.0);
+        let whole = span.end.0.saturating_sub(span.begin.0);
+        let by = said.and_then(|said| said.held_by);
+        let throttled = said.map_or(0, |said| said.held).min(whole);
+        let nanos = whole - throttled;
         let among_worst = self.worst.wants(live, nanos);
         let own_longest = nanos > live.longest;
-        let history = &self.cpus.get(queued_on.0).history;
-        let shares = history.shares(span.begin.0, span.end.0, koid, NAMED);
+        let wait = (span.begin, span.end);
+        let held = Held { wait, cpu: queued_on, nanos: throttled, at_begin, by };
+        let held = (throttled > 0).then_some(held);
+        let shares = self.meanwhile(wait, queued_on, way.as_deref(), held).shares(koid, NAMED);
+        let moves = way.map_or_else(Vec::new, |way| way.moves);
+        let queued_on = moves.first().map_or(queued_on, |first| first.from);
         let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
             thread: self.roster.party(other),
             ran: Duration::from_nanos(ran),
@@ -91,7 +102,11 @@ impl<O: Observer> Analysis<O> {
             span,
             queued_on,
             ran_on,
-            waker: (waker != 0).then(|| self.roster.party(waker)),
+            moves,
+            throttled: Duration::from_nanos(throttled),
+            throttled_by: held.and(by).map(Into::into),
+            waker: (waker != 0 && waker != BY_INTERRUPT).then(|| self.roster.party(waker)),
+            by_interrupt: waker == BY_INTERRUPT,
             antagonists,
             more_antagonists: shares.more,
             others: shares.others,
@@ -111,8 +126,10 @@ impl<O: Observer> Analysis<O> {
     /// Lets a CPU's history forget what no open wait needs.
     #[cold]
     pub(super) fn tidy_history(&mut self, cpu: u16) {
+        let mut begins = self.roster.waits_for(Cpu(cpu), &self.cpus.machine);
+        self.cpus.get(cpu).add_marks(&mut begins);
         let open = OpenWaits {
-            begins: self.roster.waits_for(Cpu(cpu), &self.cpus.machine),
+            begins,
             asked: self.roster.places(),
             sums: FEWEST_SUMS.max(SUMS / self.cpus.count().max(1)),
         };

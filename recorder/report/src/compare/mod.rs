@@ -26,6 +26,8 @@ pub enum Number {
         values: u64,
         needed: u64,
     },
+    /// The recording does not tell.
+    NotRecorded,
 }
 
 /// One run: its file, and what it says to each measure.
@@ -63,6 +65,8 @@ pub struct Row {
     pub new: Vec<f64>,
     /// The fewest values that a run has which has too few, and how many it needs.
     pub fewest: Option<(u64, u64)>,
+    /// How many runs do not tell the number.
+    pub not_recorded: usize,
     /// How they differ; `None` when one side has no number. Its bound holds together with those of all other rows.
     pub effect: Option<Effect>,
     /// The p value, with allowance for the other rows.
@@ -88,9 +92,12 @@ impl Comparison {
             .enumerate()
             .map(|(at, measure)| {
                 let fewest = fewest(base.iter().chain(&new), at);
+                let lacks = |run: &&Run| run.numbers.get(at) == Some(&Number::NotRecorded);
+                let not_recorded = base.iter().chain(&new).filter(lacks).count();
                 let (base, new) = (numbers(&base, at), numbers(&new, at));
                 let (effect, p, finding) = (None, 1.0, Finding::Unknown);
-                Row { measure: measure.clone(), base, new, fewest, effect, p, finding }
+                let measure = measure.clone();
+                Row { measure, base, new, fewest, not_recorded, effect, p, finding }
             })
             .collect();
         let (judged, least) = judged(&rows);

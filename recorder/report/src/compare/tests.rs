@@ -77,6 +77,24 @@ fn a_run_with_too_few_values_is_left_out_of_that_row_alone() {
 }
 
 #[test]
+fn a_number_that_runs_do_not_tell_is_not_judged_and_says_why() {
+    let mut base = runs([[1.0, 1.0], [1.1, 1.0], [1.2, 1.0], [1.3, 1.0], [1.4, 1.0]]);
+    let new = runs([[5.0, 5.0], [5.1, 5.1], [5.2, 5.2], [5.3, 5.3], [5.4, 5.4]]);
+    base.iter_mut().for_each(|run| run.numbers[1] = Number::NotRecorded);
+    let names = ["wakeup.p50", "steal.sum"];
+    let comparison = Comparison::new(&measures(&names), base, new);
+    assert_eq!(findings(&comparison), [Finding::Larger, Finding::Unknown]);
+    assert_eq!(comparison.rows[1].not_recorded, 5);
+    assert_eq!(show::why_not_judged(&comparison.rows[1]), "not recorded in 5 runs");
+    let text = show::Text(&comparison).to_string();
+    assert!(text.contains("steal.sum: 5 runs left out: the recording does not tell\n"), "{text}");
+    assert!(!text.contains("too few runs"), "{text}");
+    let json = show::json(&comparison, false);
+    assert_eq!(json["metrics"][1]["runs_not_recorded"], 5);
+    assert!(json["metrics"][0].get("runs_not_recorded").is_none());
+}
+
+#[test]
 fn from_nothing_to_something_is_worse_than_any_share() {
     let base = [[0.0]; 5];
     let new = [[1.0]; 5];

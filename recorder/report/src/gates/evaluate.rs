@@ -28,6 +28,15 @@ pub enum Finding {
     },
     /// The condition is true of no thread of the recording.
     Nobody,
+    /// The recording does not tell.
+    NotRecorded,
+}
+
+impl Finding {
+    /// Whether nothing was found that could be held against the limit.
+    pub fn is_open(self) -> bool {
+        matches!(self, Finding::TooFew { .. } | Finding::Nobody | Finding::NotRecorded)
+    }
 }
 
 /// What a recording says to a gate.
@@ -60,7 +69,9 @@ struct Measured {
 /// Holds a recording against a gate.
 pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, on_too_few: OnTooFew) -> Verdict<'g> {
     let condition = gate.condition.as_ref();
+    let knows = evidence.knows(gate.quantity);
     let measured = match gate.quantity {
+        _ if !knows => None,
         Quantity::Total(total) => evidence.total(total, condition).map(|number| Measured {
             number: Some(number),
             samples: None,
@@ -76,7 +87,8 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, on_too_few: OnTooFew)
             })
         }
     };
-    let finding = measured.as_ref().map_or(Finding::Nobody, |measured| find(gate, measured));
+    let nothing = if knows { Finding::Nobody } else { Finding::NotRecorded };
+    let finding = measured.as_ref().map_or(nothing, |measured| find(gate, measured));
     let offenders = match (finding, gate.comparison) {
         (Finding::Broken, Comparison::Above | Comparison::AtLeast) => {
             evidence.offenders(gate.quantity, condition, OFFENDERS)
@@ -91,7 +103,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, on_too_few: OnTooFew)
         failed: match finding {
             Finding::Kept => false,
             Finding::Broken => true,
-            Finding::TooFew { .. } | Finding::Nobody => on_too_few == OnTooFew::Fail,
+            _ => on_too_few == OnTooFew::Fail,
         },
         measured: measured.as_ref().and_then(|measured| measured.number).map(amount),
         samples: measured.as_ref().and_then(|measured| measured.samples),

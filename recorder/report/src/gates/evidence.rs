@@ -24,6 +24,11 @@ pub trait Evidence {
         at_most: usize,
     ) -> Vec<Offender>;
 
+    /// Whether the recording has what a quantity is made of.
+    fn knows(&self, _: Quantity) -> bool {
+        true
+    }
+
     /// How many events are missing from the recording.
     fn lost(&self) -> u64;
 

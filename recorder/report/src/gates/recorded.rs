@@ -15,7 +15,7 @@ use std::time::Duration;
 use fxt_reader::{Cpu, Nanos};
 
 use super::evidence::{Doubt, Evidence, Offender, time};
-use crate::{Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
+use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_gates::{Dimension, Quantity, Stat, Total};
@@ -126,6 +126,10 @@ impl Evidence for Recorded<'_> {
                 let migrations: u64 = sum(|stats| stats.migrations);
                 migrations as f64
             }
+            Total::Moved => {
+                let moved: u64 = sum(moved);
+                moved as f64
+            }
         })
     }
 
@@ -156,6 +160,14 @@ impl Evidence for Recorded<'_> {
         chosen.iter().take(at_most).map(describe).collect()
     }
 
+    fn knows(&self, quantity: Quantity) -> bool {
+        match quantity {
+            Quantity::Statistic(metric, _) => self.whole.knows(metric),
+            Quantity::Total(Total::Moved) => self.whole.causes.has(Cause::Migrate),
+            Quantity::Total(_) => true,
+        }
+    }
+
     fn lost(&self) -> u64 {
         self.whole.losses.events
     }
@@ -179,8 +191,13 @@ fn part(quantity: Quantity, thread: &ThreadReport) -> Option<f64> {
     match quantity {
         Quantity::Statistic(metric, stat) => thread.metric(metric).statistic(telling(stat)),
         Quantity::Total(Total::Migrations) => Some(thread.stats.migrations as f64),
+        Quantity::Total(Total::Moved) => Some(moved(&thread.stats) as f64),
         Quantity::Total(_) => Some(thread.stats.switches() as f64),
     }
+}
+
+fn moved(stats: &Stats) -> u64 {
+    stats.facts.as_ref().map_or(0, |facts| facts.moved)
 }
 
 fn part_dimension(quantity: Quantity) -> Dimension {
@@ -255,11 +272,20 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
             parts.push(format!("{what} {}", time(length)));
         }
     }
+    for moved in &wait.moves {
+        text += &format!(", moved to CPU {}", moved.to.0);
+    }
+    if !wait.throttled.is_zero() {
+        let by = wait.throttled_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        text += &format!("; throttled{by} for {} besides", time(wait.throttled));
+    }
     if !parts.is_empty() {
         text += &format!("; meanwhile there: {}", parts.join(", "));
     }
     if let Some(waker) = &wait.waker {
         text += &format!("; woken by {}", party(waker));
+    } else if wait.by_interrupt {
+        text += "; woken by an interrupt";
     }
     text
 }

@@ -3,7 +3,7 @@
 pub(super) use fxtrec_sched::State;
 
 /// The states that the page knows, each at its number in the blocks.
-const ALL: [State; 12] = [
+const ALL: [State; 14] = [
     State::Unknown,
     State::Running,
     State::Woken,
@@ -16,6 +16,8 @@ const ALL: [State; 12] = [
     State::Traced,
     State::Zombie,
     State::Dead,
+    State::Throttled,
+    State::WokenThrottled,
 ];
 
 /// The number of a state in the page's blocks. Of what is not recorded, the page shows as little as of what is not known.
@@ -33,6 +35,8 @@ pub(super) const fn code(state: State) -> u8 {
         State::Traced => 9,
         State::Zombie => 10,
         State::Dead => 11,
+        State::Throttled => 12,
+        State::WokenThrottled => 13,
     }
 }
 

@@ -29,6 +29,14 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let (p50, p99, max, number) = (short(p50), short(p99), short(max), count(of.count()));
         writeln!(out, "  {label:<10} p50 {p50}, p99 {p99}, max {max} ({number} samples)")?;
     }
+    let lines = [("steal", Metric::Steal, "slices"), ("throttled", Metric::Throttled, "waits")];
+    for (label, metric, where_in) in lines {
+        let of = report.total().metric(metric);
+        if let (true, Some(max)) = (report.knows(metric), of.max()) {
+            let (sum, max, number) = (short(of.sum()), short(max), count(of.count()));
+            writeln!(out, "  {label:<10} {sum}, max {max} (in {number} {where_in})")?;
+        }
+    }
     if let Some(worst) = report.worst().first() {
         let (length, who, cpu) = (short(worst.length()), party(&worst.thread), worst.queued_on);
         writeln!(

@@ -1,6 +1,7 @@
 //! A report as text for people: tables, histograms, sentences.
 
 mod brief;
+mod causes;
 mod grid;
 mod histogram;
 mod overview;
@@ -13,6 +14,7 @@ pub(super) use grid::printable;
 mod tests;
 
 pub use brief::write_brief;
+pub use causes::write_causes;
 pub use histogram::write_histogram;
 pub use overview::{write_cpus, write_head, write_metrics};
 pub use threads::{NoSuchKey, SortKey, TableStyle, thread_name, write_processes, write_threads};

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::causes::host;
 use super::grid::{Grid, Side, printable};
 use crate::{Distribution, Metric, Report};
 use fxtrec_units::text::{count, percent, short, short_or_dash};
@@ -32,6 +33,9 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 origin.scope
             )?;
         }
+    }
+    if let Some(taken) = host(report) {
+        writeln!(out, "the host took {taken}: latencies include it")?;
     }
     let losses = &report.losses;
     if losses.gaps > 0 {
@@ -91,7 +95,7 @@ pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ("Sum", Side::Right),
         ("Censored", Side::Right),
     ]);
-    for metric in Metric::ALL {
+    for metric in Metric::ALL.into_iter().chain(report.facts()) {
         let of: &Distribution = report.total().metric(metric);
         grid.row(vec![
             metric.title().to_owned(),
@@ -111,10 +115,14 @@ pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let total = report.total();
     writeln!(
         out,
-        "  {} voluntary and {} involuntary switches out, {} migrations",
+        "  {} voluntary and {} involuntary switches out, {} migrations{}",
         count(total.voluntary),
         count(total.involuntary),
-        count(total.migrations)
+        count(total.migrations),
+        match report.moved(total) {
+            Some(moved) => format!(", moved {} times while waiting", count(moved)),
+            None => String::new(),
+        }
     )?;
     writeln!(out)
 }

@@ -119,3 +119,103 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
     assert_eq!(lines[4], "  busy       CPU 0 97.1 %");
     assert_eq!(text(|out| write_brief(&Report::default(), out)), "");
 }
+
+/// As [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
+fn with_causes() -> Report {
+    use fxt_writer::{Text, Value};
+    let mut scene = Scene::with_causes("steal,irq,throttled,migrate,need_resched,waker");
+    scene.wake_with(10, 0, 101, &[("interrupt", Value::Bool(true))]);
+    scene.switch(15, 0, 0, Leaves::R, 101);
+    scene.wake(20, 0, 202);
+    let leaves = [
+        ("steal_ns", Value::Uint64(4_000)),
+        ("irq_ns", Value::Uint64(3_000)),
+        ("irqs", Value::Uint32(2)),
+        ("need_resched_ns", Value::Uint64(1_500)),
+        ("throttled", Value::Bool(true)),
+    ];
+    scene.switch_with((40, 0), 101, Leaves::R, 202, &leaves).migrate(75, 101, 0, 1);
+    let held = [
+        ("throttled_ns", Value::Uint64(30_000)),
+        ("throttled_by", Value::Str(Text::Inline("/a\x1b"))),
+    ];
+    scene.switch_with((85, 1), 0, Leaves::R, 101, &held).switch(90, 0, 202, Leaves::S, 0);
+    scene.switch(185, 1, 101, Leaves::S, 0);
+    scene.host_steal(190, 0, 31, 1000).host_steal(190, 1, 0, 1000).report()
+}
+
+#[test]
+fn what_a_recording_tells_besides_has_columns_where_there_is_any() {
+    let style = TableStyle { metric: Metric::RunQueue, sort: SortKey::Max, rows: None };
+    let table = text(|out| write_threads(&with_causes(), style, out));
+    let heads = table.lines().nth(1).expect("headings");
+    assert!(heads.ends_with("Migr  Steal ms  Throttled ms  IRQ ms  Resched max ms"), "{heads}");
+    let row = table.lines().find(|line| line.contains("t101:101")).expect("a row");
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[words.len() - 5..], ["1", "0.004", "0.030", "0.003", "0.002"], "{table}");
+    let plain = text(|out| write_threads(&report(), style, out));
+    assert!(plain.lines().nth(1).is_some_and(|heads| heads.ends_with("Migr")), "{plain}");
+}
+
+#[test]
+fn the_causes_have_a_table_of_their_own_which_says_what_is_not_recorded() {
+    let table = text(|out| write_causes(&with_causes(), None, out));
+    let row = table.lines().find(|line| line.contains("t101:101")).expect("a row");
+    let words: Vec<&str> = row.split_whitespace().skip(1).collect();
+    let steal_throttled = ["0.004", "0.004", "0.030", "0.030", "1"];
+    let rest = ["0.003", "2", "0.002", "0.002", "1"];
+    assert_eq!(words, [steal_throttled, rest].concat(), "{table}");
+    assert!(table.contains("the host took 31.0 us of CPU 0 in 1.00 ms (3.1 %)"), "{table}");
+    assert!(!table.contains("not recorded"), "{table}");
+    let some = Scene::with_causes("irq").switch(10, 0, 0, Leaves::R, 101).report();
+    let table = text(|out| write_causes(&some, None, out));
+    let lacks = "not recorded: steal, throttled, migrate, need_resched, waker\n";
+    assert!(table.contains(lacks) && !table.contains("Steal"), "{table}");
+    let none = text(|out| write_causes(&report(), None, out));
+    assert!(none.contains("unknown") && !none.contains("TOTAL"), "{none}");
+}
+
+#[test]
+fn a_worst_wait_says_how_long_it_was_throttled_where_it_moved_and_that_an_interrupt_woke_it() {
+    let worst = text(|out| write_worst(&with_causes(), out));
+    let lines: Vec<&str> = worst.lines().map(str::trim).collect();
+    let expected = [
+        "2.  15.0 us  t101[101] for CPU 0, came in on CPU 1, preempted, 0.000040000 to 0.000085000",
+        "moved from CPU 0 to 1 at 0.000075000",
+        "throttled by /a\\x1b for 30.0 us besides",
+        "CPU 0, 1: idle 10.0 us, unknown 5.00 us",
+    ];
+    let at =
+        lines.iter().position(|line| *line == expected[0]).unwrap_or_else(|| panic!("{worst}"));
+    assert_eq!(lines[at..at + 4], expected, "{worst}");
+    assert!(worst.contains("on CPU 0, woken by an interrupt, "), "{worst}");
+}
+
+#[test]
+fn what_the_host_took_is_said_before_any_figure() {
+    let head = text(|out| write_head(&with_causes(), out));
+    assert!(head.contains("\nthe host took 3.1 % of CPU 0: latencies include it\n"), "{head}");
+    let brief = text(|out| write_brief(&with_causes(), out));
+    assert!(brief.contains("  throttled  30.0 us, max 30.0 us (in 1 waits)\n"), "{brief}");
+    assert!(brief.contains("  steal      4.00 us, max 4.00 us (in 1 slices)\n"), "{brief}");
+    let mut quiet = Scene::new();
+    quiet.switch(10, 0, 0, Leaves::R, 101).host_steal(20, 0, 1, 100_000);
+    let head = text(|out| write_head(&quiet.report(), out));
+    assert!(!head.contains("host took"), "{head}");
+}
+
+#[test]
+fn of_many_cpus_those_of_which_the_host_took_most_are_named() {
+    let mut scene = Scene::new();
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    for cpu in 0..20 {
+        scene.host_steal(20, cpu, u64::from(cpu) * 10, 1000);
+    }
+    let head = text(|out| write_head(&scene.report(), out));
+    let line = head.lines().find(|line| line.starts_with("the host took")).expect("a line");
+    assert!(line.starts_with("the host took 19.0 % of CPU 19, 18.0 % of CPU 18, "), "{line}");
+    assert!(
+        line.ends_with("12.0 % of CPU 12, less of 11 more CPUs: latencies include it"),
+        "{line}"
+    );
+}

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::causes::columns;
 use super::grid::{Grid, Side, printable};
 use crate::{Distribution, Metric, Report, Stats, ThreadReport};
 use fxtrec_units::text::{count, millis, millis_or_dash};
@@ -115,7 +116,7 @@ pub fn thread_name(thread: &ThreadReport) -> String {
 pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let rows = report.threads().iter();
     let rows = rows.map(|thread| Row { name: thread_name(thread), stats: &thread.stats });
-    write_rows("Task", "threads", rows.collect(), report.total(), style, out)
+    write_rows(("Task", "threads"), rows.collect(), report, style, out)
 }
 
 /// Writes the table of processes.
@@ -134,20 +135,19 @@ pub fn write_processes(report: &Report, style: TableStyle, out: &mut dyn Write) 
     let folded = report.threads().iter().filter(|thread| thread.koid.is_none());
     let folded = folded.map(|thread| Row { name: thread_name(thread), stats: &thread.stats });
     let rows = rows.chain(folded).collect();
-    write_rows("Process", "processes", rows, report.total(), style, out)
+    write_rows(("Process", "processes"), rows, report, style, out)
 }
 
 fn write_rows(
-    heading: &'static str,
-    what: &str,
+    (heading, what): (&'static str, &str),
     mut rows: Vec<Row<'_>>,
-    total: &Stats,
+    report: &Report,
     style: TableStyle,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     rows.sort_by(|a, b| a.rank(style).cmp(&b.rank(style)));
     let shown = style.rows.unwrap_or(usize::MAX).min(rows.len());
-    let mut grid = Grid::new(&[
+    let mut headings = vec![
         (heading, Side::Left),
         ("Runtime ms", Side::Right),
         ("Switches", Side::Right),
@@ -159,11 +159,19 @@ fn write_rows(
         ("Max ended at s", Side::Right),
         ("Censored", Side::Right),
         ("Migr", Side::Right),
-    ]);
+    ];
+    let columns = columns(report);
+    headings.extend(columns.iter().map(|column| (column.title, Side::Right)));
+    let mut grid = Grid::new(&headings);
+    let cells = |name: &str, stats: &Stats| {
+        let mut row = cells(name, stats, style.metric);
+        row.extend(columns.iter().map(|column| (column.cell)(stats)));
+        row
+    };
     for row in &rows[..shown] {
-        grid.row(cells(&row.name, row.stats, style.metric));
+        grid.row(cells(&row.name, row.stats));
     }
-    grid.row(cells("TOTAL", total, style.metric));
+    grid.row(cells("TOTAL", report.total()));
     writeln!(out, "{} of each {}:", capital(style.metric.title()), heading.to_lowercase())?;
     grid.write(out)?;
     if shown < rows.len() {

@@ -33,6 +33,11 @@ pub fn antagonists(wait: &Wait, most: usize) -> String {
     if parts.is_empty() { "nobody".to_owned() } else { parts.join(", ") }
 }
 
+/// Whose quota a thread waited for.
+fn by(wait: &Wait) -> String {
+    wait.throttled_by.as_ref().map(|by| format!(" by {}", printable(by, 100))).unwrap_or_default()
+}
+
 /// Writes the longest waits.
 ///
 /// # Errors
@@ -48,6 +53,7 @@ pub fn write_worst(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let cause = match (wait.metric, &wait.waker) {
             (Metric::Preemption, _) => "preempted".to_owned(),
             (_, Some(waker)) => format!("woken by {}", party(waker)),
+            (_, None) if wait.by_interrupt => "woken by an interrupt".to_owned(),
             (_, None) => "woken".to_owned(),
         };
         let place = match wait.queued_on == wait.ran_on {
@@ -55,7 +61,26 @@ pub fn write_worst(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             false => format!("for CPU {}, came in on CPU {}", wait.queued_on, wait.ran_on),
         };
         writeln!(out, "{:>4}. {length:>8}  {who} {place}, {cause}, {begin} to {end}", number + 1)?;
-        writeln!(out, "                CPU {}: {}", wait.queued_on, antagonists(wait, usize::MAX))?;
+        for moved in &wait.moves {
+            writeln!(
+                out,
+                "                moved from CPU {} to {} at {}",
+                moved.from, moved.to, moved.at
+            )?;
+        }
+        if !wait.throttled.is_zero() {
+            writeln!(
+                out,
+                "                throttled{} for {} besides",
+                by(wait),
+                short(wait.throttled)
+            )?;
+        }
+        let mut cpus = wait.queued_on.to_string();
+        for moved in &wait.moves {
+            cpus += &format!(", {}", moved.to);
+        }
+        writeln!(out, "                CPU {cpus}: {}", antagonists(wait, usize::MAX))?;
     }
     writeln!(out)
 }

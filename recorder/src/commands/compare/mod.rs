@@ -89,6 +89,9 @@ fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
 
 /// What a measure comes to.
 fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
+    if !recorded.knows(measure.quantity) {
+        return Number::NotRecorded;
+    }
     let condition = measure.condition.as_ref();
     let (values, number) = match measure.quantity {
         Quantity::Total(total) => (0, recorded.total(total, condition)),
@@ -128,7 +131,7 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
     if unjudged.len() == comparison.rows.len() {
         let failed = args.on_too_few.0 == OnTooFew::Fail;
         let word = if failed { "FAILED" } else { "passed" };
-        let advice = match unjudged.iter().all(|row| row.fewest.is_some()) {
+        let advice = match unjudged.iter().all(|row| row.fewest.is_some() || row.not_recorded > 0) {
             true => String::new(),
             false => format!("record {} runs a side; ", runs_needed(comparison.rows.len())),
         };

@@ -100,7 +100,7 @@ pub fn run(
 fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(Report, io::Result<()>), ReportError> {
     if args.timehist {
         let options = options(args);
-        let hist = TimeHist::new(options.selection.threads.clone(), out)?;
+        let hist = TimeHist::new(options.selection.threads.clone(), out);
         let observed = analysis::observe(open(&args.file)?, options, hist);
         let (report, hist) = observed.map_err(|source| ReadError::new(&args.file, source))?;
         let written = hist.finish();
@@ -198,6 +198,7 @@ fn write_text(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> io::Re
             Part::Threads if args.by == By::Process => text::write_processes(report, style, out)?,
             Part::Threads => text::write_threads(report, style, out)?,
             Part::Cpus => text::write_cpus(report, out)?,
+            Part::Causes => text::write_causes(report, rows, out)?,
             Part::Histogram => {
                 let of = report.total().metric(args.metric);
                 text::write_histogram(args.metric.title(), of, out)?;

@@ -25,6 +25,7 @@ fn label(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::Running => ("Running", "thread_state_running"),
         State::Woken | State::Preempted => ("Runnable", "thread_state_runnable"),
+        State::Throttled | State::WokenThrottled => ("Throttled", "terrible"),
         State::Sleeping | State::Idle | State::Parked => ("Sleeping", "thread_state_sleeping"),
         State::Uninterruptible => ("Uninterruptible sleep", "thread_state_uninterruptible"),
         State::Stopped | State::Traced => ("Stopped", "thread_state_unknown"),

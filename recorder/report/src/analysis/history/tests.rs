@@ -15,7 +15,7 @@ fn small() -> History {
 }
 
 fn all(history: &History, begin: u64, end: u64) -> Shares {
-    history.shares(begin, end, u64::MAX, usize::MAX)
+    history.between(begin, end).shares(u64::MAX, usize::MAX)
 }
 
 fn length(shares: &Shares) -> u64 {
@@ -50,7 +50,7 @@ fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
         assert!(!history.push(koid * koid, Tenant::Thread(koid)));
     }
     // 1 has it for 3, 2 for 5 and so on, 6 for 14.
-    let shares = history.shares(1, 50, 2, 2);
+    let shares = history.between(1, 50).shares(2, 2);
     assert_eq!(shares.named, [(6, 14), (5, 11)]);
     assert_eq!((shares.more, shares.others.as_nanos()), (3, 3 + 7 + 9));
     assert_eq!(shares.unknown.as_nanos(), 5);

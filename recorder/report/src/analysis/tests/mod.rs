@@ -1,5 +1,6 @@
 //! Traces made by hand, and the figures that `docs/latency.md` promises for them.
 
+mod causes;
 mod cpus;
 mod definitions;
 mod gaps;

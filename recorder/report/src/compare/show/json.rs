@@ -45,7 +45,7 @@ fn row(row: &Row) -> Value {
     };
     // JSON has no infinity: a ratio to nothing is null.
     let effect = row.effect.as_ref();
-    json!({
+    let mut object = json!({
         "metric": row.measure.to_string(),
         "unit": unit,
         "base": { "runs": row.base, "median": effect.map(|effect| effect.base) },
@@ -57,5 +57,10 @@ fn row(row: &Row) -> Value {
         "fewest_values": row.fewest.map(|(values, _)| values),
         "values_needed": row.fewest.map(|(_, needed)| needed),
         "finding": finding,
-    })
+    });
+    // Of metrics that every recording has, there is nothing to say.
+    if row.not_recorded > 0 {
+        object["runs_not_recorded"] = row.not_recorded.into();
+    }
+    object
 }

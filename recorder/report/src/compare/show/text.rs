@@ -57,7 +57,8 @@ impl fmt::Display for Text<'_> {
 /// Where no difference could have shown for want of runs, and what it takes.
 fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let unjudged = comparison.not_judged();
-    let unjudged: Vec<&&Row> = unjudged.iter().filter(|row| row.fewest.is_none()).collect();
+    let is_short = |row: &&&Row| row.fewest.is_none() && row.not_recorded == 0;
+    let unjudged: Vec<&&Row> = unjudged.iter().filter(is_short).collect();
     if unjudged.is_empty() {
         return Ok(());
     }
@@ -74,13 +75,15 @@ fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt:
 /// Why a row could not be judged.
 pub fn why_not_judged(row: &Row) -> String {
     match row.fewest {
+        _ if row.not_recorded > 0 => format!("not recorded in {}", runs(row.not_recorded, "")),
         Some((values, needed)) => format!("too few values: {values} of {needed} needed"),
         None => "too few runs".to_owned(),
     }
 }
 
 fn runs(count: usize, side: &str) -> String {
-    format!("{count} {side} run{}", if count == 1 { "" } else { "s" })
+    let side = if side.is_empty() { String::new() } else { format!("{side} ") };
+    format!("{count} {side}run{}", if count == 1 { "" } else { "s" })
 }
 
 fn write_table(rows: &[Row], f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,6 +157,10 @@ fn write_left_out(comparison: &Comparison, row: &Row, f: &mut fmt::Formatter<'_>
     let new = comparison.new.len() - row.new.len();
     if base + new == 0 {
         return Ok(());
+    }
+    if row.not_recorded > 0 {
+        let lacking = runs(row.not_recorded, "");
+        return writeln!(f, "{}: {lacking} left out: the recording does not tell", row.measure);
     }
     let (measure, base, new) = (&row.measure, runs(base, "base"), runs(new, "new"));
     let (values, needed) = row.fewest.unwrap_or_default();

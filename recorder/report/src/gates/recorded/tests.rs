@@ -2,6 +2,7 @@ use super::super::evaluate::{Finding, OnTooFew, Verdict, judge};
 use super::*;
 use crate::scene::{Leaves, Scene};
 use crate::{Options, Selection};
+use fxt_writer::Value;
 use fxtrec_gates::Gate;
 
 /// On CPU 0 the process 100: `audio` (101) wakes and waits 30 us behind `spin` (102). On CPU 1 `audio` wakes again, and
@@ -133,4 +134,45 @@ fn cpus_that_no_condition_tells_apart_are_one_group() {
     assert_eq!(groups("cpu = 1"), [[Cpu(1)], [Cpu(0)]]);
     assert_eq!(groups("cpu = 7"), [[Cpu(0), Cpu(1)]]);
     assert_eq!(groups("cpu = 0 or cpu = 1 or cpu = 0"), [[Cpu(0)], [Cpu(1)]]);
+}
+
+#[test]
+fn a_gate_on_what_the_recording_does_not_tell_says_so_and_fails_unless_that_may_pass() {
+    for gate in ["steal.sum > 1ms", "throttled.max > 1ms", "irq.sum > 1ms", "moved > 1"] {
+        let found = |verdict: &Verdict<'_>| (verdict.finding, verdict.failed, verdict.measured);
+        assert_eq!(with_verdict(&scene(), gate, found), (Finding::NotRecorded, true, None));
+        let gate: Gate = gate.parse().expect("a gate");
+        let report = scene().report();
+        let verdict = judge(&gate, &Recorded::new(&report), OnTooFew::Pass);
+        assert_eq!((verdict.finding, verdict.failed), (Finding::NotRecorded, false));
+    }
+}
+
+#[test]
+fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
+    let mut scene = Scene::with_causes("steal,throttled,migrate");
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, 303);
+    let leaves = [("steal_ns", Value::Uint64(7_000)), ("throttled", Value::Bool(true))];
+    scene.switch_with((10, 0), 101, Leaves::R, 202, &leaves).migrate(20, 101, 0, 1);
+    let held = [("throttled_ns", Value::Uint64(40_000))];
+    scene.switch_with((60, 1), 303, Leaves::S, 101, &held);
+    scene.switch(70, 1, 101, Leaves::S, 0).switch(70, 0, 202, Leaves::S, 0);
+    let number =
+        |gate| with_verdict(&scene, gate, |verdict| verdict.measured.map(|amount| amount.number));
+    assert_eq!(number("steal.sum > 1ms"), Some(7_000.0));
+    assert_eq!(number("steal.sum > 1ms if comm = 't202'"), Some(0.0));
+    assert_eq!(number("throttled.max > 1ms if comm ~ 't1*'"), Some(40_000.0));
+    assert_eq!(number("throttled.sum > 1ms if cpu = 0"), Some(0.0));
+    assert_eq!(number("throttled.sum > 1ms if cpu = 1"), Some(40_000.0));
+    // 50 us, less what was throttled.
+    assert_eq!(number("runqueue.max > 1ms if comm = 't101'"), Some(10_000.0));
+    assert_eq!(number("moved > 1"), Some(1.0));
+    assert_eq!(number("moved > 1 if tid = 202"), Some(0.0));
+    let offenders = |gate| {
+        with_verdict(&scene, gate, |it| it.offenders.iter().map(|it| it.what.clone()).collect())
+    };
+    let worst: Vec<String> = offenders("throttled.max > 1us");
+    assert_eq!(worst, ["t101 (101), until 0.000060 s"]);
+    let worst: Vec<String> = offenders("runqueue.max > 1us");
+    assert!(worst[0].contains("moved to CPU 1; throttled for 40.0 us besides"), "{worst:?}");
 }

@@ -46,7 +46,7 @@ pub fn write_junit(verdicts: &[Verdict<'_>], about: &str, out: impl Write) -> io
 }
 
 fn is_skipped(verdict: &Verdict<'_>) -> bool {
-    !verdict.failed && matches!(verdict.finding, Finding::TooFew { .. } | Finding::Nobody)
+    !verdict.failed && verdict.finding.is_open()
 }
 
 fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Result<()> {
@@ -63,6 +63,7 @@ fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Re
             skipped.with_attribute(("message", finding.as_str())).write_empty()?;
         } else if verdict.failed {
             let kind = match verdict.finding {
+                Finding::NotRecorded => "not recorded",
                 Finding::TooFew { .. } | Finding::Nobody => "too few values",
                 Finding::Broken | Finding::Kept => "latency",
             };

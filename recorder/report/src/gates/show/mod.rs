@@ -18,6 +18,9 @@ fn finding(verdict: &Verdict<'_>) -> String {
     let values = values(verdict);
     match (verdict.finding, verdict.measured) {
         (Finding::Nobody, _) => "no thread of the recording matches the condition".to_owned(),
+        (Finding::NotRecorded, _) => {
+            format!("the recording does not tell {}: docs/trace.md says which do", metric(quantity))
+        }
         (Finding::TooFew { needed }, _) => {
             format!("{quantity} needs {} values, but there are {}", number(needed), values)
         }

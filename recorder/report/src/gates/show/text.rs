@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::super::evaluate::{Finding, Verdict};
+use super::super::evaluate::Verdict;
 use super::{censored, finding};
 use fxtrec_units::escape;
 
@@ -47,7 +47,7 @@ impl Text<'_> {
         if let Some(text) = censored(verdict) {
             writeln!(f, "{INDENT}{text}")?;
         }
-        if matches!(verdict.finding, Finding::TooFew { .. } | Finding::Nobody) {
+        if verdict.finding.is_open() {
             let choice = if verdict.failed {
                 "--on-too-few pass would accept this"
             } else {

@@ -1,0 +1,206 @@
+//! Facts: what a recording tells of switches and wake-ups besides who and when, and what becomes of it.
+
+use std::time::Duration;
+
+use fxt_reader::record::{Args, Event, EventKind, Value};
+use fxt_reader::{Cpu, Koid, Nanos};
+use fxtrec_sched::Threads;
+
+use super::cpu::CpuState;
+use super::records::{number, unsigned};
+use super::thread::{BY_INTERRUPT, Live};
+use super::way::Way;
+use super::{Analysis, Observer};
+use crate::facts::{FactTallies, HostSteal};
+use fxtrec_gates::Metric;
+
+/// So many CPUs have something taken by the host at most; a file may say anything.
+const MOST_CPUS: usize = 1 << 16;
+
+/// What a switch says besides who goes out, in which of the common states, and who comes in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said<'a> {
+    /// The kernel's letters for the state of who goes out.
+    pub(super) detail: Option<&'a str>,
+    pub(super) inferred: bool,
+    /// Of the slice that ends: what the host took, what interrupts took, and how many these were; since when it was to end.
+    pub(super) steal: u64,
+    pub(super) irq: u64,
+    irqs: u64,
+    need_resched: Option<u64>,
+    /// Whether it ends since a quota is used up.
+    pub(super) throttled: bool,
+    /// Of the wait that ends: for how long a quota held the thread back, and whose.
+    pub(super) held: u64,
+    pub(super) held_by: Option<&'a str>,
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn of(args: Args<'a>) -> Said<'a> {
+        let mut said = Said::default();
+        for arg in &args {
+            match (arg.name, arg.value) {
+                ("prev_state", Value::Str(letters)) => said.detail = Some(letters),
+                ("inferred", Value::Bool(is)) => said.inferred = is,
+                ("throttled", Value::Bool(is)) => said.throttled = is,
+                ("throttled_by", Value::Str(cgroup)) => said.held_by = Some(cgroup),
+                ("steal_ns", value) => said.steal = unsigned(value).unwrap_or(0),
+                ("irq_ns", value) => said.irq = unsigned(value).unwrap_or(0),
+                ("irqs", value) => said.irqs = unsigned(value).unwrap_or(0),
+                ("need_resched_ns", value) => said.need_resched = unsigned(value),
+                ("throttled_ns", value) => said.held = unsigned(value).unwrap_or(0),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    fn tells_of_slice(&self) -> bool {
+        self.steal > 0 || self.irq > 0 || self.irqs > 0 || self.need_resched.is_some()
+    }
+}
+
+/// What a wake-up says besides who is woken, and for which CPU.
+pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
+    let (mut waker, mut throttled) = (0, false);
+    for arg in &args {
+        match (arg.name, arg.value) {
+            ("waker", Value::Koid(Koid(koid))) if koid != BY_INTERRUPT => waker = koid,
+            ("interrupt", Value::Bool(true)) => waker = BY_INTERRUPT,
+            ("throttled", Value::Bool(is)) => throttled = is,
+            _ => {}
+        }
+    }
+    (waker, throttled)
+}
+
+/// Takes a sample of a fact of a thread on a CPU, or takes note of one whose length is not known.
+fn sample(live: &mut Live, on: &mut CpuState, metric: Metric, nanos: u64, whole: bool, now: u64) {
+    let take = |facts: &mut FactTallies| match whole {
+        true => facts.tally(metric).record(nanos, Nanos(now)),
+        false => facts.tally(metric).censor(),
+    };
+    if on.counted {
+        take(live.facts.get_or_insert_default());
+        take(on.facts.get_or_insert_default());
+    }
+}
+
+/// Takes what a switch says of the slice that it ends, which was seen from its begin on if it is `whole`.
+#[cold]
+pub(super) fn note_slice(
+    live: &mut Live,
+    on: &mut CpuState,
+    said: &Said<'_>,
+    whole: bool,
+    now: u64,
+) {
+    if !said.tells_of_slice() {
+        return;
+    }
+    for (metric, nanos) in [(Metric::Steal, said.steal), (Metric::Irq, said.irq)] {
+        if nanos > 0 {
+            sample(live, on, metric, nanos, whole, now);
+        }
+    }
+    if let Some(nanos) = said.need_resched {
+        // That began within the slice, whenever the slice did.
+        sample(live, on, Metric::NeedResched, nanos, true, now);
+    }
+    if on.counted && whole {
+        live.facts.get_or_insert_default().irqs += said.irqs;
+        on.facts.get_or_insert_default().irqs += said.irqs;
+    }
+}
+
+/// Takes for how long a quota held a thread back in a wait that ends.
+#[cold]
+pub(super) fn note_held(live: &mut Live, on: &mut CpuState, nanos: u64, whole: bool, now: u64) {
+    sample(live, on, Metric::Throttled, nanos, whole, now);
+    if whole {
+        live.facts.get_or_insert_default().held = nanos;
+    }
+}
+
+impl<O: Observer> Analysis<O> {
+    /// An event of the scheduler that is not a record of its own. False when that is beyond what is wanted.
+    #[cold]
+    pub(super) fn sched_event(&mut self, event: &Event<'_>) -> bool {
+        match (event.name, event.kind) {
+            ("migrate", EventKind::Instant) if self.span.is_some() => return self.migrated(event),
+            ("throttled", EventKind::AsyncBegin { id }) => {
+                let cgroup = event.args.str("cgroup");
+                if let (Some(cgroup), Some(cpu)) = (cgroup, cpu_of(event, "cpu")) {
+                    self.periods.begin(id, (cgroup, cpu), event.time);
+                    self.cpus.get(cpu.0).mark(event.time.0);
+                }
+            }
+            ("throttled", EventKind::AsyncEnd { id }) => {
+                if let (Some(_), Some(cpu)) =
+                    (self.periods.end(id, event.time), cpu_of(event, "cpu"))
+                {
+                    self.cpus.get(cpu.0).mark(event.time.0);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// A thread goes over to the queue of another CPU.
+    fn migrated(&mut self, event: &Event<'_>) -> bool {
+        if !self.advance(event.time) {
+            return false;
+        }
+        let (now, koid) = (self.now, event.thread.thread.0);
+        let Some(to) = cpu_of(event, "dest_cpu") else { return true };
+        if koid == 0 {
+            return true;
+        }
+        let key = self.roster.key(koid, &self.selection.threads);
+        let before = *self.roster.thread(key);
+        let Some(from) = self.cpus.machine.migrate(&mut self.roster, key, to) else {
+            return true;
+        };
+        let live = self.roster.live(key.slot);
+        if self.cpus.get(to.0).counted {
+            live.facts.get_or_insert_default().moved += 1;
+        }
+        if !self.cpus.machine.knows(&before) {
+            return true;
+        }
+        let mut way = live.way.take().filter(|way| way.begin == before.since.0);
+        way.get_or_insert_with(|| Box::new(Way::new(before.since.0))).pass(
+            (from, to),
+            now,
+            before.state.is_throttled(),
+            &self.cpus.get(from.0).history,
+        );
+        live.way = way;
+        if !before.state.is_throttled() {
+            self.cpus.dequeue(from.0, now);
+            self.cpus.enqueue(to.0, now);
+        }
+        true
+    }
+
+    /// What the host took of a CPU in the whole recording.
+    pub(super) fn host_steal(&mut self, event: &Event<'_>) {
+        let nanos = |name| number(event, name).map(Duration::from_nanos);
+        let (Some(cpu), Some(stolen), Some(during)) =
+            (cpu_of(event, "cpu"), nanos("steal_ns"), nanos("during_ns"))
+        else {
+            return;
+        };
+        if let Some(known) = self.host.iter_mut().find(|known| known.cpu == cpu) {
+            known.stolen = known.stolen.saturating_add(stolen);
+            known.during = known.during.saturating_add(during);
+        } else if self.host.len() < MOST_CPUS {
+            self.host.push(HostSteal { cpu, stolen, during });
+        }
+    }
+}
+
+fn cpu_of(event: &Event<'_>, name: &str) -> Option<Cpu> {
+    number(event, name).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu)
+}

@@ -1,0 +1,106 @@
+//! Who had the CPUs that a thread waited for, in a wait that changed queues or was interrupted by a quota.
+//!
+//! ```text
+//! wait     |--- queue of CPU 0 ---|=== throttled ===|--- queue of CPU 1 ---|
+//! asked     CPU 0's history         nobody's         CPU 1's history
+//! ```
+
+use fxt_reader::{Cpu, Nanos};
+use fxtrec_sched::{Held, Stretch};
+
+use super::history::{History, Segment, Tenant};
+use super::{Analysis, Observer};
+use crate::model::Move;
+
+/// So many changes of a wait are listed.
+const MOST_MOVES: usize = 16;
+
+/// So many threads' shares are kept of the queues that a thread has left.
+const MOST_SUMS: usize = 64;
+
+/// Where a thread waited before it changed queues.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// When the wait began.
+    pub(super) begin: u64,
+    /// When it came into the queue that it is in.
+    pub(super) at: u64,
+    /// The first times that it changed.
+    pub(super) moves: Vec<Move>,
+    /// Who had the CPUs of the queues before.
+    passed: Segment,
+}
+
+impl Way {
+    pub(super) fn new(begin: u64) -> Way {
+        Way { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
+    }
+
+    /// The thread changes queues. While a quota holds it back, it is not known for how long it waited for its CPU.
+    pub(super) fn pass(
+        &mut self,
+        (from, to): (Cpu, Cpu),
+        now: u64,
+        throttled: bool,
+        history: &History,
+    ) {
+        match throttled {
+            true => self.passed.extend(Tenant::Unknown, now),
+            false => self.passed.append(history.between(self.at, now)),
+        }
+        self.passed.trim(MOST_SUMS);
+        self.at = now;
+        if self.moves.len() < MOST_MOVES {
+            self.moves.push(Move { at: Nanos(now), from, to });
+        }
+    }
+}
+
+impl<O: Observer> Analysis<O> {
+    /// Who had the CPUs that a thread waited for, except while a quota held it back.
+    pub(super) fn meanwhile(
+        &mut self,
+        (begin, end): (Nanos, Nanos),
+        cpu: Cpu,
+        way: Option<&Way>,
+        held: Option<Held<'_>>,
+    ) -> Segment {
+        let nanos = held.map_or(0, |held| held.nanos);
+        let unknown = |nanos: u64| {
+            let mut segment = Segment::new(0);
+            segment.extend(Tenant::Unknown, nanos);
+            segment
+        };
+        let nothing_known = unknown((end.0 - begin.0).saturating_sub(nanos));
+        let stretches: Vec<Stretch> = match held {
+            Some(held) => match self.periods.place(held) {
+                Some(stretches) => stretches,
+                None => return nothing_known,
+            },
+            None => Vec::new(),
+        };
+        let mut total = unknown(0);
+        let mut at = begin.0;
+        if let Some(way) = way {
+            at = way.at;
+            match stretches[..] {
+                [] => total.append(way.passed.clone()),
+                [(from, until)] if from == begin => {
+                    total.append(unknown(way.at.saturating_sub(until.0)));
+                }
+                _ => return nothing_known,
+            }
+        }
+        let history = &self.cpus.get(cpu.0).history;
+        for (from, until) in stretches {
+            if from.0 > at {
+                total.append(history.between(at, from.0));
+            }
+            at = at.max(until.0);
+        }
+        if end.0 > at {
+            total.append(history.between(at, end.0));
+        }
+        total
+    }
+}

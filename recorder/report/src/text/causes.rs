@@ -1,0 +1,127 @@
+//! What was done to each thread besides letting it wait: what the host, quotas and interrupts took.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use super::grid::{Grid, Side};
+use super::threads::thread_name;
+use crate::facts::{Cause, Causes};
+use crate::{HostSteal, Metric, Report, Stats};
+use fxtrec_units::text::{count, millis, millis_or_dash, percent, short};
+
+/// So many CPUs are named one by one.
+const MAX_CPUS: usize = 8;
+
+/// Less than this share of a CPU is not worth a line.
+const WORTH_A_LINE: f64 = 0.0005;
+
+/// What the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if it took nothing worth a line.
+pub(super) fn host(report: &Report) -> Option<String> {
+    let mut taken: Vec<&HostSteal> =
+        report.host.iter().filter(|host| host.share() >= WORTH_A_LINE).collect();
+    taken.sort_by(|a, b| b.share().total_cmp(&a.share()).then(a.cpu.cmp(&b.cpu)));
+    let rest = taken.split_off(MAX_CPUS.min(taken.len()));
+    let mut parts: Vec<String> =
+        taken.iter().map(|host| format!("{} of CPU {}", percent(host.share()), host.cpu)).collect();
+    if !rest.is_empty() {
+        parts.push(format!("less of {} more CPUs", rest.len()));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// A column of a table of threads that recordings with a certain fact have.
+pub(super) struct Column {
+    pub(super) title: &'static str,
+    pub(super) cell: fn(&Stats) -> String,
+}
+
+fn sum(stats: &Stats, metric: Metric) -> String {
+    millis(stats.metric(metric).sum())
+}
+
+fn max(stats: &Stats, metric: Metric) -> String {
+    millis_or_dash(stats.metric(metric).max())
+}
+
+/// What the table of threads has besides, where there is anything in it.
+pub(super) fn columns(report: &Report) -> Vec<Column> {
+    let column = |metric| match metric {
+        Metric::Steal => Column { title: "Steal ms", cell: |of| sum(of, Metric::Steal) },
+        Metric::Throttled => {
+            Column { title: "Throttled ms", cell: |of| sum(of, Metric::Throttled) }
+        }
+        Metric::Irq => Column { title: "IRQ ms", cell: |of| sum(of, Metric::Irq) },
+        _ => Column { title: "Resched max ms", cell: |of| max(of, Metric::NeedResched) },
+    };
+    report.facts().into_iter().map(column).collect()
+}
+
+/// Writes a row for each thread of which there is anything to say, and which facts the recording has not.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    let lacks: Vec<&str> =
+        Cause::ALL.into_iter().filter(|&it| !report.causes.has(it)).map(Cause::name).collect();
+    if report.causes == Causes::default() {
+        writeln!(out, "What else was done to each task: unknown, the recording does not say")?;
+        return writeln!(out);
+    }
+    let mut headings = vec![("Task", Side::Left)];
+    let mut cells: Vec<fn(&Stats) -> String> = Vec::new();
+    let mut add = |title, cell: fn(&Stats) -> String| {
+        headings.push((title, Side::Right));
+        cells.push(cell);
+    };
+    if report.knows(Metric::Steal) {
+        add("Steal ms", |of| sum(of, Metric::Steal));
+        add("Max ms", |of| max(of, Metric::Steal));
+    }
+    if report.knows(Metric::Throttled) {
+        add("Throttled ms", |of| sum(of, Metric::Throttled));
+        add("Max ms", |of| max(of, Metric::Throttled));
+        add("Waits", |of| count(of.metric(Metric::Throttled).count()));
+    }
+    if report.knows(Metric::Irq) {
+        add("IRQ ms", |of| sum(of, Metric::Irq));
+        add("IRQs", |of| count(of.facts.as_ref().map_or(0, |facts| facts.irqs)));
+    }
+    if report.knows(Metric::NeedResched) {
+        add("Resched p99 ms", |of| millis_or_dash(of.metric(Metric::NeedResched).percentile(99.0)));
+        add("Max ms", |of| max(of, Metric::NeedResched));
+    }
+    if report.causes.has(Cause::Migrate) {
+        add("Moved", |of| count(of.facts.as_ref().map_or(0, |facts| facts.moved)));
+    }
+    let taken = |stats: &Stats| {
+        let metrics = [Metric::Steal, Metric::Throttled, Metric::Irq];
+        metrics.map(|metric| stats.metric(metric).sum()).into_iter().sum::<std::time::Duration>()
+    };
+    let mut threads: Vec<_> =
+        report.threads().iter().filter(|thread| thread.stats.facts.is_some()).collect();
+    threads.sort_by_key(|thread| (Reverse(taken(&thread.stats)), thread.koid));
+    let shown = rows.unwrap_or(usize::MAX).min(threads.len());
+    let mut grid = Grid::new(&headings);
+    let row = |name: String, stats: &Stats| {
+        std::iter::once(name).chain(cells.iter().map(|cell| cell(stats))).collect()
+    };
+    for thread in &threads[..shown] {
+        grid.row(row(thread_name(thread), &thread.stats));
+    }
+    grid.row(row("TOTAL".to_owned(), report.total()));
+    writeln!(out, "What else was done to each task:")?;
+    grid.write(out)?;
+    if shown < threads.len() {
+        let rest = count((threads.len() - shown) as u64);
+        writeln!(out, "  and {rest} more threads (--rows 0 shows all)")?;
+    }
+    for host in &report.host {
+        let (stolen, during) = (short(host.stolen), short(host.during));
+        let share = percent(host.share());
+        writeln!(out, "  the host took {stolen} of CPU {} in {during} ({share})", host.cpu)?;
+    }
+    if !lacks.is_empty() {
+        writeln!(out, "  not recorded: {}", lacks.join(", "))?;
+    }
+    writeln!(out)
+}

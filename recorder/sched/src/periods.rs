@@ -1,0 +1,223 @@
+//! When cgroups were throttled on which CPUs, and so which part of a wait that was.
+//!
+//! A trace says of a wait how long the thread was held back by a quota, when the wait is over. Where that was within the wait, it
+//! says in two ways: a thread that leaves its CPU since the quota is used up, or is woken into a throttled cgroup, is held back
+//! from then on; and for each CPU, the trace has the periods in which a cgroup was throttled there.
+//!
+//! ```text
+//! period of /a on CPU 0            |=========|
+//! left throttled           |.......|         the first part of the wait:  place() = [wait.begin, + held)
+//! preempted, then held   |---------===========-----|   the period:        place() = [period]
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+
+use fxt_reader::{Cpu, Nanos};
+
+/// So many periods are remembered for a cgroup on a CPU. A wait through more of them is not known exactly.
+const REMEMBERED: usize = 64;
+
+/// So many pairs of a cgroup and a CPU are followed; a file may name any number.
+const MOST_PLACES: usize = 1 << 16;
+
+/// A stretch of time.
+pub type Stretch = (Nanos, Nanos);
+
+/// What is known of the quota in a wait that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// The wait, from its begin to its end.
+    pub wait: Stretch,
+    /// The CPU that the thread waited for.
+    pub cpu: Cpu,
+    /// For how long of the wait it was held back, in nanoseconds.
+    pub nanos: u64,
+    /// Whether that began with the wait.
+    pub at_begin: bool,
+    /// Whose quota it was, where that is known.
+    pub by: Option<&'a str>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// Those that are over, the oldest first.
+    over: VecDeque<Stretch>,
+    open: Option<Nanos>,
+}
+
+/// The periods in which cgroups were throttled.
+#[derive(Debug, Default)]
+pub struct Periods {
+    cgroups: HashMap<Box<str>, HashMap<u16, u32>>,
+    places: Vec<Place>,
+    /// The place of each async span that is open, by its id.
+    open: HashMap<u64, u32>,
+}
+
+impl Periods {
+    /// Whether there are none so far.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// A period of a cgroup begins on a CPU.
+    pub fn begin(&mut self, id: u64, (cgroup, cpu): (&str, Cpu), time: Nanos) {
+        let known = self.cgroups.get(cgroup).and_then(|cpus| cpus.get(&cpu.0)).copied();
+        let place = match known {
+            Some(place) => place,
+            None if self.places.len() >= MOST_PLACES => return,
+            None => {
+                // There are fewer than that.
+                let place = self.places.len() as u32;
+                self.places.push(Place::default());
+                self.cgroups.entry(cgroup.into()).or_default().insert(cpu.0, place);
+                place
+            }
+        };
+        self.places[place as usize].open = Some(time);
+        self.open.insert(id, place);
+    }
+
+    /// A period ends. Which it was, unless its begin is missing.
+    pub fn end(&mut self, id: u64, time: Nanos) -> Option<Stretch> {
+        let place = &mut self.places[self.open.remove(&id)? as usize];
+        let begin = place.open.take()?;
+        if place.over.len() == REMEMBERED {
+            place.over.pop_front();
+        }
+        place.over.push_back((begin, time));
+        Some((begin, time))
+    }
+
+    /// In which stretches of its wait a thread was held back, in order, together as long as it was; `None` when that is not
+    /// known.
+    pub fn place(&self, held: Held<'_>) -> Option<Vec<Stretch>> {
+        let (begin, end) = held.wait;
+        let nanos = held.nanos.min(end.0.saturating_sub(begin.0));
+        let known = held.by.and_then(|by| self.cgroups.get(by)?.get(&held.cpu.0));
+        if let Some(&place) = known {
+            let Place { over, open } = &self.places[place as usize];
+            let open = open.map(|since| (since, end));
+            let within = over.iter().copied().chain(open).filter_map(|(from, until)| {
+                let (from, until) = (from.max(begin), until.min(end));
+                (from < until).then_some((from, until))
+            });
+            let mut stretches: Vec<Stretch> = within.collect();
+            // It left in the moment in which the period began, and either may be told first.
+            if let (true, Some(first)) = (held.at_begin, stretches.first_mut()) {
+                first.0 = begin;
+            }
+            if exactly(&mut stretches, nanos, end) {
+                return Some(stretches);
+            }
+        }
+        held.at_begin.then(|| vec![(begin, Nanos(begin.0 + nanos))])
+    }
+}
+
+/// Makes stretches exactly as long together as the wait says, if they are nearly: the last one gives way.
+fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
+    let sum: u64 = stretches.iter().map(|(from, until)| until.0 - from.0).sum();
+    let Some(last) = stretches.last_mut() else { return false };
+    if sum.abs_diff(nanos) > TOLERANCE.max(nanos / 64) {
+        return false;
+    }
+    let until = (last.1.0 + nanos).saturating_sub(sum);
+    last.1 = Nanos(until);
+    (last.0.0..=end.0).contains(&until)
+}
+
+/// By so many nanoseconds the sum of the periods may differ from what the wait says.
+const TOLERANCE: u64 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(wait: (u64, u64), nanos: u64, at_begin: bool) -> Held<'static> {
+        let wait = (Nanos(wait.0), Nanos(wait.1));
+        Held { wait, cpu: Cpu(1), nanos, at_begin, by: Some("/a") }
+    }
+
+    fn periods(list: &[(u64, u64)]) -> Periods {
+        let mut periods = Periods::default();
+        for &(begin, end) in list {
+            periods.begin(7, ("/a", Cpu(1)), Nanos(begin));
+            assert_eq!(periods.end(7, Nanos(end)), Some((Nanos(begin), Nanos(end))));
+        }
+        periods
+    }
+
+    fn place(periods: &Periods, held: Held<'_>) -> Option<Vec<(u64, u64)>> {
+        let stretches = periods.place(held)?;
+        Some(stretches.into_iter().map(|(from, until)| (from.0, until.0)).collect())
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_wait_that_begins_throttled_is_held_back_at_its_begin() {
+        let wait = held((10 * MS, 50 * MS), 30 * MS, true);
+        assert_eq!(place(&Periods::default(), wait), Some(vec![(10 * MS, 40 * MS)]));
+        let unnamed = Held { by: None, ..wait };
+        assert_eq!(place(&periods(&[(10 * MS, 40 * MS)]), unnamed), Some(vec![(10 * MS, 40 * MS)]));
+    }
+
+    #[test]
+    fn a_wait_that_does_not_is_held_back_when_its_cgroup_is_throttled_on_its_cpu() {
+        let periods =
+            periods(&[(1, 2), (10 * MS, 40 * MS), (60 * MS, 90 * MS), (200 * MS, 210 * MS)]);
+        let wait = held((5 * MS, 100 * MS), 60 * MS, false);
+        let expected = vec![(10 * MS, 40 * MS), (60 * MS, 90 * MS)];
+        assert_eq!(place(&periods, wait), Some(expected));
+        // Of the second period only a part is in it.
+        let cut = held((5 * MS, 70 * MS), 40 * MS, false);
+        assert_eq!(place(&periods, cut), Some(vec![(10 * MS, 40 * MS), (60 * MS, 70 * MS)]));
+    }
+
+    #[test]
+    fn what_the_periods_do_not_explain_is_not_known() {
+        let periods = periods(&[(10 * MS, 40 * MS)]);
+        let wait = held((5 * MS, 100 * MS), 60 * MS, false);
+        assert_eq!(place(&periods, wait), None);
+        assert_eq!(place(&periods, Held { nanos: 30 * MS, cpu: Cpu(2), ..wait }), None);
+        assert_eq!(place(&periods, Held { nanos: 30 * MS, by: Some("/b"), ..wait }), None);
+        assert_eq!(place(&periods, Held { nanos: 30 * MS, by: None, ..wait }), None);
+    }
+
+    #[test]
+    fn a_period_that_goes_on_and_one_without_a_begin_are_taken_as_they_are() {
+        let mut periods = Periods::default();
+        assert_eq!(periods.end(3, Nanos(5)), None);
+        periods.begin(7, ("/a", Cpu(1)), Nanos(20 * MS));
+        let wait = held((10 * MS, 30 * MS), 10 * MS, false);
+        assert_eq!(place(&periods, wait), Some(vec![(20 * MS, 30 * MS)]));
+    }
+
+    #[test]
+    fn the_wait_says_for_how_long_and_the_periods_when() {
+        let periods = periods(&[(10 * MS, 40 * MS), (60 * MS, 90 * MS)]);
+        let of = |nanos| place(&periods, held((5 * MS, 100 * MS), nanos, false));
+        for nanos in [60 * MS - 9_000, 60 * MS + 9_000, 60 * MS + MS / 2] {
+            assert_eq!(of(nanos), Some(vec![(10 * MS, 40 * MS), (60 * MS, nanos + 30 * MS)]));
+        }
+        assert_eq!(of(61 * MS), None);
+        assert_eq!(of(59 * MS), None);
+    }
+
+    #[test]
+    fn a_quota_holds_nobody_back_for_longer_than_the_wait() {
+        let wait = held((10 * MS, 50 * MS), u64::MAX, true);
+        assert_eq!(place(&Periods::default(), wait), Some(vec![(10 * MS, 50 * MS)]));
+    }
+
+    #[test]
+    fn only_the_last_periods_are_remembered() {
+        let list: Vec<(u64, u64)> = (0..200).map(|n| (n * 10 * MS, n * 10 * MS + MS)).collect();
+        let periods = periods(&list);
+        let late = held((1990 * MS, 2000 * MS), MS, false);
+        assert_eq!(place(&periods, late), Some(vec![(1990 * MS, 1991 * MS)]));
+        let long = held((0, 2000 * MS), 200 * MS, false);
+        assert_eq!(place(&periods, long), None);
+    }
+}
