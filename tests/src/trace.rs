@@ -56,6 +56,8 @@ pub struct Wakeup {
     pub thread: u64,
     /// By whom, where that is known.
     pub waker: Option<u64>,
+    /// Whether an interrupt began it.
+    pub interrupt: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -116,6 +118,7 @@ impl Trace {
                     cpu: record.cpu.0,
                     thread: record.koid.0,
                     waker: record.waker().map(|koid| koid.0),
+                    interrupt: record.args.get("interrupt").is_some(),
                 };
                 self.faults.extend(order.wakeup(&wakeup));
                 self.wakeups.push(wakeup);

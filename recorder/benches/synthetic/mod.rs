@@ -4,7 +4,7 @@
 //! `perf bench sched pipe` makes them.
 
 use fxt_writer::{Koid, ThreadName};
-use fxtrec::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind};
+use fxtrec::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind, Waker};
 use fxtrec::capture::sched::{SchedFormats, SchedLayout};
 use fxtrec::encode::encoder::Encoder;
 use fxtrec::encode::ids::Ids;
@@ -142,7 +142,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
             target: Cpu(cpu),
             comm,
             current: Tid(running),
-            from_task: true,
+            by: Waker::Task(Tid(running)),
             same_process: None,
         }),
         false => Kind::Switch(Switch {

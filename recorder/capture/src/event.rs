@@ -79,10 +79,31 @@ pub struct Wake {
     pub comm: Comm,
     /// The thread that runs on the CPU where this was seen.
     pub current: Tid,
-    /// Whether that thread itself did the waking: it was neither a hard nor a soft interrupt that did.
-    pub from_task: bool,
+    /// Who does it.
+    pub by: Waker,
     /// Of a first wake-up: whether the new thread belongs to the process of `current`, where the source tells it.
     pub same_process: Option<bool>,
+}
+
+/// Who wakes a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    /// Nobody can tell: an interrupt may have completed what another CPU began.
+    Unknown,
+    Task(Tid),
+    /// A hard or soft interrupt does.
+    Interrupt,
+}
+
+impl Waker {
+    /// Who does what happened while `current` ran, as far as the place where it happened tells.
+    pub fn here(kind: WakeKind, current: Tid, in_interrupt: bool) -> Waker {
+        match (kind, in_interrupt) {
+            (WakeKind::Waking, true) => Waker::Interrupt,
+            (_, false) if current != Tid::IDLE => Waker::Task(current),
+            _ => Waker::Unknown,
+        }
+    }
 }
 
 /// Where an event's bytes are in the queue of its CPU.

@@ -3,7 +3,7 @@
 //! Where their fields lie is taken from their `format` files once, at the start
 //! ([`SchedLayout`]); per event there is one length check and a handful of loads.
 
-use super::event::{Comm, Kind, Switch, Wake, WakeKind};
+use super::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
 use super::tracepoint::{At, LayoutError, chunk, i32_at, id, least, locate, tid_at, u32_at};
 use fxtrec_kernel::format::Format;
 use fxtrec_kernel::prev_state::StateTable;
@@ -158,7 +158,7 @@ impl WakeLayout {
             target: Cpu(u32_at(raw, self.target_cpu)?),
             comm: Comm(chunk(raw, self.comm)?),
             current,
-            from_task: flags & IN_INTERRUPT == 0 && current != Tid::IDLE,
+            by: Waker::here(self.kind, current, flags & IN_INTERRUPT != 0),
             same_process: None,
         }))
     }

@@ -80,12 +80,15 @@ pub enum SourceError {
 pub struct Causes {
     /// The time in each slice that the host had taken the CPU.
     pub steal: bool,
+    /// Who begins each wake-up, a thread or an interrupt.
+    pub waker: bool,
 }
 
 impl Causes {
     /// Their names, as they are in the trace.
     pub fn names(self) -> Vec<&'static str> {
-        [("steal", self.steal)].iter().filter_map(|(name, given)| given.then_some(*name)).collect()
+        let all = [("steal", self.steal), ("waker", self.waker)];
+        all.iter().filter_map(|(name, given)| given.then_some(*name)).collect()
     }
 }
 

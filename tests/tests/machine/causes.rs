@@ -85,3 +85,118 @@ fn the_time_stolen_from_slices_is_what_the_kernel_counts_for_each_cpu() {
         assert!(switch.number("steal_ns") <= slice, "{switch:?} after {slice} ns");
     }
 }
+
+/// What perf saw begin a wake-up.
+#[derive(Clone, Copy, Debug)]
+struct Waking {
+    time: u64,
+    /// Who runs; `None` where perf does not say, of a thread that is ending.
+    current: Option<u64>,
+    in_interrupt: bool,
+}
+
+/// The wake-ups in a file of perf's, by the thread that is woken.
+fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<u64, Vec<Waking>>) {
+    let path = folder.path(file);
+    let mut command = Command::new("perf");
+    command.args(["script", "--ns", "-F", "tid,time,trace", "-i"]).arg(path);
+    for line in succeed(command.stdin(Stdio::null())).lines() {
+        let parse = || -> Option<(u64, Waking)> {
+            let (head, text) = line.split_once(": ")?;
+            let (current, time) = head.trim().split_once(char::is_whitespace)?;
+            let (seconds, nanos) = time.trim().split_once('.')?;
+            // A name may hold anything.
+            let (_, behind) = text.rsplit_once(" pid=")?;
+            let woken = behind.split(' ').next()?.parse().ok()?;
+            let time = seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.parse::<u64>().ok()?;
+            let current = (current != "-1").then(|| current.parse()).transpose().ok()?;
+            Some((woken, Waking { time, current, in_interrupt }))
+        };
+        let (woken, waking) = parse().unwrap_or_else(|| panic!("{line:?}"));
+        into.entry(woken).or_default().push(waking);
+    }
+}
+
+/// The bits of `common_flags` that tell of hard and soft interrupts.
+const IN_INTERRUPT: &str = "common_flags & 24";
+
+#[test]
+fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
+    if !may_record() {
+        return;
+    }
+    if Command::new("perf").arg("version").output().is_err() {
+        return skip("perf is not installed");
+    }
+    let _turn = machine::alone();
+    let folder = Folder::new();
+    let perf = |filter: &str, file: &str| -> Vec<String> {
+        let path = folder.path(file).display().to_string();
+        let words = ["perf", "record", "-q", "-a", "-m", "2048", "-k", "CLOCK_MONOTONIC", "-e"];
+        let rest = ["sched:sched_waking", "--filter", filter, "-o", &path, "--"];
+        words.iter().chain(&rest).map(|word| (*word).to_owned()).collect()
+    };
+    let mut words = perf(IN_INTERRUPT, "irq.data");
+    words.extend(perf(&format!("!({IN_INTERRUPT})"), "task.data"));
+    words.extend([WORKLOAD, "threads", "3", "6000"].map(str::to_owned));
+    let Some(recording) = record_machine(&["--source", "bpf"], || {
+        succeed(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()));
+    }) else {
+        return;
+    };
+    if !has(&recording.trace, "waker") {
+        return skip("nobody tells whether an interrupt runs");
+    }
+    let mut known = BTreeMap::new();
+    wakings(&folder, "task.data", false, &mut known);
+    wakings(&folder, "irq.data", true, &mut known);
+    for wakings in known.values_mut() {
+        wakings.sort_by_key(|waking| waking.time);
+    }
+    let times = || known.values().flatten().map(|waking| waking.time);
+    let (first, last) = (times().min().expect("some"), times().max().expect("some"));
+
+    let (mut by_tasks, mut by_interrupts, mut by_idle, mut remote) = (0, 0, 0, 0);
+    let (mut unseen, mut wrong, mut missing) = (0, Vec::new(), Vec::new());
+    let mut before: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut cpus: BTreeMap<u64, u16> = BTreeMap::new();
+    let mut switches = recording.trace.switches.iter().peekable();
+    for wakeup in &recording.trace.wakeups {
+        while let Some(switch) = switches.next_if(|switch| switch.time <= wakeup.time) {
+            cpus.insert(switch.incoming, switch.cpu);
+        }
+        let since = before.insert(wakeup.thread, wakeup.time).unwrap_or(0);
+        if wakeup.time < first || wakeup.time > last {
+            continue;
+        }
+        let seen = known.get(&wakeup.thread).and_then(|wakings| {
+            let next = wakings.partition_point(|waking| waking.time <= wakeup.time);
+            wakings[..next].last().filter(|waking| waking.time > since)
+        });
+        let Some(seen) = seen else {
+            // The first of a thread's life has none, and perf does not see those of a silent task.
+            unseen += 1;
+            continue;
+        };
+        match (seen.in_interrupt, seen.current) {
+            (true, _) if wakeup.interrupt && wakeup.waker.is_none() => by_interrupts += 1,
+            (false, None) if !wakeup.interrupt => unseen += 1,
+            (false, Some(0)) if !wakeup.interrupt && wakeup.waker.is_none() => by_idle += 1,
+            (false, Some(current)) if wakeup.waker == Some(current) && !wakeup.interrupt => {
+                by_tasks += 1;
+                remote += u64::from(cpus.get(&current) != Some(&wakeup.cpu));
+            }
+            _ if wakeup.waker.is_none() && !wakeup.interrupt => missing.push((wakeup, seen)),
+            _ => wrong.push((wakeup, seen)),
+        }
+    }
+    println!(
+        "{by_tasks} by tasks ({remote} remote), {by_interrupts} by interrupts, {by_idle} by the idle task, \
+         {unseen} that perf did not see"
+    );
+    let example = |of: &[_]| format!("{} such, first {:?}", of.len(), of.first());
+    assert!(wrong.is_empty(), "wrong: {}", example(&wrong));
+    assert!(missing.is_empty(), "missing: {}", example(&missing));
+    assert!(by_tasks + by_interrupts >= 20_000, "{by_tasks} and {by_interrupts}");
+    assert!(by_interrupts > 0, "timers wake somebody");
+}

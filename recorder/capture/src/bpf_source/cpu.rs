@@ -1,6 +1,6 @@
 //! One CPU's lane: from its records to events.
 
-use crate::event::{Comm, Event, Kind, Loss, SliceFacts, Switch, Wake, WakeKind};
+use crate::event::{Comm, Event, Kind, Loss, SliceFacts, Switch, Wake, WakeKind, Waker};
 use crate::order::{Lane as Queue, Merger};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
 use fxtrec_kernel::clock;
@@ -251,7 +251,17 @@ impl Decoder {
                 });
                 push(Event { time, kind });
             }
-            Record::Wake { kind, time, tid, current, prio, target, in_interrupt, same_process } => {
+            Record::Wake {
+                kind,
+                time,
+                tid,
+                current,
+                waker,
+                prio,
+                target,
+                in_interrupt,
+                same_process,
+            } => {
                 if self.lost_sight(current, current) {
                     push(Event { time, kind: Kind::Skipped });
                 }
@@ -266,7 +276,11 @@ impl Decoder {
                     target,
                     comm: self.names.get(tid),
                     current,
-                    from_task: !in_interrupt && current != Tid::IDLE,
+                    by: match in_interrupt {
+                        true => Waker::Interrupt,
+                        false if waker == Tid::IDLE => Waker::Unknown,
+                        false => Waker::Task(waker),
+                    },
                     same_process: (kind == RecordKind::WakeupNew).then_some(same_process),
                 });
                 push(Event { time, kind });
@@ -310,12 +324,14 @@ mod tests {
         }
     }
 
-    fn wake(current: u32, in_interrupt: bool) -> Record {
+    /// Thread 5 has the CPU.
+    fn wake(waker: u32, in_interrupt: bool) -> Record {
         Record::Wake {
             kind: RecordKind::Wakeup,
             time: Nanos(6),
             tid: Tid(9),
-            current: Tid(current),
+            current: Tid(5),
+            waker: Tid(waker),
             prio: 120,
             target: Cpu(1),
             in_interrupt,
@@ -344,23 +360,24 @@ mod tests {
     }
 
     #[test]
-    fn the_waker_is_the_current_thread_unless_an_interrupt_or_idle_does_it() {
-        let from_task = |record| match events(&mut Decoder::new(false), record)[0] {
-            Kind::Wake(wake) => wake.from_task,
+    fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
+        let by = |record| match events(&mut Decoder::new(false), record)[0] {
+            Kind::Wake(wake) => wake.by,
             other => panic!("{other:?}"),
         };
-        assert!(from_task(wake(4, false)));
-        assert!(!from_task(wake(4, true)));
-        assert!(!from_task(wake(0, false)));
+        assert_eq!(by(wake(4, false)), Waker::Task(Tid(4)));
+        assert_eq!(by(wake(4, true)), Waker::Interrupt);
+        assert_eq!(by(wake(0, false)), Waker::Unknown);
     }
 
     #[test]
     fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder() {
         let mut narrow = Decoder::new(true);
         assert_eq!(events(&mut narrow, switch(1, 2)).len(), 1);
-        assert_eq!(events(&mut narrow, wake(2, false)).len(), 1);
+        assert_eq!(events(&mut narrow, switch(2, 5)).len(), 1);
+        assert_eq!(events(&mut narrow, wake(4, false)).len(), 1);
         assert_eq!(events(&mut narrow, switch(3, 1))[0], Kind::Skipped);
-        assert_eq!(events(&mut narrow, wake(5, false))[0], Kind::Skipped);
+        assert_eq!(events(&mut narrow, wake(4, false))[0], Kind::Skipped);
         let mut wide = Decoder::new(false);
         assert_eq!(events(&mut wide, switch(1, 2)).len(), 1);
         assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);

@@ -138,7 +138,7 @@ impl Source for BpfSource {
     }
 
     fn causes(&self) -> Causes {
-        Causes { steal: self.events.tells_steal() }
+        Causes { steal: self.events.tells_steal(), waker: self.events.tells_wakers() }
     }
 
     fn ring_bytes(&self) -> usize {

@@ -1,4 +1,4 @@
-use super::super::event::{Loss, WakeKind};
+use super::super::event::{Loss, WakeKind, Waker};
 use super::super::sched::tests::{layout, raw_switch, raw_wake};
 use super::*;
 use fxtrec_units::{Cpu, Tid};
@@ -32,13 +32,14 @@ fn a_switch_is_read_by_its_format() {
 
 #[test]
 fn a_waker_is_named_only_by_a_task_outside_interrupts() {
-    for (flags, current, from_task) in
-        [(0u8, 5, true), (0x08, 5, false), (0x10, 5, false), (0, 0, false), (0x01, 5, true)]
+    let (task, unknown) = (Waker::Task(Tid(5)), Waker::Unknown);
+    for (flags, current, by) in
+        [(0u8, 5, task), (0x08, 5, unknown), (0x10, 5, unknown), (0, 0, unknown), (0x01, 5, task)]
     {
         let body = sample(1, &raw_wake(301, flags, current));
         let event = decode_body(b::PERF_RECORD_SAMPLE, 0, &body).expect("whole").event;
         let Kind::Wake(wake) = event.kind else { panic!("{event:?}") };
-        assert_eq!(wake.from_task, from_task, "flags {flags:#x} current {current}");
+        assert_eq!(wake.by, by, "flags {flags:#x} current {current}");
         assert_eq!((wake.kind, wake.tid, wake.target), (WakeKind::Wakeup, Tid(42), Cpu(3)));
     }
 }

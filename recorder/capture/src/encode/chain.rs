@@ -40,8 +40,8 @@ pub struct Chain {
     pub gap: bool,
     /// What is known of the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
-    /// When the last switch was that the kernel reported.
-    pub since: Nanos,
+    /// When the present slice began; `None` where that was not seen.
+    pub since: Option<Nanos>,
     /// Whether the trace has the name of the thread that stands for what is not recorded.
     pub unrecorded: bool,
 }
@@ -49,9 +49,9 @@ pub struct Chain {
 impl Chain {
     /// What is known of the slice of `koid`, which a switch ends at `time`.
     pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> Option<SliceFacts> {
-        let since = std::mem::replace(&mut self.since, time);
+        let since = self.since.replace(time);
         let facts = self.slice.take()?;
-        let length = Nanos(time.0.saturating_sub(since.0));
+        let length = Nanos(time.0.saturating_sub(since?.0));
         let whole = self.current.is_some_and(|current| current.koid == koid);
         // The scheduler looks at its clocks a moment before it reports a switch. What happens in between counts as the
         // next slice's, and may be more than that has.

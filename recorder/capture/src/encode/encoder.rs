@@ -21,9 +21,13 @@ use super::generations::id_of;
 use super::stats::Stats;
 use super::strings;
 use super::threads::weight::{self, weight};
-use super::threads::{Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, outgoing_state};
+use super::threads::{
+    Announced, Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, outgoing_state,
+};
 use super::unrecorded;
-use crate::event::{Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Wake, WakeKind};
+use crate::event::{
+    Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Wake, WakeKind, Waker,
+};
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
@@ -471,7 +475,10 @@ impl<L: Lanes> Encoder<L> {
             return self.infer(time, cpu, former, now);
         }
         let gap = std::mem::take(&mut self.chains.of(cpu).gap);
-        self.chains.of(cpu).current = Some(now);
+        let chain = self.chains.of(cpu);
+        chain.current = Some(now);
+        // What is told of the slice that goes on is of another's as well.
+        chain.since = None;
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
         self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
@@ -556,26 +563,46 @@ impl<L: Lanes> Encoder<L> {
         let koid = thread.koid;
         let waker = match announced {
             // The thread that completes a wake-up need not be the one that began it.
-            Some(waker) => Some(waker),
-            None if wake.from_task => {
-                self.name(current)?;
-                Some(self.threads.thread(current).koid)
-            }
-            None => None,
+            Some(waker) => waker,
+            None => self.announce(wake, current)?,
         };
         self.name(slot)?;
-        let args = [
-            Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio))),
-            Arg::new(strings::WAKER, Value::Koid(waker.unwrap_or_default())),
-        ];
+        let by = match waker {
+            Announced::Task(koid) => Some(Arg::new(strings::WAKER, Value::Koid(koid))),
+            Announced::Interrupt => Some(Arg::new(strings::INTERRUPT, Value::Bool(true))),
+            Announced::Unknown => None,
+        };
+        let weight = Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio)));
+        let args = [weight, by.unwrap_or(weight)];
         self.stats.wakeups_written += 1;
         self.lanes.rolling(&Wakeup {
             cpu: cpu_number(wake.target),
             time: ticks(time),
             thread: koid,
-            args: if waker.is_some() { &args } else { &args[..1] },
+            args: if by.is_some() { &args } else { &args[..1] },
         })?;
         self.watch_wake(time, wake.target, slot)
+    }
+
+    /// Who does a wake-up, named if it is a thread. `current` runs where it was seen.
+    #[inline]
+    fn announce(&mut self, wake: &Wake, current: Slot) -> Result<Announced, Closed> {
+        let tid = match wake.by {
+            Waker::Task(tid) => tid,
+            Waker::Interrupt => return Ok(Announced::Interrupt),
+            Waker::Unknown => return Ok(Announced::Unknown),
+        };
+        let slot = match tid == wake.current {
+            true => current,
+            false if self.threads.has_ended(tid) => {
+                // It has gone out for ever since it began this. All that the trace shows of it is named already.
+                let koid = self.threads.last_owner(tid);
+                return Ok(if self.narrow { Announced::Unknown } else { Announced::Task(koid) });
+            }
+            false => self.threads.get(tid, None),
+        };
+        self.name(slot)?;
+        Ok(Announced::Task(self.threads.thread(slot).koid))
     }
 
     /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
@@ -587,15 +614,13 @@ impl<L: Lanes> Encoder<L> {
         }
         self.name(slot)?;
         let mut thread = self.recorder;
-        self.threads.thread_mut(slot).waker = None;
-        if wake.from_task {
-            self.name(current)?;
-            let waker = self.threads.thread(current);
-            let (koid, process) = (waker.koid, waker.process);
-            thread =
-                ThreadName::Inline { process: self.threads.process_koid(process), thread: koid };
-            self.threads.thread_mut(slot).waker = Some(koid);
+        let announced = self.announce(wake, current)?;
+        if let Announced::Task(koid) = announced {
+            let process = self.threads.thread(current).process;
+            let process = self.threads.process_koid(process);
+            thread = ThreadName::Inline { process, thread: koid };
         }
+        self.threads.thread_mut(slot).waker = Some(announced);
         let koid = self.threads.thread(slot).koid;
         self.lanes.rolling(&EventRecord {
             kind: EventKind::Instant,

@@ -57,6 +57,7 @@ strings! {
     TRACED = 32, "t";
     OTHER = 33, "?";
     STEAL_NS = 34, "steal_ns";
+    INTERRUPT = 35, "interrupt";
 }
 
 /// How many there are in all; they have the indices from 1 on.

@@ -78,6 +78,14 @@ impl Naming {
     }
 }
 
+/// Who begins a wake-up, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    Unknown,
+    Task(Koid),
+    Interrupt,
+}
+
 #[derive(Clone, Debug)]
 pub struct Thread {
     /// Its id in the initial pid namespace.
@@ -94,7 +102,7 @@ pub struct Thread {
     /// Whether its switches are wanted.
     pub in_scope: bool,
     /// Who was seen to begin waking it, until it is awake.
-    pub waker: Option<Koid>,
+    pub waker: Option<Announced>,
     run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
@@ -400,6 +408,11 @@ impl Threads {
         self.ids.forget(tid);
         self.free.push(slot);
         self.processes.leave(process);
+    }
+
+    /// The koid of the last owner of the id, who may have ended.
+    pub fn last_owner(&mut self, tid: Tid) -> Koid {
+        self.generations.latest(tid)
     }
 
     /// Whether the id is known to be nobody's: its last owner has gone out for ever.

@@ -102,8 +102,6 @@ pub enum Helper {
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC.
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
-    /// `bpf_get_current_pid_tgid()`: the thread's id in the lower half.
-    GetCurrentPidTgid = 14,
     /// `bpf_probe_read_kernel(target, size, address)`; the target is zero where there is nothing to read.
     ProbeReadKernel = 113,
     /// `bpf_ringbuf_output(map, data, size, flags)`.

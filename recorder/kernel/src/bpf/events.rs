@@ -13,6 +13,7 @@ use super::programs::{self, Program, Setting};
 use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
 use super::task::{QueueLayout, TaskLayout};
+use super::wakers;
 use crate::sys::Sys;
 use crate::units::Cpu;
 
@@ -93,6 +94,7 @@ pub struct BpfEvents {
     scope: Option<ScopeMap>,
     programs: Vec<Loaded>,
     steal: bool,
+    wakers: bool,
 }
 
 /// What the programs take from where.
@@ -155,6 +157,7 @@ impl BpfEvents {
         let layout = |way: Way| -> Result<TaskLayout, BtfError> {
             Ok(TaskLayout { stolen: way.stolen, ..TaskLayout::new(&btf, way.interrupts)? })
         };
+        let wakers = sys.map_create(&wakers::map()).map_err(map_error("who wakes whom"))?;
         let load_with = |way| {
             let setting = Setting {
                 task: &layout(way)?,
@@ -162,12 +165,15 @@ impl BpfEvents {
                 lanes: outer.as_fd(),
                 doorbell: doorbell.fd(),
                 scope: scope.as_ref().map(ScopeMap::fd),
+                wakers: wakers.as_fd(),
             };
             Ok((way, load_all(&*sys, &setting, wanted.waking)?))
         };
         let (way, programs) = first_loaded(Way::all(&btf, wanted.steal), load_with)?;
         let steal = way.stolen.is_some();
-        let events = BpfEvents { sys, shape, outer, doorbell, scope, programs, steal };
+        let tells_wakers = way.interrupts != InterruptCount::Unknown;
+        let events =
+            BpfEvents { sys, shape, outer, doorbell, scope, programs, steal, wakers: tells_wakers };
         for (cpu, lane) in &lanes {
             events.give(*cpu, lane)?;
         }
@@ -212,6 +218,11 @@ impl BpfEvents {
     /// Whether the programs tell of stolen time.
     pub fn tells_steal(&self) -> bool {
         self.steal
+    }
+
+    /// Whether the programs tell who begins a wake-up, be it an interrupt.
+    pub fn tells_wakers(&self) -> bool {
+        self.wakers
     }
 
     /// Which threads the programs report, when not all.

@@ -12,14 +12,15 @@
 //! ```text
 //!   byte    0        8             12            16          20      21      22      23
 //!   switch  time     tid out       tid in        state       kind    flags   prio    prio in
-//!   wake    time     tid           tid current   CPU         kind    flags   prio    -
+//!   wake    time     tid           tid current   tid waker   kind    flags   prio    CPU
 //!   lost    time     count                       -           kind    -       -       -
 //!   name    name, 16 bytes                       tid         kind    -       -       -
 //!   slice   stolen   -                           -           kind    -       -       -
 //! ```
 //!
 //! The lane tells the CPU. Priorities are cut to a byte: they are between -1,
-//! for deadline tasks, and 139. A name stands before the first record of its
+//! for deadline tasks, and 139. The upper byte of the CPU that a wake-up is for is the upper byte
+//! of the waker, whose id has only 22 bits. A name stands before the first record of its
 //! lane that mentions the thread, and before the first after it was renamed. What
 //! befell a slice stands before the switch that ends it; most have nothing to tell.
 //!
@@ -243,7 +244,8 @@ pub mod part {
     pub const SECOND_TID: i16 = 12;
     pub const COUNT: i16 = 8;
     pub const STATE: i16 = 16;
-    pub const CPU: i16 = 16;
+    pub const WAKER: i16 = 16;
+    pub const CPU: i16 = 23;
     pub const KIND: i16 = 20;
     pub const FLAGS: i16 = 21;
     pub const PRIO: i16 = 22;
@@ -300,11 +302,13 @@ pub enum Record {
         tid: Tid,
         /// Who runs where it happens.
         current: Tid,
+        /// Who began it, from the context of a task; the idle task's where that is not known.
+        waker: Tid,
         /// The priority of who is woken.
         prio: i32,
         /// The CPU on whose run queue it goes.
         target: Cpu,
-        /// Whether an interrupt does it.
+        /// Whether an interrupt began it.
         in_interrupt: bool,
         /// Of a first wake-up: whether the thread belongs to the process of who runs.
         same_process: bool,
@@ -327,6 +331,10 @@ pub enum Record {
         stolen: Nanos,
     },
 }
+
+/// The bits of a waker's id, in the word that it shares with the upper byte of a CPU.
+pub const WAKER_BITS: u32 = 24;
+const WAKER_TID: u32 = (1 << WAKER_BITS) - 1;
 
 /// `-1` is the only negative priority.
 fn prio(byte: u8) -> i32 {
@@ -355,8 +363,11 @@ impl Record {
             time,
             tid: Tid(u32_at(part::TID)),
             current: Tid(u32_at(part::SECOND_TID)),
+            waker: Tid(u32_at(part::WAKER) & WAKER_TID),
             prio: prio(bytes[part::PRIO as usize]),
-            target: Cpu(u32_at(part::CPU)),
+            target: Cpu(
+                u32_at(part::WAKER) >> WAKER_BITS << 8 | u32::from(bytes[part::CPU as usize])
+            ),
             in_interrupt: first,
             same_process: flags & flag::SAME_PROCESS != 0,
         };
@@ -423,19 +434,20 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_names_the_woken_the_current_and_the_target() {
+    fn a_wake_up_names_the_woken_the_current_the_waker_and_the_target() {
         let bytes = record(&[
             (part::TIME, &5u64.to_ne_bytes()),
             (part::TID, &3u32.to_ne_bytes()),
             (part::SECOND_TID, &4u32.to_ne_bytes()),
-            (part::CPU, &300u32.to_ne_bytes()),
-            (part::KIND, &[RecordKind::Waking as u8, 0, 98, 0]),
+            (part::WAKER, &(6u32 | 1 << WAKER_BITS).to_ne_bytes()),
+            (part::KIND, &[RecordKind::Waking as u8, 0, 98, 44]),
         ]);
         let expected = Record::Wake {
             kind: RecordKind::Waking,
             time: Nanos(5),
             tid: Tid(3),
             current: Tid(4),
+            waker: Tid(6),
             prio: 98,
             target: Cpu(300),
             in_interrupt: false,

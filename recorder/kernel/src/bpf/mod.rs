@@ -27,3 +27,4 @@ pub mod programs;
 pub mod scope;
 pub mod sys;
 pub mod task;
+pub mod wakers;

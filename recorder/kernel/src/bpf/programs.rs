@@ -15,7 +15,8 @@
 //!   ring the bell, if it is time to
 //! ```
 //!
-//! R9 holds the lane and R8 the task from then on; R0 the time, R1 the head, and
+//! The program on the beginning of a wake-up notes who does it, where the one on its completion finds it: the latter may
+//! run on another CPU, in an interrupt. R9 holds the lane and R8 the task from then on; R0 the time, R1 the head, and
 //! R2 to R5 are free.
 
 mod event;
@@ -24,7 +25,7 @@ mod life;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
-use super::lane::{LaneShape, RecordKind};
+use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::sys::ProgramSpec;
 use super::task::TaskLayout;
@@ -41,6 +42,8 @@ pub struct Setting<'a> {
     pub doorbell: BorrowedFd<'a>,
     /// The threads in scope, if not all are.
     pub scope: Option<BorrowedFd<'a>>,
+    /// Who is waking whom: see [`super::wakers`].
+    pub wakers: BorrowedFd<'a>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,15 +76,10 @@ pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError
         programs.push(program("fxtrec_newtask", tracepoints.newtask, insns));
     }
     programs.push(program("fxtrec_switch", tracepoints.switch, event::switch(setting)?));
-    let mut wake = |name, tracepoint, kind| -> Result<(), AsmError> {
-        programs.push(program(name, tracepoint, event::wake(setting, kind)?));
-        Ok(())
-    };
-    if waking {
-        wake("fxtrec_waking", tracepoints.waking, RecordKind::Waking)?;
-    }
-    wake("fxtrec_wake_new", tracepoints.wakeup_new, RecordKind::WakeupNew)?;
-    wake("fxtrec_wakeup", tracepoints.wakeup, RecordKind::Wakeup)?;
+    let insns = event::waking(setting, waking)?;
+    programs.push(program("fxtrec_waking", tracepoints.waking, insns));
+    programs.push(program("fxtrec_wake_new", tracepoints.wakeup_new, event::wake_new(setting)?));
+    programs.push(program("fxtrec_wakeup", tracepoints.wakeup, event::wakeup(setting)?));
     Ok(programs)
 }
 

@@ -10,7 +10,7 @@ use crate::encode::Closed;
 use crate::encode::chain::{Chain, Occupant};
 use crate::encode::moment::{Contender, Label, Moment, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
-use crate::encode::threads::{IDLE, Naming};
+use crate::encode::threads::{Announced, IDLE, Naming};
 use crate::encode::{unrecorded, weight};
 use fxtrec_units::{Cpu, Nanos};
 
@@ -124,7 +124,10 @@ impl<L: Lanes> Encoder<L> {
         }
         for slot in self.threads.slots() {
             let thread = self.threads.thread_mut(slot);
-            thread.waker = thread.waker.filter(|waker| living.contains(waker));
+            thread.waker = thread.waker.filter(|waker| match waker {
+                Announced::Task(koid) => living.contains(koid),
+                Announced::Interrupt | Announced::Unknown => true,
+            });
         }
     }
 }

@@ -18,7 +18,7 @@ mod wakeups;
 mod watch;
 
 use super::threads::Lookup;
-use crate::event::{Comm, Kind, LocalId, Loss, Switch, Wake, WakeKind};
+use crate::event::{Comm, Kind, LocalId, Loss, Switch, Wake, WakeKind, Waker};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Cpu, Tid};
 use scene::Scene;
@@ -68,7 +68,7 @@ fn wake_of(kind: WakeKind, tid: u32, current: u32) -> Wake {
         target: Cpu(0),
         comm: comm_of(tid),
         current: Tid(current),
-        from_task: current != 0,
+        by: Waker::here(kind, Tid(current), false),
         same_process: None,
     }
 }
@@ -88,9 +88,9 @@ fn waking(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Waking, tid, current)
 }
 
-/// An interrupt does it, while `current` has the CPU.
+/// It is seen in an interrupt, while `current` has the CPU.
 fn interrupt(wake: Wake) -> Wake {
-    Wake { from_task: false, ..wake }
+    Wake { by: Waker::here(wake.kind, wake.current, true), ..wake }
 }
 
 /// The thread `tid` of process `pid` comes into being, by `parent` of process `parent_pid`.

@@ -1,6 +1,6 @@
 //! Context switches: who, in which state, of which weight.
 
-use super::{Scene, comm, switch};
+use super::{Scene, comm, switch, wakeup};
 use crate::event::{Kind, SliceFacts, Switch};
 use fxtrec_units::Nanos;
 
@@ -184,4 +184,16 @@ fn what_was_stolen_from_an_unseen_slice_is_on_no_switch() {
             "200 cpu 0: 7 (1024) blocked -> 5 (1024)",
         ]
     );
+}
+
+#[test]
+fn what_was_stolen_since_before_a_slice_that_began_unseen_is_on_no_switch() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 6));
+    // Thread 7 has the CPU by now.
+    scene.at(150, 0, wakeup(5, 7));
+    scene.told();
+    scene.at(200, 0, stolen(30));
+    scene.at(200, 0, switch(7, "S", 5));
+    assert_eq!(scene.scheduled(), ["200 cpu 0: 7 (1024) blocked -> 5 (1024)"]);
 }

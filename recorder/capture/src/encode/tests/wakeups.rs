@@ -1,8 +1,8 @@
 //! Wake-ups: whose, by whom, and which are none.
 
 use super::{LOST, Scene, interrupt, running, switch, wakeup, wakeup_new, waking};
-use crate::event::Wake;
-use fxtrec_units::Cpu;
+use crate::event::{Wake, Waker};
+use fxtrec_units::{Cpu, Tid};
 
 /// CPU 0 has thread 5, and thread 7 sleeps.
 fn five_runs_and_seven_sleeps() -> Scene {
@@ -145,7 +145,10 @@ fn a_waking_by_an_interrupt_is_put_on_fxtrecs_own_thread_and_names_nobody() {
     scene.at(110, 0, interrupt(wakeup(7, 5)));
     assert_eq!(
         scene.told(),
-        ["100 999/999: sched:waking thread=koid:7 cpu=0", "110 cpu 0: wakes 7 (1024)",]
+        [
+            "100 999/999: sched:waking thread=koid:7 cpu=0",
+            "110 cpu 0: wakes 7 (1024) interrupt=true",
+        ]
     );
 }
 
@@ -178,7 +181,7 @@ fn an_interrupt_that_begins_a_wake_up_takes_the_place_of_an_earlier_waker() {
     scene.at(105, 0, interrupt(waking(7, 5)));
     scene.told();
     scene.at(110, 0, interrupt(wakeup(7, 5)));
-    assert_eq!(scene.told(), ["110 cpu 0: wakes 7 (1024)"]);
+    assert_eq!(scene.told(), ["110 cpu 0: wakes 7 (1024) interrupt=true"]);
 }
 
 /// The target CPU may complete a wake-up while some thread of its own has it.
@@ -202,4 +205,30 @@ fn a_waker_from_before_a_loss_is_not_believed_after_an_inferred_switch_either() 
     scene.told();
     scene.at(130, 0, interrupt(wakeup(5, 6)));
     assert_eq!(scene.told(), ["130 cpu 0: wakes 5 (1024)"]);
+}
+
+#[test]
+fn who_began_a_wake_up_elsewhere_is_its_waker_though_another_runs_here() {
+    let mut scene = five_runs_and_seven_sleeps();
+    scene.at(50, 1, switch(0, "R", 8));
+    scene.told();
+    scene.at(100, 0, Wake { by: Waker::Task(Tid(8)), ..wakeup(7, 5) });
+    assert_eq!(scene.told(), ["100 cpu 0: wakes 7 (1024) waker=koid:8"]);
+}
+
+#[test]
+fn a_waker_that_has_gone_for_ever_since_is_named_by_the_koid_that_it_had() {
+    let mut scene = five_runs_and_seven_sleeps();
+    scene.at(50, 1, switch(0, "R", 8));
+    scene.at(60, 1, switch(8, "X", 0));
+    scene.told();
+    scene.at(100, 0, Wake { by: Waker::Task(Tid(8)), ..wakeup(7, 5) });
+    assert_eq!(scene.told(), ["100 cpu 0: wakes 7 (1024) waker=koid:8"]);
+}
+
+#[test]
+fn a_wake_up_that_an_interrupt_began_says_so() {
+    let mut scene = five_runs_and_seven_sleeps();
+    scene.at(100, 0, Wake { by: Waker::Interrupt, ..wakeup(7, 5) });
+    assert_eq!(scene.told(), ["100 cpu 0: wakes 7 (1024) interrupt=true"]);
 }

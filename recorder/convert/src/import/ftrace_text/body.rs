@@ -1,7 +1,7 @@
 //! What the scheduler's events say, in the kernel's words and in those of trace-cmd.
 
 use super::line::Head;
-use fxtrec_capture::event::{Comm, Kind, Switch, Wake, WakeKind};
+use fxtrec_capture::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Cpu, Tid};
 
@@ -27,7 +27,7 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
             target,
             comm: side.comm,
             current,
-            from_task,
+            by: if from_task { Waker::Task(current) } else { Waker::Unknown },
             same_process: None,
         })
     });
@@ -166,7 +166,7 @@ mod tests {
                 target: Cpu(3),
                 comm: comm("x y"),
                 current: Tid(7),
-                from_task: true,
+                by: Waker::Task(Tid(7)),
                 same_process: None,
             };
             assert_eq!(parse("sched_wakeup_new", text, HEAD), Some(Ok(Kind::Wake(wake))), "{text}");

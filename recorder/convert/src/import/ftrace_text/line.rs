@@ -145,6 +145,7 @@ fn in_interrupt(flags: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fxtrec_capture::event::Waker;
 
     fn event(line: &str) -> (u64, u32, Kind) {
         match parse(line) {
@@ -179,7 +180,8 @@ mod tests {
         ] {
             let (.., kind) = event(&format!("   a-{pid}     [001] {flags}  1.5: {wake}"));
             let Kind::Wake(wake) = kind else { panic!("{kind:?}") };
-            assert_eq!((wake.current, wake.from_task), (Tid(pid), expected), "{flags}");
+            assert_eq!(wake.current, Tid(pid));
+            assert_eq!(wake.by == Waker::Task(Tid(pid)), expected, "{flags}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::InterruptCount;
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
+use super::super::wakers;
 use super::{Reg::*, Setting, find_bit, number};
 
 // The arguments of `sched_switch`, eight bytes each.
@@ -319,67 +320,178 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.end()
 }
 
-/// `sched_wakeup(task)`, `sched_wakeup_new(task)` and `sched_waking(task)`.
-pub(super) fn wake(setting: &Setting<'_>, kind: RecordKind) -> Result<Vec<Insn>, AsmError> {
+impl Event<'_> {
+    /// R8 = the woken. Leaves where it is out of scope.
+    fn woken(&mut self) {
+        self.asm.load(Width::Double, R8, R1, WOKEN);
+        if let Some(scope) = self.setting.scope {
+            self.is_in_scope(scope, R8, R1, R2);
+            self.asm.jump_if(When::Equal, R1, 0, self.out);
+        }
+    }
+
+    /// R7 = who runs.
+    fn current(&mut self) {
+        self.asm.call(Helper::GetCurrentTaskBtf);
+        self.asm.load(Width::Word, R7, R0, self.setting.task.pid);
+    }
+
+    /// R6 = the flag of wake-ups that an interrupt does, if one runs, else 0; R7 = the task that runs.
+    fn current_or_interrupt(&mut self) {
+        let task = self.setting.task;
+        self.current();
+        let asm = &mut self.asm;
+        match task.interrupts {
+            InterruptCount::OfCpu { variable, offset } => {
+                asm.load_variable(R1, variable);
+                asm.call(Helper::ThisCpuPtr);
+                asm.load(Width::Word, R1, R0, offset);
+            }
+            InterruptCount::BesideRunQueue { queue, run_queue, distance } => {
+                asm.load(Width::Double, R3, R0, queue);
+                asm.load(Width::Double, R3, R3, run_queue);
+                asm.alu(Alu::Add, R3, distance);
+                asm.set(R1, R10);
+                asm.alu(Alu::Add, R1, i32::from(SCRATCH));
+                asm.set(R2, 4);
+                asm.call(Helper::ProbeReadKernel);
+                asm.load(Width::Word, R1, R10, SCRATCH);
+            }
+            InterruptCount::OfTask { offset } => asm.load(Width::Word, R1, R0, offset),
+            InterruptCount::Unknown => return asm.set(R6, 0),
+        }
+        let from_task = asm.label();
+        asm.set(R6, 0);
+        asm.alu(Alu::And, R1, IN_INTERRUPT);
+        asm.jump_if(When::Equal, R1, 0, from_task);
+        asm.set(R6, i32::from(flag::FIRST));
+        asm.place(from_task);
+    }
+
+    /// `target` = the waker, if it is R7; 0 where nobody knows whether an interrupt does it: no thread is named as the
+    /// waker rather than the wrong one.
+    fn waker(&mut self, target: Reg) {
+        match self.setting.task.interrupts {
+            InterruptCount::Unknown => self.asm.set(target, 0),
+            _ => self.asm.set(target, R7),
+        }
+    }
+
+    /// R5 = where it is noted who wakes the thread in R8, whose id is in `tid`. Takes R4.
+    fn find_waker(&mut self, tid: Reg) {
+        let asm = &mut self.asm;
+        asm.set(R5, tid);
+        asm.alu(Alu::And, R5, number(wakers::ENTRIES - 1));
+        asm.alu(Alu::ShiftLeft, R5, number(size_of::<u64>().ilog2() as usize));
+        asm.load_map_value(R4, self.setting.wakers.as_raw_fd());
+        asm.alu(Alu::Add, R5, R4);
+    }
+
+    /// The record of a wake-up, which R6 says an interrupt does, or else R4; R7 runs.
+    fn wake_record(&mut self, kind: RecordKind) {
+        let task = self.setting.task;
+        self.asm.store(Width::Word, R2, part::SECOND_TID, R7);
+        self.kind(kind);
+        self.asm.store(Width::Byte, R2, part::FLAGS, R6);
+        let asm = &mut self.asm;
+        asm.load(Width::Word, R3, R8, task.cpu);
+        asm.store(Width::Byte, R2, part::CPU, R3);
+        asm.alu(Alu::ShiftRight, R3, 8);
+        asm.alu(Alu::ShiftLeft, R3, number(lane::WAKER_BITS as usize));
+        asm.alu(Alu::Or, R3, R4);
+        asm.store(Width::Word, R2, part::WAKER, R3);
+        self.copy_prio(R8, part::PRIO);
+    }
+}
+
+/// `sched_waking(task)`: notes who does it, and with `record` tells it as well.
+pub(super) fn waking(setting: &Setting<'_>, record: bool) -> Result<Vec<Insn>, AsmError> {
     let mut event = Event::new(setting);
-    let task = setting.task;
-    event.asm.load(Width::Double, R8, R1, WOKEN);
-    if let Some(scope) = setting.scope {
-        event.is_in_scope(scope, R8, R1, R2);
-        event.asm.jump_if(When::Equal, R1, 0, event.out);
-    }
-    // R6 = the flags, R7 = who runs.
+    event.woken();
+    event.current_or_interrupt();
+    event.asm.load(Width::Word, R1, R8, setting.task.pid);
+    event.find_waker(R1);
+    event.waker(R3);
     let asm = &mut event.asm;
-    asm.set(R6, i32::from(flag::FIRST));
-    match task.interrupts {
-        InterruptCount::OfCpu { variable, offset } => {
-            asm.load_variable(R1, variable);
-            asm.call(Helper::ThisCpuPtr);
-            asm.load(Width::Word, R1, R0, offset);
+    asm.alu(Alu::ShiftLeft, R3, number(wakers::WAKER_AT));
+    asm.alu(Alu::Or, R1, R3);
+    asm.set(R3, R6);
+    asm.alu(Alu::ShiftLeft, R3, number(wakers::INTERRUPT_BIT));
+    asm.alu(Alu::Or, R1, R3);
+    asm.store(Width::Double, R5, 0, R1);
+    match record {
+        true => {
+            event.find_lane();
+            event.by_current(RecordKind::Waking)
         }
-        InterruptCount::BesideRunQueue { queue, run_queue, distance } => {
-            asm.call(Helper::GetCurrentTaskBtf);
-            asm.load(Width::Double, R3, R0, queue);
-            asm.load(Width::Double, R3, R3, run_queue);
-            asm.alu(Alu::Add, R3, distance);
-            asm.set(R1, R10);
-            asm.alu(Alu::Add, R1, i32::from(SCRATCH));
-            asm.set(R2, 4);
-            asm.call(Helper::ProbeReadKernel);
-            asm.load(Width::Word, R1, R10, SCRATCH);
+        false => {
+            event.asm.place(event.out);
+            event.asm.exit();
+            event.asm.finish()
         }
-        InterruptCount::OfTask { offset } => {
-            asm.call(Helper::GetCurrentTaskBtf);
-            asm.load(Width::Word, R1, R0, offset);
-        }
-        // Nobody is named as the waker rather than the wrong one.
-        InterruptCount::Unknown => asm.set(R1, IN_INTERRUPT),
     }
-    let in_interrupt = asm.label();
-    asm.alu(Alu::And, R1, IN_INTERRUPT);
-    asm.jump_if(When::NotEqual, R1, 0, in_interrupt);
-    asm.set(R6, 0);
-    asm.place(in_interrupt);
-    if kind == RecordKind::WakeupNew {
-        // A thread that is not the first of its process is of its maker's, who runs.
-        let is_first = asm.label();
-        asm.load(Width::Word, R1, R8, task.pid);
-        asm.load(Width::Word, R2, R8, task.tgid);
-        asm.jump_if(When::Equal, R1, R2, is_first);
-        asm.alu(Alu::Or, R6, i32::from(flag::SAME_PROCESS));
-        asm.place(is_first);
-    }
-    asm.call(Helper::GetCurrentPidTgid);
-    asm.set(R7, R0);
+}
+
+/// `sched_wakeup_new(task)`, which no `sched_waking` precedes. Its maker runs.
+pub(super) fn wake_new(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
+    let mut event = Event::new(setting);
+    event.woken();
+    event.current_or_interrupt();
+    // A thread that is not the first of its process is of its maker's, who runs.
+    let (asm, task) = (&mut event.asm, setting.task);
+    let is_first = asm.label();
+    asm.load(Width::Word, R1, R8, task.pid);
+    asm.load(Width::Word, R2, R8, task.tgid);
+    asm.jump_if(When::Equal, R1, R2, is_first);
+    asm.alu(Alu::Or, R6, i32::from(flag::SAME_PROCESS));
+    asm.place(is_first);
     event.find_lane();
-    event.begin(kind);
+    event.by_current(RecordKind::WakeupNew)
+}
+
+impl Event<'_> {
+    /// The rest of a program on a wake-up that who runs does, or an interrupt.
+    fn by_current(mut self, kind: RecordKind) -> Result<Vec<Insn>, AsmError> {
+        self.begin(kind);
+        self.slot();
+        self.asm.store(Width::Double, R2, part::TIME, R0);
+        self.copy_word(R8, self.setting.task.pid, part::TID);
+        self.waker(R4);
+        self.wake_record(kind);
+        self.end()
+    }
+}
+
+/// `sched_wakeup(task)`: who did it was noted when it began, maybe on another CPU.
+pub(super) fn wakeup(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
+    let mut event = Event::new(setting);
+    event.woken();
+    event.current();
+    event.find_lane();
+    event.begin(RecordKind::Wakeup);
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
-    event.copy_word(R8, task.pid, part::TID);
-    event.asm.store(Width::Word, R2, part::SECOND_TID, R7);
-    event.copy_word(R8, task.cpu, part::CPU);
-    event.kind(kind);
-    event.asm.store(Width::Byte, R2, part::FLAGS, R6);
-    event.copy_prio(R8, part::PRIO);
+    event.asm.load(Width::Word, R3, R8, setting.task.pid);
+    event.asm.store(Width::Word, R2, part::TID, R3);
+    event.find_waker(R3);
+    let asm = &mut event.asm;
+    asm.set(R6, 0);
+    asm.load(Width::Double, R0, R5, 0);
+    asm.set(R4, R0);
+    asm.alu(Alu::And, R4, wakers::TID_MASK);
+    let [unknown, done] = [(); 2].map(|()| asm.label());
+    asm.jump_if(When::NotEqual, R4, R3, unknown);
+    // It is used once: an older note is worse than none.
+    asm.store(Width::Double, R5, 0, 0);
+    asm.set(R6, R0);
+    asm.alu(Alu::ShiftRight, R6, number(wakers::INTERRUPT_BIT));
+    asm.alu(Alu::And, R6, 1);
+    asm.set(R4, R0);
+    asm.alu(Alu::ShiftRight, R4, number(wakers::WAKER_AT));
+    asm.jump(done);
+    asm.place(unknown);
+    asm.set(R4, 0);
+    asm.place(done);
+    event.wake_record(RecordKind::Wakeup);
     event.end()
 }
