@@ -22,7 +22,7 @@ mod section;
 
 use std::io::Write;
 
-use fxt_reader::record::{Arg as ReadArg, ContextSwitch, Event, EventKind};
+use fxt_reader::record::{Arg as ReadArg, ContextSwitch, Event, EventKind, Value as ReadValue};
 use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
 use fxt_writer::space::Output;
 use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
@@ -35,7 +35,7 @@ use filter::Names;
 use fxtrec_capture::encode::chain::{View, view};
 use fxtrec_capture::encode::unrecorded;
 use fxtrec_capture::encode::weight::NICE_0;
-use open::Open;
+use open::{Open, unsigned};
 pub use section::{Owner, cut_section};
 
 /// The piece that is being written.
@@ -220,6 +220,11 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.write(&moved)?;
                 Ok(true)
             }
+            ("fxtrec", "host_steal") if self.maker == Maker::Cut => {
+                self.report
+                    .count("what the host took in the whole recording (host_steal), left out");
+                Ok(true)
+            }
             ("fxtrec", "trace_stats") => {
                 self.report.count("counts of the whole recording (trace_stats), left out");
                 Ok(true)
@@ -259,19 +264,23 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
         self.open.show(switch.cpu, incoming);
         self.report.count("context switches");
-        if view == whole {
+        let held = self.open.held_in_window(switch, self.window.from);
+        let told = switch.args.get("throttled_ns").and_then(unsigned);
+        if view == whole && (held.is_none() || held == told) {
             return self.write(&Record::ContextSwitch(*switch));
         }
         self.report.read += 1;
-        self.write_part(switch, view, (outgoing, incoming))
+        self.write_part(switch, view, (outgoing, incoming), held)
     }
 
-    /// Writes a switch of which one side is not in the piece.
+    /// Writes a switch of which one side is not in the piece, or only a part of the wait that it ends. `held` is for how long
+    /// a quota held the thread back in that part.
     fn write_part(
         &mut self,
         switch: &ContextSwitch<'_>,
         view: View,
         (outgoing, incoming): (Koid, Koid),
+        held: Option<u64>,
     ) -> Result<(), ConvertError> {
         let target = &mut self.target;
         let weight = |shown: bool, weight: Option<i32>| match shown {
@@ -289,6 +298,26 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
         if switch.args.get("inferred").is_some() {
             args.push(Arg::new(target.text("inferred")?, Value::Bool(true)));
+        }
+        for arg in &switch.args {
+            let number = |value| unsigned(value).map(Value::uint);
+            let value = match arg.name {
+                "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" if view.outgoing => {
+                    number(arg.value)
+                }
+                "throttled" if view.outgoing => {
+                    Some(Value::Bool(arg.value == ReadValue::Bool(true)))
+                }
+                "throttled_ns" if view.incoming => held.map(Value::uint).or(number(arg.value)),
+                "throttled_by" if view.incoming => match arg.value {
+                    ReadValue::Str(cgroup) => Some(Value::Str(target.text(cgroup)?)),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some(value) = value {
+                args.push(Arg::new(target.text(arg.name)?, value));
+            }
         }
         // What is able to run is shown as waiting for a CPU.
         let unseen = ThreadState::Blocked;

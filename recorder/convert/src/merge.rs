@@ -75,8 +75,18 @@ impl Translate for Translation {
         cpu.saturating_add(self.cpus)
     }
 
-    /// From the shifted times the way to the wall clock is another.
+    /// CPUs have other numbers, and from the shifted times the way to the wall clock is another.
     fn argument(&self, event: &Event<'_>, arg: &Arg<'_>) -> Option<fxt_writer::Value<'static>> {
+        let is_cpu = match (event.category, event.name) {
+            ("fxtrec", "lost" | "lost_lives" | "cpu_offline" | "cpu_online" | "host_steal")
+            | ("sched", "waking" | "throttled") => arg.name == "cpu",
+            ("sched", "migrate") => matches!(arg.name, "orig_cpu" | "dest_cpu"),
+            _ => false,
+        };
+        if is_cpu {
+            let cpu = u16::try_from(integer(arg.value)?).ok()?;
+            return Some(fxt_writer::Value::Uint32(self.cpu(cpu).into()));
+        }
         if event.category != "fxtrec" || event.name != "trace_info" || arg.name != WALL_CLOCK {
             return None;
         }

@@ -50,8 +50,8 @@ struct Place {
 pub struct Periods {
     cgroups: HashMap<Box<str>, HashMap<u16, u32>>,
     places: Vec<Place>,
-    /// The place of each async span that is open, by its id.
-    open: HashMap<u64, u32>,
+    /// The place of each async span that is open, by the process that it belongs to and its id.
+    open: HashMap<(u64, u64), u32>,
 }
 
 impl Periods {
@@ -60,8 +60,8 @@ impl Periods {
         self.places.is_empty()
     }
 
-    /// A period of a cgroup begins on a CPU.
-    pub fn begin(&mut self, id: u64, (cgroup, cpu): (&str, Cpu), time: Nanos) {
+    /// A period of a cgroup begins on a CPU. `id` is the process of its async span, and its id there.
+    pub fn begin(&mut self, id: (u64, u64), (cgroup, cpu): (&str, Cpu), time: Nanos) {
         let known = self.cgroups.get(cgroup).and_then(|cpus| cpus.get(&cpu.0)).copied();
         let place = match known {
             Some(place) => place,
@@ -79,7 +79,7 @@ impl Periods {
     }
 
     /// A period ends. Which it was, unless its begin is missing.
-    pub fn end(&mut self, id: u64, time: Nanos) -> Option<Stretch> {
+    pub fn end(&mut self, id: (u64, u64), time: Nanos) -> Option<Stretch> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;
         if place.over.len() == REMEMBERED {
@@ -142,8 +142,8 @@ mod tests {
     fn periods(list: &[(u64, u64)]) -> Periods {
         let mut periods = Periods::default();
         for &(begin, end) in list {
-            periods.begin(7, ("/a", Cpu(1)), Nanos(begin));
-            assert_eq!(periods.end(7, Nanos(end)), Some((Nanos(begin), Nanos(end))));
+            periods.begin((1, 7), ("/a", Cpu(1)), Nanos(begin));
+            assert_eq!(periods.end((1, 7), Nanos(end)), Some((Nanos(begin), Nanos(end))));
         }
         periods
     }
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn a_period_that_goes_on_and_one_without_a_begin_are_taken_as_they_are() {
         let mut periods = Periods::default();
-        assert_eq!(periods.end(3, Nanos(5)), None);
-        periods.begin(7, ("/a", Cpu(1)), Nanos(20 * MS));
+        assert_eq!(periods.end((1, 3), Nanos(5)), None);
+        periods.begin((1, 7), ("/a", Cpu(1)), Nanos(20 * MS));
         let wait = held((10 * MS, 30 * MS), 10 * MS, false);
         assert_eq!(place(&periods, wait), Some(vec![(20 * MS, 30 * MS)]));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fxt_reader::record::{KernelObject, Value, is_not_recorded};
+use fxt_reader::record::{Event, KernelObject, Value, is_not_recorded};
 use fxt_reader::{Cpu, Koid, ObjectType, Record};
 use fxt_writer::record as write;
 use rustc_hash::FxHashSet;
@@ -68,6 +68,10 @@ impl Filter {
                     && (self.admits_thread(switch.outgoing.thread, names)
                         || self.admits_thread(switch.incoming.thread, names))
             }
+            Record::Event(event) if is_period(event) => {
+                let cpu = period_of(event).map(|(_, cpu)| cpu);
+                cpu.is_none_or(|cpu| self.admits_cpu(cpu))
+            }
             Record::Event(event) => {
                 event.category == "fxtrec" || self.admits_thread(event.thread.thread, names)
             }
@@ -78,6 +82,21 @@ impl Filter {
             _ => true,
         }
     }
+}
+
+/// Whether an event is about a period in which a cgroup is throttled, which belongs to a CPU and to no thread.
+pub(super) fn is_period(event: &Event<'_>) -> bool {
+    event.category == "sched" && event.name == "throttled"
+}
+
+/// The cgroup that is throttled, and the CPU, where the event says so.
+pub(super) fn period_of<'a>(event: &Event<'a>) -> Option<(&'a str, Cpu)> {
+    let cpu = match event.args.get("cpu")? {
+        Value::UInt32(cpu) => u16::try_from(cpu).ok()?,
+        Value::UInt64(cpu) => u16::try_from(cpu).ok()?,
+        _ => return None,
+    };
+    Some((event.args.str("cgroup")?, Cpu(cpu)))
 }
 
 /// What a thread is called, and of which process it is.

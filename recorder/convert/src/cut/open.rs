@@ -9,11 +9,11 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Cpu, Koid, Nanos, Record, Thread, ThreadState};
 use fxt_writer::record as write;
-use fxt_writer::{Arg, Ticks, Value};
-use fxtrec_sched::{Machine, Occupant, State, Switch, Thread as Does};
+use fxt_writer::{Arg, Text, Ticks, Value};
+use fxtrec_sched::{Held, Machine, Occupant, Periods, State, Switch, Thread as Does};
 use rustc_hash::FxHashMap;
 
-use super::filter::{Filter, Names};
+use super::filter::{Filter, Names, is_period, period_of};
 use super::{Target, Window};
 use crate::error::ConvertError;
 use crate::retype;
@@ -31,6 +31,10 @@ pub(super) struct Open {
     /// Async operations by category and id, the outermost first.
     asyncs: BTreeMap<(String, u64), Vec<Operation>>,
     counters: BTreeMap<(Koid, String, u64), Counter>,
+    /// When cgroups were throttled.
+    periods: Periods,
+    /// The waits that the beginning of the window cuts: since when, and whether they were throttled at first.
+    cut: FxHashMap<Koid, Does>,
 }
 
 /// What is known of a thread.
@@ -53,6 +57,8 @@ struct Operation {
     category: String,
     name: String,
     began: Nanos,
+    /// The cgroup that is throttled meanwhile, and the CPU.
+    period: Option<(String, Cpu)>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +80,10 @@ impl Open {
     }
 
     fn wakeup(&mut self, wakeup: &Wakeup<'_>) {
-        self.machine.wake(&mut self.threads, wakeup.koid, wakeup.cpu, wakeup.time);
+        let throttled = wakeup.args.get("throttled") == Some(ReadValue::Bool(true));
+        let state = if throttled { State::WokenThrottled } else { State::Woken };
+        let after = (wakeup.cpu, state);
+        self.machine.wake_to(&mut self.threads, wakeup.koid, after, wakeup.time);
         let known = self.threads.entry(wakeup.koid).or_default();
         if known.does.state.is_waiting() {
             // It may have been woken before, for another CPU.
@@ -87,6 +96,7 @@ impl Open {
         let next = match switch.outgoing_state {
             // One that never ran is in no queue.
             ThreadState::New => State::Unknown,
+            ThreadState::Running if is_true(switch, "throttled") => State::Throttled,
             state => State::after(state, None),
         };
         let (outgoing, incoming) = (occupant(switch.outgoing), occupant(switch.incoming));
@@ -106,7 +116,14 @@ impl Open {
             category: event.category.to_owned(),
             name: event.name.to_owned(),
             began: event.time,
+            period: period_of(event).filter(|_| is_period(event)).map(|it| (it.0.to_owned(), it.1)),
         };
+        self.follow_periods(event);
+        if let ("sched", "migrate", Some(cpu)) =
+            (event.category, event.name, event.args.get("dest_cpu").and_then(cpu_number))
+        {
+            self.machine.migrate(&mut self.threads, event.thread.thread, cpu);
+        }
         match event.kind {
             EventKind::DurationBegin => self.durations.entry(thread).or_default().push(operation()),
             EventKind::DurationEnd => {
@@ -144,6 +161,49 @@ impl Open {
                 self.asyncs.remove(&key);
             }
         }
+    }
+
+    /// Takes note of when cgroups are throttled, also within the window.
+    pub(super) fn follow_periods(&mut self, event: &Event<'_>) {
+        let process = event.thread.process.0;
+        match event.kind {
+            EventKind::AsyncBegin { id } if is_period(event) => {
+                if let Some(place) = period_of(event) {
+                    self.periods.begin((process, id), place, event.time);
+                }
+            }
+            EventKind::AsyncEnd { id } if is_period(event) => {
+                self.periods.end((process, id), event.time);
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long a quota held a thread back in the part of its wait that is in the window, where the window begins within
+    /// the wait. `None` when all of the wait is in it.
+    pub(super) fn held_in_window(
+        &mut self,
+        switch: &ContextSwitch<'_>,
+        from: Nanos,
+    ) -> Option<u64> {
+        let wait = self.cut.remove(&switch.incoming)?;
+        let nanos = switch.args.get("throttled_ns").and_then(unsigned)?;
+        let held = Held {
+            wait: (wait.since, switch.time),
+            cpu: wait.cpu,
+            nanos,
+            at_begin: wait.state.is_throttled(),
+            by: switch.args.str("throttled_by"),
+        };
+        let within = switch.time.0.saturating_sub(from.0);
+        Some(match self.periods.place(held) {
+            Some(stretches) => {
+                let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
+                stretches.into_iter().map(inside).sum::<u64>().min(within)
+            }
+            // No more than there is of it.
+            None => nanos.min(within),
+        })
     }
 
     /// Whether some durations or operations are open.
@@ -189,10 +249,14 @@ impl Open {
             if filter.admits_cpu(known.does.cpu) && filter.admits_thread(*thread, names) {
                 names.need(*thread, target)?;
                 let weight = known.weight.unwrap_or(NICE_0);
-                let args = [
+                let mut args = vec![
                     Arg::new(target.text("weight")?, Value::Int32(weight)),
                     Arg::new(target.text("inferred")?, Value::Bool(true)),
                 ];
+                if known.does.state.is_throttled() {
+                    args.push(Arg::new(target.text("throttled")?, Value::Bool(true)));
+                }
+                self.cut.insert(*thread, known.does);
                 let (cpu, time) = (known.does.cpu.0, Ticks(from.0));
                 let thread = *thread;
                 target.write(&write::Wakeup { cpu, time, thread, args: &args })?;
@@ -201,7 +265,10 @@ impl Open {
         // What is not in the piece is not to be closed in it either.
         self.durations.retain(|(_, thread), _| filter.admits_thread(*thread, names));
         for open in self.asyncs.values_mut() {
-            open.retain(|operation| filter.admits_thread(operation.thread.thread, names));
+            open.retain(|operation| match &operation.period {
+                Some((_, cpu)) => filter.admits_cpu(*cpu),
+                None => filter.admits_thread(operation.thread.thread, names),
+            });
         }
         let asyncs = self.asyncs.iter().flat_map(|((_, id), open)| {
             open.iter().map(|one| (write::EventKind::AsyncBegin { id: *id }, one))
@@ -212,7 +279,12 @@ impl Open {
             names.need(operation.thread.process, target)?;
             names.need(operation.thread.thread, target)?;
             let began = ("began_ns", Value::uint(operation.began.0));
-            operation.write(kind, from, &[("cut", Value::Bool(true)), began], target)?;
+            let mut args = vec![("cut", Value::Bool(true)), began];
+            if let Some((cgroup, cpu)) = &operation.period {
+                args.push(("cgroup", Value::Str(Text::Inline(cgroup))));
+                args.push(("cpu", Value::Uint32(cpu.0.into())));
+            }
+            operation.write(kind, from, &args, target)?;
         }
         for ((_, name, id), counter) in &self.counters {
             if filter.admits_thread(counter.thread.thread, names) {
@@ -318,6 +390,23 @@ fn write_switch(
         outgoing_state,
         args: &args,
     })?)
+}
+
+/// Whether a switch has this argument, and it is true.
+fn is_true(switch: &ContextSwitch<'_>, name: &str) -> bool {
+    switch.args.get(name) == Some(ReadValue::Bool(true))
+}
+
+pub(super) fn unsigned(value: ReadValue<'_>) -> Option<u64> {
+    match value {
+        ReadValue::UInt32(value) => Some(value.into()),
+        ReadValue::UInt64(value) => Some(value),
+        _ => None,
+    }
+}
+
+fn cpu_number(value: ReadValue<'_>) -> Option<Cpu> {
+    unsigned(value).and_then(|number| u16::try_from(number).ok()).map(Cpu)
 }
 
 /// A value that does not borrow.

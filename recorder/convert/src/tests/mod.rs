@@ -1,6 +1,7 @@
 //! Both directions, and back again.
 
 mod agreement;
+mod causes;
 mod cutting;
 mod damaged;
 mod examples;

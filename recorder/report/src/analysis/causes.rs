@@ -126,18 +126,19 @@ impl<O: Observer> Analysis<O> {
     /// An event of the scheduler that is not a record of its own. False when that is beyond what is wanted.
     #[cold]
     pub(super) fn sched_event(&mut self, event: &Event<'_>) -> bool {
+        let process = event.thread.process.0;
         match (event.name, event.kind) {
             ("migrate", EventKind::Instant) if self.span.is_some() => return self.migrated(event),
             ("throttled", EventKind::AsyncBegin { id }) => {
                 let cgroup = event.args.str("cgroup");
                 if let (Some(cgroup), Some(cpu)) = (cgroup, cpu_of(event, "cpu")) {
-                    self.periods.begin(id, (cgroup, cpu), event.time);
+                    self.periods.begin((process, id), (cgroup, cpu), event.time);
                     self.cpus.get(cpu.0).mark(event.time.0);
                 }
             }
             ("throttled", EventKind::AsyncEnd { id }) => {
                 if let (Some(_), Some(cpu)) =
-                    (self.periods.end(id, event.time), cpu_of(event, "cpu"))
+                    (self.periods.end((process, id), event.time), cpu_of(event, "cpu"))
                 {
                     self.cpus.get(cpu.0).mark(event.time.0);
                 }

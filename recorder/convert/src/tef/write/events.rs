@@ -45,6 +45,9 @@ impl Exporter<'_> {
         {
             slices.has_durations(event.thread.thread);
         }
+        if let ("sched", Scheduling::Slices(slices)) = (event.category, &mut self.scheduling) {
+            slices.event(event);
+        }
         if split.note(notes::SAMPLE).is_some() {
             let mut text = Vec::new();
             write_event(&mut Object::begin(&mut text), event, &split, &self.names);

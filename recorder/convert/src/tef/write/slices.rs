@@ -11,9 +11,11 @@
 //!                           arguments of the record b->idle
 //! ```
 
-use fxt_reader::record::{ContextSwitch, LegacyContextSwitch, Wakeup, is_not_recorded};
+use fxt_reader::record::{
+    Args, ContextSwitch, Event, EventKind, LegacyContextSwitch, Value, Wakeup, is_not_recorded,
+};
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
-use fxtrec_sched::{Machine, Met, Occupant, Switch, Switched};
+use fxtrec_sched::{Held, Machine, Met, Occupant, Periods, State, Switch, Switched};
 
 use super::args::Split;
 use super::document::Document;
@@ -27,6 +29,8 @@ use crate::tef::{CPUS_PROCESS, marks};
 pub(super) struct Slices {
     machine: Machine<Koid>,
     states: States,
+    /// When cgroups were throttled.
+    periods: Periods,
     /// Whether there has been a scheduling record: what was before is unknown.
     begun: bool,
     /// Whether the process of all CPUs has its name.
@@ -49,6 +53,18 @@ struct Sides {
     outgoing: Koid,
     incoming: Koid,
     state: ThreadState,
+}
+
+fn is_true(args: Args<'_>, name: &str) -> bool {
+    args.get(name) == Some(Value::Bool(true))
+}
+
+fn unsigned(value: Value<'_>) -> Option<u64> {
+    match value {
+        Value::UInt32(value) => Some(value.into()),
+        Value::UInt64(value) => Some(value),
+        _ => None,
+    }
 }
 
 /// Who a koid is. The threads that stand for what is not recorded have tracks of their own, so they stay apart.
@@ -85,12 +101,14 @@ impl Slices {
             state: record.outgoing_state,
         };
         let split = Split::of(record.args);
-        let switched = self.switch(sides, record.args.str("prev_state"), document);
+        self.divide_wait(record, document, names);
+        let switched = self.switch(sides, Some(record.args), document);
         let mut end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
         end.string(marks::FIELD, marks::SWITCH);
         split.write_args_as(&mut end, marks::SWITCH_FIELD, false, |end| write_switch(end, sides));
         end.end();
-        self.states.write(&switched, document, names);
+        let stolen = record.args.get("steal_ns").and_then(unsigned).filter(|nanos| *nanos > 0);
+        self.states.write(&switched, stolen, document, names);
     }
 
     fn legacy_switch(
@@ -117,14 +135,14 @@ impl Slices {
         end.number("incoming_priority", record.incoming_priority.into());
         end.end();
         slice_end.end();
-        self.states.write(&switched, document, names);
+        self.states.write(&switched, None, document, names);
     }
 
-    /// Takes note of a switch. `letters` are the kernel's own name of the state in which the thread goes out.
+    /// Takes note of a switch, of which the arguments say more about the state in which the thread goes out.
     fn switch(
         &mut self,
         sides: Sides,
-        letters: Option<&str>,
+        args: Option<Args<'_>>,
         document: &mut Document<'_>,
     ) -> Switched<Koid> {
         let Sides { time, cpu, .. } = sides;
@@ -133,9 +151,62 @@ impl Slices {
         if !self.machine.seat(cpu).is_seen() {
             announce_cpu(cpu, !std::mem::replace(&mut self.announced, true), document);
         }
-        let next = states::after(sides.state, letters);
+        let next = states::after(sides.state, args.and_then(|args| args.str("prev_state")));
+        let held = args.is_some_and(|args| is_true(args, "throttled"));
+        let next = if held { next.held() } else { next };
         let switch = Switch { time, cpu, outgoing, next, incoming, inferred: false };
         self.machine.switch(&mut self.states, switch)
+    }
+
+    /// Takes note of what the scheduler does beside switches and wake-ups.
+    pub(super) fn event(&mut self, event: &Event<'_>) {
+        let number = |name| event.args.get(name).and_then(unsigned);
+        let cpu = |name| number(name).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu);
+        let process = event.thread.process.0;
+        match (event.name, event.kind) {
+            ("migrate", EventKind::Instant) => {
+                if let Some(cpu) = cpu("dest_cpu") {
+                    self.machine.migrate(&mut self.states, event.thread.thread, cpu);
+                }
+            }
+            ("throttled", EventKind::AsyncBegin { id }) => {
+                if let (Some(cgroup), Some(cpu)) = (event.args.str("cgroup"), cpu("cpu")) {
+                    self.periods.begin((process, id), (cgroup, cpu), event.time);
+                }
+            }
+            ("throttled", EventKind::AsyncEnd { id }) => {
+                self.periods.end((process, id), event.time);
+            }
+            _ => {}
+        }
+    }
+
+    /// Divides the wait of the thread that comes in where a quota held it back.
+    fn divide_wait(
+        &mut self,
+        record: &ContextSwitch<'_>,
+        document: &mut Document<'_>,
+        names: &Names,
+    ) {
+        let thread = record.incoming;
+        let nanos = record.args.get("throttled_ns").and_then(unsigned).unwrap_or(0);
+        let waited = self.states.of(thread);
+        if !waited.state.is_waiting() || nanos == 0 && !waited.state.is_throttled() {
+            return;
+        }
+        let held = Held {
+            wait: (waited.since, record.time),
+            cpu: waited.cpu,
+            nanos,
+            at_begin: waited.state.is_throttled(),
+            by: record.args.str("throttled_by"),
+        };
+        // Where it is not known when it was held back, it is drawn as waiting.
+        for stretch in self.periods.place(held).into_iter().flatten() {
+            for change in self.machine.held_back(&mut self.states, thread, stretch) {
+                self.states.write_change(change, document, names);
+            }
+        }
     }
 
     /// The trace has scheduling records, and they begin at this time, unless they began before.
@@ -149,7 +220,9 @@ impl Slices {
         self.begin(record.time);
         if record.koid != Koid(0) {
             let (koid, cpu) = (record.koid, record.cpu);
-            let woken = self.machine.wake(&mut self.states, koid, cpu, record.time);
+            let throttled = is_true(record.args, "throttled");
+            let state = if throttled { State::WokenThrottled } else { State::Woken };
+            let woken = self.machine.wake_to(&mut self.states, koid, (cpu, state), record.time);
             self.states.write_change(woken, document, names);
         }
         let split = Split::of(record.args);

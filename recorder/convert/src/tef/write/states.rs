@@ -33,6 +33,9 @@ fn label(state: State) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// The same, of a thread that ran on a virtual CPU of which the host took a part of the time. Which part, nobody knows.
+const STOLEN: (&str, &str) = ("Running, partly stolen", "bad");
+
 /// The state of each thread since when.
 #[derive(Debug, Default)]
 pub(super) struct States {
@@ -58,16 +61,22 @@ impl States {
         self.threads.entry(thread).or_default().own_durations = true;
     }
 
-    /// Writes the states that a switch has ended.
+    /// Writes the states that a switch has ended. The host may have taken a part of the time for which the thread ran.
     pub(super) fn write(
         &self,
         switched: &Switched<Koid>,
+        stolen: Option<u64>,
         document: &mut Document<'_>,
         names: &Names,
     ) {
-        for change in [switched.displaced, switched.outgoing, switched.incoming] {
-            self.write_change(change, document, names);
-        }
+        self.write_change(switched.displaced, document, names);
+        self.write_change_with(switched.outgoing, stolen, document, names);
+        self.write_change(switched.incoming, document, names);
+    }
+
+    /// What a thread does.
+    pub(super) fn of(&self, thread: Koid) -> Thread {
+        self.threads.get(&thread).map(|track| track.thread).unwrap_or_default()
     }
 
     /// Writes a state that has ended.
@@ -77,16 +86,27 @@ impl States {
         document: &mut Document<'_>,
         names: &Names,
     ) {
+        self.write_change_with(change, None, document, names);
+    }
+
+    fn write_change_with(
+        &self,
+        change: Option<Change<Koid>>,
+        stolen: Option<u64>,
+        document: &mut Document<'_>,
+        names: &Names,
+    ) {
         let Some(Change { thread, before, time, .. }) = change else { return };
         let own_durations = self.threads.get(&thread).is_some_and(|track| track.own_durations);
-        write_state(document, thread, &Track { thread: before, own_durations }, time, names);
+        let track = Track { thread: before, own_durations };
+        write_state(document, thread, &track, time, stolen, names);
     }
 
     pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
         let mut open: Vec<_> = self.threads.drain().collect();
         open.sort_unstable_by_key(|(thread, _)| *thread);
         for (thread, track) in open {
-            write_state(document, thread, &track, end, names);
+            write_state(document, thread, &track, end, None, names);
         }
     }
 }
@@ -98,15 +118,23 @@ fn write_state(
     thread: Koid,
     Track { thread: was, own_durations }: &Track,
     end: Nanos,
+    stolen: Option<u64>,
     names: &Names,
 ) {
     let label = label(was.state).filter(|_| end > was.since && !is_not_recorded(thread));
     let Some(label) = label else { return };
+    let stolen = stolen.filter(|_| was.state == State::Running);
+    let label = if stolen.is_some() { STOLEN } else { label };
     let (begin, finish) = if *own_durations { ("b", "e") } else { ("B", "E") };
     for (phase, time) in [(begin, was.since), (finish, end)] {
         let mut event = begin_event(document, phase, thread, time, label, names);
         if *own_durations {
             json::hex(event.key("id"), thread.0);
+        }
+        if let (true, Some(nanos)) = (phase == begin, stolen) {
+            let mut args = Object::begin(event.key("args"));
+            json::number(args.key("steal_ns"), nanos);
+            args.end();
         }
         event.end();
     }
