@@ -29,7 +29,11 @@ struct Shape {
 
 impl Shape {
     fn new(format: &Format) -> Result<Shape, LayoutError> {
-        Ok(Shape { id: id(format)?, least: least(format), pid: locate(format, "pid", &[4])? })
+        Shape::with(format, "pid")
+    }
+
+    fn with(format: &Format, pid: &str) -> Result<Shape, LayoutError> {
+        Ok(Shape { id: id(format)?, least: least(format), pid: locate(format, pid, &[4])? })
     }
 
     fn is_of(&self, id: u16, raw: &[u8]) -> bool {
@@ -59,11 +63,14 @@ impl LifeLayout {
         let flags = locate(&formats.newtask, "clone_flags", &[4, 8])?;
         let wide = formats.newtask.field("clone_flags")?.size == 8;
         let lower = if wide && cfg!(target_endian = "big") { 4 } else { 0 };
+        // Linux 6.16 to 6.18 do not tell who is renamed. It is the current thread, unless another one writes the name to
+        // /proc/PID/comm; the next switch of either thread tells its name again.
+        let says_who = formats.rename.find("pid").is_some();
         Ok(LifeLayout {
             newtask: Shape::new(&formats.newtask)?,
             clone_flags: flags + lower,
             current: locate(&formats.newtask, "common_pid", &[4])?,
-            rename: Shape::new(&formats.rename)?,
+            rename: Shape::with(&formats.rename, if says_who { "pid" } else { "common_pid" })?,
             newcomm: locate(&formats.rename, "newcomm", &[16])?,
             exit: Shape::new(&formats.exit)?,
         })
@@ -97,12 +104,17 @@ pub(super) mod tests {
     use fxtrec_units::Tid;
 
     pub(crate) fn layout() -> LifeLayout {
+        layout_with(
+            "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;
+\tfield:char oldcomm[16];\toffset:12;\tsize:16;\tsigned:0;
+\tfield:char newcomm[16];\toffset:28;\tsize:16;\tsigned:0;",
+        )
+    }
+
+    fn layout_with(rename: &str) -> LifeLayout {
         let newtask = "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;
 \tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;
 \tfield:u64 clone_flags;\toffset:32;\tsize:8;\tsigned:0;";
-        let rename = "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;
-\tfield:char oldcomm[16];\toffset:12;\tsize:16;\tsigned:0;
-\tfield:char newcomm[16];\toffset:28;\tsize:16;\tsigned:0;";
         let exit = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;
 \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;";
         let formats = LifeFormats {
@@ -148,6 +160,19 @@ pub(super) mod tests {
         assert_eq!(life(&renamed), Some(Life::Rename { tid: Tid(77), comm }));
         let ended = raw(903, 77, 28, &[(24, &pid)]);
         assert_eq!(life(&ended), Some(Life::End { tid: Tid(77) }));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_say_who_is_renamed_means_the_current_thread() {
+        // As Linux 6.18 describes it.
+        let layout = layout_with(
+            "\tfield:char oldcomm[16];\toffset:8;\tsize:16;\tsigned:0;
+\tfield:char newcomm[16];\toffset:24;\tsize:16;\tsigned:0;
+\tfield:short oom_score_adj;\toffset:40;\tsize:2;\tsigned:1;",
+        );
+        let raw = raw(902, 77, 42, &[(8, b"old\0"), (24, b"new\0junk")]);
+        let renamed = Life::Rename { tid: Tid(77), comm: Comm::from_bytes(b"new") };
+        assert_eq!(layout.decode(&raw), Some(Kind::Life(renamed)));
     }
 
     #[test]

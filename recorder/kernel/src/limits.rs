@@ -1,30 +1,45 @@
-//! The limit on open files, which many CPUs exceed.
+//! The limits that fxtrec raises for itself: open files, which many CPUs exceed, and locked memory.
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 /// Descriptors for everything that is not a perf event.
 const OTHERS: u64 = 64;
 
-/// The limit as fxtrec was started with it; COMMAND is to have the same.
+/// The limits as fxtrec was started with them; COMMAND is to have the same.
 #[derive(Clone, Copy, Debug)]
-pub struct OpenFiles {
+pub struct Inherited([Option<Limit>; 2]);
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    resource: Resource,
     soft: u64,
     hard: u64,
 }
 
-impl OpenFiles {
-    /// The limit as it is now; `None` when the kernel does not say.
-    pub fn now() -> Option<OpenFiles> {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-        Some(OpenFiles { soft, hard })
+impl Limit {
+    /// As it is now; `None` when the kernel does not say.
+    fn now(resource: Resource) -> Option<Limit> {
+        let (soft, hard) = getrlimit(resource).ok()?;
+        Some(Limit { resource, soft, hard })
+    }
+}
+
+impl Inherited {
+    /// The limits as they are now.
+    pub fn now() -> Inherited {
+        Inherited([Resource::RLIMIT_NOFILE, Resource::RLIMIT_MEMLOCK].map(Limit::now))
     }
 
-    /// Gives the process `pid` this limit. A process that is gone needs none.
+    /// Gives the process `pid` these limits. A process that is gone needs none.
     pub fn give_to(self, pid: u32) {
         let Ok(pid) = libc::pid_t::try_from(pid) else { return };
-        let limit = libc::rlimit { rlim_cur: self.soft, rlim_max: self.hard };
-        // SAFETY: the new limit is read through a pointer to a live rlimit, and the old one is not asked for.
-        unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut()) };
+        for Limit { resource, soft, hard } in self.0.into_iter().flatten() {
+            let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+            let resource = resource as libc::__rlimit_resource_t;
+            // SAFETY: the new limit is read through a pointer to a live rlimit, and the old one is not asked for.
+            unsafe { libc::prlimit(pid, resource, &raw const limit, std::ptr::null_mut()) };
+        }
     }
 }
 
@@ -33,10 +48,31 @@ impl OpenFiles {
 /// What goes beyond that fails at the call that needs it, with EMFILE.
 pub fn raise_open_files(files: u64) {
     let wanted = files + OTHERS;
-    if let Some(OpenFiles { soft, hard }) = OpenFiles::now()
+    if let Some(Limit { soft, hard, .. }) = Limit::now(Resource::RLIMIT_NOFILE)
         && soft < wanted
     {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+    }
+}
+
+/// Raises the limit of locked memory as far as is permitted. Whether it is higher now.
+pub fn raise_locked_memory() -> bool {
+    const LOCKED: Resource = Resource::RLIMIT_MEMLOCK;
+    let Some(Limit { soft, hard, .. }) = Limit::now(LOCKED) else { return false };
+    if soft == RLIM_INFINITY {
+        return false;
+    }
+    // The hard limit takes CAP_SYS_RESOURCE.
+    setrlimit(LOCKED, RLIM_INFINITY, RLIM_INFINITY).is_ok()
+        || (soft < hard && setrlimit(LOCKED, hard, hard).is_ok())
+}
+
+/// Whether a kernel of this release counts BPF programs and maps as locked memory: those before Linux 5.11 do.
+pub fn counts_bpf_as_locked(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (5, 11),
+        _ => false,
     }
 }
 
@@ -47,16 +83,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_gets_the_limit_that_was_taken_down() {
+    fn another_process_gets_the_limits_that_were_taken_down() {
         let mut child =
             Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat waits for its input");
-        let OpenFiles { hard, .. } = OpenFiles::now().expect("a limit");
-        OpenFiles { soft: 77, hard }.give_to(child.id());
+        let files = Limit::now(Resource::RLIMIT_NOFILE).expect("a limit");
+        let locked = Limit::now(Resource::RLIMIT_MEMLOCK).expect("a limit");
+        let limits = [Limit { soft: 77, ..files }, Limit { soft: 4096, ..locked }];
+        Inherited(limits.map(Some)).give_to(child.id());
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id()));
         let limits = limits.expect("the child lives");
-        let row = limits.lines().find(|line| line.starts_with("Max open files"));
-        assert_eq!(row.and_then(|row| row.split_whitespace().nth(3)), Some("77"), "{limits}");
+        for (name, soft) in [("Max open files", "77"), ("Max locked memory", "4096")] {
+            let row = limits.lines().find(|line| line.starts_with(name));
+            assert_eq!(row.and_then(|row| row.split_whitespace().nth(3)), Some(soft), "{limits}");
+        }
         drop(child.stdin.take());
         child.wait().expect("cat ends with its input");
+    }
+
+    #[test]
+    fn kernels_before_5_11_count_bpf_as_locked_memory() {
+        for release in ["4.19.0", "5.4.0-100-generic", "5.10.0-46-amd64", "5.10"] {
+            assert!(counts_bpf_as_locked(release), "{release}");
+        }
+        for release in ["5.11.0", "5.15.0", "6.1.0-56-amd64", "7.3.4+deb13-amd64", "", "x"] {
+            assert!(!counts_bpf_as_locked(release), "{release}");
+        }
     }
 }

@@ -58,6 +58,16 @@ impl BpfError {
             _ => None,
         }
     }
+
+    /// Whether a limit of locked memory may be the reason.
+    pub fn may_lack_memory(&self) -> bool {
+        match self {
+            BpfError::Map { error, .. } | BpfError::Load { error, .. } => {
+                error.raw_os_error() == Some(libc::EPERM)
+            }
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

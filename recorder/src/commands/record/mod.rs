@@ -55,7 +55,7 @@ use crate::encode::threads::Threads;
 use crate::kernel::child::{self, Held};
 use crate::kernel::clock;
 use crate::kernel::facts::Facts;
-use crate::kernel::limits::OpenFiles;
+use crate::kernel::limits;
 use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
@@ -79,7 +79,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
-    let open_files = OpenFiles::now();
+    let inherited_limits = limits::Inherited::now();
     // Before the source, so that what it defines is dropped after what uses it.
     let extras = Extras::new(&Linux, &plan)?;
     let Chosen { mut source, instead } = choose::open(&facts, &plan, &extras.events())?;
@@ -97,8 +97,8 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let invitation = Invitation::new(&plan, launch.as_mut(), &facts.namespaces)
         .map_err(RecordError::while_doing("listen for applications' own events"))?;
     let held = launch.as_ref().map(|launch| Held::start(launch, &inherited)).transpose()?;
-    if let (Some(limit), Some(held)) = (open_files, &held) {
-        limit.give_to(held.pid());
+    if let Some(held) = &held {
+        inherited_limits.give_to(held.pid());
     }
     let watched = watch(&plan)?;
     if let Filter::Processes { command, pids } = &plan.scope {

@@ -9,7 +9,8 @@ use crate::commands::plan::{Filter, Plan, default_ring_bytes};
 use crate::kernel::bpf::events::BpfError;
 use crate::kernel::bpf::sys::LinuxBpf;
 use crate::kernel::extra::Extra;
-use crate::kernel::facts::Facts;
+use crate::kernel::facts::{Facts, Limit};
+use crate::kernel::machine::Machine;
 use crate::kernel::refusal::{self, Refusal};
 use crate::kernel::sys::Linux;
 use crate::kernel::tracefs::Tracefs;
@@ -62,28 +63,122 @@ fn open_for(
         waking,
         narrow,
     };
-    BpfSource::open(Box::new(sys), Box::new(LinuxBpf), layout, options)
-        .map_err(|error| super::explain(error, cpus, facts))
+    let open =
+        || BpfSource::open(Box::new(sys), Box::new(LinuxBpf), layout.clone(), options.clone());
+    let opened = match open() {
+        Err(SourceError::Bpf(error))
+            if error.may_lack_memory() && limits::raise_locked_memory() =>
+        {
+            open()
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| super::explain(error, cpus, facts))
 }
 
 /// Why the BPF source in particular could not be had.
 pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
+    let (cause, remedy) = cause(error, facts, &Machine::current().release);
+    Refusal { call: format!("The BPF source cannot be used: {error}."), cause, remedy }
+}
+
+/// The reason, and what to do, on a kernel of this release.
+fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) {
+    const OTHER: &str = "Use no --source, or --source perf.";
     let cause = match error {
         SourceError::Bpf(BpfError::NoBtf { .. }) => {
             "The kernel must have type information (CONFIG_DEBUG_INFO_BTF).".to_owned()
         }
-        SourceError::Bpf(_) if !facts.capabilities.bpf() || !facts.namespaces.initial_user => {
+        SourceError::Bpf(_) if !facts.namespaces.initial_user => {
             "BPF programs need CAP_BPF and CAP_PERFMON on the host, or root there.".to_owned()
         }
+        SourceError::Bpf(_) if !facts.capabilities.bpf() || !facts.capabilities.perfmon() => {
+            let missing = match (facts.capabilities.bpf(), facts.capabilities.perfmon()) {
+                (false, false) => "CAP_BPF and CAP_PERFMON",
+                (false, true) => "CAP_BPF",
+                _ => "CAP_PERFMON",
+            };
+            format!("BPF programs need CAP_BPF and CAP_PERFMON, or root; fxtrec lacks {missing}.")
+        }
+        SourceError::Bpf(error)
+            if error.may_lack_memory()
+                && limits::counts_bpf_as_locked(release)
+                && matches!(facts.memlock, Limit::At(_)) =>
+        {
+            let Limit::At(bytes) = facts.memlock else { unreachable!("matched above") };
+            let cause = format!(
+                "Kernels before Linux 5.11 count BPF programs and maps as locked memory, of which {} KiB are permitted; fxtrec needs CAP_SYS_RESOURCE to raise this limit.",
+                bytes / 1024
+            );
+            return (cause, format!("Raise it with `ulimit -l unlimited`. {OTHER}"));
+        }
         SourceError::Bpf(error) => match error.verifier_log() {
+            // What a kernel says to an operation on shared memory that it does not know.
+            Some(log) if log.contains("BPF_STX uses reserved fields") => {
+                "A narrow scope (--scope app, -p) needs atomic operations in BPF programs, which came with Linux 5.12.".to_owned()
+            }
             Some(log) => format!("The kernel's verifier says:\n{log}"),
-            None => "This kernel does not permit it, or is older than Linux 5.12.".to_owned(),
+            None => "This kernel does not permit it, or is older than Linux 5.10.".to_owned(),
         },
         _ => "fxtrec does not guess.".to_owned(),
     };
-    Refusal {
-        call: format!("The BPF source cannot be used: {error}."),
-        cause,
-        remedy: "Use no --source, or --source perf.".to_owned(),
+    (cause, OTHER.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::kernel::caps::{Capabilities, Capability};
+    use crate::kernel::fake::ordinary_user;
+
+    /// A user with these capabilities and this limit of locked memory.
+    fn facts(capabilities: &[Capability], memlock: Limit) -> Facts {
+        Facts { memlock, capabilities: Capabilities::of(capabilities), ..ordinary_user() }
+    }
+
+    const BOTH: [Capability; 2] = [Capability::Perfmon, Capability::Bpf];
+
+    fn refused(errno: i32) -> SourceError {
+        let error = io::Error::from_raw_os_error(errno);
+        SourceError::Bpf(BpfError::Map { what: "a CPU", error })
+    }
+
+    #[test]
+    fn a_limit_of_locked_memory_is_named_on_kernels_that_have_it() {
+        let able = facts(&BOTH, Limit::At(64 << 10));
+        let (old, remedy) = cause(&refused(libc::EPERM), &able, "5.10.0-46-amd64");
+        assert!(old.contains("64 KiB") && old.contains("CAP_SYS_RESOURCE"), "{old}");
+        assert!(remedy.contains("ulimit -l"), "{remedy}");
+        for (errno, release) in [(libc::EPERM, "6.1.0"), (libc::EINVAL, "5.10.0")] {
+            let (other, _) = cause(&refused(errno), &able, release);
+            assert!(!other.contains("KiB"), "{other}");
+        }
+        let unlimited = facts(&BOTH, Limit::Unlimited);
+        assert!(!cause(&refused(libc::EPERM), &unlimited, "5.10.0").0.contains("locked"));
+    }
+
+    #[test]
+    fn a_scope_that_old_kernels_cannot_apply_is_named() {
+        let log = "BPF_STX uses reserved fields\nprocessed 0 insns".to_owned();
+        let error = io::Error::from_raw_os_error(libc::EINVAL);
+        let refused = SourceError::Bpf(BpfError::Load { name: "fxtrec_newtask", error, log });
+        let (text, _) = cause(&refused, &facts(&BOTH, Limit::Unlimited), "5.10.0");
+        assert!(text.contains("scope") && text.contains("5.12"), "{text}");
+    }
+
+    #[test]
+    fn the_capability_that_is_missing_is_named() {
+        let cases: [(&[Capability], &str); 3] = [
+            (&BOTH[..1], "lacks CAP_BPF."),
+            (&BOTH[1..], "lacks CAP_PERFMON."),
+            (&[], "lacks CAP_BPF and CAP_PERFMON."),
+        ];
+        for (capabilities, missing) in cases {
+            let (text, _) =
+                cause(&refused(libc::EPERM), &facts(capabilities, Limit::Unknown), "6.1.0");
+            assert!(text.contains(missing), "{text}");
+        }
     }
 }
