@@ -15,3 +15,4 @@ pub mod skip;
 pub mod tools;
 pub mod trace;
 pub mod wait;
+pub mod workload;

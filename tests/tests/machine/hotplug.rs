@@ -12,8 +12,7 @@ use fxtrec_tests::recording::Ongoing;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
-
-use crate::workloads::{Thread, threads};
+use fxtrec_tests::workload::{Thread, threads};
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 

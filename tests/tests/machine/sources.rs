@@ -17,8 +17,7 @@ use fxtrec_tests::recording::{self, Ongoing, Recording};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{self, Switch, Trace};
-
-use crate::workloads::{Thread, threads};
+use fxtrec_tests::workload::{Thread, threads};
 
 /// How many threads may be silent one after the other.
 const SILENT_IN_A_ROW: usize = 4;

@@ -1,5 +1,4 @@
-//! Workloads: what `workload threads` prints of its threads; and that workloads end with whoever started them, so that a test
-//! that fails leaves none behind.
+//! Workloads end with whoever started them, so that a test that fails leaves none behind.
 
 use std::process::Stdio;
 
@@ -7,31 +6,6 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::{binary, machine, wait};
-
-/// What the kernel says about a thread of the workload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Thread {
-    pub(crate) koid: u64,
-    pub(crate) begin: u64,
-    pub(crate) end: u64,
-    pub(crate) switches: u64,
-}
-
-impl Thread {
-    pub(crate) fn has(&self, time: u64) -> bool {
-        (self.begin..=self.end).contains(&time)
-    }
-}
-
-/// The threads of which the workload printed a line.
-pub(crate) fn threads(printed: &str) -> Vec<Thread> {
-    let number = |word: &str| word.parse().expect("a number");
-    let thread = |line: &str| {
-        let words: Vec<u64> = line.split_whitespace().map(number).collect();
-        Thread { koid: words[0], begin: words[1], end: words[2], switches: words[3] }
-    };
-    printed.lines().map(thread).collect()
-}
 
 #[test]
 fn a_workload_ends_with_the_recorder_that_is_killed() {

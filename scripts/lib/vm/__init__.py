@@ -1,0 +1,1 @@
+"""Boots real kernels in QEMU and runs fxtrec there: see scripts/vm."""

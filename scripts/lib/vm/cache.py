@@ -1,0 +1,212 @@
+"""What is downloaded once: Debian's kernels, and a chroot with QEMU and the cross compiler.
+
+Everything is below one folder outside of the repository. Nothing of the machine's own apt is used or changed but its
+keys, and nothing stays mounted: what the chroot has to see is mounted in a namespace that goes with its process.
+"""
+
+import fcntl
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+MIRROR = os.environ.get("FXTREC_VM_MIRROR", "http://deb.debian.org/debian")
+SECURITY = os.environ.get("FXTREC_VM_SECURITY", "http://deb.debian.org/debian-security")
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+# Where kernels are looked for. A release that has left the mirror is passed over.
+SUITES = [
+    "bullseye", "bullseye-security", "bookworm", "bookworm-security", "bookworm-backports",
+    "trixie", "trixie-security", "trixie-backports", "forky", "sid",
+]  # fmt: skip
+
+# QEMU of bookworm corrupts flags behind cmpxchg16b when CPUs are emulated by several threads; this release does not.
+CHROOT_SUITE = "trixie"
+
+QEMU = ["qemu-system-x86", "qemu-system-arm", "ipxe-qemu"]
+CROSS = ["rustc", "cargo", "libstd-rust-dev:arm64", "gcc", "libc6-dev", "gcc-aarch64-linux-gnu", "libc6-dev:arm64"]
+
+
+def say(text):
+    print(f"vm: {text}", file=sys.stderr, flush=True)
+
+
+def run(command, **options):
+    """Runs a command; what it printed is shown only when it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"vm: {' '.join(map(str, command))} failed:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+class Cache:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder).resolve()
+        self.chroot = self.folder / CHROOT_SUITE
+        self.apt = self.folder / "apt"
+        self.is_updated = False
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Two runs would download the same into the same files.
+        self.lock = open(self.folder / "lock", "w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+
+    def unlock(self):
+        fcntl.flock(self.lock, fcntl.LOCK_UN)
+
+    # The chroot
+
+    def qemu(self):
+        self._install("qemu", QEMU, [])
+        (self.chroot / "vm").mkdir(exist_ok=True)
+
+    def cross(self):
+        self.qemu()
+        self._install("cross", CROSS, ["-t", f"{CHROOT_SUITE}-backports"])
+
+    def _install(self, name, packages, options):
+        done = self.chroot / f".fxtrec-{name}"
+        if done.exists():
+            return
+        self._bootstrap()
+        say(f"installing {', '.join(packages)} into {self.chroot}")
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
+        apt = ["chroot", self.chroot, "apt-get", "-qq", "-y", "-o", "Acquire::Retries=3"]
+        run([*apt, "update"], env=env)
+        run([*apt, "install", "--no-install-recommends", *options, *packages], env=env)
+        run([*apt, "clean"], env=env)
+        done.touch()
+
+    def _bootstrap(self):
+        done = self.chroot / ".fxtrec-base"
+        if done.exists():
+            return
+        if not shutil.which("debootstrap"):
+            sys.exit("vm: debootstrap is missing: apt install debootstrap")
+        # What an interrupted run left.
+        shutil.rmtree(self.chroot, ignore_errors=True)
+        say(f"making a chroot of Debian {CHROOT_SUITE} in {self.chroot}")
+        run(["debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR])
+        etc = self.chroot / "etc"
+        (etc / "apt/sources.list").write_text(
+            f"deb {MIRROR} {CHROOT_SUITE} main\ndeb {MIRROR} {CHROOT_SUITE}-backports main\n"
+        )
+        (etc / "apt/apt.conf.d/90fxtrec").write_text('Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
+        # Packages must start no daemons.
+        policy = self.chroot / "usr/sbin/policy-rc.d"
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+        for name in ["resolv.conf", "hosts"]:
+            if pathlib.Path("/etc", name).exists():
+                shutil.copy(f"/etc/{name}", etc / name)
+        run(["chroot", self.chroot, "dpkg", "--add-architecture", "arm64"])
+        done.touch()
+
+    def inside(self, command, mounts):
+        """The command line that runs a shell command in the chroot, which sees these folders of the machine too."""
+        lines = ["set -e"]
+        for folder in mounts:
+            (self.chroot / str(folder).lstrip("/")).mkdir(parents=True, exist_ok=True)
+            lines.append(f"mount --bind '{folder}' '{self.chroot}{folder}'")
+        lines.append(f"mount -t proc proc '{self.chroot}/proc'")
+        lines.append(f"exec chroot '{self.chroot}' /bin/sh -c '{command}'")
+        return ["unshare", "--mount", "sh", "-c", "\n".join(lines)]
+
+    # Packages
+
+    def _apt(self, *command):
+        config = self.apt / "apt.conf"
+        if not config.exists():
+            for folder in ["lists/partial", "cache/archives/partial", "state", "etc/parts"]:
+                (self.apt / folder).mkdir(parents=True, exist_ok=True)
+            lines = []
+            for suite in SUITES:
+                mirror = SECURITY if suite.endswith("-security") else MIRROR
+                lines.append(f"deb [arch=amd64,arm64 signed-by={KEYRING}] {mirror} {suite} main\n")
+            (self.apt / "etc/sources.list").write_text("".join(lines))
+            (self.apt / "state/status").touch()
+            config.write_text(
+                f'Dir::Etc::sourcelist "{self.apt}/etc/sources.list";\n'
+                f'Dir::Etc::sourceparts "{self.apt}/etc/parts";\n'
+                f'Dir::Etc::preferencesparts "{self.apt}/etc/parts";\n'
+                f'Dir::State "{self.apt}/state";\nDir::State::status "{self.apt}/state/status";\n'
+                f'Dir::State::lists "{self.apt}/lists";\nDir::Cache "{self.apt}/cache";\n'
+                'APT::Architecture "amd64";\nAPT::Architectures {"amd64";"arm64";};\n'
+                'APT::Sandbox::User "root";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
+                'Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";\n'
+            )
+        env = dict(os.environ, APT_CONFIG=str(config), LC_ALL="C")
+        return subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def _update(self):
+        if self.is_updated:
+            return
+        say("reading the lists of Debian's packages")
+        # Fails when one suite is gone from the mirror, and reads the others; what is missing shows when it is wanted.
+        self._apt("apt-get", "-qq", "update")
+        self.is_updated = True
+
+    def _download(self, package, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        env = dict(os.environ, APT_CONFIG=str(self.apt / "apt.conf"), LC_ALL="C")
+        done = subprocess.run(
+            ["apt-get", "-qq", "download", package],
+            cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        found = list(folder.glob("*.deb"))
+        if done.returncode != 0 or not found:
+            sys.exit(f"vm: apt-get download {package} failed:\n{done.stdout}")
+        return found[0]
+
+    def _extract(self, package, folder, patterns):
+        """Files of a package, unpacked below the folder; the package itself goes."""
+        scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
+        shutil.rmtree(scratch, ignore_errors=True)
+        deb = self._download(package, scratch)
+        data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
+        subprocess.run(["tar", "-x", "-C", scratch, "--wildcards", *patterns], stdin=data.stdout, check=False)
+        data.stdout.close()
+        data.wait()
+        deb.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+
+    def busybox(self, arch):
+        folder = self.folder / "busybox" / arch
+        binary = folder / "usr/bin/busybox"
+        if not binary.exists():
+            self._update()
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            self._extract(f"busybox-static:{arch}", folder, ["./usr/bin/busybox"])
+        return binary
+
+    def kernel(self, arch, series, flavour, update=False):
+        """The image of the newest kernel of a series (`6.12`) and flavour (``, `rt`, `cloud`), and its release."""
+        folder = self.chroot / "vm/kernels" / arch / "-".join(filter(None, [series, flavour]))
+        images = list(folder.glob("boot/vmlinuz-*"))
+        if update or not images:
+            self._update()
+            package = self._newest(arch, series, flavour)
+            say(f"downloading {package} ({arch})")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            self._extract(f"{package}:{arch}", folder, ["./boot/vmlinuz-*", "./boot/config-*"])
+            images = list(folder.glob("boot/vmlinuz-*"))
+            if not images:
+                sys.exit(f"vm: {package} has no kernel image")
+        return images[0], images[0].name.removeprefix("vmlinuz-")
+
+    def _newest(self, arch, series, flavour):
+        suffix = "-".join(filter(None, [flavour, arch]))
+        names = self._apt("apt-cache", "pkgnames", "linux-").stdout.split()
+        shape = re.compile(rf"linux-(image|binary)-({re.escape(series)}\.\d[^-]*(?:-\d+)?)-{re.escape(suffix)}$")
+        found = [match for match in map(shape.match, names) if match]
+        if not found:
+            sys.exit(f"vm: none of {', '.join(SUITES)} has a kernel {series} {suffix}")
+
+        # Since 6.19 the image is in `linux-binary`, and `linux-image` only depends on it.
+        def order(match):
+            numbers = [int(number) for number in re.findall(r"\d+", match.group(2))]
+            return numbers, match.group(1) == "binary"
+
+        return max(found, key=order).group(0)

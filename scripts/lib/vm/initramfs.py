@@ -1,0 +1,63 @@
+"""The guest's file system: an archive in cpio's format newc, which the kernel unpacks into memory."""
+
+import pathlib
+import stat
+
+from .build import C_PREFIX, C_PROGRAMS
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Archive:
+    def __init__(self, path):
+        self.file = open(path, "wb")
+        self.inode = 0
+        self.folders = set()
+
+    def _entry(self, name, mode, content=b""):
+        self.inode += 1
+        name = name.encode() + b"\0"
+        fields = [self.inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0]
+        head = b"070701" + b"".join(b"%08x" % field for field in fields) + name
+        self.file.write(head + b"\0" * (-len(head) % 4) + content + b"\0" * (-len(content) % 4))
+
+    def folder(self, name):
+        name = name.strip("/")
+        if not name or name in self.folders:
+            return
+        self.folder(str(pathlib.PurePath(name).parent).strip("."))
+        self.folders.add(name)
+        self._entry(name, stat.S_IFDIR | 0o755)
+
+    def add(self, name, content, mode=0o755):
+        name = name.strip("/")
+        self.folder(str(pathlib.PurePath(name).parent).strip("."))
+        self._entry(name, stat.S_IFREG | mode, content)
+
+    def close(self):
+        self._entry("TRAILER!!!", 0)
+        self.file.close()
+
+
+def place(program):
+    """Where a program is in the guest. `guest` is beside the tests, since it looks for fxtrec where they do."""
+    program = pathlib.PurePath(program)
+    return str(program.parent / "deps/guest") if program.name == "guest" else str(program)
+
+
+def write(path, programs, busybox, checks):
+    """Writes the archive for these programs; `checks` is what the guest is to run, a line each."""
+    archive = Archive(path)
+    for folder in ["proc", "sys", "dev", "tmp", "etc", "run", "root"]:
+        archive.folder(folder)
+    archive.add("bin/busybox", busybox.read_bytes())
+    archive.add("init", (HERE / "init").read_bytes())
+    archive.add("bin/gcc", (HERE / "gcc").read_bytes())
+    archive.add("checks", checks.encode(), 0o644)
+    archive.add("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n", 0o644)
+    archive.add("etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
+    for source, copy in programs.files.items():
+        archive.add(place(source), copy.read_bytes())
+    for program in C_PROGRAMS:
+        archive.add(f"programs/{program}", (programs.stage / f"{C_PREFIX}{program}").read_bytes())
+    archive.close()

@@ -1,0 +1,160 @@
+"""One guest: starts QEMU, and reads from its serial line what the checks found."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import select
+import subprocess
+import time
+
+COMMON = "panic=-1 loglevel=4 random.trust_cpu=on"
+# From here on several threads that emulate CPUs take longer than one.
+MANY_CPUS = 64
+
+MACHINES = {
+    "amd64": {
+        "program": "qemu-system-x86_64",
+        "options": ["-M", "q35"],
+        "tcg": ["-cpu", "max,la57=off"],
+        "kvm": ["-cpu", "host"],
+        "append": "console=ttyS0 mitigations=off nokaslr tsc=reliable",
+    },
+    "arm64": {
+        "program": "qemu-system-aarch64",
+        "options": ["-M", "virt,gic-version=3"],
+        "tcg": ["-cpu", "cortex-a72"],
+        "append": "console=ttyAMA0",
+    },
+}
+
+LINE = re.compile(r"@(plan|check|log|end)\b ?(.*)")
+
+
+@dataclasses.dataclass
+class Check:
+    name: str
+    status: str
+    seconds: int
+    why: str
+    log: list
+
+
+@dataclasses.dataclass
+class Result:
+    """What became of a guest. `checks` has one of each that was planned."""
+
+    checks: list
+    cpu_seconds: float
+    seconds: float
+    log: pathlib.Path
+
+
+def kvm_works():
+    """Whether KVM is worth a trial: where the CPU shows no such extension, stock kernels were seen to hang in it."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    return bool(re.search(r"^flags\s*:.*\b(vmx|svm)\b", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE))
+
+
+def command(cache, arch, image, initrd, cpus, memory, append, accelerator):
+    machine = MACHINES[arch]
+    threads = "single" if cpus >= MANY_CPUS else "multi"
+    how = ["-accel", f"tcg,thread={threads}", *machine["tcg"]]
+    if accelerator == "kvm":
+        how = ["-accel", "kvm", *machine["kvm"]]
+    words = [COMMON, machine["append"], append]
+    if cpus >= MANY_CPUS:
+        words.append("nowatchdog rcupdate.rcu_cpu_stall_suppress=1")
+
+    def inner(path):
+        return "/" + str(pathlib.Path(path).relative_to(cache.chroot))
+
+    return [
+        "chroot", str(cache.chroot), machine["program"], *machine["options"], *how,
+        "-smp", str(cpus), "-m", memory, "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
+        "-kernel", inner(image), "-initrd", inner(initrd), "-append", " ".join(filter(None, words)),
+    ]  # fmt: skip
+
+
+def boot(words, limit, log, expect_within=None):
+    """Runs QEMU until the guest powers off, for `limit` seconds at most. Returns what it printed.
+
+    With `expect_within`, gives up when no check was announced within so many seconds.
+    """
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    text = b""
+    with open(log, "wb") as file:
+        try:
+            while True:
+                spent = time.monotonic() - begin
+                left = limit - spent
+                if expect_within and b"@plan" not in text:
+                    left = min(left, expect_within - spent)
+                if left <= 0 or b"KVM internal error" in text:
+                    break
+                ready, _, _ = select.select([process.stdout], [], [], min(left, 5))
+                if not ready:
+                    continue
+                piece = os.read(process.stdout.fileno(), 65536)
+                if not piece:
+                    break
+                file.write(piece)
+                file.flush()
+                text += piece
+        finally:
+            # One that has powered off is ending by itself, and has closed its output.
+            if b"@end" not in text:
+                process.kill()
+            process.stdout.close()
+            # Not by the object, which would keep the time that the process took to itself.
+            _, _, usage = os.wait4(process.pid, 0)
+            process.returncode = 0
+            cpu = usage.ru_utime + usage.ru_stime
+    return text.decode(errors="replace"), cpu, time.monotonic() - begin
+
+
+def read(text):
+    """The checks of a guest's output. One that was planned and did not report has failed."""
+    planned, checks, is_ended = [], {}, False
+    last = None
+    for line in text.splitlines():
+        found = LINE.search(line)
+        if not found:
+            continue
+        kind, rest = found.groups()
+        if kind == "plan":
+            planned = rest.split()
+        elif kind == "check":
+            words = rest.split(" ", 3)
+            if len(words) >= 3 and words[2].isdigit():
+                last = Check(words[0], words[1], int(words[2]), words[3] if len(words) > 3 else "", [])
+                checks[last.name] = last
+        elif kind == "log" and last:
+            last.log.append(rest)
+        elif kind == "end":
+            is_ended = True
+    found = list(checks.values())
+    if not planned:
+        return [Check("boot", "FAILED", 0, "the guest did not reach its first process", text.splitlines()[-40:])]
+    for name in [*planned, "kernel-log"]:
+        if name not in checks:
+            why = "no result" if is_ended else "the guest ended, or was ended, before this"
+            found.append(Check(name, "FAILED", 0, why, text.splitlines()[-40:]))
+    return found
+
+
+def run(cache, arch, image, initrd, log, *, cpus, memory, append, limit, accelerator):
+    result = None
+    for how in ["kvm", "tcg"]:
+        if how == "kvm" and (arch != "amd64" or not (accelerator == "kvm" or (accelerator == "auto" and kvm_works()))):
+            continue
+        words = command(cache, arch, image, initrd, cpus, memory, append, how)
+        text, cpu, seconds = boot(words, limit, log, expect_within=30 if how == "kvm" else None)
+        result = Result(read(text), cpu, seconds, log)
+        if how == "tcg" or "@plan" in text:
+            break
+    return result

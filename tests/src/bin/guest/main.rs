@@ -1,0 +1,65 @@
+//! Checks of fxtrec for a machine that can be spoiled: `guest CHECK [ARGS]`. `scripts/vm` runs them in virtual machines.
+//!
+//! The last line says why, behind the word `why`. The exit status is 0 when all is well, 3 when the kernel refuses and
+//! fxtrec says so before anything was recorded, and another when the check failed.
+
+mod recordings;
+mod rights;
+
+use std::process::ExitCode;
+
+/// How a check ended that found no fault. One that finds a fault panics.
+#[derive(Debug)]
+enum Outcome {
+    /// With what was compared.
+    Fine(String),
+    /// With what fxtrec said.
+    Refused(String),
+}
+
+fn check(name: &str, args: &[&str]) -> Outcome {
+    match (name, args) {
+        ("doctor", []) => recordings::doctor(),
+        ("switches", [source]) => recordings::switches(source),
+        ("scope", [source]) => recordings::scope(source),
+        ("renames", [source]) => recordings::renames(source),
+        ("usdt", []) => recordings::usdt(),
+        ("trigger", []) => recordings::trigger(),
+        ("capabilities", []) => rights::capabilities(),
+        ("paranoid", [level]) => rights::paranoid(level),
+        _ => panic!("no check {name} {args:?}"),
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((name, args)) = words.split_first() else {
+        eprintln!("usage: guest CHECK [ARGS]");
+        return ExitCode::from(2);
+    };
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.to_string();
+        eprintln!("{text}");
+        println!("why {}", one_line(&text));
+    }));
+    match std::panic::catch_unwind(|| check(name, args)) {
+        Ok(Outcome::Fine(text)) => {
+            println!("why {}", one_line(&text));
+            ExitCode::SUCCESS
+        }
+        Ok(Outcome::Refused(text)) => {
+            println!("why {}", one_line(&text));
+            ExitCode::from(3)
+        }
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Of a text of several lines.
+fn one_line(text: &str) -> String {
+    /// As much as fits in a table.
+    const MOST: usize = 300;
+    let line: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    line.join(" / ").chars().take(MOST).collect()
+}

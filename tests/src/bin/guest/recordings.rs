@@ -1,0 +1,182 @@
+//! What each source records, held against the kernel's own counts.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::programs::{build, succeed};
+use fxtrec_tests::recording::{Recording, record};
+use fxtrec_tests::trace::Trace;
+use fxtrec_tests::workload::threads;
+
+use crate::Outcome;
+
+/// A program of this package, which stands above the one that runs.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("a program knows its own path");
+    let profile = own.ancestors().nth(2).expect("it is in deps/");
+    profile.join(name)
+}
+
+pub(crate) fn workload() -> String {
+    program("workload").into_os_string().into_string().expect("a plain path")
+}
+
+/// Records COMMAND, unless the kernel refuses that before.
+///
+/// # Panics
+/// When the recording lacks something.
+pub(crate) fn record_or_refused(
+    mut fxtrec: Command,
+    folder: &Folder,
+    options: &[&str],
+    command: &[&str],
+) -> Result<Recording, Outcome> {
+    let started = folder.path("started");
+    // Shows whether COMMAND was started at all.
+    let script = format!("echo >{}; exec \"$@\"", started.display());
+    fxtrec.args(["-o", "t.fxt"]).args(options).args(["--", "sh", "-c", &script, "sh"]);
+    let done = folder.run(fxtrec.args(command));
+    if done.code == 125 && !started.exists() {
+        let said = done.stderr.trim_start_matches("fxtrec: ");
+        return Err(Outcome::Refused(said.to_owned()));
+    }
+    let done = done.expect(0);
+    Ok(Recording::read(&folder.path("t.fxt"), done.stdout, done.stderr))
+}
+
+/// The same for this user, by a source.
+fn by_source(source: &str, options: &[&str], command: &[&str]) -> Result<Recording, Outcome> {
+    let options = [&["--source", source], options].concat();
+    record_or_refused(binary::command(), &Folder::new(), &options, command)
+}
+
+/// Asserts that each switch that the kernel counted for a thread of the workload is in the trace. Returns how many.
+pub(crate) fn compare(recording: &Recording) -> u64 {
+    let threads = threads(&recording.printed);
+    assert!(!threads.is_empty(), "the workload printed nothing: {}", recording.said);
+    for thread in &threads {
+        assert_eq!(
+            thread.outs(&recording.trace),
+            thread.switches,
+            "{thread:?}: {}",
+            recording.said
+        );
+    }
+    threads.iter().map(|thread| thread.switches).sum()
+}
+
+pub(crate) fn doctor() -> Outcome {
+    let done = Folder::new().fxtrec(["doctor"]);
+    let row = |name: &str| {
+        let found = done.stdout.lines().find_map(|line| {
+            let (status, rest) = line.split_once(' ')?;
+            rest.trim_start().starts_with(name).then(|| status.to_owned())
+        });
+        found.unwrap_or_else(|| panic!("doctor has no row {name}: {}", done.stdout))
+    };
+    println!("{}", done.stdout);
+    let rows = ["perf events", "ftrace", "BPF programs", "idle task"];
+    let text: Vec<String> = rows.iter().map(|name| format!("{name} {}", row(name))).collect();
+    assert_eq!(done.code, 0, "{}", done.stdout);
+    // What doctor says of a source is what a recording by it finds.
+    for (name, source) in [("perf events", "perf"), ("ftrace", "ftrace"), ("BPF programs", "bpf")] {
+        let recorded = by_source(source, &[], &["true"]).map(drop);
+        match (row(name).as_str(), recorded) {
+            ("ok", Ok(())) => {}
+            ("ok", Err(said)) => panic!("doctor praises {source}, and {said:?}"),
+            (_, Ok(())) => panic!("doctor warns of {source}, which records: {}", done.stdout),
+            (_, Err(_)) => {}
+        }
+    }
+    Outcome::Fine(text.join(", "))
+}
+
+pub(crate) fn switches(source: &str) -> Outcome {
+    let command = [&workload(), "threads", "3", "2000"];
+    match by_source(source, &[], &command) {
+        Ok(recording) => {
+            let counted = compare(&recording);
+            let spurious = recording.trace.stats().number("spurious_wakeups");
+            let inferred = recording.trace.stats().number("inferred_switches");
+            Outcome::Fine(format!(
+                "{counted} switches of the workload counted by the kernel, all in the trace; of all threads {inferred} inferred, {spurious} wake-ups spurious"
+            ))
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// The same of the workload's threads alone.
+pub(crate) fn scope(source: &str) -> Outcome {
+    let command = [&workload(), "threads", "1", "500"];
+    match by_source(source, &["--scope", "app"], &command) {
+        Ok(recording) => Outcome::Fine(format!("{} switches", compare(&recording))),
+        Err(refused) => refused,
+    }
+}
+
+/// Names that threads give themselves, and those of programs.
+pub(crate) fn renames(source: &str) -> Outcome {
+    let recording = match by_source(source, &[], &[&workload(), "names"]) {
+        Ok(recording) => recording,
+        Err(refused) => return refused,
+    };
+    let mut seen = 0;
+    for line in recording.lines() {
+        let koid: u64 = line[1].parse().expect("a number");
+        let expected = match line[0] {
+            "plain" => "plain",
+            "long" => "0123456789abcde",
+            "latin" => "bad\u{fffd}\u{fffd}utf8",
+            "exec" => "sleep",
+            "main" => "workload",
+            _ => continue,
+        };
+        assert_eq!(recording.trace.threads[&koid].0, expected, "{line:?}");
+        seen += 1;
+    }
+    assert_eq!(seen, 5, "{}", recording.printed);
+    Outcome::Fine("names set by prctl and by exec".to_owned())
+}
+
+/// USDT probes with arguments, and their guards.
+pub(crate) fn usdt() -> Outcome {
+    const TIMES: u64 = 15;
+    let program = build("usdt.c", &[]);
+    let unseen = succeed(Command::new(program.path()).arg(TIMES.to_string()));
+    assert_eq!(unseen, "0\n", "the guard is shut");
+    let times = TIMES.to_string();
+    let recording = record(&["-P", ":usdt:app:*"], &[program.text(), &times]);
+    assert_eq!(recording.printed, format!("{TIMES}\n"), "the guard is open");
+    let numbers: Vec<String> = (0..TIMES).map(|n| n.to_string()).collect();
+    assert_eq!(recording.values("app:tick", "arg1"), numbers);
+    let squares: Vec<String> = (0..TIMES).map(|n| (n * n).to_string()).collect();
+    assert_eq!(recording.values("app:guarded", "arg1"), squares);
+    Outcome::Fine(format!("{TIMES} hits of each probe, with their arguments; the guard opened"))
+}
+
+/// A circular recording, of which a thread that is late three times causes a file.
+pub(crate) fn trigger() -> Outcome {
+    const LATE: u64 = 40_000_000;
+    let folder = Folder::new();
+    let options = "--mode circular --buffer-size 8M --before 300ms --after 20ms --max-snapshots 1";
+    let mut command = binary::command();
+    command.args(options.split(' '));
+    command.args(["--trigger", "wakeup > 40ms if comm = \"latecomer\"", "-o", "late.fxt"]);
+    let done = folder.run(command.args(["--", &workload(), "late", "3", "60"])).expect(0);
+    let trace = Trace::read(&folder.path("late.1.fxt"));
+    trace.assert_sound();
+    let mark = trace.own.iter().find(|event| event.name == "trigger");
+    let mark = mark.unwrap_or_else(|| panic!("no trigger in the window: {}", done.stderr));
+    let (thread, late) = (mark.number("thread"), mark.number("value_ns"));
+    assert_eq!(trace.threads[&thread].0, "latecomer");
+    let came_in = trace.switches.iter().find(|s| s.incoming == thread && s.time == mark.time);
+    assert!(came_in.is_some(), "it fires when the thread gets its CPU: {mark:?}");
+    let woken = trace.wakeups.iter().rfind(|w| w.thread == thread && w.time <= mark.time);
+    let waited = mark.time - woken.expect("the window holds the wake-up").time;
+    assert_eq!(waited, late, "{mark:?}");
+    assert!(waited > LATE, "{waited}");
+    Outcome::Fine(format!("late by {waited} ns, and the file holds the wait"))
+}
