@@ -4,6 +4,7 @@
 //! next run.
 
 mod browser;
+mod causes;
 mod layout;
 mod look;
 mod recording;

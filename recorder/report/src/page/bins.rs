@@ -21,6 +21,10 @@ pub(super) struct ThreadCell {
     pub(super) running: u8,
     pub(super) waiting: u8,
     pub(super) uninterruptible: u8,
+    /// Held back by a quota.
+    pub(super) throttled: u8,
+    /// The host had the CPU that it ran on.
+    pub(super) stolen: u8,
     /// Anything else that is known.
     pub(super) other: u8,
 }
@@ -115,6 +119,8 @@ impl Cell for ThreadCell {
             running: mean(|cell| cell.running),
             waiting: mean(|cell| cell.waiting),
             uninterruptible: mean(|cell| cell.uninterruptible),
+            throttled: mean(|cell| cell.throttled),
+            stolen: mean(|cell| cell.stolen),
             other: mean(|cell| cell.other),
         }
     }
@@ -152,7 +158,7 @@ pub(super) fn share(part: u64, whole: u64) -> u8 {
 
 /// The time of one bin that a thread spent in each way, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ThreadTimes([u64; 4]);
+pub(super) struct ThreadTimes([u64; 6]);
 
 impl ThreadTimes {
     /// That much more in that state.
@@ -161,15 +167,23 @@ impl ThreadTimes {
             State::Running => 0,
             State::Woken | State::Preempted => 1,
             State::Uninterruptible => 2,
+            State::Throttled | State::WokenThrottled => 4,
             _ => 3,
         };
         self.0[way] += time;
     }
 
+    /// Of the time that it ran, the host took so much.
+    pub(super) fn steal(&mut self, time: u64) {
+        self.0[0] = self.0[0].saturating_sub(time);
+        self.0[5] += time;
+    }
+
     /// As shares of a bin `width` nanoseconds long.
     pub(super) fn cell(self, width: u64) -> ThreadCell {
-        let [running, waiting, uninterruptible, other] = self.0.map(|time| share(time, width));
-        ThreadCell { running, waiting, uninterruptible, other }
+        let shares = self.0.map(|time| share(time, width));
+        let [running, waiting, uninterruptible, other, throttled, stolen] = shares;
+        ThreadCell { running, waiting, uninterruptible, throttled, stolen, other }
     }
 }
 

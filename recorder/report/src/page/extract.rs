@@ -5,14 +5,15 @@
 //! until the end, since the format allows one that began long ago to come last.
 
 use fxt_reader::record::{
-    ContextSwitch, Event as TraceEvent, EventKind, IDLE_WEIGHT, NOT_RECORDED_WEIGHT,
+    ContextSwitch, Event as TraceEvent, EventKind, IDLE_WEIGHT, NOT_RECORDED_WEIGHT, Value,
     is_not_recorded,
 };
-use fxt_reader::{Koid, ObjectType, Record};
+use fxt_reader::{Cpu, Koid, Nanos, ObjectType, Record};
+use fxtrec_sched::{Held, Periods};
 
 use super::PageError;
 use super::info::{Info, number};
-use super::machine::{Event, Machine, Observer, Stamped};
+use super::machine::{Event, Machine, Observer, Stamped, Taken};
 use super::spans::Spans;
 use super::state::State;
 use super::threads::{ThreadIndex, Threads};
@@ -48,6 +49,8 @@ pub(super) struct Extract {
     pub(super) wakeups: u64,
     range: Option<(u64, u64)>,
     machine: Machine,
+    /// When cgroups were throttled.
+    periods: Periods,
     writer: TileWriter,
     tile_events: u32,
     /// Spans since the present tile began, which count for its size.
@@ -89,6 +92,7 @@ impl Extract {
                     cpu: wakeup.cpu.0,
                     thread: self.threads.index(wakeup.koid),
                     waker: wakeup.waker().map(|koid| self.threads.index(koid)),
+                    throttled: wakeup.args.get("throttled") == Some(Value::Bool(true)),
                 };
                 self.wakeups += 1;
                 self.push(wakeup.time.0, event)?;
@@ -111,17 +115,25 @@ impl Extract {
             if weight == Some(IDLE_WEIGHT) { Koid(0) } else { koid }
         };
         let (mut outgoing_weight, mut incoming_weight) = (None, None);
-        let (mut letter, mut inferred) = (None, false);
+        let (mut letter, mut inferred, mut throttled) = (None, false, false);
+        let (mut taken, mut held, mut by) = (Taken::default(), 0, None);
         for arg in switch.args.iter() {
             match (arg.name, arg.value) {
-                ("outgoing_weight", fxt_reader::record::Value::Int32(w)) => {
+                ("outgoing_weight", Value::Int32(w)) => {
                     outgoing_weight = Some(w);
                 }
-                ("incoming_weight", fxt_reader::record::Value::Int32(w)) => {
+                ("incoming_weight", Value::Int32(w)) => {
                     incoming_weight = Some(w);
                 }
-                ("prev_state", fxt_reader::record::Value::Str(text)) => letter = Some(text),
-                ("inferred", fxt_reader::record::Value::Bool(value)) => inferred = value,
+                ("prev_state", Value::Str(text)) => letter = Some(text),
+                ("inferred", Value::Bool(value)) => inferred = value,
+                ("throttled", Value::Bool(value)) => throttled = value,
+                ("throttled_by", Value::Str(cgroup)) => by = Some(cgroup),
+                ("throttled_ns", value) => held = number(value).unwrap_or(0),
+                ("steal_ns", value) => taken.steal = number(value).unwrap_or(0),
+                ("irq_ns", value) => taken.irq = number(value).unwrap_or(0),
+                ("irqs", value) => taken.irqs = number(value).unwrap_or(0),
+                ("need_resched_ns", value) => taken.asked = number(value),
                 _ => {}
             }
         }
@@ -138,17 +150,20 @@ impl Extract {
         let outgoing = idle(outgoing_weight, switch.outgoing);
         let incoming = idle(incoming_weight, switch.incoming);
         let left = State::after(switch.outgoing_state, letter);
+        let left = if throttled { left.held() } else { left };
         let state = match left {
             _ if left.is_over() => left,
             // What an outsider does next is not recorded. What nobody saw go out is anywhere.
             _ if to_nobody || inferred => State::Unknown,
             _ => left,
         };
+        let outgoing_index = index(&mut self.threads, from_nobody, outgoing);
+        let incoming_index = index(&mut self.threads, to_nobody, incoming);
         let event = Event::Switch {
             cpu: switch.cpu.0,
-            outgoing: index(&mut self.threads, from_nobody, outgoing),
+            outgoing: outgoing_index,
             state,
-            incoming: index(&mut self.threads, to_nobody, incoming),
+            incoming: incoming_index,
             inferred,
         };
         self.switches += 1;
@@ -159,6 +174,10 @@ impl Extract {
         if from_nobody || inferred && self.machine.is_lost(cpu) {
             self.push(time, nothing_known)?;
         }
+        self.held_back(time, incoming_index, held, by);
+        if taken != Taken::default() {
+            self.push_open(time, Event::Taken { cpu, taken });
+        }
         self.push(time, event)?;
         if to_nobody {
             self.push(time, nothing_known)?;
@@ -166,11 +185,53 @@ impl Extract {
         Ok(())
     }
 
+    /// Tells where in the wait that ends a quota held the thread back, if it is known.
+    fn held_back(&mut self, time: u64, thread: ThreadIndex, nanos: u64, by: Option<&str>) {
+        let Some(doing) = self.machine.threads().get(thread.index()).map(|known| known.doing)
+        else {
+            return;
+        };
+        if !doing.state.is_waiting() || nanos == 0 && !doing.state.is_throttled() {
+            return;
+        }
+        let at_begin = doing.state.is_throttled();
+        let wait = (doing.since, Nanos(time.max(self.last)));
+        let held = Held { wait, cpu: doing.cpu, nanos, at_begin, by };
+        for (from, until) in self.periods.place(held).into_iter().flatten() {
+            self.push_open(time, Event::Held { thread, from: from.0, until: until.0 });
+        }
+    }
+
+    /// What the scheduler does beside switches and wake-ups.
+    fn sched_event(&mut self, event: &TraceEvent<'_>) {
+        let cpu = |name| event.args.get(name).and_then(number);
+        let cpu = |name| cpu(name).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu);
+        let process = event.thread.process.0;
+        match event.kind {
+            EventKind::Instant => {
+                if let Some(cpu) = cpu("dest_cpu") {
+                    let thread = self.threads.index_in(event.thread);
+                    self.machine.migrate(thread, cpu);
+                }
+            }
+            EventKind::AsyncBegin { id } => {
+                if let (Some(cgroup), Some(cpu)) = (event.args.str("cgroup"), cpu("cpu")) {
+                    self.periods.begin((process, id), (cgroup, cpu), event.time);
+                }
+            }
+            EventKind::AsyncEnd { id } => {
+                self.periods.end((process, id), event.time);
+            }
+            _ => {}
+        }
+    }
+
     fn event(&mut self, event: &TraceEvent<'_>) -> Result<(), PageError> {
         let time = event.time.0;
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => self.info.learn(&event.args),
             ("fxtrec", "trace_stats") => self.info.finished = true,
+            ("fxtrec", "host_steal") => {}
             ("fxtrec", "lost") => {
                 let arg = |name| event.args.get(name).and_then(number);
                 if let Some(cpu) = arg("cpu").and_then(|cpu| u16::try_from(cpu).ok()) {
@@ -186,6 +247,7 @@ impl Extract {
             }
             // Wake-ups as the waker saw them: the wake-up itself names the waker.
             ("sched", "waking") => {}
+            ("sched", "migrate" | "throttled") => self.sched_event(event),
             (_, name) => return self.span(event, name),
         }
         self.extend(time);
@@ -230,6 +292,12 @@ impl Extract {
     }
 
     fn push(&mut self, time: u64, event: Event) -> Result<(), PageError> {
+        self.push_open(time, event);
+        self.close_full_tile()
+    }
+
+    /// Adds an event which the next one belongs to.
+    fn push_open(&mut self, time: u64, event: Event) {
         // Time does not go back in what fxtrec writes; others are taken to be a little late.
         let time = time.max(self.last);
         self.last = time;
@@ -247,7 +315,6 @@ impl Extract {
         let stamped = Stamped { time, event };
         self.writer.push(stamped, &self.machine);
         self.machine.apply(stamped, &mut self.usage);
-        self.close_full_tile()
     }
 
     fn close_full_tile(&mut self) -> Result<(), PageError> {

@@ -44,6 +44,24 @@ pub(super) enum Event {
         thread: ThreadIndex,
         /// Who woke it, where that is known.
         waker: Option<ThreadIndex>,
+        /// Whether a quota holds it back.
+        throttled: bool,
+    },
+    /// A quota held a thread back in a stretch of its wait, which goes on.
+    Held {
+        /// The thread.
+        thread: ThreadIndex,
+        /// When that began, in nanoseconds of the trace's clock.
+        from: u64,
+        /// When it ended.
+        until: u64,
+    },
+    /// What was taken of the slice that the next switch of a CPU ends, at the same time.
+    Taken {
+        /// The CPU.
+        cpu: u16,
+        /// What.
+        taken: Taken,
     },
     /// Events of a CPU were lost.
     Gap {
@@ -52,6 +70,19 @@ pub(super) enum Event {
         /// For how long nothing is known of it, in nanoseconds.
         length: u64,
     },
+}
+
+/// What was taken of a slice, as far as the recording tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// By the host, in nanoseconds.
+    pub(super) steal: u64,
+    /// By interrupts, in nanoseconds.
+    pub(super) irq: u64,
+    /// How many interrupts.
+    pub(super) irqs: u64,
+    /// How long before its end the scheduler had asked for that.
+    pub(super) asked: Option<u64>,
 }
 
 /// An event and its time, in nanoseconds of the trace's clock.
@@ -70,6 +101,10 @@ pub(super) trait Observer {
     fn on_cpu(&mut self, cpu: u16, thread: ThreadIndex, from: u64, to: u64);
     /// The thread was in this state, which is never unknown.
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64);
+    /// The thread ran, and the host took so much of that.
+    fn ran_less(&mut self, thread: ThreadIndex, _stolen: u64, from: u64, to: u64) {
+        self.in_state(thread, State::Running, from, to);
+    }
 }
 
 /// What is known of a thread.
@@ -103,6 +138,8 @@ impl Threads for Doings {
 pub(super) struct Machine {
     sched: fxtrec_sched::Machine<ThreadIndex>,
     threads: Doings,
+    /// What the host took of the slice that ends with the next event.
+    stolen: u64,
 }
 
 fn occupant(thread: ThreadIndex) -> Occupant<ThreadIndex> {
@@ -135,15 +172,35 @@ impl Machine {
                 let switch = Switch { time, cpu, outgoing, next, incoming, inferred };
                 let switched = self.sched.switch(&mut self.threads, switch);
                 on_cpu(&switched.tenure, observer);
+                let stolen = std::mem::take(&mut self.stolen);
                 self.changed(switched.displaced, None, observer);
-                self.changed(switched.outgoing, None, observer);
+                match switched.outgoing {
+                    Some(Change { thread, before, time, .. })
+                        if stolen > 0 && before.state == State::Running =>
+                    {
+                        self.threads.0[thread.index()].waker = None;
+                        observer.ran_less(thread, stolen, before.since.0, time.0);
+                    }
+                    other => self.changed(other, None, observer),
+                }
                 self.changed(switched.incoming, None, observer);
             }
             Event::Wake { thread, .. } if thread.is_idle() => {}
-            Event::Wake { cpu, thread, waker } => {
-                let woken = self.sched.wake(&mut self.threads, thread, Cpu(cpu), time);
+            Event::Wake { cpu, thread, waker, throttled } => {
+                let state = if throttled { State::WokenThrottled } else { State::Woken };
+                let after = (Cpu(cpu), state);
+                let woken = self.sched.wake_to(&mut self.threads, thread, after, time);
                 self.changed(woken, waker, observer);
             }
+            Event::Held { thread, from, until } => {
+                let stretch = (Nanos(from), Nanos(until));
+                for change in self.sched.held_back(&mut self.threads, thread, stretch) {
+                    // Whoever woke it, did so at the beginning.
+                    let waker = self.threads.0[thread.index()].waker;
+                    self.changed(change, waker, observer);
+                }
+            }
+            Event::Taken { taken, .. } => self.stolen = taken.steal,
             Event::Gap { cpu, length } => {
                 let from = Nanos(time.0 - length);
                 let lost = self.sched.gap(&mut self.threads, Cpu(cpu), (from, time));
@@ -184,6 +241,11 @@ impl Machine {
     /// What each thread does, by its index.
     pub(super) fn threads(&self) -> &[Doing] {
         &self.threads.0
+    }
+
+    /// A thread that waits is in the queue of another CPU.
+    pub(super) fn migrate(&mut self, thread: ThreadIndex, cpu: Cpu) {
+        self.sched.migrate(&mut self.threads, thread, cpu);
     }
 
     /// Ends every stretch at `time`, which is that of the end of the trace.
@@ -255,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_thread_sleeps_is_woken_waits_and_runs() {
-        let wake = Event::Wake { cpu: 0, thread: A, waker: Some(B) };
+        let wake = Event::Wake { cpu: 0, thread: A, waker: Some(B), throttled: false };
         let log = play(&[
             switch(10, A, State::Sleeping, B),
             Stamped { time: 30, event: wake },

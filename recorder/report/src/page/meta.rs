@@ -15,7 +15,7 @@ use crate::{Distribution, Metric, Party, Report, Wait};
 
 /// The number of the layout, which grows when a page's script and its data no
 /// longer fit those of another.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 
 /// The percentiles that a table shows.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -68,6 +68,8 @@ impl Contents<'_> {
             "latency": self.latency(),
             "worst": self.report.worst().iter().map(|wait| self.wait(wait)).collect::<Vec<_>>(),
             "percentiles": PERCENTILES,
+            "causes": self.report.causes.names().collect::<Vec<_>>(),
+            "stolen": self.stolen(),
         })
     }
 
@@ -148,6 +150,12 @@ impl Contents<'_> {
         levels.map(|(chunks, level)| json!([self.scale.width_at(level), chunks])).collect()
     }
 
+    /// Of each CPU of which the host took something: its number, how much, and in which time.
+    fn stolen(&self) -> Value {
+        let taken = self.report.host.iter().filter(|host| !host.stolen.is_zero());
+        taken.map(|it| json!([it.cpu.0, nanos(it.stolen), nanos(it.during)])).collect()
+    }
+
     /// By metric: the distribution over all threads.
     fn latency(&self) -> Value {
         let total = self.report.total();
@@ -155,7 +163,7 @@ impl Contents<'_> {
             let found = distribution(total.metric(metric));
             json!({ "name": metric.name(), "title": metric.title(), "of": found })
         };
-        Metric::ALL.map(metric).into_iter().collect()
+        Metric::ALL.into_iter().chain(self.report.facts()).map(metric).collect()
     }
 
     fn wait(&self, wait: &Wait) -> Value {
@@ -169,6 +177,9 @@ impl Contents<'_> {
             "waker": wait.waker.as_ref().map(party),
             "idle": nanos(wait.idle),
             "unknown": nanos(wait.unknown),
+            "throttled": nanos(wait.throttled),
+            "quota": wait.throttled_by.as_deref(),
+            "moves": wait.moves.iter().map(|it| it.to.0).collect::<Vec<_>>(),
             "by": wait.antagonists.iter().map(|antagonist| {
                 json!([party(&antagonist.thread), nanos(antagonist.ran)])
             }).collect::<Vec<_>>(),

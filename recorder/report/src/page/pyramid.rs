@@ -160,19 +160,39 @@ impl Observer for Pyramid {
     }
 
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64) {
+        self.spent(thread, (state, 0), from, to);
+    }
+
+    fn ran_less(&mut self, thread: ThreadIndex, stolen: u64, from: u64, to: u64) {
+        self.spent(thread, (State::Running, stolen), from, to);
+    }
+}
+
+impl Pyramid {
+    /// A thread was in a state, and the host took so much of it: nobody knows when, so that each bin has its part.
+    fn spent(&mut self, thread: ThreadIndex, (state, stolen): (State, u64), from: u64, to: u64) {
         if !state::is_shown(state) {
             return;
         }
+        let length = u128::from(to.saturating_sub(from).max(1));
+        let part = |time: u64| {
+            let part = u128::from(stolen.min(to.saturating_sub(from))) * u128::from(time) / length;
+            u64::try_from(part).unwrap_or(time)
+        };
+        let add = |times: &mut ThreadTimes, time: u64| {
+            times.add(state, time);
+            times.steal(part(time));
+        };
         let Some((first, last)) = self.pieces(from, to) else { return };
         let width = self.scale.width;
         let lane = at(&mut self.threads, thread.index());
         lane.advance(first.bin, ThreadCell::default(), |times| take(times).cell(width));
-        lane.times.add(state, first.time);
+        add(&mut lane.times, first.time);
         if let Some(last) = last {
             let mut full = ThreadTimes::default();
-            full.add(state, width);
+            add(&mut full, width);
             lane.advance(last.bin, full.cell(width), |times| take(times).cell(width));
-            lane.times.add(state, last.time);
+            add(&mut lane.times, last.time);
         }
     }
 }
@@ -216,6 +236,7 @@ fn chunk_blocks(
         threads.cut(from, [t_lanes, t_counts, t_lengths], |cell| {
             t_shares.byte(nibbles(cell.running, cell.waiting));
             t_shares.byte(nibbles(cell.uninterruptible, cell.other));
+            t_shares.byte(nibbles(cell.throttled, cell.stolen));
         });
         blocks.push(pack(&columns)?);
     }
@@ -318,14 +339,31 @@ mod tests {
         let full = u64::from(nibbles(15, 0));
         let [lanes, counts, lengths, shares] = thread_columns(&levels[1][0]);
         assert_eq!((lanes, counts, lengths), (vec![2], vec![2], vec![1, 2047]));
-        assert_eq!(shares, [half, 0, full, 0]);
+        assert_eq!(shares, [half, 0, 0, full, 0, 0]);
         let [lanes, _, lengths, shares] = thread_columns(&levels[1][1]);
         assert_eq!((lanes, lengths), (vec![2], vec![952, 1]));
-        assert_eq!(shares, [full, 0, half, 0]);
+        assert_eq!(shares, [full, 0, 0, half, 0, 0]);
         assert!(thread_columns(&levels[1][2])[0].is_empty());
         let [_, _, lengths, shares] = thread_columns(&levels[0][0]);
         assert_eq!(lengths, [1, 749, 1]);
-        assert_eq!(shares[..4], [u64::from(nibbles(13, 0)), 0, full, 0]);
+        assert_eq!(shares[..6], [u64::from(nibbles(13, 0)), 0, 0, full, 0, 0]);
+    }
+
+    #[test]
+    fn what_the_host_took_is_spread_over_the_slice_and_throttled_time_is_no_wait() {
+        let mut pyramid = Pyramid::new(Scale { start: 0, width: 100, finest: 0 });
+        let thread = ThreadIndex(1);
+        pyramid.ran_less(thread, 100, 0, 300);
+        pyramid.in_state(thread, State::Throttled, 300, 400);
+        let levels = pyramid.finish().unwrap();
+        let [_, _, lengths, shares] = thread_columns(&levels[0][0]);
+        // Three bins, of which a third was stolen; one that was throttled, and the empty one in which the lane ends.
+        assert_eq!(lengths, [3, 1, 1]);
+        let (ran, held) = ([nibbles(10, 0), 0, nibbles(0, 5)], [0, 0, nibbles(15, 0)]);
+        assert_eq!(
+            shares[..6],
+            [ran, held].concat().into_iter().map(u64::from).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -6,6 +6,9 @@ use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 use serde_json::Value as Json;
 
 use super::Page;
+use super::extract::Extract;
+use super::state::State;
+use crate::scene::{Leaves, Scene};
 use crate::{Options, analysis};
 
 type Trace = Writer<Vec<u8>>;
@@ -53,10 +56,13 @@ fn page(trace: Trace, tile_events: u32) -> (String, Json) {
     let mut out = Vec::new();
     page.write(&report, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
-    let contents =
-        text.split_once("id=\"contents\">").unwrap().1.split_once("</script>").unwrap().0;
-    let contents = serde_json::from_str(contents).unwrap();
+    let contents = contents(&text);
     (text, contents)
+}
+
+fn contents(page: &str) -> Json {
+    let (_, rest) = page.split_once("id=\"contents\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }
 
 /// One thread that sleeps, is woken by another, waits and runs.
@@ -159,4 +165,88 @@ fn the_charting_library_is_the_released_one() {
         .output()
         .unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
+/// Stretches of a thread as the page has them, in microseconds.
+#[derive(Default)]
+struct Stretches(Vec<(State, u64, u64)>, Vec<(u64, u64)>);
+
+impl super::machine::Observer for Stretches {
+    fn on_cpu(&mut self, _: u16, _: super::threads::ThreadIndex, _: u64, _: u64) {}
+
+    fn in_state(&mut self, thread: super::threads::ThreadIndex, state: State, from: u64, to: u64) {
+        if thread.0 == 1 && from < to {
+            self.0.push((state, from / 1000, to / 1000));
+        }
+    }
+
+    fn ran_less(&mut self, thread: super::threads::ThreadIndex, stolen: u64, from: u64, to: u64) {
+        self.1.push((stolen, to));
+        self.in_state(thread, State::Running, from, to);
+    }
+}
+
+#[test]
+fn throttled_and_stolen_time_is_in_the_tiles_wherever_they_end() {
+    let mut scene = Scene::with_causes("steal,throttled,migrate");
+    let throttled = ("throttled", Value::Bool(true));
+    let by = ("throttled_by", Value::Str(Text::Inline("/a")));
+    let held = |micros: u64| ("throttled_ns", Value::Uint64(micros * 1000));
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    let taken = ("steal_ns", Value::Uint64(5_000));
+    scene.switch_with((30, 0), 101, Leaves::R, 0, &[throttled, taken]);
+    scene.switch_with((100, 0), 0, Leaves::R, 101, &[held(50), by]);
+    scene.switch(110, 0, 101, Leaves::R, 202);
+    scene.throttle(120, "/a", 0).release(140, "/a", 0);
+    scene.switch_with((150, 0), 202, Leaves::S, 101, &[held(20), by]);
+    scene.switch(160, 0, 101, Leaves::S, 0);
+    scene.wake_with(170, 0, 101, &[throttled]);
+    scene.switch_with((190, 0), 0, Leaves::R, 101, &[held(20), by]);
+    scene.switch(200, 0, 101, Leaves::S, 0).end(200);
+    for tile_events in 1..=14 {
+        let mut extract = Extract::new(tile_events);
+        let mut reader = Reader::from_slice(scene.bytes());
+        while let Some(item) = reader.next().unwrap() {
+            extract.take(&item.record).unwrap();
+        }
+        let (_, end) = extract.finish().unwrap();
+        let mut found = Stretches::default();
+        extract.replay(end, &mut found).unwrap();
+        let expected = [
+            (State::Running, 10, 30),
+            (State::Throttled, 30, 80),
+            (State::Preempted, 80, 100),
+            (State::Running, 100, 110),
+            (State::Preempted, 110, 120),
+            (State::Throttled, 120, 140),
+            (State::Preempted, 140, 150),
+            (State::Running, 150, 160),
+            (State::Sleeping, 160, 170),
+            (State::WokenThrottled, 170, 190),
+            (State::Running, 190, 200),
+        ];
+        assert_eq!(found.0, expected, "tiles of {tile_events}");
+        assert_eq!(found.1, [(5_000, 30_000)]);
+        // Waiting for a CPU is what is left of the waits.
+        let thread = super::threads::ThreadIndex(1);
+        assert_eq!(extract.usage.waiting(thread), 40_000);
+    }
+}
+
+#[test]
+fn the_contents_say_which_facts_there_are_and_what_the_host_took() {
+    let mut scene = Scene::with_causes("steal,irq");
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    let taken = [("steal_ns", Value::Uint32(700))];
+    scene.switch_with((20, 0), 101, Leaves::S, 0, &taken);
+    scene.host_steal(30, 0, 4, 100).host_steal(30, 1, 0, 100).end(30);
+    let reader = Reader::from_slice(scene.bytes());
+    let (report, page) = analysis::observe(reader, Options::default(), Page::new()).unwrap();
+    let mut out = Vec::new();
+    page.write(&report, &mut out).unwrap();
+    let contents = contents(&String::from_utf8(out).unwrap());
+    assert_eq!(contents["causes"].to_string(), r#"["steal","irq"]"#);
+    assert_eq!(contents["stolen"].to_string(), "[[0,4000,100000]]");
+    let metrics = contents["latency"].as_array().unwrap();
+    assert_eq!((metrics.len(), &metrics[6]["name"]), (7, &"steal".into()));
 }

@@ -6,7 +6,7 @@
 use std::io;
 
 use super::columns::{Column, Cursor, pack, unpack};
-use super::machine::{Doing, Event, Machine, Observer, Stamped};
+use super::machine::{Doing, Event, Machine, Observer, Stamped, Taken};
 use super::state;
 use super::threads::ThreadIndex;
 
@@ -18,6 +18,10 @@ mod head {
     /// Added to the state: who went out is not who came in last, and is given.
     pub(super) const OUTGOING: u8 = 32;
     pub(super) const WAKE: u8 = 64;
+    /// A wake-up of a thread that a quota holds back.
+    pub(super) const WAKE_THROTTLED: u8 = 65;
+    pub(super) const HELD: u8 = 66;
+    pub(super) const TAKEN: u8 = 67;
     pub(super) const GAP: u8 = 128;
 }
 
@@ -79,11 +83,26 @@ impl TileWriter {
                     self.extras.number(outgoing.0.into());
                 }
             }
-            Event::Wake { cpu, thread, waker } => {
-                self.heads.byte(head::WAKE);
+            Event::Wake { cpu, thread, waker, throttled } => {
+                self.heads.byte(if throttled { head::WAKE_THROTTLED } else { head::WAKE });
                 self.cpus.number(cpu.into());
                 self.threads.number(thread.0.into());
                 self.extras.number(optional(waker));
+            }
+            Event::Held { thread, from, until } => {
+                self.heads.byte(head::HELD);
+                self.cpus.number(0);
+                self.threads.number(thread.0.into());
+                self.extras.number(stamped.time.saturating_sub(from));
+                self.extras.number(until.saturating_sub(from));
+            }
+            Event::Taken { cpu, taken } => {
+                self.heads.byte(head::TAKEN);
+                self.cpus.number(cpu.into());
+                for number in [taken.steal, taken.irq, taken.irqs] {
+                    self.extras.number(number);
+                }
+                self.extras.number(taken.asked.map_or(0, |asked| asked.saturating_add(1)));
             }
             Event::Gap { cpu, length } => {
                 self.heads.byte(head::GAP);
@@ -196,13 +215,25 @@ impl Events<'_> {
         let cpu = u16::try_from(self.cpus.number()?).ok()?;
         let event = match self.heads.byte()? {
             head::GAP => Event::Gap { cpu, length: self.extras.number()? },
-            head::WAKE => {
+            wake @ (head::WAKE | head::WAKE_THROTTLED) => {
                 let thread = thread(self.threads.number()?)?;
                 let waker = match self.extras.number()? {
                     0 => None,
                     waker => Some(thread_of(waker)?),
                 };
-                Event::Wake { cpu, thread, waker }
+                Event::Wake { cpu, thread, waker, throttled: wake == head::WAKE_THROTTLED }
+            }
+            head::HELD => {
+                let thread = thread(self.threads.number()?)?;
+                let from = self.time.checked_sub(self.extras.number()?)?;
+                let until = from.checked_add(self.extras.number()?)?;
+                Event::Held { thread, from, until }
+            }
+            head::TAKEN => {
+                let mut number = || self.extras.number();
+                let (steal, irq, irqs) = (number()?, number()?, number()?);
+                let asked = number()?.checked_sub(1);
+                Event::Taken { cpu, taken: Taken { steal, irq, irqs, asked } }
             }
             switch => {
                 let incoming = thread(self.threads.number()?)?;
@@ -245,6 +276,7 @@ mod tests {
 
     fn events() -> Vec<Stamped> {
         let thread = ThreadIndex;
+        let taken = Taken { steal: 70, irq: 300, irqs: 2, asked: Some(0) };
         let switch = |outgoing, state, incoming| Event::Switch {
             cpu: 3,
             outgoing: thread(outgoing),
@@ -254,11 +286,16 @@ mod tests {
         };
         [
             (1_000, switch(1, State::Sleeping, 0)),
-            (1_400, Event::Wake { cpu: 3, thread: thread(1), waker: Some(thread(0)) }),
+            (
+                1_400,
+                Event::Wake { cpu: 3, thread: thread(1), waker: Some(thread(0)), throttled: true },
+            ),
+            (90_000, Event::Held { thread: thread(1), from: 1_400, until: 50_000 }),
             (90_000, switch(0, State::Preempted, 1)),
+            (90_500, Event::Taken { cpu: 3, taken }),
             (90_500, switch(7, State::Zombie, 9)),
             (95_000, Event::Gap { cpu: 3, length: 4_500 }),
-            (95_001, Event::Wake { cpu: 70, thread: thread(300), waker: None }),
+            (95_001, Event::Wake { cpu: 70, thread: thread(300), waker: None, throttled: false }),
             (95_001, switch(300, State::Uninterruptible, 0)),
         ]
         .map(|(time, event)| Stamped { time, event })
@@ -267,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_goes_into_tiles_comes_out_of_them() {
-        for tile_events in 1..=7 {
+        for tile_events in 1..=9 {
             let (mut machine, mut writer) = (Machine::default(), TileWriter::default());
             let mut tiles = Vec::new();
             for event in events() {
@@ -278,7 +315,7 @@ mod tests {
                 }
             }
             tiles.extend(writer.finish().unwrap());
-            assert_eq!(tiles.len(), 7_usize.div_ceil(tile_events as usize));
+            assert_eq!(tiles.len(), 9_usize.div_ceil(tile_events as usize));
             let mut again = Machine::default();
             for tile in &tiles {
                 assert!(tile.replay(&mut again, &mut Nothing).unwrap());

@@ -72,7 +72,7 @@ impl Observer for Usage {
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64) {
         if state == State::Running {
             add(&mut self.running, thread.index(), from, to);
-        } else if state.is_waiting() {
+        } else if state.is_waiting() && !state.is_throttled() {
             add(&mut self.waiting, thread.index(), from, to);
         }
     }

@@ -13,7 +13,7 @@
   }
 
   // A chunk: by CPU {end, busy, known, thread}, by thread {end, running,
-  // waiting, disk, other}; shares are of 15.
+  // waiting, disk, throttled, stolen, other}; shares are of 15.
   function chunk(columns) {
     const [lanes, counts, lengths, shares, on, tLanes, tCounts, tLengths, tShares] = columns;
     const cpus = new Map();
@@ -35,16 +35,19 @@
       const thread = next + tLanes.number();
       next = thread + 1;
       const end = runs(tCounts.number(), tLengths);
-      const [running, waiting, disk, other] = [0, 0, 0, 0].map(() => new Uint8Array(end.length));
+      const [running, waiting, disk, throttled, stolen, other] = [0, 0, 0, 0, 0, 0].map(() => new Uint8Array(end.length));
       for (let run = 0; run < end.length; run++) {
         const first = tShares.byte();
         const second = tShares.byte();
+        const third = tShares.byte();
         running[run] = first >> 4;
         waiting[run] = first & 15;
         disk[run] = second >> 4;
         other[run] = second & 15;
+        throttled[run] = third >> 4;
+        stolen[run] = third & 15;
       }
-      threads.set(thread, { end, running, waiting, disk, other });
+      threads.set(thread, { end, running, waiting, disk, throttled, stolen, other });
     }
     return { cpus, threads };
   }

@@ -162,6 +162,8 @@
         detail.textContent = fx.units.percent(row.cpu.busy, fx.trace.length);
         label.title = `CPU ${row.id}: busy for ${fx.units.time(row.cpu.busy)}`;
       }
+      const host = fx.trace.stolen.find(([cpu]) => cpu === row.id);
+      if (host) label.title += `; the host took ${fx.units.time(host[1])} of ${fx.units.time(host[2])}`;
     } else {
       const { thread } = row;
       name.textContent = thread.name;

@@ -20,6 +20,7 @@
       begun && `${begun.day} ${begun.hours}`,
       trace.recorder && !trace.finished && "truncated",
     ];
+    for (const key of document.querySelectorAll("[data-cause]")) key.hidden = !trace.causes.includes(key.dataset.cause);
     document.getElementById("facts").textContent = list.filter(Boolean).join(" · ");
     document.title = `${trace.title ?? "trace"} – fxtrec`;
   }

@@ -76,6 +76,13 @@
   class Batch {
     constructor() {
       this.byColour = new Map();
+      // Drawn over all others.
+      this.above = null;
+    }
+
+    over() {
+      this.above ??= new Batch();
+      return this.above;
     }
 
     add(colour, x, y, width, height) {
@@ -92,6 +99,7 @@
         }
         status.drawn += list.length / 4;
       }
+      this.above?.draw();
     }
   }
 
@@ -142,11 +150,13 @@
   function threadBins(batch, { chunk, from, to }, row, y, height) {
     const lane = chunk.threads.get(row.id);
     if (!lane) return;
-    const [running, waiting, disk, sleeping] = ["running", "waiting", "disk", "sleeping"].map(fx.colours.get);
+    const [running, waiting, disk, sleeping, throttled, stolen] = ["running", "waiting", "disk", "sleeping", "throttled", "stolen"].map(fx.colours.get);
     eachRun(chunk, lane, from, to, (run, x, width) => {
       if (lane.other[run] > 0) batch.add(sleeping, x, y + height / 2, width, 1);
       column(batch, x, width, y, height, [
+        [stolen, lane.stolen[run] / FULL],
         [running, lane.running[run] / FULL],
+        [throttled, lane.throttled[run] / FULL],
         [waiting, lane.waiting[run] / FULL],
         [disk, lane.disk[run] / FULL],
       ]);
@@ -154,9 +164,26 @@
   }
 
   // What is written into slices.
-  const SHORT = ["", "", "waiting", "preempted", "", "blocked (D)", "", "", "stopped", "traced", "", ""];
+  const SHORT = ["", "", "waiting", "preempted", "", "blocked (D)", "", "", "stopped", "traced", "", "", "throttled", "throttled"];
 
-  const LOOKS = ["", "running", "waiting", "waiting", "sleeping", "disk", "sleeping", "sleeping", "stopped", "stopped", "sleeping", ""];
+  const LOOKS = ["", "running", "waiting", "waiting", "sleeping", "disk", "sleeping", "sleeping", "stopped", "stopped", "sleeping", "", "throttled", "throttled"];
+
+  // In place of a state, in sums of narrow slices: the host had the CPU.
+  const STOLEN = -1;
+
+  // The share of a slice that the host took. When that was within the slice, nobody knows.
+  function share(lane, at) {
+    const steal = lane.taken.get(at)?.steal ?? 0;
+    return steal > 0 ? Math.min(steal / (lane.end[at] - lane.start[at]), 1) : 0;
+  }
+
+  // A strip at the bottom of a slice, as high as the share that the host took.
+  function strip(batch, lane, at, x, y, width, height) {
+    const stolen = share(lane, at);
+    if (stolen <= 0) return;
+    const high = Math.max(stolen * height, 2);
+    batch.over().add(fx.colours.get("stolen"), x, y + height - high, width, high);
+  }
 
   // The slices of a lane in view: wide ones through `wide`, with whether they
   // begin and end here or were cut by a tile; narrow ones summed up by pixel
@@ -190,7 +217,10 @@
         if (here !== pixel) flush();
         pixel = here;
         const what = lane.what[at];
-        sums.set(what, (sums.get(what) ?? 0) + (end - start) / perPixel);
+        const part = (end - start) / perPixel;
+        const stolen = part * share(lane, at);
+        sums.set(what, (sums.get(what) ?? 0) + part - stolen);
+        if (stolen > 0) sums.set(STOLEN, (sums.get(STOLEN) ?? 0) + stolen);
       }
     }
     flush();
@@ -211,6 +241,7 @@
           return;
         }
         batch.add(fx.colours.ofThread(thread), x, y, width, height);
+        strip(batch, lane, at, x, y, width, height);
         if (begins && width > 30) texts.push([fx.trace.threads[thread].name, x, y, width, height, "on-hue"]);
       },
       (x, sums) => {
@@ -219,6 +250,7 @@
         for (const [thread, share] of sums) {
           if (thread === 0) continue;
           busy += share;
+          if (thread === STOLEN) continue;
           if (most === 0 || share > sums.get(most)) most = thread;
         }
         column(batch, x, 1, y, height, [[fx.colours.ofThread(most), busy]]);
@@ -242,6 +274,7 @@
           return;
         }
         batch.add(fx.colours.get(look), x, y, width, height);
+        strip(batch, lane, at, x, y, width, height);
         if (begins && width > 44) {
           const text = state === STATE.RUNNING ? `CPU ${lane.cpu[at]}` : SHORT[state];
           texts.push([text, x, y, width, height, "on-state"]);
@@ -250,7 +283,9 @@
       (x, sums) => {
         const share = (...states) => states.reduce((sum, state) => sum + (sums.get(state) ?? 0), 0);
         column(batch, x, 1, y, height, [
+          [fx.colours.get("stolen"), share(STOLEN)],
           [fx.colours.get("running"), share(STATE.RUNNING)],
+          [fx.colours.get("throttled"), share(STATE.THROTTLED, STATE.WOKEN_THROTTLED)],
           [fx.colours.get("waiting"), share(STATE.WOKEN, STATE.PREEMPTED)],
           [fx.colours.get("disk"), share(STATE.DISK)],
         ]);

@@ -3,11 +3,13 @@
 
 (() => {
   const { STATE, KIND } = fx.unfold;
-  const NAMES = ["unknown", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "dead"];
+  const NAMES = ["unknown", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "dead", "throttled (its cgroup's quota is used up)", "woken, throttled (its cgroup's quota is used up)"];
   // Tiles that are looked through for the wake-ups that a slice did at most.
   const FAR = 64;
   // Arrows drawn for the wake-ups that one slice did, at most.
   const MOST_ARROWS = 60;
+  // Parts of one wait that are looked through at most.
+  const MOST_PARTS = 32;
   const { trace, view } = fx;
   const panel = document.getElementById("selection");
   const announcer = document.getElementById("announce");
@@ -23,7 +25,7 @@
     const lane = lanesOf(tile, kind).get(id);
     const at = lane ? lane.at(time) : -1;
     if (at < 0) return null;
-    const found = { kind, id, start: lane.start[at], end: lane.end[at], what: lane.what[at], cpu: lane.cpu[at], waker: lane.waker[at], endKnown: true };
+    const found = { kind, id, start: lane.start[at], end: lane.end[at], what: lane.what[at], cpu: lane.cpu[at], waker: lane.waker[at], taken: lane.taken.get(at) ?? null, endKnown: true };
     // It goes on in later tiles, each of which says since when: so the last one is found without looking at all.
     const goesOn = async (tile) => {
       const begin = trace.tiles[tile].from;
@@ -43,6 +45,7 @@
       } else {
         last = tile;
         found.end = end;
+        found.taken = await takenOf(tile, kind, id, end);
         step = behind === trace.tiles.length ? step * 2 : Math.max(1, (behind - last) >> 1);
       }
     }
@@ -50,22 +53,45 @@
     return found;
   }
 
+  // What was taken of the slice that ends at a time in a tile, if it ends there.
+  async function takenOf(tile, kind, id, end) {
+    const lane = lanesOf(await fx.store.loadTile(tile), kind).get(id);
+    return lane?.taken.get(lane.at(end - 1)) ?? null;
+  }
+
   // The wake-up that a slice began with, or that the wait before it began with.
   async function wakeOf(thread, start, state) {
     let time = start;
     let now = state;
     for (let steps = 4; steps > 0; steps--) {
-      if (now === STATE.WOKEN) {
+      if (now === STATE.WOKEN || now === STATE.WOKEN_THROTTLED) {
         const found = await slice("thread", thread, time);
-        return found && { time: found.start, waker: found.waker, cpu: found.cpu };
+        return found && { ...(await waitTo(thread, found)), waited: undefined };
       }
       if (now !== STATE.RUNNING || time <= 0) return null;
       const before = await slice("thread", thread, time - 1);
       if (before === null || before.end !== time) return null;
-      if (before.what !== STATE.WOKEN) return null;
-      return { time: before.start, waker: before.waker, cpu: before.cpu, waited: before.end - before.start };
+      if (before.what !== STATE.WOKEN && before.what !== STATE.WOKEN_THROTTLED) return null;
+      return waitTo(thread, before);
     }
     return null;
+  }
+
+  // The wait that a slice of is the last: it is divided where a quota held the thread back.
+  async function waitTo(thread, last) {
+    let first = last;
+    let waited = 0;
+    let throttled = 0;
+    for (let steps = MOST_PARTS; steps > 0; steps--) {
+      const length = first.end - first.start;
+      if (first.what === STATE.WOKEN) waited += length;
+      else throttled += length;
+      const before = first.start > 0 ? await slice("thread", thread, first.start - 1) : null;
+      const isPart = before !== null && before.end === first.start && (before.what === STATE.WOKEN || before.what === STATE.WOKEN_THROTTLED);
+      if (!isPart) break;
+      first = before;
+    }
+    return { time: first.start, waker: first.waker, cpu: first.cpu, waited, throttled };
   }
 
   // The wake-ups that a thread did within a stretch of time, and whether these are all.
@@ -113,7 +139,7 @@
       }
     }
     if (mine !== request) return false;
-    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, wake, arrows, allArrows };
+    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, taken: found.taken, wake, arrows, allArrows };
     show();
     return true;
   }
@@ -149,6 +175,16 @@
     return made;
   }
 
+  // What the host and interrupts took, and how late it ended; nothing where the recording does not tell.
+  function takenFacts(facts) {
+    const { units } = fx;
+    const tells = (cause) => trace.causes.includes(cause) && selected.endKnown;
+    const { steal = 0, irq = 0, irqs = 0, asked = -1 } = selected.taken ?? {};
+    if (tells("steal")) facts.push(["taken by the host", steal > 0 ? units.time(steal) : "nothing"]);
+    if (tells("irq")) facts.push(["taken by interrupts", irqs > 0 || irq > 0 ? `${units.time(irq)}, ${units.count(irqs)} of them` : "nothing"]);
+    if (asked >= 0) facts.push(["asked to leave", `${units.time(asked)} before`]);
+  }
+
   function sliceFacts(facts) {
     const { units } = fx;
     const { thread, state, cpu, wake } = selected;
@@ -158,8 +194,10 @@
       facts.push(["woken by", wake.waker >= 0 ? threadName(wake.waker) : "unknown (an interrupt)"]);
       facts.push(["woken at", units.moment(wake.time, 1)]);
       if (wake.waited !== undefined) facts.push(["waited for a CPU", units.time(wake.waited)]);
+      if (wake.waited !== undefined && wake.throttled > 0) facts.push(["throttled before", units.time(wake.throttled)]);
     }
     if (state === STATE.RUNNING && thread !== 0) {
+      takenFacts(facts);
       const woke = selected.arrows.filter((arrow) => arrow.from === thread).length;
       facts.push(["woke", selected.allArrows ? woke || "nobody" : `${woke} or more`]);
     }

@@ -5,11 +5,20 @@
 // that runs or waits changes nothing; a gap leaves its CPU unknown.
 
 (() => {
-  const STATE = { UNKNOWN: 0, RUNNING: 1, WOKEN: 2, PREEMPTED: 3, SLEEPING: 4, DISK: 5, DEAD: 11 };
+  const STATE = { UNKNOWN: 0, RUNNING: 1, WOKEN: 2, PREEMPTED: 3, SLEEPING: 4, DISK: 5, DEAD: 11, THROTTLED: 12, WOKEN_THROTTLED: 13 };
   const INFERRED = 16;
   const OUTGOING = 32;
   const WAKE = 64;
+  const WAKE_THROTTLED = 65;
+  const HELD = 66;
+  const TAKEN = 67;
   const GAP = 128;
+
+  const isThrottled = (state) => state === STATE.THROTTLED || state === STATE.WOKEN_THROTTLED;
+  const waits = (state) => state === STATE.WOKEN || state === STATE.PREEMPTED || isThrottled(state);
+  // What a thread that waits does while a quota holds it back, and once it does not.
+  const HELD_BACK = { [STATE.PREEMPTED]: STATE.THROTTLED, [STATE.WOKEN]: STATE.WOKEN_THROTTLED };
+  const RELEASED = { [STATE.THROTTLED]: STATE.PREEMPTED, [STATE.WOKEN_THROTTLED]: STATE.WOKEN };
 
   // Slices of a lane in order of time. What is open at the end of the tile goes
   // on in the next one; what began before has its true start.
@@ -23,9 +32,12 @@
       this.cpu = [];
       // Who woke the thread, of a slice that waits; -1 where it is not known.
       this.waker = [];
+      // By place: what was taken of a slice in which a thread ran, where the recording tells.
+      this.taken = new Map();
     }
 
-    push(start, end, what, cpu, waker) {
+    push(start, end, what, cpu, waker, taken = null) {
+      if (taken !== null) this.taken.set(this.start.length, taken);
       this.start.push(start);
       this.end.push(end);
       this.what.push(what);
@@ -69,7 +81,7 @@
 
     seat(cpu) {
       let seat = this.seats.get(cpu);
-      if (!seat) this.seats.set(cpu, (seat = { thread: -1, since: 0 }));
+      if (!seat) this.seats.set(cpu, (seat = { thread: -1, since: 0, taken: null }));
       return seat;
     }
 
@@ -79,16 +91,16 @@
       seat.since = time;
     }
 
-    closeSeat(cpu, thread, time) {
+    closeSeat(cpu, thread, time, taken = null) {
       const { since } = this.seat(cpu);
-      if (time > since) this.lane(this.cpus, cpu).push(since, time, thread, cpu, -1);
+      if (time > since) this.lane(this.cpus, cpu).push(since, time, thread, cpu, -1, taken);
     }
 
-    change(thread, state, cpu, waker, time) {
+    change(thread, state, cpu, waker, time, taken = null) {
       const doing = this.doing.get(thread);
       if (doing) {
         if (doing.state !== STATE.UNKNOWN && doing.since < time) {
-          this.lane(this.threads, thread).push(doing.since, time, doing.state, doing.cpu, doing.waker);
+          this.lane(this.threads, thread).push(doing.since, time, doing.state, doing.cpu, doing.waker, doing.state === STATE.RUNNING ? taken : null);
         }
         doing.state = state;
         doing.since = time;
@@ -111,7 +123,9 @@
     switch(time, cpu, outgoing, state, incoming) {
       const seat = this.seat(cpu);
       const before = seat.thread < 0 ? outgoing : seat.thread;
-      this.closeSeat(cpu, before, time);
+      const { taken } = seat;
+      seat.taken = null;
+      this.closeSeat(cpu, before, time, taken);
       if (before !== outgoing && this.runs(before, cpu)) {
         this.change(before, STATE.UNKNOWN, cpu, -1, time);
       }
@@ -120,16 +134,27 @@
           const since = Math.max(seat.since, this.doing.get(outgoing)?.since ?? 0);
           this.doing.set(outgoing, { state: STATE.RUNNING, since, cpu, waker: -1 });
         }
-        this.change(outgoing, state, cpu, -1, time);
+        this.change(outgoing, state, cpu, -1, time, taken);
       }
       this.sit(cpu, incoming, time);
       if (incoming !== 0) this.change(incoming, STATE.RUNNING, cpu, -1, time);
     }
 
-    wake(time, cpu, thread, waker) {
+    wake(time, cpu, thread, waker, after) {
       const state = this.state(thread);
-      if (thread === 0 || (state >= STATE.RUNNING && state <= STATE.PREEMPTED)) return;
-      this.change(thread, STATE.WOKEN, cpu, waker, time);
+      if (thread === 0 || state === STATE.RUNNING || waits(state)) return;
+      this.change(thread, after, cpu, waker, time);
+    }
+
+    // A quota held a thread back in a stretch of its wait, which goes on.
+    held(thread, from, until) {
+      const doing = this.doing.get(thread);
+      if (doing === undefined || !waits(doing.state) || from < doing.since || until < from) return;
+      const { cpu, waker } = doing;
+      const held = HELD_BACK[doing.state] ?? doing.state;
+      if (from > doing.since) this.change(thread, held, cpu, waker, from);
+      else doing.state = held;
+      this.change(thread, RELEASED[held], cpu, waker, until);
     }
 
     gap(time, cpu, length) {
@@ -158,7 +183,7 @@
     const since = (age) => (age === 0 ? 0 : begin - (age - 1));
     for (let cpu = 0; on.more; cpu++) {
       const thread = on.number() - 1;
-      machine.seats.set(cpu, { thread, since: since(onAges.number()) });
+      machine.seats.set(cpu, { thread, since: since(onAges.number()), taken: null });
     }
     for (let next = 0; threads.more; ) {
       const thread = next + threads.number();
@@ -196,14 +221,21 @@
       const cpu = cpus.number();
       if (head === GAP) {
         machine.gap(time, cpu, extras.number());
-      } else if (head === WAKE) {
+      } else if (head === HELD) {
+        const thread = threads.number();
+        const from = time - extras.number();
+        machine.held(thread, from, from + extras.number());
+      } else if (head === TAKEN) {
+        const [steal, irq, irqs, asked] = [extras.number(), extras.number(), extras.number(), extras.number()];
+        machine.seat(cpu).taken = { steal, irq, irqs, asked: asked - 1 };
+      } else if (head === WAKE || head === WAKE_THROTTLED) {
         const thread = threads.number();
         const waker = extras.number() - 1;
         wakes.time.push(time);
         wakes.thread.push(thread);
         wakes.waker.push(waker);
         wakes.cpu.push(cpu);
-        machine.wake(time, cpu, thread, waker);
+        machine.wake(time, cpu, thread, waker, head === WAKE ? STATE.WOKEN : STATE.WOKEN_THROTTLED);
       } else {
         const incoming = threads.number();
         const given = (head & OUTGOING) !== 0;
@@ -242,5 +274,5 @@
     return byThread;
   }
 
-  fx.unfold = { STATE, KIND, events, spans };
+  fx.unfold = { STATE, KIND, isThrottled, events, spans };
 })();

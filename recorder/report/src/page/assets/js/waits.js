@@ -20,6 +20,7 @@
     if (more > 0) parts.push(`${more} more ${units.time(others)}`);
     if (wait.idle > 0) parts.push(`idle ${units.time(wait.idle)}`);
     if (wait.unknown > 0) parts.push(`unknown ${units.time(wait.unknown)}`);
+    if (wait.throttled > 0) parts.push(`throttled${wait.quota ? ` by ${wait.quota}` : ""} ${units.time(wait.throttled)} besides`);
     return parts.join(", ") || "–";
   }
 
@@ -47,11 +48,13 @@
       cell.textContent = "No thread of this trace waited for a CPU.";
       return;
     }
-    const longest = trace.worst[0].to - trace.worst[0].from;
+    // What a quota held back did not wait for a CPU.
+    const waited = (wait) => wait.to - wait.from - wait.throttled;
+    const longest = Math.max(waited(trace.worst[0]), 1);
     trace.worst.forEach((wait, place) => {
       const row = body.insertRow();
       rows.push(row);
-      const length = wait.to - wait.from;
+      const length = waited(wait);
       const who = document.createElement("button");
       who.type = "button";
       who.textContent = name(wait.who);
