@@ -65,3 +65,8 @@ pub use summary::Summary;
 pub use types::{
     ByteOrder, Container, Cpu, Koid, Nanos, ObjectType, ProviderId, RecordType, Thread, ThreadState,
 };
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

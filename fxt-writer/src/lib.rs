@@ -53,3 +53,8 @@ pub use error::{EncodeError, WriteError};
 pub use ids::{Koid, ProviderId, ThreadName, ThreadRef, Ticks};
 pub use space::{Slot, Space};
 pub use writer::Writer;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

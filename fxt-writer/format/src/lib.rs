@@ -116,3 +116,8 @@ pub mod large_header {
     /// Large record type of a large BLOB record.
     pub const TYPE_BLOB: u64 = 0;
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
