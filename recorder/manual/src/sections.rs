@@ -1,0 +1,152 @@
+//! What the command line's own description does not say: exit statuses, environment, files, examples.
+//!
+//! `sub` is a subcommand's name; `None` stands for fxtrec itself, which records.
+
+/// A word, and what it means.
+pub(crate) type Entry = (&'static str, &'static str);
+
+/// Whether it runs a COMMAND, whose own exit statuses begin at 0.
+fn runs_a_command(sub: Option<&str>) -> bool {
+    matches!(sub, None | Some("record" | "ctl"))
+}
+
+pub(crate) fn exit_status(sub: Option<&str>) -> Vec<Entry> {
+    let mut entries = vec![("0", "Success.")];
+    if matches!(sub, None | Some("record" | "report" | "compare")) {
+        entries.push((
+            "3",
+            "A gate failed: an expression of --fail-if is true, or a comparison found a change for the worse. When a COMMAND \
+             fails, its own status goes before this one.",
+        ));
+    }
+    if runs_a_command(sub) {
+        entries.extend([
+            ("126", "COMMAND could not be run."),
+            ("127", "COMMAND was not found."),
+            ("128+n", "COMMAND was ended by signal n."),
+            ("any other", "That of COMMAND."),
+        ]);
+    } else {
+        entries.push(("2", "The arguments are wrong."));
+    }
+    entries
+        .push(("125", "fxtrec itself failed; the message says what failed, why, and what to do."));
+    entries
+}
+
+pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    if runs_a_command(sub) {
+        entries.push((
+            "FXTREC_PROVIDER_SOCKET",
+            "Set for COMMAND: where an application that records its own events finds fxtrec.",
+        ));
+    }
+    if matches!(sub, None | Some("record")) {
+        entries.extend([
+            (
+                "SUDO_UID, SUDO_GID",
+                "The owner of the trace, and the user that -u @sudo stands for.",
+            ),
+            ("NOTIFY_SOCKET", "If set, snapshots are reported to it by messages."),
+        ]);
+    }
+    if matches!(sub, None | Some("record" | "report" | "compare")) {
+        entries
+            .push(("GITHUB_STEP_SUMMARY", "If set, verdicts are added to this file as Markdown."));
+    }
+    if sub == Some("open") {
+        entries.push((
+            "DISPLAY, WAYLAND_DISPLAY",
+            "Without either, the address is printed and no browser is started.",
+        ));
+    }
+    if sub.is_none() {
+        entries.push(("NO_COLOR", "If set and not empty, nothing is printed in colour."));
+    }
+    entries
+}
+
+pub(crate) fn files(sub: Option<&str>) -> Vec<Entry> {
+    match sub {
+        None | Some("record") => vec![
+            (
+                "NAME.fxt",
+                "The trace, unless -o names another file. NAME is that of COMMAND, system for -a, pid-N for -p.",
+            ),
+            ("NAME.fxt.old", "What was there before under that name."),
+            ("/sys/kernel/tracing", "tracefs. fxtrec mounts nothing; see fxtrec doctor."),
+            ("/sys/kernel/btf/vmlinux", "The kernel's types, which the source bpf needs."),
+        ],
+        Some("daemon") => vec![
+            ("/etc/fxtrec/policy.toml", "Who may do what."),
+            ("/run/fxtrec/control", "The socket of fxtrec ctl and other clients."),
+            ("/run/fxtrec/providers", "The socket of applications that record their own events."),
+        ],
+        Some("ctl") => vec![("/run/fxtrec/control", "The daemon's socket.")],
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
+    match sub {
+        None | Some("record") => vec![
+            ("sudo fxtrec -- ./app", "Record while a command runs, to app.fxt."),
+            ("sudo fxtrec -u @sudo -- ./app", "The same, and run ./app as yourself."),
+            ("sudo fxtrec -a -d 10s", "Record the whole machine for ten seconds, to system.fxt."),
+            (
+                "sudo fxtrec -p 1234 -o app.fxt.zst",
+                "Record a running process until Ctrl-C, compressed.",
+            ),
+            (
+                "sudo fxtrec --fail-if 'wakeup.p99 > 2ms' -- ./run-tests",
+                "Fail a CI build when latency is too high.",
+            ),
+            (
+                "sudo fxtrec -a --mode circular --trigger 'wakeup > 5ms if comm ~ \"audio*\"'",
+                "Keep the last events in memory, and write a file for each late thread.",
+            ),
+        ],
+        Some("doctor") => {
+            vec![("fxtrec doctor", "Show what this machine allows, and what to change.")]
+        }
+        Some("dump") => vec![
+            ("fxtrec dump app.fxt", "Print every record."),
+            ("fxtrec dump --check app.fxt", "Check a trace; the exit status tells."),
+        ],
+        Some("report") => vec![
+            ("fxtrec report app.fxt", "Print who waited, for how long, and for whom."),
+            ("fxtrec report app.fxt --html app.html", "Write one page for the browser."),
+            ("fxtrec report app.fxt --fail-if 'runqueue.max > 20ms'", "A verdict for a script."),
+        ],
+        Some("compare") => {
+            vec![(
+                "fxtrec compare base*.fxt -- new*.fxt",
+                "Compare runs before and after a change.",
+            )]
+        }
+        Some("probes") => {
+            vec![("fxtrec probes libc", "List the functions and USDT probes of a library.")]
+        }
+        Some("convert") => vec![
+            ("fxtrec convert perf.data app.fxt", "From perf to FXT."),
+            ("fxtrec convert app.fxt app.json", "To Chrome's JSON."),
+        ],
+        Some("merge") => {
+            vec![("fxtrec merge one.fxt two.fxt -o both.fxt", "Merge two traces into one.")]
+        }
+        Some("cut") => vec![(
+            "fxtrec cut app.fxt late.fxt --from 1.2s --to 1.5s",
+            "Cut a time window out of a trace.",
+        )],
+        Some("open") => vec![(
+            "fxtrec open app.fxt",
+            "Open a trace in the Perfetto UI; it stays on this machine.",
+        )],
+        Some("daemon") => {
+            vec![("fxtrec daemon", "Serve recording sessions, usually started by systemd.")]
+        }
+        Some("ctl") => vec![("fxtrec ctl status", "What the daemon is doing.")],
+        _ => Vec::new(),
+    }
+}
