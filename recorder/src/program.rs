@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
-    compare, convert, ctl, cut, daemon, doctor, dump, merge, open, probes, record, report,
+    compare, convert, ctl, cut, daemon, demo, doctor, dump, merge, open, probes, record, report,
 };
 use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::units::escape::{self, Escaping};
@@ -75,6 +75,10 @@ pub fn main() -> ExitCode {
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
         Command::Open(args) => done(open::run(&args, &mut messages())),
+        Command::Demo(args) => match demo::run(&args, &mut messages()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, error.exit_code()),
+        },
         Command::Daemon(args) => done(daemon::run(&args, &mut messages())),
         Command::Ctl(args) => {
             let json = args.common.json;

@@ -9,6 +9,9 @@ use super::sys::Sys;
 /// As far as nice goes.
 const HIGHEST: libc::c_int = -20;
 
+/// The same of those that go after every other.
+const LOWEST: libc::c_int = 19;
+
 /// The lowest real-time priority: before every ordinary thread, after every other real-time one.
 const REAL_TIME: libc::c_int = 1;
 
@@ -75,6 +78,12 @@ impl Denied {
 pub fn raise() {
     // SAFETY: setpriority takes three numbers; process 0 means the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST) };
+}
+
+/// Gives the calling thread the lowest ordinary priority, which is always permitted.
+pub fn lower() {
+    // SAFETY: setpriority takes three numbers; process 0 means the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
 }
 
 /// Keeps the pages of this process that are in memory now, and those of its present mappings that will be, from being

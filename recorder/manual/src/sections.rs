@@ -143,6 +143,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             "fxtrec open app.fxt",
             "Open a trace in the Perfetto UI; it stays on this machine.",
         )],
+        Some("demo") => vec![(
+            "sudo fxtrec demo",
+            "Record five seconds in which a thread is late for a known reason, and open the page.",
+        )],
         Some("daemon") => {
             vec![("fxtrec daemon", "Serve recording sessions, usually started by systemd.")]
         }

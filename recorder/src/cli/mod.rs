@@ -21,6 +21,7 @@ mod convert;
 mod ctl;
 mod cut;
 mod daemon;
+mod demo;
 mod doctor;
 mod dump;
 mod flight;
@@ -50,6 +51,7 @@ pub use ctl::{
 };
 pub use cut::CutArgs;
 pub use daemon::DaemonArgs;
+pub use demo::DemoArgs;
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use flight::{FlightArgs, Rotate, RotateError};
@@ -70,9 +72,9 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 14] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "help",
+    "daemon", "ctl", "demo", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -86,6 +88,7 @@ Examples:
   fxtrec report app.fxt              print who waited, for how long, and for whom
   fxtrec open app.fxt                open the trace in the Perfetto UI
   fxtrec doctor                      show what this machine allows, and what to change
+  sudo fxtrec demo                   see what a late thread looks like
 
 Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
@@ -156,6 +159,8 @@ pub enum Command {
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),
+    /// Record five seconds in which a thread is late for a known reason, and open the page
+    Demo(DemoArgs),
     /// Serve recording sessions to other users, on a socket
     Daemon(DaemonArgs),
     /// Start, stop and watch the daemon's sessions

@@ -6,6 +6,7 @@ pub mod convert;
 pub mod ctl;
 pub mod cut;
 pub mod daemon;
+pub mod demo;
 pub mod doctor;
 pub mod dump;
 pub mod gates;

@@ -3,6 +3,7 @@
 //!
 //! No test takes a pause for proof: each waits for what it wants to see.
 
+mod demo;
 mod files;
 mod mistakes;
 mod pipes;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// Why no browser was opened.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoBrowser {
+pub(crate) enum NoBrowser {
     #[error("there is no desktop")]
     NoDesktop,
     #[error("browsers do not run as root")]
@@ -15,7 +15,7 @@ pub(super) enum NoBrowser {
 }
 
 /// Asks the desktop to open the link.
-pub(super) fn open(link: &str) -> Result<(), NoBrowser> {
+pub(crate) fn open(link: &str) -> Result<(), NoBrowser> {
     if std::env::var_os("DISPLAY").is_none() && std::env::var_os("WAYLAND_DISPLAY").is_none() {
         return Err(NoBrowser::NoDesktop);
     }

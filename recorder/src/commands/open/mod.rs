@@ -11,7 +11,7 @@
 //!
 //! The page's own rules let it load from port 9001 of this machine and from no other.
 
-mod browser;
+pub(crate) mod browser;
 mod request;
 mod serve;
 

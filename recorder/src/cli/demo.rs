@@ -1,0 +1,32 @@
+//! The arguments of `fxtrec demo`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::units::quantity::TimeSpan;
+
+/// The arguments of `fxtrec demo`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Three threads share one CPU: `player` wants it for 1 ms every 10 ms, `hog` takes it for 30 ms twice a
+second with a real-time priority, and `background` takes what is left. Every other thread of the
+machine is recorded too.
+
+Examples:
+  sudo fxtrec demo                 records to fxtrec-demo.fxt, and makes fxtrec-demo.html
+  sudo fxtrec demo -o /tmp/demo    the same, named /tmp/demo.fxt and /tmp/demo.html")]
+pub struct DemoArgs {
+    /// Path of the trace and the page, without their endings
+    #[arg(short, long, value_name = "PATH", default_value = "fxtrec-demo")]
+    pub output: PathBuf,
+    /// How long to record
+    #[arg(short, long, value_name = "TIME", default_value = "5s")]
+    pub duration: TimeSpan,
+    /// Print where the page is instead of opening a browser
+    #[arg(long)]
+    pub no_browser: bool,
+    /// What is recorded: fxtrec starts itself so
+    #[arg(long, hide = true)]
+    pub scene: bool,
+}

@@ -1,0 +1,109 @@
+//! `fxtrec demo`: a recording of this machine in which a thread is late for a known reason.
+//!
+//! The thread, and the one that makes it late, are fxtrec itself, started once more: `fxtrec demo --scene`. What is recorded is
+//! recorded as any COMMAND is, and the page is that of `fxtrec report --html`.
+
+mod scene;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Cli, Command, DemoArgs, EXIT_FAILURE};
+use crate::commands::open::browser;
+use crate::commands::record::{self, RecordError};
+use crate::commands::report::{self, ReportError};
+
+pub use scene::SceneError;
+
+/// Why there is no demonstration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DemoError {
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    /// fxtrec cannot start itself.
+    #[error("cannot find the program that runs: {0}")]
+    Own(#[source] io::Error),
+    /// The scene ended badly, and has said why.
+    #[error("the recorded program exited with status {0}")]
+    Status(u8),
+    /// An output cannot be named so.
+    #[error("cannot use {} as a name: {error}", path.display())]
+    Name { path: PathBuf, error: clap::Error },
+}
+
+impl DemoError {
+    /// The exit status.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            DemoError::Record(error) => error.exit_code(),
+            _ => EXIT_FAILURE,
+        }
+    }
+}
+
+/// Records, makes the page, and says where it is. Must be called before the process has a second thread.
+///
+/// # Errors
+/// [`DemoError`].
+pub fn run(args: &DemoArgs, err: &mut dyn Write) -> Result<(), DemoError> {
+    if args.scene {
+        return Ok(scene::play(args.duration.duration())?);
+    }
+    let (trace, page) = (with_ending(&args.output, "fxt"), with_ending(&args.output, "html"));
+    let own = std::env::current_exe().map_err(DemoError::Own)?;
+    let scene = [own.into_os_string(), "demo".into(), "--scene".into(), "-d".into()];
+    let mut line: Vec<OsString> = ["fxtrec", "record", "-o"].map(OsString::from).to_vec();
+    line.extend([trace.clone().into_os_string(), "--".into()]);
+    line.extend(scene);
+    line.push(format!("{}ns", args.duration.duration().as_nanos()).into());
+    let parsed = parse(&trace, &line)?;
+    if let Command::Record(record) = parsed {
+        match record::run(record, err)? {
+            0 => {}
+            status => return Err(DemoError::Status(status)),
+        }
+    }
+    let line = ["fxtrec".into(), "report".into(), trace.clone().into_os_string(), "--html".into()];
+    let line: Vec<OsString> = line.into_iter().chain([page.clone().into_os_string()]).collect();
+    if let Command::Report(report) = parse(&trace, &line)? {
+        report::run(&report, &mut io::sink(), err)?;
+    }
+    tell(args, &trace, &page, err).map_err(ReportError::Write)?;
+    Ok(())
+}
+
+fn parse(path: &Path, line: &[OsString]) -> Result<Command, DemoError> {
+    Cli::parse_line(line).map_err(|error| DemoError::Name { path: path.to_owned(), error })
+}
+
+/// `a/b.c` with the ending `fxt` is `a/b.c.fxt`.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+fn tell(args: &DemoArgs, trace: &Path, page: &Path, err: &mut dyn Write) -> io::Result<()> {
+    writeln!(err)?;
+    writeln!(
+        err,
+        "The thread `player` was made late on purpose: `hog` took its CPU for 30 ms, twice a second. Who it"
+    )?;
+    writeln!(err, "waited for, and for how long:")?;
+    writeln!(err, "  fxtrec report {} --comm player", trace.display())?;
+    let link = std::path::absolute(page)?;
+    writeln!(err, "  {}, the same to look at in a browser", link.display())?;
+    if !args.no_browser
+        && let Err(why) = browser::open(&link.to_string_lossy())
+    {
+        writeln!(err, "  (not opened: {why})")?;
+    }
+    Ok(())
+}
