@@ -157,8 +157,15 @@ fn executable(directory: &Path) -> Vec<u8> {
 fn read_process(directory: &Directory) -> Option<Process> {
     let pid = u32::try_from(directory.pid()).ok()?;
     let status = Status::parse(&raw(directory.read("status"))?);
-    let threads: Vec<Thread> =
-        directory.tasks().ok()?.filter_map(|task| read_thread(&task.ok()?, &status)).collect();
+    let threads: Vec<Thread> = if status.threads == 1 {
+        // So have nearly all processes, thousands of kernel threads on a machine with many CPUs among them: their folder of
+        // threads would say the same again, in four files more.
+        let comm = comm_of(&raw(directory.read("comm"))?);
+        let ids = if status.ids.is_empty() { vec![pid] } else { status.ids.clone() };
+        vec![Thread { tid: pid, comm, ids }]
+    } else {
+        directory.tasks().ok()?.filter_map(|task| read_thread(&task.ok()?, &status)).collect()
+    };
     let main = threads.iter().find(|thread| thread.tid == pid).or(threads.first())?;
     let name = display_name(main.comm.clone(), || {
         let arguments = raw(directory.read("cmdline")).unwrap_or_default();
@@ -199,6 +206,8 @@ pub(super) struct Status {
     pub(super) parent: u32,
     /// `NSpid`, outermost visible namespace first; empty on kernels before 4.1.
     pub(super) ids: Vec<u32>,
+    /// `Threads`; 0 when it is missing, as for a process that is gone.
+    pub(super) threads: u32,
 }
 
 impl Status {
@@ -210,6 +219,7 @@ impl Status {
             ids: field(file, "NSpid")
                 .and_then(|value| value.split_whitespace().map(number).collect())
                 .unwrap_or_default(),
+            threads: field(file, "Threads").and_then(|value| number(&value)).unwrap_or(0),
         }
     }
 }
@@ -230,7 +240,8 @@ struct Raw(Vec<u8>);
 
 impl FromRead for Raw {
     fn from_read<R: Read>(mut reader: R) -> ProcResult<Raw> {
-        let mut bytes = Vec::new();
+        // Files of /proc are mostly shorter: one call reads them, and one finds the end.
+        let mut bytes = Vec::with_capacity(4096);
         reader.read_to_end(&mut bytes)?;
         Ok(Raw(bytes))
     }
@@ -320,8 +331,8 @@ mod tests {
 
     #[test]
     fn a_status_file_gives_the_ids_of_all_namespaces() {
-        let status = Status::parse(b"Name:\t\xff\xfe\nPid:\t40\nPPid:\t7\nNSpid:\t40\t3\t1\n");
-        assert_eq!(status, Status { parent: 7, ids: vec![40, 3, 1] });
+        let file = b"Name:\t\xff\xfe\nPid:\t40\nPPid:\t7\nThreads:\t2\nNSpid:\t40\t3\t1\n";
+        assert_eq!(Status::parse(file), Status { parent: 7, ids: vec![40, 3, 1], threads: 2 });
     }
 
     #[test]
@@ -425,6 +436,26 @@ mod tests {
         let path = executable(&Path::new("/proc").join(child.id().to_string()));
         end(child);
         assert!(path.ends_with(b"/a-name-that-was-linked"), "{}", String::from_utf8_lossy(&path));
+    }
+
+    #[test]
+    fn a_process_of_one_thread_has_that_thread_with_its_name_and_ids() {
+        let mut child = std::process::Command::new("cat");
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("cat waits");
+        let pid = child.id();
+        // The name changes from that of the test with exec.
+        while process_name(pid).is_some_and(|name| name != b"cat") {
+            std::thread::yield_now();
+        }
+        let snapshot = Snapshot::take().expect("/proc is mounted");
+        drop(child.stdin.take());
+        child.wait().expect("cat ends with its input");
+        let process = snapshot.processes.iter().find(|process| process.pid == pid);
+        let process = process.expect("it was there");
+        let [thread] = process.threads.as_slice() else { panic!("{process:?}") };
+        assert_eq!((thread.tid, thread.comm.as_slice()), (pid, &b"cat"[..]));
+        assert_eq!(thread.ids.first(), Some(&pid));
+        assert_eq!((process.name.as_slice(), process.parent), (&b"cat"[..], std::process::id()));
     }
 
     #[test]

@@ -165,7 +165,9 @@ class Cache:
         shutil.rmtree(scratch, ignore_errors=True)
         deb = self._download(package, scratch)
         data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
-        subprocess.run(["tar", "-x", "-C", scratch, "--wildcards", *patterns], stdin=data.stdout, check=False)
+        # A pattern that fits nothing is told, and the caller looks for what it wants.
+        tar = ["tar", "-x", "-C", scratch, "--wildcards", *patterns]
+        subprocess.run(tar, stdin=data.stdout, stderr=subprocess.DEVNULL, check=False)
         data.stdout.close()
         data.wait()
         deb.unlink()
@@ -183,18 +185,24 @@ class Cache:
 
     def kernel(self, arch, series, flavour, update=False):
         """The image of the newest kernel of a series (`6.12`) and flavour (``, `rt`, `cloud`), and its release."""
+
+        def find(folder):
+            """Images and their releases: boot/vmlinuz-RELEASE, since 7.3 usr/lib/modules/RELEASE/vmlinuz."""
+            named = [(path, path.name.removeprefix("vmlinuz-")) for path in folder.glob("boot/vmlinuz-*")]
+            return named + [(path, path.parent.name) for path in folder.glob("usr/lib/modules/*/vmlinuz")]
+
         folder = self.chroot / "vm/kernels" / arch / "-".join(filter(None, [series, flavour]))
-        images = list(folder.glob("boot/vmlinuz-*"))
+        images = find(folder)
         if update or not images:
             self._update()
             package = self._newest(arch, series, flavour)
             say(f"downloading {package} ({arch})")
             folder.parent.mkdir(parents=True, exist_ok=True)
-            self._extract(f"{package}:{arch}", folder, ["./boot/vmlinuz-*", "./boot/config-*"])
-            images = list(folder.glob("boot/vmlinuz-*"))
+            self._extract(f"{package}:{arch}", folder, ["./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz"])
+            images = find(folder)
             if not images:
                 sys.exit(f"vm: {package} has no kernel image")
-        return images[0], images[0].name.removeprefix("vmlinuz-")
+        return images[0]
 
     def _newest(self, arch, series, flavour):
         suffix = "-".join(filter(None, [flavour, arch]))

@@ -21,6 +21,7 @@ fn check(name: &str, args: &[&str]) -> Outcome {
     match (name, args) {
         ("doctor", []) => recordings::doctor(),
         ("switches", [source]) => recordings::switches(source),
+        ("brief", []) => recordings::brief(),
         ("scope", [source]) => recordings::scope(source),
         ("renames", [source]) => recordings::renames(source),
         ("usdt", []) => recordings::usdt(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use fxt_reader::ThreadState;
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::{build, succeed};
@@ -115,6 +116,22 @@ pub(crate) fn scope(source: &str) -> Outcome {
         Ok(recording) => Outcome::Fine(format!("{} switches", compare(&recording))),
         Err(refused) => refused,
     }
+}
+
+/// Threads that live for microseconds: each is there, and ends.
+pub(crate) fn brief() -> Outcome {
+    const THREADS: usize = 300;
+    let recording = record(&[], &[&workload(), "brief", &THREADS.to_string()]);
+    let trace = &recording.trace;
+    let is_ours = |process: &u64| trace.processes.get(process).is_some_and(|n| n == "workload");
+    let ours =
+        trace.threads.iter().filter(|(_, (name, process))| name == "workload" && is_ours(process));
+    let ours: Vec<u64> = ours.map(|(koid, _)| *koid).collect();
+    assert!(ours.len() >= THREADS, "{} threads: {}", ours.len(), recording.said);
+    let is_end = |state| matches!(state, ThreadState::Dying | ThreadState::Dead);
+    let ended = ours.iter().filter(|koid| trace.outs(**koid).any(|out| is_end(out.state)));
+    assert_eq!(ended.count(), ours.len(), "all of them ended");
+    Outcome::Fine(format!("{} threads, each with its end", ours.len()))
 }
 
 /// Names that threads give themselves, and those of programs.
