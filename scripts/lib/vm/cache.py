@@ -156,14 +156,18 @@ class Cache:
         )  # fmt: skip
         found = list(folder.glob("*.deb"))
         if done.returncode != 0 or not found:
-            sys.exit(f"vm: apt-get download {package} failed:\n{done.stdout}")
+            say(f"apt-get download {package} failed: {done.stdout.strip()}")
+            return None
         return found[0]
 
     def _extract(self, package, folder, patterns):
-        """Files of a package, unpacked below the folder; the package itself goes."""
+        """Files of a package, unpacked below the folder; the package itself goes. False if the mirror has it not."""
         scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
         shutil.rmtree(scratch, ignore_errors=True)
         deb = self._download(package, scratch)
+        if deb is None:
+            shutil.rmtree(scratch)
+            return False
         data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
         # A pattern that fits nothing is told, and the caller looks for what it wants.
         tar = ["tar", "-x", "-C", scratch, "--wildcards", *patterns]
@@ -173,6 +177,7 @@ class Cache:
         deb.unlink()
         shutil.rmtree(folder, ignore_errors=True)
         scratch.rename(folder)
+        return True
 
     def busybox(self, arch):
         folder = self.folder / "busybox" / arch
@@ -180,7 +185,8 @@ class Cache:
         if not binary.exists():
             self._update()
             folder.parent.mkdir(parents=True, exist_ok=True)
-            self._extract(f"busybox-static:{arch}", folder, ["./usr/bin/busybox"])
+            if not self._extract(f"busybox-static:{arch}", folder, ["./usr/bin/busybox"]):
+                sys.exit("vm: there is no busybox")
         return binary
 
     def kernel(self, arch, series, flavour, update=False):
@@ -195,16 +201,20 @@ class Cache:
         images = find(folder)
         if update or not images:
             self._update()
-            package = self._newest(arch, series, flavour)
-            say(f"downloading {package} ({arch})")
             folder.parent.mkdir(parents=True, exist_ok=True)
-            self._extract(f"{package}:{arch}", folder, ["./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz"])
+            # Lists name packages that a mirror has no more, or not yet.
+            for package in self._newest(arch, series, flavour)[:4]:
+                say(f"downloading {package} ({arch})")
+                files = ["./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz"]
+                if self._extract(f"{package}:{arch}", folder, files):
+                    break
             images = find(folder)
             if not images:
-                sys.exit(f"vm: {package} has no kernel image")
+                sys.exit(f"vm: there is no image of a kernel {series} {flavour} for {arch}")
         return images[0]
 
     def _newest(self, arch, series, flavour):
+        """The packages that may have its image, the newest first."""
         suffix = "-".join(filter(None, [flavour, arch]))
         names = self._apt("apt-cache", "pkgnames", "linux-").stdout.split()
         shape = re.compile(rf"linux-(image|binary)-({re.escape(series)}\.\d[^-]*(?:-\d+)?)-{re.escape(suffix)}$")
@@ -217,4 +227,4 @@ class Cache:
             numbers = [int(number) for number in re.findall(r"\d+", match.group(2))]
             return numbers, match.group(1) == "binary"
 
-        return max(found, key=order).group(0)
+        return [match.group(0) for match in sorted(found, key=order, reverse=True)]
