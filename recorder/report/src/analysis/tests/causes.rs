@@ -294,3 +294,156 @@ fn an_interrupt_that_woke_a_thread_is_no_waker() {
     let wait = wait_of(&report, 101);
     assert_eq!((wait.waker.as_ref(), wait.by_interrupt), (None, true));
 }
+
+const MEMBERS: u64 = 104;
+
+/// A thread of the game below: where it is, and for how long a quota has held it back in its wait.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Asleep,
+    On(u16),
+    Queued { cpu: u16, since: u64, held: u64 },
+}
+
+/// Two CPUs and eight threads, of which those up to [`MEMBERS`] are in a cgroup with a quota. What comes next is decided by
+/// dice. Without `facts`, the trace is that of a recorder which knows nothing of quotas and queues.
+fn game(seed: u64, facts: bool) -> Scene {
+    let mut scene = Scene::with_causes(if facts { ALL } else { "" });
+    let mut dice =
+        seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let mut roll = |sides: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % sides
+    };
+    let mut threads = [Place::Asleep; 8];
+    let mut on = [0_u64; 2];
+    let mut throttled: [Option<u64>; 2] = [None; 2];
+    let mut now = 0;
+    for cpu in [0, 1] {
+        scene.switch(0, cpu, 909, Leaves::S, 0);
+    }
+    let index = |tid: u64| (tid - 101) as usize;
+    for _ in 0..400 {
+        now += 1 + roll(40);
+        let cpu = roll(2) as u16;
+        let at = usize::from(cpu);
+        let told = |args: &'static [(&'static str, Value<'static>)]| if facts { args } else { &[] };
+        match roll(8) {
+            // A thread is woken.
+            0..=2 => {
+                let tid = 101 + roll(8);
+                if threads[index(tid)] == Place::Asleep {
+                    let into = tid <= MEMBERS && throttled[at].is_some();
+                    scene.wake_with(now, cpu, tid, told(if into { &[THROTTLED] } else { &[] }));
+                    threads[index(tid)] = Place::Queued { cpu, since: now, held: 0 };
+                }
+            }
+            // The quota is used up, or is there again.
+            3 => match throttled[at].take() {
+                None => {
+                    throttled[at] = Some(now);
+                    if facts {
+                        scene.throttle(now, "/a", cpu);
+                    }
+                    if (101..=MEMBERS).contains(&on[at]) {
+                        scene.switch_with((now, cpu), on[at], Leaves::R, 0, told(&[THROTTLED]));
+                        threads[index(on[at])] = Place::Queued { cpu, since: now, held: 0 };
+                        on[at] = 0;
+                    }
+                }
+                Some(begin) => {
+                    if facts {
+                        scene.release(now, "/a", cpu);
+                    }
+                    for tid in 101..=MEMBERS {
+                        if let Place::Queued { cpu: queue, since, held } = &mut threads[index(tid)]
+                            && *queue == cpu
+                        {
+                            *held += now - begin.max(*since);
+                        }
+                    }
+                }
+            },
+            // A thread that waits, and is not held back, changes queues.
+            4 => {
+                let tid = 101 + roll(8);
+                let free = tid > MEMBERS || throttled == [None; 2];
+                if let Place::Queued { cpu: queue, since, held } = threads[index(tid)]
+                    && (free && queue != cpu)
+                {
+                    if facts {
+                        scene.migrate(now, tid, queue, cpu);
+                    }
+                    threads[index(tid)] = Place::Queued { cpu, since, held };
+                }
+            }
+            // The CPU goes to another.
+            _ => {
+                let first = roll(8);
+                let next = (0..8).map(|step| 101 + (first + step) % 8).find(|&tid| {
+                    let barred = tid <= MEMBERS && throttled[at].is_some();
+                    !barred
+                        && matches!(threads[index(tid)], Place::Queued { cpu: q, .. } if q == cpu)
+                });
+                let (out, leaves) = (on[at], if roll(2) == 0 { Leaves::R } else { Leaves::S });
+                let Some(inn) = next.or((out != 0).then_some(0)) else { continue };
+                let held = match inn {
+                    0 => 0,
+                    inn => match threads[index(inn)] {
+                        Place::Queued { held, .. } => held,
+                        _ => 0,
+                    },
+                };
+                let args = [("throttled_ns", us(held)), by("/a")];
+                let args = if facts && held > 0 { &args[..] } else { &[] };
+                scene.switch_with((now, cpu), out, leaves, inn, args);
+                if out != 0 {
+                    threads[index(out)] = match leaves {
+                        Leaves::R => Place::Queued { cpu, since: now, held: 0 },
+                        _ => Place::Asleep,
+                    };
+                }
+                if inn != 0 {
+                    threads[index(inn)] = Place::On(cpu);
+                }
+                on[at] = inn;
+            }
+        }
+    }
+    scene.end(now + 1);
+    scene
+}
+
+#[test]
+fn whatever_happens_waits_and_throttled_time_are_together_what_looked_like_waits() {
+    let mut seen = [0; 4];
+    for seed in 0..150 {
+        let (told, plain) = (game(seed, true), game(seed, false));
+        let options = || Options { worst: 10_000, ..Options::default() };
+        let (told, plain) = (told.report_with(options()), plain.report_with(options()));
+        for tid in 101..=108 {
+            let of = |report: &Report, metric| {
+                let found = report.threads().iter().find(|thread| thread.tid == Some(tid));
+                found.map_or((0, 0, 0), |thread| super::figures_of(&thread.stats, metric))
+            };
+            let (waited, held) = (of(&told, Metric::RunQueue), of(&told, Metric::Throttled));
+            let looked = of(&plain, Metric::RunQueue);
+            assert_eq!((waited.0, waited.1 + held.1, waited.2), looked, "{tid} of {seed}");
+            assert!(held.0 == 0 || tid <= MEMBERS, "{tid} of {seed}");
+            for metric in [Metric::Slice, Metric::Blocked] {
+                assert_eq!(of(&told, metric), of(&plain, metric), "{metric} of {tid} of {seed}");
+            }
+        }
+        for wait in told.worst() {
+            assert_eq!(parts(wait), micros(wait.length()), "{wait:?} of {seed}");
+            seen[0] += 1;
+            seen[1] += usize::from(!wait.throttled.is_zero());
+            seen[2] += usize::from(!wait.moves.is_empty());
+            // Only a wait that was both throttled and moved has parts that are not known.
+            let both = !wait.throttled.is_zero() && !wait.moves.is_empty();
+            assert!(both || wait.unknown.is_zero(), "{wait:?} of {seed}");
+            seen[3] += usize::from(both);
+        }
+    }
+    assert!(seen.iter().all(|&times| times > 20), "{seen:?}");
+}
