@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
                 code
             }
         },
-        Command::Doctor(args) => match doctor::run(args, &mut text()) {
+        Command::Doctor(args) => match doctor::run(args, &mut *output(args.json)) {
             Ok(usable) => ExitCode::from(u8::from(!usable)),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => fail(&error, EXIT_FAILURE),

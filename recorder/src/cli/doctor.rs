@@ -2,6 +2,10 @@
 
 use clap::Args;
 
-/// The arguments of `fxtrec doctor`, which has none of its own.
+/// The arguments of `fxtrec doctor`.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct DoctorArgs {}
+pub struct DoctorArgs {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -266,3 +266,31 @@ fn a_tracefs_that_is_not_mounted_is_mounted_by_root() {
     found.verdict(true);
     assert_eq!(found.row("tracefs"), ("ok", "at /sys/kernel/tracing"));
 }
+
+#[test]
+fn json_says_what_the_table_says() {
+    let _machine = machine::shared();
+    let run = |arguments: &[&str]| {
+        let mut command = fxtrec_tests::binary::command();
+        command.args(arguments).output().expect("doctor runs")
+    };
+    let (table, json) = (run(&["doctor"]), run(&["doctor", "--json"]));
+    assert_eq!(table.status.code(), json.status.code());
+    let table = String::from_utf8(table.stdout).expect("text");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["works"].as_bool(), Some(!table.contains("What to do:")));
+    assert!(table.starts_with(json["machine"].as_str().expect("a headline")), "{table}");
+    let checks = json["checks"].as_array().expect("a list");
+    assert!(checks.len() > 3, "{checks:?}");
+    for check in checks {
+        let (status, name) = (&check["status"], check["name"].as_str().expect("a name"));
+        let status = status.as_str().expect("a status");
+        let shown = if status == "fail" { "FAIL" } else { status };
+        let is_row = |line: &str| line.starts_with(shown) && line[6..].starts_with(name);
+        assert!(table.lines().any(is_row), "no {status} {name} in\n{table}");
+    }
+    assert_eq!(
+        json["uses"].as_array().map(Vec::len),
+        Some(table.matches("\nyes ").count() + table.matches("\nNO ").count())
+    );
+}

@@ -10,8 +10,11 @@ mod verdict;
 
 use std::io::{self, Write};
 
+use serde::Serialize;
+
 use crate::cli::DoctorArgs;
 use crate::kernel::sys::Linux;
+use verdict::Verdict;
 
 /// The width of the column with the checks' names.
 const CHECK_WIDTH: usize = 16;
@@ -19,7 +22,21 @@ const CHECK_WIDTH: usize = 16;
 /// The width of the column with what one would type.
 const USAGE_WIDTH: usize = 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Findings<'a> {
+    /// fxtrec's version, the kernel's, and who asks.
+    machine: &'a str,
+    /// Whether the main uses work: the exit status.
+    works: bool,
+    checks: Vec<Check>,
+    uses: Vec<Verdict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Status {
     Ok,
     /// Recording works, with something to know.
@@ -29,7 +46,7 @@ enum Status {
 }
 
 /// One line of the answer, or a few.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     status: Status,
     name: &'static str,
@@ -49,10 +66,20 @@ impl Check {
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn run(_args: DoctorArgs, out: &mut dyn Write) -> io::Result<bool> {
+pub fn run(args: DoctorArgs, out: &mut dyn Write) -> io::Result<bool> {
     let examination = examine::examine(&Linux);
+    let (checks, verdicts) = (checks::checks(&examination), verdict::verdicts(&examination));
+    let works = verdicts.iter().all(|verdict| verdict.works);
+    let remedy = verdict::remedy(&examination);
+    if args.json {
+        let findings =
+            Findings { machine: &examination.headline, works, checks, uses: verdicts, remedy };
+        serde_json::to_writer_pretty(&mut *out, &findings)?;
+        writeln!(out)?;
+        return Ok(works);
+    }
     writeln!(out, "{}\n", examination.headline)?;
-    for check in checks::checks(&examination) {
+    for check in checks {
         let status = match check.status {
             Status::Ok => "ok",
             Status::Warn => "warn",
@@ -61,15 +88,14 @@ pub fn run(_args: DoctorArgs, out: &mut dyn Write) -> io::Result<bool> {
         row(out, status, (check.name, CHECK_WIDTH), &check.text)?;
     }
     writeln!(out, "\nWhat this machine allows:")?;
-    let verdicts = verdict::verdicts(&examination);
     for verdict in &verdicts {
         let answer = if verdict.works { "yes" } else { "NO" };
         row(out, answer, (verdict.usage, USAGE_WIDTH), &verdict.text)?;
     }
-    if let Some(remedy) = verdict::remedy(&examination) {
+    if let Some(remedy) = remedy {
         writeln!(out, "\nWhat to do: {remedy}")?;
     }
-    Ok(verdicts.iter().all(|verdict| verdict.works))
+    Ok(works)
 }
 
 /// Writes a row; further lines of `text` begin below its first.

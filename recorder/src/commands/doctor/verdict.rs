@@ -2,7 +2,7 @@
 
 use super::examine::Examination;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Verdict {
     pub(super) usage: &'static str,
     pub(super) works: bool,
