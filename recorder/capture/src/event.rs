@@ -64,6 +64,19 @@ pub struct Switch {
 pub struct SliceFacts {
     /// For how long the host had taken the CPU.
     pub steal: Nanos,
+    /// Whether its thread may not run on since a quota is used up.
+    pub throttled: Option<Throttle>,
+}
+
+/// What is known of a thread that goes out since a quota is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// For how long its queue was throttled so far, by the queue's own count.
+    pub kept: Nanos,
+    /// The number of the cgroup whose quota it is; 0 where that is not known.
+    pub cgroup: u64,
+    /// By which its own cgroup can be told from others.
+    pub own: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +209,20 @@ pub enum Kind {
     },
     /// A probe or tracepoint beside the scheduler's was hit.
     Sample(Sample),
+    /// A thread comes in or is moved: for how long the queue that it was on was throttled so far.
+    Kept {
+        tid: Tid,
+        kept: Nanos,
+        cpu: Cpu,
+        /// As of [`Throttle`].
+        own: u32,
+    },
+    /// A thread is moved from one CPU's queue to another's.
+    Moved {
+        tid: Tid,
+        from: Cpu,
+        to: Cpu,
+    },
     /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
     Skipped,
     /// Events are missing since the last one of this CPU.

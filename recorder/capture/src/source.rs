@@ -80,6 +80,10 @@ pub enum SourceError {
 pub struct Causes {
     /// The time in each slice that the host had taken the CPU.
     pub steal: bool,
+    /// Each time that a thread is moved to another queue.
+    pub migrate: bool,
+    /// Which threads may not run since the quota of their cgroup is used up, and for how long.
+    pub throttled: bool,
     /// Who begins each wake-up, a thread or an interrupt.
     pub waker: bool,
 }
@@ -87,7 +91,12 @@ pub struct Causes {
 impl Causes {
     /// Their names, as they are in the trace.
     pub fn names(self) -> Vec<&'static str> {
-        let all = [("steal", self.steal), ("waker", self.waker)];
+        let all = [
+            ("steal", self.steal),
+            ("throttled", self.throttled),
+            ("migrate", self.migrate),
+            ("waker", self.waker),
+        ];
         all.iter().filter_map(|(name, given)| given.then_some(*name)).collect()
     }
 }

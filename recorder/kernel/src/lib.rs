@@ -12,6 +12,7 @@ pub mod activation;
 pub mod bell;
 pub mod bpf;
 pub mod caps;
+pub mod cgroups;
 pub mod child;
 pub mod clock;
 pub mod cpus;

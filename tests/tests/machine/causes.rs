@@ -1,8 +1,12 @@
 //! What the scheduler did to threads besides letting them wait, held against what the kernel itself counts.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use fxt_reader::ThreadState;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
@@ -199,4 +203,174 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     assert!(missing.is_empty(), "missing: {}", example(&missing));
     assert!(by_tasks + by_interrupts >= 20_000, "{by_tasks} and {by_interrupts}");
     assert!(by_interrupts > 0, "timers wake somebody");
+}
+
+/// A cgroup of its own with a quota. Removed when dropped.
+struct Quota {
+    folder: PathBuf,
+    /// What the trace calls it.
+    name: String,
+    is_first_version: bool,
+}
+
+impl Quota {
+    /// One that may use so much of each tenth of a second; `None` where there is no controller for it.
+    fn new(label: &str, micros: u32) -> Option<Quota> {
+        let name = format!("fxtrec-{label}-{}", std::process::id());
+        let first = Path::new("/sys/fs/cgroup/cpu");
+        let second = Path::new("/sys/fs/cgroup");
+        let controllers = fs::read_to_string(second.join("cgroup.subtree_control"));
+        let has_cpu = |list: String| list.split_whitespace().any(|word| word == "cpu");
+        let (root, is_first_version) = match controllers.is_ok_and(has_cpu) {
+            true => (second, false),
+            false if first.join("cpu.cfs_quota_us").exists() => (first, true),
+            false => return None,
+        };
+        let folder = root.join(&name);
+        fs::create_dir(&folder).ok()?;
+        let quota = Quota { folder, name: format!("/{name}"), is_first_version };
+        match is_first_version {
+            true => {
+                quota.write("cpu.cfs_period_us", "100000");
+                quota.write("cpu.cfs_quota_us", &micros.to_string());
+            }
+            false => quota.write("cpu.max", &format!("{micros} 100000")),
+        }
+        Some(quota)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.folder.join(file), text).expect("the cgroup is ours");
+    }
+
+    /// Nanoseconds for which its queues were throttled, summed over CPUs.
+    fn throttled(&self) -> u64 {
+        let stat = fs::read_to_string(self.folder.join("cpu.stat")).expect("cpu.stat");
+        let (name, unit) =
+            if self.is_first_version { ("throttled_time", 1) } else { ("throttled_usec", 1_000) };
+        let value =
+            stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        value.expect("a figure") * unit
+    }
+
+    /// Runs the workload in it.
+    fn run(&self, workload: &[&str]) {
+        let procs = self.folder.join("cgroup.procs");
+        let script = format!("echo $$ > {} && exec \"$@\"", procs.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh", WORKLOAD]).args(workload);
+        succeed(command.stdin(Stdio::null()));
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        // A process that has just ended may be in it still.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(quota) = Quota::new("busy", 20_000) else {
+        return skip("no cgroup may have a quota here");
+    };
+    let before = quota.throttled();
+    let Some(recording) =
+        record_machine(&["--source", "bpf"], || quota.run(&["slices", "2", "800"]))
+    else {
+        return;
+    };
+    let trace = &recording.trace;
+    if !has(trace, "throttled") {
+        return skip("this kernel does not tell which tasks are throttled");
+    }
+    let counted = quota.throttled() - before;
+
+    // Who goes out throttled comes in again with how long that was.
+    let mut out: BTreeMap<u64, (u64, u16)> = BTreeMap::new();
+    let mut spans: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut waits = 0;
+    for switch in &trace.switches {
+        let left = out.remove(&switch.incoming).filter(|_| !switch.inferred);
+        if let Some((since, cpu)) = left {
+            let throttled = switch.number("throttled_ns");
+            assert!(throttled > 0 && throttled <= switch.time - since, "{switch:?} after {since}");
+            let by = switch.args.get("throttled_by");
+            if by == Some(&quota.name) {
+                waits += 1;
+                spans.entry(cpu).or_default().push((since, since + throttled));
+            }
+        } else {
+            assert!(!switch.args.contains_key("throttled_ns"), "{switch:?} was not throttled");
+        }
+        if switch.args.contains_key("throttled") {
+            assert_eq!(switch.state, ThreadState::Running, "{switch:?} is able to run");
+            out.insert(switch.outgoing, (switch.time, switch.cpu));
+        }
+    }
+    // The group counts each CPU's time once, however many threads of it wait there.
+    let covered: u64 = spans.into_values().map(covered).sum();
+    println!("{waits} waits cover {covered} ns, by the group's own count {counted}");
+    assert!(waits >= 20, "{waits} waits");
+    assert!(counted > 500_000_000, "the quota is used up again and again: {counted} ns");
+    assert!(covered.abs_diff(counted) <= counted / 20, "{covered} ns of {counted}");
+}
+
+/// How long the spans are, what they have in common counted once.
+fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let (mut sum, mut end) = (0, 0);
+    for (from, to) in spans {
+        sum += to.saturating_sub(from.max(end));
+        end = end.max(to);
+    }
+    sum
+}
+
+#[test]
+fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(recording) = record_machine(&["--source", "bpf"], || {
+        run(&["threads", "3", "3000"]);
+    }) else {
+        return;
+    };
+    let trace = &recording.trace;
+    assert!(has(trace, "migrate"), "every kernel has the tracepoint");
+    let moves = trace.events.iter().filter(|event| event.name == "migrate");
+    let moves = moves.map(|event| (event.time, 0, event.thread, event.number("dest_cpu")));
+    let wakeups = trace.wakeups.iter().map(|w| (w.time, 1, w.thread, u64::from(w.cpu)));
+    let reported = trace.switches.iter().filter(|switch| !switch.inferred);
+    let ins = reported.clone().map(|s| (s.time, 2, s.incoming, u64::from(s.cpu)));
+    let outs = reported.map(|s| (s.time, 3, s.outgoing, u64::from(s.cpu)));
+    let mut all: Vec<_> = moves.chain(wakeups).chain(ins).chain(outs).collect();
+    all.sort_unstable();
+    let mut queues: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut explained, mut moved) = (0, 0);
+    for (time, kind, thread, cpu) in all {
+        if kind == 2 && thread != 0 {
+            // Else nobody saw where it was before.
+            if let Some(queue) = queues.get(&thread) {
+                assert_eq!(*queue, cpu, "thread {thread} comes in at {time}");
+                explained += 1;
+            }
+        }
+        moved += u64::from(kind == 0);
+        queues.insert(thread, cpu);
+    }
+    println!("{explained} slices, {moved} migrations");
+    assert!(explained > 10_000, "{explained}");
 }

@@ -1,6 +1,6 @@
 //! One CPU's lane: from its records to events.
 
-use crate::event::{Comm, Event, Kind, Loss, SliceFacts, Switch, Wake, WakeKind, Waker};
+use crate::event::{Comm, Event, Kind, Loss, SliceFacts, Switch, Throttle, Wake, WakeKind, Waker};
 use crate::order::{Lane as Queue, Merger};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
 use fxtrec_kernel::clock;
@@ -127,6 +127,8 @@ struct Decoder {
     current: Option<Option<Tid>>,
     /// What the next switch is told of the slice that it ends.
     slice: Option<SliceFacts>,
+    /// For how long the queue of the next record's thread was throttled.
+    kept: Option<Kind>,
     /// Whether the switch before the next one is known, which began that slice.
     began: bool,
 }
@@ -223,7 +225,7 @@ impl CpuLane {
 impl Decoder {
     fn new(narrow: bool) -> Decoder {
         let current = narrow.then_some(None);
-        Decoder { names: Told::new(), current, slice: None, began: false }
+        Decoder { names: Told::new(), current, slice: None, kept: None, began: false }
     }
 
     #[inline]
@@ -234,10 +236,15 @@ impl Decoder {
                     push(Event { time, kind: Kind::Skipped });
                     self.began = false;
                 }
-                // What is told goes back to the switch before.
+                // What was stolen goes back to the switch before.
                 let whole = std::mem::replace(&mut self.began, true);
-                if let Some(facts) = self.slice.take().filter(|_| whole) {
+                let told = |facts: &SliceFacts| whole || facts.throttled.is_some();
+                if let Some(mut facts) = self.slice.take().filter(told) {
+                    facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
+                }
+                if let Some(kind) = self.kept.take() {
+                    push(Event { time, kind });
                 }
                 let kind = Kind::Switch(Switch {
                     prev,
@@ -286,7 +293,21 @@ impl Decoder {
                 push(Event { time, kind });
             }
             Record::Name { tid, name } => self.names.insert(tid, Comm::from_bytes(&name)),
-            Record::Slice { stolen } => self.slice = Some(SliceFacts { steal: stolen }),
+            Record::Slice { stolen } => self.slice.get_or_insert_default().steal = stolen,
+            Record::Throttled { kept, cgroup, own } => {
+                let throttle = Throttle { kept, cgroup, own };
+                self.slice.get_or_insert_default().throttled = Some(throttle);
+            }
+            // It has no time of its own: it is of the record that follows.
+            Record::Wait { tid, kept, cpu, own } => {
+                self.kept = Some(Kind::Kept { tid, kept, cpu, own });
+            }
+            Record::Moved { time, tid, from, to } => {
+                if let Some(kind) = self.kept.take() {
+                    push(Event { time, kind });
+                }
+                push(Event { time, kind: Kind::Moved { tid, from, to } });
+            }
             Record::Lost { .. } => {}
         }
     }
@@ -406,6 +427,23 @@ mod tests {
         events(&mut decoder, slice(40));
         decoder.began = false;
         assert_eq!(told(&mut decoder, 2, 3), None, "something was lost");
+    }
+
+    #[test]
+    fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
+        let mut decoder = Decoder::new(false);
+        events(&mut decoder, slice(900));
+        events(&mut decoder, Record::Throttled { kept: Nanos(9), cgroup: 12, own: 13 });
+        let throttled = Some(Throttle { kept: Nanos(9), cgroup: 12, own: 13 });
+        let expected = Kind::Slice(SliceFacts { steal: Nanos(0), throttled });
+        assert_eq!(events(&mut decoder, switch(1, 2))[0], expected);
+        let (tid, kept, cpu, own) = (Tid(1), Nanos(20), Cpu(1), 13);
+        assert!(events(&mut decoder, Record::Wait { tid, kept, cpu, own }).is_empty());
+        let moved = Record::Moved { time: Nanos(7), tid, from: Cpu(1), to: Cpu(0) };
+        let expected =
+            [Kind::Kept { tid, kept, cpu, own }, Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
+        assert_eq!(events(&mut decoder, moved), expected);
+        assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
     }
 
     #[test]

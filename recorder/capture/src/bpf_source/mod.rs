@@ -138,7 +138,12 @@ impl Source for BpfSource {
     }
 
     fn causes(&self) -> Causes {
-        Causes { steal: self.events.tells_steal(), waker: self.events.tells_wakers() }
+        Causes {
+            steal: self.events.tells_steal(),
+            throttled: self.events.tells_throttles(),
+            migrate: true,
+            waker: self.events.tells_wakers(),
+        }
     }
 
     fn ring_bytes(&self) -> usize {

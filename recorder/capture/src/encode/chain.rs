@@ -51,11 +51,12 @@ impl Chain {
     pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> Option<SliceFacts> {
         let since = self.since.replace(time);
         let facts = self.slice.take()?;
-        let length = Nanos(time.0.saturating_sub(since?.0));
         let whole = self.current.is_some_and(|current| current.koid == koid);
+        let since = since.filter(|_| whole).unwrap_or(time);
+        let length = Nanos(time.0.saturating_sub(since.0));
         // The scheduler looks at its clocks a moment before it reports a switch. What happens in between counts as the
         // next slice's, and may be more than that has.
-        whole.then(|| SliceFacts { steal: facts.steal.min(length) })
+        Some(SliceFacts { steal: facts.steal.min(length), ..facts })
     }
 }
 

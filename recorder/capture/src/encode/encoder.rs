@@ -3,6 +3,7 @@
 mod departed;
 mod moment;
 mod probes;
+mod throttles;
 mod watch;
 
 use fxt_writer::lanes::Lanes;
@@ -24,6 +25,7 @@ use super::threads::weight::{self, weight};
 use super::threads::{
     Announced, Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, outgoing_state,
 };
+use super::throttles::CgroupNames;
 use super::unrecorded;
 use crate::event::{
     Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Wake, WakeKind, Waker,
@@ -46,6 +48,7 @@ pub struct Encoder<L> {
     probes: Probes,
     /// What is waited for, when something is.
     watch: Option<Box<Watch>>,
+    cgroups: CgroupNames,
 }
 
 /// One side of a switch, as it is written.
@@ -63,15 +66,26 @@ struct Words {
     inferred: bool,
     /// What befell the slice that it ends.
     slice: Option<SliceFacts>,
+    /// What is known of the wait that it ends.
+    wait: Option<Waited>,
+}
+
+/// What kept a thread from running while it waited.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    /// For how long a quota was used up.
+    throttled: Nanos,
+    /// The number of the cgroup whose quota it was.
+    by: u64,
 }
 
 impl Words {
     fn reported(state: OutgoingState, slice: Option<SliceFacts>) -> Words {
-        Words { state, inferred: false, slice }
+        Words { state, inferred: false, slice, wait: None }
     }
 
     fn inferred(state: OutgoingState) -> Words {
-        Words { state, inferred: true, slice: None }
+        Words { state, inferred: true, slice: None, wait: None }
     }
 }
 
@@ -85,6 +99,23 @@ fn unseen_state(koid: Koid) -> OutgoingState {
 /// What is not recorded, as a side.
 fn nobody(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
+}
+
+/// The arguments that have nothing to do with slices and waits; how many there are.
+#[inline]
+fn common_args(args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usize {
+    args[0] = Arg::new(strings::INCOMING_WEIGHT, Value::Int32(inn.weight));
+    args[1] = Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(out.weight));
+    let mut count = 2;
+    if let Some(detail) = words.state.detail {
+        args[count] = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
+        count += 1;
+    }
+    if words.inferred {
+        args[count] = Arg::new(strings::INFERRED, Value::Bool(true));
+        count += 1;
+    }
+    count
 }
 
 /// The text of a `prev_state` argument.
@@ -134,6 +165,7 @@ impl<L: Lanes> Encoder<L> {
             departed: Departed::default(),
             probes: Probes::default(),
             watch: None,
+            cgroups: CgroupNames::default(),
         }
     }
 
@@ -221,6 +253,11 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
+            Kind::Kept { tid, kept, cpu, own } => {
+                self.kept(*tid, *kept, *cpu, *own);
+                Ok(())
+            }
+            Kind::Moved { tid, from, to } => self.moved(time, *tid, *from, *to),
             Kind::Skipped => {
                 self.chains.of(cpu).current = None;
                 Ok(())
@@ -259,10 +296,17 @@ impl<L: Lanes> Encoder<L> {
         let state = outgoing_state(switch.state);
         let out = self.side(outgoing, switch.prev_prio);
         let inn = self.side(incoming, switch.next_prio);
-        let words = Words::reported(state, slice);
+        let wait = match self.threads.thread(incoming).throttled {
+            Some(_) => self.waited(time, incoming),
+            None => None,
+        };
+        let words = Words { wait, ..Words::reported(state, slice) };
 
         if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
+        }
+        if let Some(throttle) = slice.and_then(|facts| facts.throttled) {
+            self.throttled(time, cpu, outgoing, throttle);
         }
         if self.watch.is_some() {
             self.watch_switch(time, cpu, (outgoing, incoming), state)?;
@@ -359,7 +403,10 @@ impl<L: Lanes> Encoder<L> {
                 (nobody(cpu), Words { state, slice: None, ..words })
             }
         };
-        let inn = if view.incoming { inn } else { nobody(cpu) };
+        let (inn, words) = match view.incoming {
+            true => (inn, words),
+            false => (nobody(cpu), Words { wait: None, ..words }),
+        };
         let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
         if view != whole && !std::mem::replace(&mut chain.unrecorded, true) {
             unrecorded::objects(&mut self.lanes, cpu)?;
@@ -393,34 +440,59 @@ impl<L: Lanes> Encoder<L> {
         inn: Side,
         words: Words,
     ) -> Result<(), Closed> {
-        let Words { state, inferred, slice } = words;
+        if words.slice.is_some() || words.wait.is_some() {
+            return self.put_told_switch(time, cpu, out, inn, words);
+        }
         let none = Arg::new(Text::EMPTY, Value::Null);
-        let mut args = [
-            Arg::new(strings::INCOMING_WEIGHT, Value::Int32(inn.weight)),
-            Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(out.weight)),
-            none,
-            none,
-            none,
-        ];
-        let mut count = 2;
-        if let Some(detail) = state.detail {
-            args[count] = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
+        let mut args = [none; 4];
+        let count = common_args(&mut args, out, inn, words);
+        self.lanes.rolling(&ContextSwitch {
+            cpu: cpu_number(cpu),
+            time: ticks(time),
+            outgoing: out.koid,
+            incoming: inn.koid,
+            outgoing_state: words.state.fxt,
+            args: &args[..count],
+        })?;
+        Ok(())
+    }
+
+    /// The same where there is something to tell of the slice or the wait.
+    #[cold]
+    fn put_told_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        out: Side,
+        inn: Side,
+        words: Words,
+    ) -> Result<(), Closed> {
+        let none = Arg::new(Text::EMPTY, Value::Null);
+        let mut args = [none; 8];
+        let mut count = common_args(&mut args, out, inn, words);
+        let mut add = |arg| {
+            args[count] = arg;
             count += 1;
+        };
+        let facts = words.slice.unwrap_or_default();
+        if facts.steal > Nanos(0) {
+            add(Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0)));
         }
-        if inferred {
-            args[count] = Arg::new(strings::INFERRED, Value::Bool(true));
-            count += 1;
+        if facts.throttled.is_some() {
+            add(Arg::new(strings::THROTTLED, Value::Bool(true)));
         }
-        if let Some(facts) = slice.filter(|facts| facts.steal > Nanos(0)) {
-            args[count] = Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0));
-            count += 1;
+        if let Some(wait) = words.wait {
+            add(Arg::new(strings::THROTTLED_NS, Value::uint(wait.throttled.0)));
+            if let Some(path) = throttles::path(&mut self.cgroups, &self.threads, wait.by) {
+                add(Arg::new(strings::THROTTLED_BY, Value::Str(Text::Inline(path))));
+            }
         }
         self.lanes.rolling(&ContextSwitch {
             cpu: cpu_number(cpu),
             time: ticks(time),
             outgoing: out.koid,
             incoming: inn.koid,
-            outgoing_state: state.fxt,
+            outgoing_state: words.state.fxt,
             args: &args[..count],
         })?;
         Ok(())
@@ -477,8 +549,9 @@ impl<L: Lanes> Encoder<L> {
         let gap = std::mem::take(&mut self.chains.of(cpu).gap);
         let chain = self.chains.of(cpu);
         chain.current = Some(now);
-        // What is told of the slice that goes on is of another's as well.
+        // What is told of the slice that goes on is of another's as well, and when its wait ended nobody saw.
         chain.since = None;
+        self.threads.thread_mut(now.slot).throttled = None;
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
         self.watch_found(time, cpu, known.then_some(before.slot), now.slot);

@@ -3,7 +3,7 @@
 use super::threads::Lookup;
 use crate::event::LocalId;
 use fxtrec_kernel::namespaces::{Namespaces, ProcView};
-use fxtrec_kernel::procfs;
+use fxtrec_kernel::{cgroups, procfs};
 
 /// `/proc`, as far as it shows the recorder's own pid namespace.
 #[derive(Clone, Copy, Debug)]
@@ -30,5 +30,9 @@ impl Lookup for ProcLookup {
 
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>> {
         self.usable.then(|| procfs::process_name(pid.0)).flatten()
+    }
+
+    fn cgroup_path(&self, number: u64) -> Option<String> {
+        cgroups::path_of(number)
     }
 }

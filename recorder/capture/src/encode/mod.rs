@@ -15,6 +15,7 @@ pub mod snapshot;
 pub mod stats;
 pub mod strings;
 pub mod threads;
+pub mod throttles;
 pub mod unrecorded;
 
 pub use threads::weight;

@@ -58,6 +58,12 @@ strings! {
     OTHER = 33, "?";
     STEAL_NS = 34, "steal_ns";
     INTERRUPT = 35, "interrupt";
+    THROTTLED = 36, "throttled";
+    THROTTLED_NS = 37, "throttled_ns";
+    THROTTLED_BY = 38, "throttled_by";
+    MIGRATE = 39, "migrate";
+    ORIG_CPU = 40, "orig_cpu";
+    DEST_CPU = 41, "dest_cpu";
 }
 
 /// How many there are in all; they have the indices from 1 on.

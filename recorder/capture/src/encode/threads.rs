@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 
 use super::generations::Generations;
 use super::ids::Ids;
+use super::throttles::Throttled;
 use crate::event::{Comm, LocalId};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Nanos, Tid};
@@ -103,6 +104,8 @@ pub struct Thread {
     pub in_scope: bool,
     /// Who was seen to begin waking it, until it is awake.
     pub waker: Option<Announced>,
+    /// Since when it may not run because of a quota, until it comes in again.
+    pub throttled: Option<Throttled>,
     run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
@@ -126,6 +129,10 @@ pub trait Lookup: std::fmt::Debug {
     fn process_of(&self, tid: LocalId) -> Option<LocalId>;
     /// What to call the process, when it still lives.
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>>;
+    /// The path of the cgroup of this number, while there is one.
+    fn cgroup_path(&self, _number: u64) -> Option<String> {
+        None
+    }
 }
 
 #[derive(Debug)]
@@ -167,6 +174,7 @@ impl Threads {
             weight: weight::IDLE,
             in_scope: false,
             waker: None,
+            throttled: None,
             run: Run::Unknown,
             run_confirmed: 0,
             comm_confirmed: 0,
@@ -248,6 +256,7 @@ impl Threads {
             weight: weight::NICE_0,
             in_scope: self.process(process).in_scope,
             waker: None,
+            throttled: None,
             run: Run::Unknown,
             run_confirmed: self.losses,
             comm_confirmed: self.losses,
@@ -297,6 +306,7 @@ impl Threads {
             thread.run_confirmed = losses;
             thread.run = Run::Unknown;
             thread.waker = None;
+            thread.throttled = None;
         }
         let nameless = thread.comm == Comm::default();
         let doubtful = thread.comm_confirmed != losses || thread.origin == Origin::Snapshot;
@@ -410,6 +420,11 @@ impl Threads {
         self.processes.leave(process);
     }
 
+    /// The path of the cgroup of this number, while there is one.
+    pub fn cgroup_path(&self, number: u64) -> Option<String> {
+        self.lookup.cgroup_path(number)
+    }
+
     /// The koid of the last owner of the id, who may have ended.
     pub fn last_owner(&mut self, tid: Tid) -> Koid {
         self.generations.latest(tid)
@@ -433,6 +448,7 @@ impl Threads {
         if thread.run_confirmed != losses {
             thread.run_confirmed = losses;
             thread.waker = None;
+            thread.throttled = None;
         }
         thread.run = run;
     }

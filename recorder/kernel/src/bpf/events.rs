@@ -12,7 +12,7 @@ use super::lane::{Lane, LaneShape};
 use super::programs::{self, Program, Setting};
 use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
-use super::task::{QueueLayout, TaskLayout};
+use super::task::{QueueLayout, TaskLayout, ThrottleLayout};
 use super::wakers;
 use crate::sys::Sys;
 use crate::units::Cpu;
@@ -104,6 +104,7 @@ pub struct BpfEvents {
     scope: Option<ScopeMap>,
     programs: Vec<Loaded>,
     steal: bool,
+    throttles: bool,
     wakers: bool,
 }
 
@@ -112,19 +113,21 @@ pub struct BpfEvents {
 struct Way {
     interrupts: InterruptCount,
     stolen: Option<QueueLayout>,
+    throttle: Option<ThrottleLayout>,
 }
 
 impl Way {
-    const LEAST: Way = Way { interrupts: InterruptCount::Unknown, stolen: None };
+    const LEAST: Way = Way { interrupts: InterruptCount::Unknown, stolen: None, throttle: None };
 
     /// The ways that are worth trying, the best first. The last of them asks least.
     fn all(btf: &Btf, steal: bool) -> Vec<Way> {
         let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
-        let mut choices = vec![stolen];
-        choices.extend(stolen.map(|_| None));
-        let with = |stolen| {
+        let throttle = ThrottleLayout::new(btf).ok();
+        let mut choices = vec![(stolen, throttle), (stolen, None), (None, None)];
+        choices.dedup();
+        let with = |(stolen, throttle)| {
             let interrupts = InterruptCount::candidates(btf).into_iter();
-            interrupts.map(move |interrupts| Way { interrupts, stolen })
+            interrupts.map(move |interrupts| Way { interrupts, stolen, throttle })
         };
         choices.into_iter().flat_map(with).collect()
     }
@@ -165,7 +168,8 @@ impl BpfEvents {
         let scope = wanted.narrow.then(|| ScopeMap::new(&*sys)).transpose();
         let scope = scope.map_err(map_error("the threads in scope"))?;
         let layout = |way: Way| -> Result<TaskLayout, BtfError> {
-            Ok(TaskLayout { stolen: way.stolen, ..TaskLayout::new(&btf, way.interrupts)? })
+            let Way { interrupts, stolen, throttle } = way;
+            Ok(TaskLayout { stolen, throttle, ..TaskLayout::new(&btf, interrupts)? })
         };
         let wakers = sys.map_create(&wakers::map()).map_err(map_error("who wakes whom"))?;
         let load_with = |way| {
@@ -181,9 +185,19 @@ impl BpfEvents {
         };
         let (way, programs) = first_loaded(Way::all(&btf, wanted.steal), load_with)?;
         let steal = way.stolen.is_some();
+        let throttles = way.throttle.is_some();
         let tells_wakers = way.interrupts != InterruptCount::Unknown;
-        let events =
-            BpfEvents { sys, shape, outer, doorbell, scope, programs, steal, wakers: tells_wakers };
+        let events = BpfEvents {
+            sys,
+            shape,
+            outer,
+            doorbell,
+            scope,
+            programs,
+            steal,
+            throttles,
+            wakers: tells_wakers,
+        };
         for (cpu, lane) in &lanes {
             events.give(*cpu, lane)?;
         }
@@ -228,6 +242,11 @@ impl BpfEvents {
     /// Whether the programs tell of stolen time.
     pub fn tells_steal(&self) -> bool {
         self.steal
+    }
+
+    /// Whether the programs tell which threads are throttled.
+    pub fn tells_throttles(&self) -> bool {
+        self.throttles
     }
 
     /// Whether the programs tell who begins a wake-up, be it an interrupt.

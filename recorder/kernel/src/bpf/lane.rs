@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of seven kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of ten kinds, wake-ups being three:
 //!
 //! ```text
 //!   byte    0        8             12            16          20      21      22      23
@@ -16,13 +16,17 @@
 //!   lost    time     count                       -           kind    -       -       -
 //!   name    name, 16 bytes                       tid         kind    -       -       -
 //!   slice   stolen   -                           -           kind    -       -       -
+//!   throttled kept   cgroup                      own cgroup  kind    -       -       -
+//!   wait    kept     tid           CPU           own cgroup  kind    -       -       -
+//!   moved   time     tid           to CPU        from CPU    kind    -       -       -
 //! ```
 //!
 //! The lane tells the CPU. Priorities are cut to a byte: they are between -1,
 //! for deadline tasks, and 139. The upper byte of the CPU that a wake-up is for is the upper byte
 //! of the waker, whose id has only 22 bits. A name stands before the first record of its
 //! lane that mentions the thread, and before the first after it was renamed. What
-//! befell a slice stands before the switch that ends it; most have nothing to tell.
+//! befell a slice stands before the switch that ends it, and so does whose quota keeps its thread from running on; most
+//! have nothing to tell.
 //!
 //! Head and tail count records and never go back. The tracepoints fire with
 //! preemption off, so one CPU is never in two programs at once, with one
@@ -65,8 +69,8 @@ pub const NAMES: usize = 1024;
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept: an event may bring three more records along, a loss, a name and a slice.
-pub const SPARE: usize = 4;
+/// Room that is kept: an event may bring five more records along: a loss, a name, a slice, one for each side that is throttled.
+pub const SPARE: usize = 8;
 
 /// The tracepoints whose events are counted, in the order of the counts.
 pub const COUNTED: usize = 4;
@@ -253,6 +257,12 @@ pub mod part {
     pub const NAME: i16 = 0;
     pub const NAMED_TID: i16 = 16;
     pub const STOLEN: i16 = 0;
+    pub const KEPT: i16 = 0;
+    pub const CGROUP: i16 = 8;
+    pub const OWN_CGROUP: i16 = 16;
+    pub const WAIT_CPU: i16 = 12;
+    pub const TO_CPU: i16 = 12;
+    pub const FROM_CPU: i16 = 16;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,6 +281,12 @@ pub enum RecordKind {
     Name = 6,
     /// What befell the slice that the next switch of the lane ends.
     Slice = 7,
+    /// The thread that the next switch of the lane takes off the CPU is throttled.
+    Throttled = 8,
+    /// For how long a thread's queue was throttled so far.
+    Wait = 9,
+    /// `sched_migrate_task`.
+    Moved = 10,
 }
 
 /// The bits of a record's flags.
@@ -330,6 +346,26 @@ pub enum Record {
         /// For how long the host had taken the CPU.
         stolen: Nanos,
     },
+    /// The thread that goes out next has used up a quota.
+    Throttled {
+        /// For how long its queue was throttled so far, this time included.
+        kept: Nanos,
+        /// The number of the cgroup whose quota it is; 0 where that is not known.
+        cgroup: u64,
+        /// The lower half of the number of the thread's own cgroup.
+        own: u32,
+    },
+    /// A thread comes in, or is moved: for how long the queue that it was on was throttled so far.
+    Wait {
+        tid: Tid,
+        kept: Nanos,
+        /// The CPU of the queue.
+        cpu: Cpu,
+        /// As of [`Record::Throttled`].
+        own: u32,
+    },
+    /// A thread is moved to another queue.
+    Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
 }
 
 /// The bits of a waker's id, in the word that it shares with the upper byte of a CPU.
@@ -395,6 +431,22 @@ impl Record {
             _ if kind == RecordKind::Slice as u8 => {
                 Record::Slice { stolen: Nanos(u64_at(part::STOLEN)) }
             }
+            _ if kind == RecordKind::Throttled as u8 => {
+                let (kept, own) = (Nanos(u64_at(part::KEPT)), u32_at(part::OWN_CGROUP));
+                Record::Throttled { kept, cgroup: u64_at(part::CGROUP), own }
+            }
+            _ if kind == RecordKind::Wait as u8 => Record::Wait {
+                tid: Tid(u32_at(part::TID)),
+                kept: Nanos(u64_at(part::KEPT)),
+                cpu: Cpu(u32_at(part::WAIT_CPU)),
+                own: u32_at(part::OWN_CGROUP),
+            },
+            _ if kind == RecordKind::Moved as u8 => Record::Moved {
+                time,
+                tid: Tid(u32_at(part::TID)),
+                from: Cpu(u32_at(part::FROM_CPU)),
+                to: Cpu(u32_at(part::TO_CPU)),
+            },
             _ => return None,
         })
     }
@@ -457,6 +509,41 @@ mod tests {
     }
 
     #[test]
+    fn what_befell_a_slice_and_a_throttled_queue_are_read_back() {
+        let bytes = record(&[
+            (part::STOLEN, &7u64.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Slice as u8]),
+        ]);
+        assert_eq!(Record::parse(&bytes), Some(Record::Slice { stolen: Nanos(7) }));
+        let bytes = record(&[
+            (part::KEPT, &3u64.to_ne_bytes()),
+            (part::CGROUP, &9u64.to_ne_bytes()),
+            (part::OWN_CGROUP, &8u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Throttled as u8]),
+        ]);
+        let expected = Record::Throttled { kept: Nanos(3), cgroup: 9, own: 8 };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+        let bytes = record(&[
+            (part::KEPT, &3u64.to_ne_bytes()),
+            (part::TID, &6u32.to_ne_bytes()),
+            (part::WAIT_CPU, &300u32.to_ne_bytes()),
+            (part::OWN_CGROUP, &8u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Wait as u8]),
+        ]);
+        let expected = Record::Wait { tid: Tid(6), kept: Nanos(3), cpu: Cpu(300), own: 8 };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+        let bytes = record(&[
+            (part::TIME, &5u64.to_ne_bytes()),
+            (part::TID, &6u32.to_ne_bytes()),
+            (part::TO_CPU, &1u32.to_ne_bytes()),
+            (part::FROM_CPU, &2u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Moved as u8]),
+        ]);
+        let expected = Record::Moved { time: Nanos(5), tid: Tid(6), from: Cpu(2), to: Cpu(1) };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+    }
+
+    #[test]
     fn the_flags_of_a_first_wake_up_are_told_apart() {
         for (flags, expected) in [(0, (false, false)), (1, (true, false)), (2, (false, true))] {
             let bytes = record(&[(part::KIND, &[RecordKind::WakeupNew as u8, flags, 120, 0])]);
@@ -484,7 +571,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 8, 255] {
+        for kind in [0, 11, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

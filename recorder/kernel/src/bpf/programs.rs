@@ -76,6 +76,8 @@ pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError
         programs.push(program("fxtrec_newtask", tracepoints.newtask, insns));
     }
     programs.push(program("fxtrec_switch", tracepoints.switch, event::switch(setting)?));
+    let insns = event::migrate(setting)?;
+    programs.push(program("fxtrec_migrate", tracepoints.migrate, insns));
     let insns = event::waking(setting, waking)?;
     programs.push(program("fxtrec_waking", tracepoints.waking, insns));
     programs.push(program("fxtrec_wake_new", tracepoints.wakeup_new, event::wake_new(setting)?));

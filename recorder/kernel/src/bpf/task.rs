@@ -15,12 +15,44 @@ pub struct QueueLayout {
     pub stolen: i16,
 }
 
+/// Where it is told that a task may not run since the quota of its group is used up.
+///
+/// Since Linux 6.18 the kernel takes each task off its queue when it is about to return to its program, and says so in the
+/// task. A queue knows since when tasks were taken off it, and not whose quota it was: that of the first queue upwards
+/// that is throttled itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThrottleLayout {
+    /// From the beginning of a task to the byte that is not 0 when it was taken off its queue.
+    pub throttled: i16,
+    /// From the beginning of a task to the address of its queue, and to that of its group's entity on the next queue up.
+    pub queue: i16,
+    pub parent: i16,
+    /// The same from the beginning of an entity.
+    pub entity_queue: i16,
+    pub entity_parent: i16,
+    /// From the beginning of a queue to the time since when tasks were taken off it because of its own quota; 0 for none.
+    pub clock: i16,
+    /// The same since when its own tasks were, whosever quota it is, and how long they were before that, altogether.
+    pub own_clock: i16,
+    pub own_time: i16,
+    /// From the beginning of a queue to the address of its group.
+    pub group: i16,
+    /// From there to the address of its cgroup, from that to its node, and from that to the node's number.
+    pub cgroup: i16,
+    pub node: i16,
+    pub number: i16,
+    /// From the beginning of a queue to the address of the CPU's run queue, and from there to the clock of all these times.
+    pub run_queue: i16,
+    pub now: i16,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoints {
     pub switch: TypeId,
     pub wakeup: TypeId,
     pub wakeup_new: TypeId,
     pub waking: TypeId,
+    pub migrate: TypeId,
     pub newtask: TypeId,
 }
 
@@ -43,6 +75,8 @@ pub struct TaskLayout {
     pub interrupts: InterruptCount,
     /// Where stolen time is counted.
     pub stolen: Option<QueueLayout>,
+    /// Where throttling is told.
+    pub throttle: Option<ThrottleLayout>,
     pub tracepoints: Tracepoints,
 }
 
@@ -77,6 +111,7 @@ impl TaskLayout {
             wakeup: tracepoint("sched_wakeup")?,
             wakeup_new: tracepoint("sched_wakeup_new")?,
             waking: tracepoint("sched_waking")?,
+            migrate: tracepoint("sched_migrate_task")?,
             newtask: tracepoint("task_newtask")?,
         };
         let state = match btf.arguments(tracepoints.switch)? >= ARGUMENTS_WITH_STATE {
@@ -97,6 +132,7 @@ impl TaskLayout {
             state,
             interrupts,
             stolen: None,
+            throttle: None,
             tracepoints,
         })
     }
@@ -121,6 +157,48 @@ impl QueueLayout {
             queue: offset(queue, "se.cfs_rq")?,
             run_queue: offset(run_queue, "rq")?,
             stolen: offset(stolen.offset, "prev_steal_time_rq")?,
+        })
+    }
+}
+
+impl ThrottleLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] when this kernel has no quotas for groups (CONFIG_CFS_BANDWIDTH), or does not throttle task
+    /// by task (before Linux 6.18).
+    pub fn new(btf: &Btf) -> Result<ThrottleLayout, BtfError> {
+        let member = |structure: &str, name: &str, bytes: usize| -> Result<i16, BtfError> {
+            let member = btf.member(btf.structure(structure)?, name)?;
+            match member.bytes == Some(bytes) {
+                true => offset(member.offset, name),
+                false => Err(BtfError::Missing {
+                    kind: "member of the known size",
+                    name: name.to_owned(),
+                }),
+            }
+        };
+        let pointer = size_of::<usize>();
+        let entity = offset(btf.member(btf.structure("task_struct")?, "se")?.offset, "se")?;
+        let state = btf.member(btf.structure("task_group")?, "css")?;
+        let cgroup = state.offset + btf.member(state.type_id, "cgroup")?.offset;
+        let entity_queue = member("sched_entity", "cfs_rq", pointer)?;
+        let entity_parent = member("sched_entity", "parent", pointer)?;
+        Ok(ThrottleLayout {
+            throttled: member("task_struct", "throttled", 1)?,
+            queue: offset(entity as usize + entity_queue as usize, "se.cfs_rq")?,
+            parent: offset(entity as usize + entity_parent as usize, "se.parent")?,
+            entity_queue,
+            entity_parent,
+            clock: member("cfs_rq", "throttled_clock", 8)?,
+            own_clock: member("cfs_rq", "throttled_clock_self", 8)?,
+            own_time: member("cfs_rq", "throttled_clock_self_time", 8)?,
+            group: member("cfs_rq", "tg", pointer)?,
+            cgroup: offset(cgroup, "css.cgroup")?,
+            node: member("cgroup", "kn", pointer)?,
+            number: member("kernfs_node", "id", 8)?,
+            run_queue: member("cfs_rq", "rq", pointer)?,
+            now: member("rq", "clock", 8)?,
         })
     }
 }

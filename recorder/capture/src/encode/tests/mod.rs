@@ -14,6 +14,7 @@ mod scene;
 mod scope;
 mod snapshot;
 mod switches;
+mod throttled;
 mod wakeups;
 mod watch;
 
@@ -140,5 +141,9 @@ impl Lookup for Proc {
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>> {
         let found = self.names.iter().find(|(process, _)| *process == pid.0);
         found.map(|(_, name)| name.as_bytes().to_vec())
+    }
+
+    fn cgroup_path(&self, number: u64) -> Option<String> {
+        (number == 7).then(|| "/seven".to_owned())
     }
 }

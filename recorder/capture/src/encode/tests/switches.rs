@@ -147,7 +147,7 @@ fn cpus_keep_chains_of_their_own() {
 }
 
 fn stolen(nanos: u64) -> Kind {
-    Kind::Slice(SliceFacts { steal: Nanos(nanos) })
+    Kind::Slice(SliceFacts { steal: Nanos(nanos), throttled: None })
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::InterruptCount;
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
+use super::super::task::ThrottleLayout;
 use super::super::wakers;
 use super::{Reg::*, Setting, find_bit, number};
 
@@ -14,8 +15,10 @@ const PREV: i16 = 8;
 const NEXT: i16 = 16;
 const PREV_STATE: i16 = 24;
 
-/// The argument of the wake-ups.
+/// The argument of the wake-ups, and the first of `sched_migrate_task`.
 const WOKEN: i16 = 0;
+/// Its second, four bytes.
+const MOVED_TO: i16 = 8;
 
 // Places on the stack, which ends at R10.
 const CPU_KEY: i16 = -4;
@@ -25,6 +28,9 @@ const SCRATCH: i16 = -16;
 /// The part of the kernel's count of nested interrupts that says that one runs: hard ones in bits `[16 .. 19]`, a soft
 /// one in bit 8. They are those of `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
 const IN_INTERRUPT: i32 = 0x000f_0100;
+
+/// How many groups upwards are looked at for a quota that is used up.
+const LEVELS: usize = 8;
 
 /// Has the kernel wake the reader though the ring buffer is not read from.
 const FORCE_WAKEUP: i32 = 2;
@@ -42,9 +48,19 @@ struct Event<'a> {
     name_told: Label,
     tell_slice: Label,
     slice_told: Label,
+    tell_throttled: Label,
+    throttled_told: Label,
+    tell_wait: Label,
+    wait_told: Label,
     ring: Label,
     /// Whether it tells of slices.
     slices: bool,
+    /// Whether it tells of throttled threads.
+    throttles: bool,
+    /// Whether it tells for how long queues were throttled.
+    waits: bool,
+    /// Whether it is on one of the events that are counted, and tells names.
+    counted: bool,
 }
 
 impl<'a> Event<'a> {
@@ -60,8 +76,15 @@ impl<'a> Event<'a> {
             name_told: asm.label(),
             tell_slice: asm.label(),
             slice_told: asm.label(),
+            tell_throttled: asm.label(),
+            throttled_told: asm.label(),
+            tell_wait: asm.label(),
+            wait_told: asm.label(),
             ring: asm.label(),
             slices: false,
+            throttles: false,
+            waits: false,
+            counted: false,
             asm,
             setting,
         }
@@ -104,6 +127,24 @@ impl<'a> Event<'a> {
         let count =
             lane::at::FIRED + 8 * (i16::from(kind as u8) - i16::from(RecordKind::Switch as u8));
         add_one(asm, count);
+        self.counted = true;
+        self.make_room();
+        self.check_name();
+        self.asm.place(self.name_told);
+    }
+
+    /// The same without a count and a name.
+    fn begin_uncounted(&mut self) {
+        let asm = &mut self.asm;
+        asm.load(Width::Double, R1, R9, lane::at::BUSY);
+        asm.jump_if(When::NotEqual, R1, 0, self.busy);
+        asm.store(Width::Double, R9, lane::at::BUSY, 1);
+        self.make_room();
+    }
+
+    /// R0 = the time, R1 = the head; leaves if the lane is full, and tells of losses.
+    fn make_room(&mut self) {
+        let asm = &mut self.asm;
         asm.call(Helper::KtimeGetNs);
         asm.load(Width::Double, R1, R9, lane::at::HEAD);
         asm.load(Width::Double, R2, R9, lane::at::TAIL);
@@ -114,8 +155,6 @@ impl<'a> Event<'a> {
         asm.load(Width::Double, R3, R9, lane::at::TOLD);
         asm.jump_if(When::NotEqual, R2, R3, self.tell_loss);
         asm.place(self.loss_told);
-        self.check_name();
-        self.asm.place(self.name_told);
     }
 
     /// R2 = where the name of the thread in R8 is remembered; goes to `tell_name` if another is.
@@ -146,6 +185,81 @@ impl<'a> Event<'a> {
         asm.load(Width::Double, R4, R9, lane::at::STOLEN);
         asm.jump_if(When::NotEqual, R3, R4, self.tell_slice);
         asm.place(self.slice_told);
+    }
+
+    /// Tells whose quota keeps the thread in R7 from running on, if one does.
+    fn check_throttled(&mut self) {
+        let Some(layout) = self.setting.task.throttle else { return };
+        self.throttles = true;
+        self.asm.load(Width::Byte, R3, R7, layout.throttled);
+        self.asm.jump_if(When::NotEqual, R3, 0, self.tell_throttled);
+        self.asm.place(self.throttled_told);
+    }
+
+    fn tell_throttled(&mut self) {
+        let Some(layout) = self.setting.task.throttle else { return };
+        self.asm.place(self.tell_throttled);
+        self.slot();
+        let asm = &mut self.asm;
+        asm.load(Width::Double, R3, R7, layout.queue);
+        asm.load(Width::Double, R4, R3, layout.run_queue);
+        asm.load(Width::Double, R4, R4, layout.now);
+        asm.load(Width::Double, R5, R3, layout.own_clock);
+        asm.alu(Alu::Sub, R4, R5);
+        asm.load(Width::Double, R5, R3, layout.own_time);
+        asm.alu(Alu::Add, R4, R5);
+        asm.store(Width::Double, R2, part::KEPT, R4);
+        cgroup_number(asm, layout);
+        asm.store(Width::Word, R2, part::OWN_CGROUP, R3);
+
+        let [found, nobody, told] = [(); 3].map(|()| asm.label());
+        asm.load(Width::Double, R3, R7, layout.queue);
+        asm.load(Width::Double, R4, R3, layout.clock);
+        asm.jump_if(When::NotEqual, R4, 0, found);
+        asm.load(Width::Double, R5, R7, layout.parent);
+        for _ in 0..LEVELS {
+            asm.jump_if(When::Equal, R5, 0, nobody);
+            asm.load(Width::Double, R3, R5, layout.entity_queue);
+            asm.load(Width::Double, R4, R3, layout.clock);
+            asm.jump_if(When::NotEqual, R4, 0, found);
+            asm.load(Width::Double, R5, R5, layout.entity_parent);
+        }
+        asm.place(nobody);
+        asm.set(R3, 0);
+        asm.jump(told);
+        asm.place(found);
+        cgroup_number(asm, layout);
+        asm.place(told);
+        asm.store(Width::Double, R2, part::CGROUP, R3);
+        self.kind(RecordKind::Throttled);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.throttled_told);
+    }
+
+    /// Tells for how long the queue of the thread in R8 was throttled so far, if it ever was.
+    fn check_wait(&mut self) {
+        let Some(layout) = self.setting.task.throttle else { return };
+        self.waits = true;
+        self.asm.load(Width::Double, R3, R8, layout.queue);
+        self.asm.load(Width::Double, R4, R3, layout.own_time);
+        self.asm.jump_if(When::NotEqual, R4, 0, self.tell_wait);
+        self.asm.place(self.wait_told);
+    }
+
+    /// R3 is the queue, R4 the time.
+    fn tell_wait(&mut self) {
+        let Some(layout) = self.setting.task.throttle else { return };
+        let task = self.setting.task;
+        self.asm.place(self.tell_wait);
+        self.slot();
+        self.asm.store(Width::Double, R2, part::KEPT, R4);
+        cgroup_number(&mut self.asm, layout);
+        self.asm.store(Width::Word, R2, part::OWN_CGROUP, R3);
+        self.copy_word(R8, task.pid, part::TID);
+        self.copy_word(R8, task.cpu, part::WAIT_CPU);
+        self.kind(RecordKind::Wait);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.wait_told);
     }
 
     /// R2 = the record at the head.
@@ -195,12 +309,17 @@ impl<'a> Event<'a> {
 
     fn rare(&mut self) {
         let asm = &mut self.asm;
+        // What is not counted is not missed either.
         asm.place(self.busy);
-        add_one(asm, lane::at::NESTED);
+        if self.counted {
+            add_one(asm, lane::at::NESTED);
+        }
         asm.exit();
 
         asm.place(self.full);
-        add_one(asm, lane::at::LOST);
+        if self.counted {
+            add_one(asm, lane::at::LOST);
+        }
         asm.store(Width::Double, R9, lane::at::BUSY, 0);
         asm.exit();
 
@@ -229,7 +348,22 @@ impl<'a> Event<'a> {
         asm.alu(Alu::Add, R1, 1);
         asm.jump(self.loss_told);
 
-        // R2 is where the name is remembered, R5 the record.
+        if self.counted {
+            self.tell_name();
+        }
+        if self.slices {
+            self.tell_slice();
+        }
+        if self.throttles {
+            self.tell_throttled();
+        }
+        if self.waits {
+            self.tell_wait();
+        }
+    }
+
+    /// R2 is where the name is remembered, R5 the record.
+    fn tell_name(&mut self) {
         self.asm.place(self.tell_name);
         self.asm.set(R5, R2);
         self.slot();
@@ -246,10 +380,6 @@ impl<'a> Event<'a> {
         self.kind(RecordKind::Name);
         self.asm.alu(Alu::Add, R1, 1);
         self.asm.jump(self.name_told);
-
-        if self.slices {
-            self.tell_slice();
-        }
     }
 
     /// R3 is the CPU's clock of stolen time, R4 what it was.
@@ -266,6 +396,31 @@ impl<'a> Event<'a> {
         self.asm.alu(Alu::Add, R1, 1);
         self.asm.jump(self.slice_told);
     }
+}
+
+/// R3 = the number of the cgroup of the queue in R3.
+fn cgroup_number(asm: &mut Assembler, layout: ThrottleLayout) {
+    for place in [layout.group, layout.cgroup, layout.node, layout.number] {
+        asm.load(Width::Double, R3, R3, place);
+    }
+}
+
+/// `sched_migrate_task(task, cpu)`, which comes before the task is moved.
+pub(super) fn migrate(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
+    let mut event = Event::new(setting);
+    event.asm.load(Width::Double, R7, R1, MOVED_TO);
+    event.woken();
+    event.find_lane();
+    event.begin_uncounted();
+    event.check_wait();
+    event.slot();
+    let task = setting.task;
+    event.asm.store(Width::Double, R2, part::TIME, R0);
+    event.copy_word(R8, task.pid, part::TID);
+    event.asm.store(Width::Word, R2, part::TO_CPU, R7);
+    event.copy_word(R8, task.cpu, part::FROM_CPU);
+    event.kind(RecordKind::Moved);
+    event.end()
 }
 
 /// `*(R9 + at) += 1`, by way of R1.
@@ -300,6 +455,8 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     }
     event.begin(RecordKind::Switch);
     event.check_slice();
+    event.check_throttled();
+    event.check_wait();
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
     event.copy_word(R7, task.pid, part::TID);

@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::super::interrupts::InterruptCount;
-use super::super::task::{QueueLayout, Tracepoints};
+use super::super::task::{QueueLayout, ThrottleLayout, Tracepoints};
 use super::*;
 
 fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout {
-    let tracepoints = Tracepoints { switch: 1, wakeup: 2, wakeup_new: 3, waking: 4, newtask: 5 };
+    let tracepoints =
+        Tracepoints { switch: 1, wakeup: 2, wakeup_new: 3, waking: 4, newtask: 5, migrate: 6 };
     TaskLayout {
         pid: 100,
         tgid: 104,
@@ -18,7 +19,27 @@ fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout
         state,
         interrupts,
         stolen: Some(QueueLayout { queue: 500, run_queue: 600, stolen: 3240 }),
+        throttle: None,
         tracepoints,
+    }
+}
+
+fn throttle() -> ThrottleLayout {
+    ThrottleLayout {
+        throttled: 752,
+        queue: 500,
+        parent: 508,
+        entity_queue: 168,
+        entity_parent: 160,
+        clock: 376,
+        group: 344,
+        cgroup: 0,
+        node: 8,
+        number: 16,
+        run_queue: 600,
+        now: 2776,
+        own_clock: 400,
+        own_time: 408,
     }
 }
 
@@ -43,7 +64,8 @@ fn names(scope: bool, waking: bool) -> Vec<&'static str> {
 
 #[test]
 fn scope_is_followed_before_switches_and_those_before_wake_ups() {
-    let events = ["fxtrec_switch", "fxtrec_waking", "fxtrec_wake_new", "fxtrec_wakeup"];
+    let events =
+        ["fxtrec_switch", "fxtrec_migrate", "fxtrec_waking", "fxtrec_wake_new", "fxtrec_wakeup"];
     assert_eq!(names(false, false), events);
     assert_eq!(names(true, true), [&["fxtrec_newtask"], &events[..]].concat());
 }
@@ -73,5 +95,22 @@ fn programs_fit_every_known_kernel_and_stay_short() {
                 assert!(program.name.len() < 16, "the kernel cuts longer names");
             }
         }
+    }
+}
+
+#[test]
+fn what_tells_of_throttling_lengthens_the_program_on_switches_but_little() {
+    let fd = descriptor();
+    let task = TaskLayout { throttle: Some(throttle()), ..layout(InterruptCount::Unknown, None) };
+    let setting = Setting {
+        task: &task,
+        shape: LaneShape::within(8 << 20),
+        lanes: fd.as_fd(),
+        doorbell: fd.as_fd(),
+        scope: Some(fd.as_fd()),
+        wakers: fd.as_fd(),
+    };
+    for program in all(&setting, true).expect("they assemble") {
+        assert!(program.insns.len() < 280, "{}: {}", program.name, program.insns.len());
     }
 }

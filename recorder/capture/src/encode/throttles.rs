@@ -1,0 +1,84 @@
+//! Who may not run since a quota is used up, and what the cgroups are called whose quota it is.
+
+use rustc_hash::FxHashMap;
+
+use crate::event::Throttle;
+use fxtrec_units::{Cpu, Nanos};
+
+/// Since when a thread may not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttled {
+    pub since: Nanos,
+    /// The CPU of the queue that it was taken off.
+    pub cpu: Cpu,
+    pub throttle: Throttle,
+    /// For how long, once that is known.
+    pub length: Option<Nanos>,
+}
+
+impl Throttled {
+    /// A queue was throttled for `kept` so far. When it is the thread's, that says how long the thread was; the first
+    /// word counts, since the queue may be throttled again when the thread has left it.
+    pub fn learn(&mut self, cpu: Cpu, own: u32, kept: Nanos) {
+        if cpu == self.cpu && own == self.throttle.own && self.length.is_none() {
+            // A queue counts what is over. It counts less than before when the thread leaves it throttled.
+            self.length = kept.0.checked_sub(self.throttle.kept.0).map(Nanos);
+        }
+    }
+
+    /// For how long a thread was throttled that comes in at `time`. One that left its queue throttled was so all along, as
+    /// far as anybody knows.
+    pub fn until(&self, time: Nanos) -> Nanos {
+        let wait = Nanos(time.0.saturating_sub(self.since.0));
+        self.length.map_or(wait, |length| length.min(wait))
+    }
+}
+
+/// What cgroups are called, by their numbers.
+#[derive(Debug, Default)]
+pub struct CgroupNames(FxHashMap<u64, Option<Box<str>>>);
+
+impl CgroupNames {
+    /// The name of a cgroup, which `look` finds out once; `None` where it cannot be found.
+    pub fn get(&mut self, cgroup: u64, look: impl FnOnce() -> Option<String>) -> Option<&str> {
+        self.0.entry(cgroup).or_insert_with(|| look().map(String::into_boxed_str)).as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttled() -> Throttled {
+        let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8 };
+        Throttled { since: Nanos(20), cpu: Cpu(1), throttle, length: None }
+    }
+
+    #[test]
+    fn the_growth_of_the_queues_count_is_how_long_its_thread_was_throttled() {
+        let mut throttled = throttled();
+        throttled.learn(Cpu(0), 8, Nanos(5_000));
+        throttled.learn(Cpu(1), 9, Nanos(5_000));
+        assert_eq!(throttled.length, None, "other queues");
+        throttled.learn(Cpu(1), 8, Nanos(1_030));
+        throttled.learn(Cpu(1), 8, Nanos(1_090));
+        assert_eq!(throttled.until(Nanos(100)), Nanos(30), "the first word counts");
+        assert_eq!(throttled.until(Nanos(40)), Nanos(20), "no longer than its wait");
+    }
+
+    #[test]
+    fn a_thread_that_leaves_a_throttled_queue_was_throttled_all_along() {
+        let mut throttled = throttled();
+        throttled.learn(Cpu(1), 8, Nanos(900));
+        assert_eq!(throttled.until(Nanos(100)), Nanos(80));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_once() {
+        let mut names = CgroupNames::default();
+        assert_eq!(names.get(7, || Some("/seven".to_owned())), Some("/seven"));
+        assert_eq!(names.get(7, || None), Some("/seven"));
+        assert_eq!(names.get(8, || None), None);
+        assert_eq!(names.get(8, || Some("late".to_owned())), None);
+    }
+}

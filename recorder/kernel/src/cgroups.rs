@@ -1,0 +1,90 @@
+//! What cgroups are called: the scheduler's programs know them by number.
+
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
+
+const MOUNTS_PATH: &str = "/proc/self/mountinfo";
+
+/// The controller that has the quotas.
+const CONTROLLER: &str = "cpu";
+
+/// How many directories are looked at before the search is given up.
+const MOST_LOOKED_AT: usize = 100_000;
+
+/// The path of the cgroup with this number below the root of its hierarchy, that of the root being `/`. `None` where there
+/// is none such, or none that can be seen.
+pub fn path_of(number: u64) -> Option<String> {
+    let mounts = std::fs::read_to_string(MOUNTS_PATH).ok()?;
+    let root = hierarchy(&mounts)?;
+    let found = find(&root, number)?;
+    let below = found.strip_prefix(&root).ok()?;
+    Some(format!("/{}", below.display()))
+}
+
+/// Where the hierarchy is mounted that has the controller: one of the first version, or else that of the second.
+fn hierarchy(mounts: &str) -> Option<PathBuf> {
+    let mut unified = None;
+    for line in mounts.lines() {
+        // ... root, mount point, options, fields, " - ", type, source, options of the file system
+        let Some((mount, file_system)) = line.split_once(" - ") else { continue };
+        let Some(point) = mount.split(' ').nth(4) else { continue };
+        let mut words = file_system.split(' ');
+        let (kind, options) = (words.next(), words.nth(1).unwrap_or_default());
+        match kind {
+            Some("cgroup") if options.split(',').any(|option| option == CONTROLLER) => {
+                return Some(point.into());
+            }
+            Some("cgroup2") if unified.is_none() => unified = Some(point.into()),
+            _ => {}
+        }
+    }
+    unified
+}
+
+/// The directory with this inode number, which is that of its cgroup.
+fn find(root: &Path, number: u64) -> Option<PathBuf> {
+    let mut left = vec![root.to_owned()];
+    for _ in 0..MOST_LOOKED_AT {
+        let folder = left.pop()?;
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.ino() == number {
+                return Some(entry.path());
+            }
+            left.push(entry.path());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    const FIRST: &str = "30 29 0:25 / /sys/fs/cgroup/cpuset rw shared:6 - cgroup cgroup rw,cpuset\n\
+                         31 29 0:26 / /sys/fs/cgroup/cpu rw shared:7 - cgroup cgroup rw,cpu,cpuacct\n";
+    const SECOND: &str =
+        "32 29 0:27 / /sys/fs/cgroup/unified rw shared:8 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    #[test]
+    fn the_hierarchy_is_that_of_the_controller_or_else_the_unified_one() {
+        let both = format!("{SECOND}{FIRST}");
+        assert_eq!(hierarchy(&both), Some("/sys/fs/cgroup/cpu".into()));
+        assert_eq!(hierarchy(SECOND), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(hierarchy("33 29 0:28 / / rw - ext4 /dev/vda rw\n"), None);
+    }
+
+    #[test]
+    fn a_directory_is_found_by_its_inode_however_deep() {
+        let root = tempfile::tempdir().expect("a folder");
+        let deep = root.path().join("a/b/c");
+        std::fs::create_dir_all(&deep).expect("folders in it");
+        std::fs::create_dir(root.path().join("d")).expect("another");
+        let number = deep.metadata().expect("it is there").ino();
+        assert_eq!(find(root.path(), number), Some(deep));
+        assert_eq!(find(root.path(), u64::MAX), None);
+    }
+}
