@@ -102,6 +102,8 @@ pub enum Helper {
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC.
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
+    /// The ids of the process, in the upper half, and of the thread that runs.
+    GetCurrentPidTgid = 14,
     /// `bpf_probe_read_kernel(target, size, address)`; the target is zero where there is nothing to read.
     ProbeReadKernel = 113,
     /// `bpf_ringbuf_output(map, data, size, flags)`.

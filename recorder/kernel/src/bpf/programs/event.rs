@@ -489,8 +489,20 @@ impl Event<'_> {
 
     /// R7 = who runs.
     fn current(&mut self) {
-        self.asm.call(Helper::GetCurrentTaskBtf);
-        self.asm.load(Width::Word, R7, R0, self.setting.task.pid);
+        match self.setting.task.interrupts {
+            // These have more in the task that they need. Linux 5.10 has no such call.
+            InterruptCount::BesideRunQueue { .. } | InterruptCount::OfTask { .. } => {
+                self.asm.call(Helper::GetCurrentTaskBtf);
+                self.asm.load(Width::Word, R7, R0, self.setting.task.pid);
+            }
+            InterruptCount::OfCpu { .. } | InterruptCount::Unknown => {
+                const HALF: i32 = 32;
+                self.asm.call(Helper::GetCurrentPidTgid);
+                self.asm.set(R7, R0);
+                self.asm.alu(Alu::ShiftLeft, R7, HALF);
+                self.asm.alu(Alu::ShiftRight, R7, HALF);
+            }
+        }
     }
 
     /// R6 = the flag of wake-ups that an interrupt does, if one runs, else 0; R7 = the task that runs.

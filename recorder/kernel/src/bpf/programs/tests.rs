@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::super::asm::Helper;
 use super::super::interrupts::InterruptCount;
 use super::super::task::{QueueLayout, ThrottleLayout, Tracepoints};
 use super::*;
@@ -112,5 +113,32 @@ fn what_tells_of_throttling_lengthens_the_program_on_switches_but_little() {
     };
     for program in all(&setting, true).expect("they assemble") {
         assert!(program.insns.len() < 280, "{}: {}", program.name, program.insns.len());
+    }
+}
+
+#[test]
+fn only_where_the_running_task_is_needed_it_is_asked_for() {
+    // Linux 5.10 knows no such call, and its verifier refuses programs that have it.
+    let mut asked = Assembler::new();
+    asked.call(Helper::GetCurrentTaskBtf);
+    let asked = asked.finish().expect("it assembles")[0];
+    let fd = descriptor();
+    for (interrupts, expected) in [
+        (InterruptCount::OfCpu { variable: 7, offset: 8 }, false),
+        (InterruptCount::Unknown, false),
+        (InterruptCount::OfTask { offset: 12 }, true),
+    ] {
+        let task = layout(interrupts, None);
+        let setting = Setting {
+            task: &task,
+            shape: LaneShape::within(1 << 20),
+            lanes: fd.as_fd(),
+            doorbell: fd.as_fd(),
+            scope: None,
+            wakers: fd.as_fd(),
+        };
+        let programs = all(&setting, true).expect("they assemble");
+        let asks = programs.iter().any(|program| program.insns.contains(&asked));
+        assert_eq!(asks, expected, "{interrupts:?}");
     }
 }

@@ -115,7 +115,7 @@ fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) 
         SourceError::Bpf(error) => match error.verifier_log() {
             // What a kernel says to an operation on shared memory that it does not know.
             Some(log) if log.contains("BPF_STX uses reserved fields") => {
-                "A narrow scope (--scope app, -p) needs atomic operations in BPF programs, which came with Linux 5.12.".to_owned()
+                "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p), and always if the CPU is no x86-64.".to_owned()
             }
             Some(log) => format!("The kernel's verifier says:\n{log}"),
             None => "This kernel does not permit it, or is older than Linux 5.10.".to_owned(),
