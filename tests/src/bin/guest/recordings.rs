@@ -1,13 +1,19 @@
 //! What each source records, held against the kernel's own counts.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use fxt_reader::ThreadState;
+use fxt_reader::record::EventKind;
+use fxtrec_tests::archive::Archive;
 use fxtrec_tests::binary;
+use fxtrec_tests::event::Event;
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::hotplug::Pluggable;
 use fxtrec_tests::programs::{build, succeed};
-use fxtrec_tests::recording::{Recording, record};
+use fxtrec_tests::recording::{Ongoing, Recording, record};
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::workload::threads;
 
@@ -174,6 +180,29 @@ pub(crate) fn usdt() -> Outcome {
     Outcome::Fine(format!("{TIMES} hits of each probe, with their arguments; the guard opened"))
 }
 
+/// Durations of a function with its argument and what it returns. A thread need not sleep in them: on an emulated machine a
+/// millisecond may be over before it does.
+pub(crate) fn span() -> Outcome {
+    const CALLS: usize = 10;
+    let program = build("spans.c", &[]);
+    let probe = ["-P", ":nap%span n=arg1:s32 after=ret:s32"];
+    let recording = record(&probe, &[program.text(), "nap", "3", &CALLS.to_string()]);
+    let threads: BTreeSet<u64> = recording.named("nap").map(|hit| hit.thread).collect();
+    assert_eq!(threads.len(), 3);
+    for thread in threads {
+        let own: Vec<&Event> = recording.named("nap").filter(|hit| hit.thread == thread).collect();
+        assert_eq!(own.len(), CALLS * 2);
+        for (n, pair) in own.chunks(2).enumerate() {
+            let [begin, end] = pair else { panic!("an odd number of hits") };
+            assert!(begin.begins() && end.ends() && begin.time < end.time, "{pair:?}");
+            assert_eq!(begin.arg("n"), n.to_string());
+            assert_eq!(end.arg("after"), (n + 1).to_string());
+        }
+    }
+    assert_eq!(recording.probe_count("unfinished") + recording.probe_count("inferred_ends"), 0);
+    Outcome::Fine(format!("{CALLS} calls by each of 3 threads, with argument and result"))
+}
+
 /// A circular recording, of which a thread that is late three times causes a file.
 pub(crate) fn trigger() -> Outcome {
     const LATE: u64 = 40_000_000;
@@ -196,4 +225,64 @@ pub(crate) fn trigger() -> Outcome {
     assert_eq!(waited, late, "{mark:?}");
     assert!(waited > LATE, "{waited}");
     Outcome::Fine(format!("late by {waited} ns, and the file holds the wait"))
+}
+
+/// An application's own events, in one trace with the scheduler's.
+pub(crate) fn provider() -> Outcome {
+    const SPANS: usize = 20;
+    let folder = Folder::new();
+    let spans = program("spans");
+    let mut command = binary::command();
+    command.args(["-o", "t.fxt", "--"]).arg(spans).args(["sleeps", "2", "10"]);
+    let done = folder.run(&mut command).expect(0);
+    assert_eq!(done.stdout.lines().count(), SPANS, "{}", done.stderr);
+    let path = folder.path("t.fxt");
+    Trace::read(&path).assert_sound();
+    let provider = Archive::read(&path).only();
+    let naps = provider.events.iter().filter(|event| event.name == "nap");
+    // A span is one event, or one for each of its ends.
+    let halves = naps.map(|nap| match nap.kind {
+        EventKind::DurationComplete { .. } => 2,
+        _ => 1,
+    });
+    assert_eq!(halves.sum::<usize>(), SPANS * 2, "{:?}", provider.events);
+    assert_eq!(provider.stats["dropped"], 0);
+    Outcome::Fine(format!("{SPANS} spans of 2 threads"))
+}
+
+/// A CPU goes away and comes back; a second later all is recorded as before.
+pub(crate) fn hotplug(source: &str) -> Outcome {
+    let pluggable = Pluggable::find().expect("CI lets no check be skipped");
+    let folder = Folder::new();
+    let started = Ongoing::start(&folder.path("t.fxt"), &["--source", source]);
+    let recorder = match started {
+        Ok(recorder) => recorder,
+        Err(said) => return Outcome::Refused(said.trim_start_matches("fxtrec: ").to_owned()),
+    };
+    let mut runs = Vec::new();
+    for away in [100, 1500] {
+        let away = pluggable.away_for(Duration::from_millis(away));
+        std::thread::sleep(Duration::from_secs(1));
+        let command = [&pluggable.cpu.to_string(), &workload(), "threads", "1", "300"];
+        let printed = succeed(Command::new("taskset").arg("-c").args(command));
+        runs.push((away, threads(&printed)));
+    }
+    let (path, said) = recorder.stop();
+    let trace = Trace::read(&path);
+    trace.assert_sound();
+    let mut counted = 0;
+    for (away, threads) in runs {
+        let middle = away.start + (away.end - away.start) / 2;
+        let mut here = trace.switches.iter().filter(|switch| switch.cpu == pluggable.cpu);
+        let before = here.rfind(|switch| switch.time <= middle);
+        let before = before.expect("it was recorded before");
+        assert_eq!(before.incoming, 0, "{before:?} has a CPU that is away: {away:?}");
+        for thread in threads {
+            assert_eq!(thread.outs(&trace), thread.switches, "{thread:?}: {said}");
+            counted += thread.switches;
+        }
+    }
+    let count = |name: &str| trace.own.iter().filter(|event| event.name == name).count();
+    assert_eq!((count("cpu_offline") >= 1, count("cpu_online") >= 1), (true, true), "{said}");
+    Outcome::Fine(format!("away for 0.1 s and 1.5 s; {counted} switches afterwards"))
 }
