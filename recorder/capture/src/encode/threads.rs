@@ -309,7 +309,8 @@ impl Threads {
             thread.throttled = None;
         }
         let nameless = thread.comm == Comm::default();
-        let doubtful = thread.comm_confirmed != losses || thread.origin == Origin::Snapshot;
+        let lost = thread.comm_confirmed != losses;
+        let doubtful = lost || thread.origin == Origin::Snapshot;
         let Some(comm) = comm.filter(|_| doubtful || nameless) else {
             return;
         };
@@ -322,8 +323,14 @@ impl Threads {
         }
         thread.comm = *comm;
         thread.naming.outdate();
-        let home = thread.process;
+        let (tid, home) = (thread.tid, thread.process);
+        let is_main = self.process(home).local.is_some_and(|id| self.ids.tid(id) == Some(tid));
         let process = self.process_mut(home);
+        if lost && is_main {
+            // Its execve(2) is among what was lost. A process is called like its main thread.
+            process.name = comm.as_bytes().to_vec();
+            process.naming.outdate();
+        }
         if process.name.is_empty() {
             // It was written under its id.
             process.naming.outdate();

@@ -3,7 +3,7 @@
 use super::{LOST, Proc, Scene, comm, executed, fork, interrupt, renamed, switch, wakeup};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Comm, Switch};
+use crate::event::{Comm, Kind, Switch};
 
 /// Thread 5, named, has CPU 0.
 fn five_runs(proc: Proc) -> Scene {
@@ -39,6 +39,32 @@ fn a_rename_is_written_when_the_thread_is_next_used_and_not_before() {
     );
     assert_eq!(scene.encoder.stats().renames, 3);
     assert_eq!(scene.encoder.stats().threads, 2, "a new name is no new thread");
+}
+
+#[test]
+fn a_process_whose_exec_was_lost_is_called_like_its_main_thread() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(100, 0, Kind::LostLives { count: None });
+    scene.at(110, 0, Switch { prev_comm: Comm::default(), ..switch(5, "S", 0) });
+    scene.told();
+    scene.at(120, 0, Switch { next_comm: comm("program"), ..switch(0, "R", 5) });
+    assert_eq!(scene.named(), ["process 5 = program", "thread 5 = program of 5"]);
+}
+
+#[test]
+fn another_threads_name_that_changed_during_a_loss_is_not_its_processes() {
+    let mut scene = five_runs(Proc::default());
+    scene.at(20, 0, fork((5, 6), (5, 5)));
+    scene.at(30, 0, switch(5, "S", 6));
+    scene.at(100, 0, Kind::LostLives { count: None });
+    scene.at(110, 0, Switch { prev_comm: comm("t5"), ..switch(6, "S", 0) });
+    scene.told();
+    scene.at(120, 0, Switch { next_comm: comm("worker"), ..switch(0, "R", 6) });
+    assert_eq!(scene.named(), [] as [&str; 0], "it was told its name after the loss");
+    scene.at(130, 0, Kind::LostLives { count: None });
+    scene.at(140, 0, Switch { prev_comm: comm("worker"), ..switch(6, "S", 0) });
+    scene.at(150, 0, Switch { next_comm: comm("worker"), ..switch(0, "R", 6) });
+    assert_eq!(scene.named(), ["thread 6 = worker of 5"]);
 }
 
 #[test]
@@ -162,7 +188,7 @@ fn a_name_that_changed_in_a_gap_is_learned_from_the_next_switch() {
     assert_eq!(scene.named(), [] as [&str; 0], "nothing was lost: the rename is still to come");
     scene.at(110, 1, LOST);
     scene.at(120, 0, Switch { next_comm: changed, ..switch(0, "R", 5) });
-    assert_eq!(scene.named(), ["thread 5 = changed of 5"]);
+    assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
 }
 
 /// An inferred switch tells that a thread has the CPU, not what it is called.
@@ -174,5 +200,5 @@ fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_wi
     scene.at(110, 0, interrupt(wakeup(8, 5)));
     scene.told();
     scene.at(120, 0, Switch { prev_comm: comm("changed"), ..switch(5, "S", 0) });
-    assert_eq!(scene.named(), ["thread 5 = changed of 5"]);
+    assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
 }
