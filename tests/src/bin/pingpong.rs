@@ -1,13 +1,16 @@
 //! A workload: two threads that wake each other in turn, so that each round is
 //! at least two context switches.
 //!
-//! `pingpong ROUNDS` or `pingpong forever`. Prints `ready` before the first
-//! round and `done` after the last.
+//! `pingpong ROUNDS [apart]` or `pingpong forever [apart]`. Prints `ready` before
+//! the first round and `done` after the last. If apart, each stays on a CPU of
+//! its own.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 fn main() -> io::Result<()> {
     // What started it may be killed, as may the test.
@@ -19,10 +22,16 @@ fn main() -> io::Result<()> {
             io::Error::new(io::ErrorKind::InvalidInput, format!("ROUNDS or forever: {error}"))
         })?,
     };
+    let apart = std::env::args().nth(2).is_some_and(|argument| argument == "apart");
     let (from_ping, to_pong) = io::pipe()?;
     let (from_pong, to_ping) = io::pipe()?;
     println!("ready");
-    let pong = thread::spawn(move || -> io::Result<()> { turns(rounds, from_ping, to_ping) });
+    let cpus = if apart { Some(two_cpus()?) } else { None };
+    let pong = thread::spawn(move || -> io::Result<()> {
+        cpus.map_or(Ok(()), |[_, own]| stay_on(own))?;
+        turns(rounds, from_ping, to_ping)
+    });
+    cpus.map_or(Ok(()), |[own, _]| stay_on(own))?;
     let (mut from_pong, mut to_pong) = (from_pong, to_pong);
     for _ in 0..rounds {
         to_pong.write_all(&[0])?;
@@ -31,6 +40,23 @@ fn main() -> io::Result<()> {
     pong.join().map_err(|_| io::Error::other("the other thread panicked"))??;
     println!("done");
     Ok(())
+}
+
+/// The first two CPUs that this process may use.
+fn two_cpus() -> io::Result<[usize; 2]> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true));
+    match (cpus.next(), cpus.next()) {
+        (Some(first), Some(second)) => Ok([first, second]),
+        _ => Err(io::Error::other("apart needs two CPUs")),
+    }
+}
+
+/// Keeps the calling thread on a CPU.
+fn stay_on(cpu: usize) -> io::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(cpu)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &only)?)
 }
 
 /// Gives back every byte that comes in.
