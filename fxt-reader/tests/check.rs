@@ -3,7 +3,7 @@
 mod common;
 
 use common::{HELLO, S, Side, Trace, W, inline};
-use fxt_format::{blob, event, header, metadata, record_type, scheduling};
+use fxt_format::{blob, event, header, metadata, profiler, record_type, scheduling};
 use fxt_reader::Reader;
 use fxt_reader::check::{Promises, Report, Rule, check};
 
@@ -205,6 +205,38 @@ fn providers_are_introduced_first_and_index_zero_is_not_set() {
         trace.thread(0, 1, 2);
     });
     assert_eq!(rules, [Rule::TableIndex]);
+}
+
+#[test]
+fn stacks_are_of_named_threads_and_mappings_of_known_modules() {
+    let header_word = |kind| profiler::TYPE.put(record_type::PROFILER) | profiler::KIND.put(kind);
+    let module = |trace: &mut Trace, process| {
+        let id = profiler::module::MODULE_ID.put(3);
+        trace.push(header_word(profiler::MODULE) | id, &[W(1), W(process)]);
+    };
+    let mapping = |trace: &mut Trace, start, length| {
+        let id = profiler::mapping::MODULE_ID.put(3);
+        let body = [W(1), W(40), W(start), W(length), W(0)];
+        trace.push(header_word(profiler::MAPPING) | id, &body);
+    };
+    let backtrace = |trace: &mut Trace, thread| {
+        trace.push(header_word(profiler::BACKTRACE), &[W(1), W(40), W(thread)]);
+    };
+    let rules = broken(Promises::Fxtrec, |trace| {
+        module(trace, 40);
+        mapping(trace, u64::MAX - 1, 2);
+        backtrace(trace, 41);
+    });
+    assert_eq!(rules, []);
+    let rules = broken(Promises::Fxtrec, |trace| {
+        module(trace, 50);
+        mapping(trace, 0x1000, 0x1000);
+    });
+    assert_eq!(rules, [Rule::Module]);
+    let rules = broken(Promises::Fxtrec, |trace| backtrace(trace, 999));
+    assert_eq!(rules, [Rule::Named]);
+    let rules = broken(Promises::Spec, |trace| mapping(trace, u64::MAX, 2));
+    assert_eq!(rules, [Rule::Undefined]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{HELLO, S, Side, Trace, W, inline};
 use fxt_format::{
     argument, blob, event, header, kernel_object, large_blob, large_header, log, metadata,
-    record_type, scheduling, userspace_object,
+    profiler, record_type, scheduling, userspace_object,
 };
 use fxt_reader::record::{
     Arg, Blob, BlobType, EventKind, ProviderEventKind, ThreadRecord, Unknown, Value,
@@ -440,6 +440,129 @@ fn a_log_record_has_its_message() {
     );
 }
 
+/// The words are those that Fuchsia's own writer makes.
+#[test]
+fn a_module_a_mapping_and_a_backtrace_have_their_koids_before_the_rest() {
+    let build_id = "\u{1}twenty bytes build\u{2}";
+    reads(
+        |trace| {
+            let header_word = 0x0140_e006_3000_000a;
+            trace.push(header_word, &[W(5000), W(123), S("test_module.so"), S(build_id)]);
+            assert_eq!(trace.bytes[trace.bytes.len() - 64], 0x8a, "eight words");
+        },
+        |record| {
+            let Record::Module(module) = record else { panic!("{record:?}") };
+            assert_eq!((module.time, module.process, module.id), (Nanos(5000), Koid(123), 99));
+            assert_eq!((module.name, module.build_id), ("test_module.so", build_id.as_bytes()));
+        },
+    );
+    reads(
+        |trace| {
+            let header_word = 0x0000_1006_5001_000a;
+            trace.push(header_word, &[W(6000), W(456), W(0x1000), W(0x2000), W(0x3000)]);
+        },
+        |record| {
+            let Record::Mapping(mapping) = record else { panic!("{record:?}") };
+            assert_eq!(
+                (mapping.time, mapping.process, mapping.module),
+                (Nanos(6000), Koid(456), 101)
+            );
+            assert_eq!((mapping.flags, mapping.start, mapping.length), (1, 0x1000, 0x2000));
+            assert_eq!(mapping.module_address, 0x3000);
+            let inside = [0xfff, 0x1000, 0x2fff, 0x3000].map(|address| mapping.contains(address));
+            assert_eq!(inside, [false, true, true, false]);
+        },
+    );
+    reads(
+        |trace| {
+            let header_word = 0x0000_0020_2002_000a;
+            trace
+                .push(header_word, &[W(7000), W(789), W(987), W(0x402a_964b_1499), W(0x4ae0_293b)]);
+        },
+        |record| {
+            let Record::Backtrace(backtrace) = record else { panic!("{record:?}") };
+            let thread = Thread { process: Koid(789), thread: Koid(987) };
+            assert_eq!((backtrace.time, backtrace.thread), (Nanos(7000), thread));
+            assert_eq!(backtrace.flags, 2);
+            assert_eq!(backtrace.frames.len(), 2);
+            assert!(backtrace.frames.iter().eq([0x402a_964b_1499, 0x4ae0_293b]));
+        },
+    );
+}
+
+#[test]
+fn a_thread_of_the_table_names_the_process_of_a_module_and_the_thread_of_a_backtrace() {
+    use profiler::{backtrace, mapping};
+    let kind = profiler::TYPE.put(record_type::PROFILER) | profiler::THREAD.put(7);
+    reads(
+        |trace| {
+            trace.push(kind | profiler::KIND.put(profiler::MODULE), &[W(1)]);
+        },
+        |record| {
+            let Record::Module(module) = record else { panic!("{record:?}") };
+            assert_eq!(
+                (module.process, module.name, module.build_id),
+                (THREAD.process, "", &[][..])
+            );
+        },
+    );
+    reads(
+        |trace| {
+            let header_word = kind | profiler::KIND.put(profiler::MAPPING) | mapping::FLAGS.put(7);
+            trace.push(header_word, &[W(1), W(u64::MAX), W(1), W(0)]);
+        },
+        |record| {
+            let Record::Mapping(mapping) = record else { panic!("{record:?}") };
+            assert_eq!((mapping.process, mapping.flags), (THREAD.process, 7));
+            assert!(mapping.contains(u64::MAX) && !mapping.contains(0));
+        },
+    );
+    reads(
+        |trace| {
+            let header_word =
+                kind | profiler::KIND.put(profiler::BACKTRACE) | backtrace::FRAME_COUNT.put(0);
+            trace.push(header_word, &[W(1)]);
+        },
+        |record| {
+            let Record::Backtrace(backtrace) = record else { panic!("{record:?}") };
+            assert_eq!((backtrace.thread, backtrace.frames.is_empty()), (THREAD, true));
+        },
+    );
+}
+
+#[test]
+fn a_profiler_record_that_promises_more_than_it_has_is_damaged() {
+    use profiler::{backtrace, module};
+    let kind = |kind| profiler::TYPE.put(record_type::PROFILER) | profiler::KIND.put(kind);
+    let long = [
+        kind(profiler::MODULE) | module::NAME_LENGTH.put(255),
+        kind(profiler::MODULE) | module::NAME_LENGTH.put(8) | module::BUILD_ID_LENGTH.put(1),
+        kind(profiler::MAPPING),
+        kind(profiler::BACKTRACE) | backtrace::FRAME_COUNT.put(255),
+        kind(profiler::BACKTRACE) | backtrace::FRAME_COUNT.put(2),
+    ];
+    for header_word in long {
+        let mut trace = Trace::new();
+        // Time, koids, and one word more.
+        trace.preamble().push(header_word, &[W(1), W(2), W(3), W(4)]).string(9, "still here");
+        if profiler::KIND.get(header_word) == profiler::MODULE {
+            // Time, process, and one word more.
+            trace = Trace::new();
+            trace.preamble().push(header_word, &[W(1), W(2), W(3)]).string(9, "still here");
+        }
+        let mut reader = Reader::from_slice(&trace.bytes);
+        let mut reasons = Vec::new();
+        loop {
+            match reader.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => reasons.push(error.damage().expect("damage").reason),
+            }
+        }
+        assert_eq!(reasons, [fxt_reader::Reason::TooShort], "{header_word:#x}");
+    }
+}
+
 #[test]
 fn a_large_blob_with_metadata_has_it_between_names_and_payload() {
     use large_blob::with_metadata as table;
@@ -520,6 +643,7 @@ fn unknown_types_are_handed_out_as_such_and_skipped_by_their_size() {
     );
     trace.push(large_header::TYPE.put(record_type::LARGE) | large_header::LARGE_TYPE.put(4), body);
     trace.push(large_blob::TYPE.put(record_type::LARGE) | large_blob::FORMAT.put(5), body);
+    trace.push(profiler::TYPE.put(record_type::PROFILER) | profiler::KIND.put(3), body);
     trace.string(9, "still here");
 
     let mut reader = Reader::from_slice(&trace.bytes);
@@ -538,9 +662,10 @@ fn unknown_types_are_handed_out_as_such_and_skipped_by_their_size() {
         Unknown::SchedulingType(6),
         Unknown::LargeType(4),
         Unknown::BlobFormat(5),
+        Unknown::ProfilerKind(3),
     ];
     assert_eq!(unknown, expected);
-    assert_eq!(reader.summary().unknown_records, 7);
+    assert_eq!(reader.summary().unknown_records, 8);
     assert_eq!(reader.summary().records, trace.offsets.len() as u64);
 }
 

@@ -81,7 +81,7 @@ fn often_refused() -> Result<Vec<u8>, Box<dyn Error>> {
     }
     let scheduling = scheduling::SCHEDULING_TYPE.put(7);
     Undefined(scheduling | header::TYPE.put(record_type::SCHEDULING)).write(&mut trace)?;
-    Undefined(header::TYPE.put(record_type::LOG + 1)).write(&mut trace)?;
+    Undefined(header::TYPE.put(record_type::PROFILER + 1)).write(&mut trace)?;
     let thread = Forms::inline().thread;
     Log { time: Ticks(100), thread, message: "behind what is not known" }.write(&mut trace)?;
     Ok(trace)

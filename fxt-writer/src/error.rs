@@ -71,6 +71,29 @@ pub enum EncodeError {
     /// Thread index 0 stands for inline threads and cannot be registered.
     #[error("thread index 0 means an inline thread; use 1 to {}", limits::MAX_THREAD_INDEX)]
     ThreadIndex,
+    /// A module's name or build id is longer than its 8-bit length field can say.
+    #[error(
+        "a module name or build id of {bytes} bytes is longer than the {} bytes that the format permits",
+        limits::MAX_MODULE_NAME_BYTES
+    )]
+    ModuleTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A backtrace has more frames than its 8-bit count can say; leave the outermost out.
+    #[error("{frames} frames are too many: the maximum is {}", limits::MAX_FRAMES)]
+    TooManyFrames {
+        /// The number of frames given.
+        frames: usize,
+    },
+    /// A flag of a profiler record is beyond its field.
+    #[error("the flags {flags:#x} do not fit the {bits} bits that the format has for them")]
+    FlagsTooWide {
+        /// The flags given.
+        flags: u32,
+        /// The width of the field.
+        bits: u32,
+    },
     /// A provider event id is wider than 4 bits.
     #[error("provider event id {id} is above 15")]
     ProviderEvent {

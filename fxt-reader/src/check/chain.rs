@@ -1,4 +1,4 @@
-//! What fxtrec promises of its traces: names, order, weights, chains.
+//! What fxtrec promises of its traces: names, order, weights, chains, modules.
 //!
 //! The chain of a CPU is the sequence of threads it runs. Each switch continues
 //! it: who goes out is who came in last.
@@ -27,6 +27,8 @@ pub(super) struct FxtrecChecks {
     last_time: Option<Nanos>,
     /// Who came to each CPU last.
     running: FxHashMap<Cpu, Koid>,
+    /// The modules of each process.
+    modules: FxHashSet<(Option<ProviderId>, Koid, u16)>,
 }
 
 impl FxtrecChecks {
@@ -67,6 +69,19 @@ impl FxtrecChecks {
                     add(Rule::Weight, format!("the wakeup of {} has no weight", wakeup.koid));
                 }
             }
+            Record::Module(module) => {
+                self.modules.insert((item.provider, module.process, module.id));
+            }
+            Record::Mapping(mapping) => {
+                let (process, module) = (mapping.process, mapping.module);
+                if !self.modules.contains(&(item.provider, process, module)) {
+                    let detail = format!("process {process} has no module {module} yet");
+                    add(Rule::Module, detail);
+                }
+            }
+            Record::Backtrace(backtrace) => {
+                self.is_named(backtrace.thread.thread, &mut add);
+            }
             _ => {}
         }
     }
@@ -91,7 +106,7 @@ impl FxtrecChecks {
 
     fn is_named(&self, koid: Koid, add: &mut impl FnMut(Rule, String)) {
         if koid != IDLE && !self.named.contains(&koid) {
-            add(Rule::Named, format!("koid {koid} is scheduled before it is named"));
+            add(Rule::Named, format!("koid {koid} is used before it is named"));
         }
     }
 

@@ -31,7 +31,7 @@ pub enum Rule {
     Provider,
     /// fxtrec: the length of a tick is said before the first time.
     TickLength,
-    /// fxtrec: every thread in a scheduling record has been named.
+    /// fxtrec: every thread in a scheduling record or a backtrace has been named.
     Named,
     /// fxtrec: a thread's kernel object record says its process.
     Process,
@@ -43,6 +43,8 @@ pub enum Rule {
     IdleWeight,
     /// fxtrec: the thread that leaves a CPU is the one that came to it last.
     Chain,
+    /// fxtrec: a mapping is of a module that its process has been said to have.
+    Module,
 }
 
 impl Rule {
@@ -67,6 +69,7 @@ impl Rule {
             Self::Weight => "weight",
             Self::IdleWeight => "idle_weight",
             Self::Chain => "chain",
+            Self::Module => "module",
         }
     }
 

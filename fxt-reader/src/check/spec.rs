@@ -62,6 +62,9 @@ impl SpecChecks {
                     add(Rule::Undefined, format!("blob type {number} is not defined"));
                 }
             }
+            Record::Mapping(mapping) if ends_beyond(mapping.start, mapping.length) => {
+                add(Rule::Undefined, "a mapping ends beyond the address space".into());
+            }
             Record::Unknown(what) => add(Rule::Undefined, format!("{what:?} is not defined")),
             _ => {}
         }
@@ -81,6 +84,11 @@ impl SpecChecks {
             add(Rule::Provider, format!("provider {id} has not been introduced"));
         }
     }
+}
+
+/// Whether a range of addresses has an end that no address has.
+fn ends_beyond(start: u64, length: u64) -> bool {
+    start.checked_add(length.saturating_sub(1)).is_none()
 }
 
 fn undefined_state(state: ThreadState) -> Option<String> {

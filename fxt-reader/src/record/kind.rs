@@ -78,6 +78,12 @@ kinds! {
     Wakeup = "wakeup",
     /// Log record.
     Log = "log",
+    /// Profiler record of kind 0.
+    Module = "module",
+    /// Profiler record of kind 1.
+    Mapping = "mapping",
+    /// Profiler record of kind 2.
+    Backtrace = "backtrace",
     /// Large BLOB record, with or without metadata.
     LargeBlob = "large_blob",
     /// A record of a type, or of a subtype, that this crate does not know.
@@ -111,6 +117,12 @@ impl Kind {
             self,
             Self::MagicNumber | Self::ProviderInfo | Self::ProviderSection | Self::ProviderEvent
         )
+    }
+
+    /// Whether this is a profiler record.
+    #[must_use]
+    pub const fn is_profiler(self) -> bool {
+        matches!(self, Self::Module | Self::Mapping | Self::Backtrace)
     }
 
     /// Whether this is a scheduling record.

@@ -11,10 +11,12 @@ mod kind;
 mod message;
 mod object;
 mod plain;
+mod profiler;
 mod provider;
 mod schedule;
 
 use fxt_format::metadata::trace_info;
+use fxt_format::profiler as table;
 use fxt_format::{
     Word, blob, event, header, initialization, kernel_object, large_blob, large_header, log,
     metadata, record_type, scheduling, string, thread, userspace_object,
@@ -29,6 +31,7 @@ pub use kind::{Kind, UnknownKind};
 pub use message::Log;
 pub use object::{KernelObject, UserspaceObject};
 pub(crate) use plain::{ArgPlace, PlainArgs};
+pub use profiler::{Backtrace, Frames, Mapping, Module};
 pub use provider::{ProviderEvent, ProviderInfo, ProviderSection};
 pub(crate) use schedule::cpu;
 pub use schedule::{
@@ -75,6 +78,12 @@ pub enum Record<'a> {
     Wakeup(Wakeup<'a>),
     /// A message written to the log.
     Log(Log<'a>),
+    /// A file with code that a process has loaded.
+    Module(Module<'a>),
+    /// Where a part of a module is in memory.
+    Mapping(Mapping),
+    /// The stack of a thread.
+    Backtrace(Backtrace<'a>),
     /// Bulk data beyond what an ordinary record holds.
     LargeBlob(LargeBlob<'a>),
     /// A record that this crate does not know; its words are in
@@ -96,6 +105,8 @@ pub enum Unknown {
     EventType(u8),
     /// The scheduling record type.
     SchedulingType(u8),
+    /// The kind of profiler record.
+    ProfilerKind(u8),
     /// The large record type.
     LargeType(u8),
     /// The blob format type of a large blob.
@@ -122,6 +133,9 @@ impl<'a> Record<'a> {
             Self::ContextSwitch(_) => Kind::ContextSwitch,
             Self::Wakeup(_) => Kind::Wakeup,
             Self::Log(_) => Kind::Log,
+            Self::Module(_) => Kind::Module,
+            Self::Mapping(_) => Kind::Mapping,
+            Self::Backtrace(_) => Kind::Backtrace,
             Self::LargeBlob(_) => Kind::LargeBlob,
             Self::Unknown(_) => Kind::Unknown,
         }
@@ -136,6 +150,9 @@ impl<'a> Record<'a> {
             Self::ContextSwitch(switch) => Some(switch.time),
             Self::Wakeup(wakeup) => Some(wakeup.time),
             Self::Log(log) => Some(log.time),
+            Self::Module(module) => Some(module.time),
+            Self::Mapping(mapping) => Some(mapping.time),
+            Self::Backtrace(backtrace) => Some(backtrace.time),
             Self::LargeBlob(blob) => blob.metadata.map(|metadata| metadata.time),
             _ => None,
         }
@@ -185,6 +202,11 @@ impl<'a> Record<'a> {
                 Self::KernelObject(KernelObject::parse(word, cursor, tables)?)
             }
             record_type::LOG => Self::Log(Log::parse(word, cursor, tables)?),
+            record_type::PROFILER => match table::KIND.get(word) {
+                table::MODULE => Self::Module(Module::parse(word, cursor, tables)?),
+                table::MAPPING => Self::Mapping(Mapping::parse(word, cursor, tables)?),
+                _ => Self::Backtrace(Backtrace::parse(word, cursor, tables)?),
+            },
             _ => Self::LargeBlob(LargeBlob::parse(word, cursor, tables)?),
         };
         cursor.finish();
@@ -237,6 +259,10 @@ impl Unknown {
                 },
                 other => Some(Self::LargeType(nibble(other))),
             },
+            record_type::PROFILER => match table::KIND.get(word) {
+                table::MODULE | table::MAPPING | table::BACKTRACE => None,
+                other => Some(Self::ProfilerKind(nibble(other))),
+            },
             record_type::INITIALIZATION
             | record_type::STRING
             | record_type::THREAD
@@ -274,6 +300,12 @@ pub(crate) fn header_table(word: u64) -> Word {
             _ => scheduling::HEADER,
         },
         record_type::LOG => log::HEADER,
+        record_type::PROFILER => match table::KIND.get(word) {
+            table::MODULE => table::module::HEADER,
+            table::MAPPING => table::mapping::HEADER,
+            table::BACKTRACE => table::backtrace::HEADER,
+            _ => table::HEADER,
+        },
         record_type::LARGE => match large_header::LARGE_TYPE.get(word) {
             large_header::TYPE_BLOB => large_blob::HEADER,
             _ => large_header::HEADER,

@@ -108,6 +108,20 @@ pub fn describe(record: &Record<'_>) -> String {
         Record::Log(log) => {
             format!("{kind} {} {} {}", log.time.0, of_thread(log.thread), log.message)
         }
+        Record::Module(module) => {
+            let (time, process, id) = (module.time.0, module.process, module.id);
+            format!("{kind} {time} {process} {id} {} {:?}", module.name, module.build_id)
+        }
+        Record::Mapping(mapping) => {
+            let (time, process, id) = (mapping.time.0, mapping.process, mapping.module);
+            let (start, length, address) = (mapping.start, mapping.length, mapping.module_address);
+            format!("{kind} {time} {process} {id} {} {start} {length} {address}", mapping.flags)
+        }
+        Record::Backtrace(backtrace) => {
+            let (time, thread) = (backtrace.time.0, of_thread(backtrace.thread));
+            let frames: Vec<u64> = backtrace.frames.iter().collect();
+            format!("{kind} {time} {thread} {} {frames:?}", backtrace.flags)
+        }
         Record::LargeBlob(blob) => {
             let metadata = blob
                 .metadata

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use fxt_reader::Kind;
 use fxt_writer::record::{
-    Blob, BlobMetadata, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject,
-    LargeBlob, LegacyContextSwitch, LegacySide, Log, Magic, ObjectType, ProviderEvent,
-    ProviderEventKind, ProviderInfo, ProviderSection, Record, StringRecord, ThreadRecord,
-    ThreadState, UserspaceObject, Wakeup,
+    Backtrace, Blob, BlobMetadata, BlobType, ContextSwitch, Event, EventKind, Initialization,
+    KernelObject, LargeBlob, LegacyContextSwitch, LegacySide, Log, Magic, Mapping, Module,
+    ObjectType, ProcessName, ProviderEvent, ProviderEventKind, ProviderInfo, ProviderSection,
+    Record, StringRecord, ThreadRecord, ThreadState, UserspaceObject, Wakeup,
 };
 use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, ThreadName, ThreadRef, Ticks, Value};
 
@@ -117,7 +117,7 @@ impl<'a> Generator<'a> {
     }
 
     fn record(&mut self) {
-        match self.choices.below(16) {
+        match self.choices.below(19) {
             0 => self.provider_info(),
             1 => self.provider_section(),
             2 => self.provider_event(),
@@ -132,7 +132,10 @@ impl<'a> Generator<'a> {
             12 => self.wakeup(),
             13 => self.legacy_context_switch(),
             14 => self.log(),
-            _ => self.large_blob(),
+            15 => self.large_blob(),
+            16 => self.module(),
+            17 => self.mapping(),
+            _ => self.backtrace(),
         }
     }
 
@@ -351,6 +354,57 @@ impl<'a> Generator<'a> {
             let (kind, category, name) = (Kind::LargeBlob, category.meaning(), name.meaning());
             format!("{kind} {category} {name} {metadata:?}{args} {payload:?}")
         });
+    }
+
+    fn module(&mut self) {
+        let (time, nanos) = self.time();
+        let (process, meaning) = self.process();
+        let (id, name, build_id) =
+            (self.choices.u16(), self.choices.text(), self.choices.payload());
+        let record = Module { time, process, id, name: &name, build_id: &build_id };
+        self.write(&record, || {
+            format!("{} {nanos} {meaning} {id} {name} {build_id:?}", Kind::Module)
+        });
+    }
+
+    fn mapping(&mut self) {
+        let (time, nanos) = self.time();
+        let (process, meaning) = self.process();
+        // One in nine does not fit.
+        let (module, flags) = (self.choices.u16(), self.choices.below(9) as u8);
+        let [start, length, module_address] = [(); 3].map(|()| self.choices.u64());
+        let record = Mapping { time, process, module, flags, start, length, module_address };
+        self.write(&record, || {
+            let kind = Kind::Mapping;
+            format!("{kind} {nanos} {meaning} {module} {flags} {start} {length} {module_address}")
+        });
+    }
+
+    fn backtrace(&mut self) {
+        let (time, nanos) = self.time();
+        let (thread, meaning) = self.thread();
+        let count = match self.choices.byte() {
+            // One more than fits.
+            255 => 256,
+            254 => 255,
+            other => usize::from(other % 9),
+        };
+        let frames: Vec<u64> = (0..count).map(|_| self.choices.u64()).collect();
+        let flags = [0, 1, (1 << 28) - 1, 1 << 28][self.choices.below(4)];
+        self.write(&Backtrace { time, thread, flags, frames: &frames }, || {
+            format!("{} {nanos} {meaning} {flags} {frames:?}", Kind::Backtrace)
+        });
+    }
+
+    /// A process, by one of its threads or by its koid.
+    fn process(&mut self) -> (ProcessName, String) {
+        let (thread, meaning) = self.thread();
+        let process = meaning.split('/').next().unwrap_or_default().to_owned();
+        let name = match thread {
+            ThreadName::Indexed(index) => ProcessName::OfThread(index),
+            ThreadName::Inline { process, .. } => ProcessName::Inline(process),
+        };
+        (name, process)
     }
 
     /// A time, and the nanoseconds it means; they always fit 64 bits.

@@ -43,6 +43,7 @@ pub mod argument;
 pub mod event;
 pub mod limits;
 pub mod metadata;
+pub mod profiler;
 pub mod scheduling;
 pub mod walk;
 
@@ -78,6 +79,8 @@ pub mod record_type {
     pub const SCHEDULING: u64 = 8;
     /// Log record.
     pub const LOG: u64 = 9;
+    /// Profiler record, which the format specification does not describe.
+    pub const PROFILER: u64 = 10;
     /// Large record, whose size field has 32 bits.
     pub const LARGE: u64 = 15;
 }

@@ -12,6 +12,12 @@ pub const MAX_STRING_BYTES: usize = 32_000;
 pub const MAX_PROVIDER_NAME_BYTES: usize = 255;
 /// Bytes in the longest log message: its length field has 15 bits.
 pub const MAX_LOG_MESSAGE_BYTES: usize = 0x7fff;
+/// Bytes in the longest name of a module: its length field has 8 bits.
+pub const MAX_MODULE_NAME_BYTES: usize = 255;
+/// Bytes in the longest build id: its length field has 8 bits.
+pub const MAX_BUILD_ID_BYTES: usize = 255;
+/// Frames in one backtrace: their count has 8 bits.
+pub const MAX_FRAMES: usize = 255;
 /// Arguments in one record.
 pub const MAX_ARGS: usize = 15;
 /// The highest string table index; index 0 is the empty string.

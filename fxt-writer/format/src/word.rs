@@ -284,6 +284,8 @@ enumeration! {
         Scheduling = record_type::SCHEDULING, "scheduling record";
         /// A message written to the log.
         Log = record_type::LOG, "log record";
+        /// A module, a mapping or a backtrace; see [`profiler`](crate::profiler).
+        Profiler = record_type::PROFILER, "profiler record";
         /// A record whose size field has 32 bits.
         Large = record_type::LARGE, "large record";
     }

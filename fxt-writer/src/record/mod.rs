@@ -29,6 +29,7 @@ mod definitions;
 mod event;
 mod metadata;
 mod objects;
+mod profiler;
 
 pub use bulk::{Blob, BlobMetadata, LargeBlob, Log};
 pub use definitions::{Initialization, StringRecord, ThreadRecord};
@@ -37,6 +38,7 @@ pub(crate) use event::extra_word;
 pub use event::{Event, EventKind};
 pub use metadata::{Magic, ProviderEvent, ProviderInfo, ProviderSection};
 pub use objects::{KernelObject, UserspaceObject};
+pub use profiler::{Backtrace, Mapping, Module, ProcessName};
 
 pub use fxt_format::{BlobType, ObjectType, ProviderEventKind, ThreadState};
 

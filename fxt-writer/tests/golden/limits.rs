@@ -1,9 +1,9 @@
 //! What the format cannot express is refused, and nothing is written.
 
 use fxt_writer::record::{
-    Blob, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject, LargeBlob,
-    LegacyContextSwitch, LegacySide, Log, ObjectType, ProviderEvent, ProviderEventKind,
-    ProviderInfo, Record, StringRecord, ThreadState,
+    Backtrace, Blob, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject,
+    LargeBlob, LegacyContextSwitch, LegacySide, Log, Mapping, Module, ObjectType, ProcessName,
+    ProviderEvent, ProviderEventKind, ProviderInfo, Record, StringRecord, ThreadState,
 };
 use fxt_writer::{Arg, EncodeError, Koid, ProviderId, StringRef, Text, ThreadRef, Ticks, Value};
 
@@ -141,4 +141,36 @@ fn values_that_mean_nothing_are_refused() {
         outgoing_state: ThreadState::Running,
     };
     assert_refused(&record, EncodeError::LegacyRunning);
+}
+
+#[test]
+fn modules_mappings_and_backtraces_are_no_larger_than_their_fields_say() {
+    let (name, build_id) = ("n".repeat(256), [0; 256]);
+    let (time, process) = (Ticks(0), ProcessName::Inline(Koid(0)));
+    let module = |name_bytes: usize, id_bytes: usize| Module {
+        time,
+        process,
+        id: u16::MAX,
+        name: &name[..name_bytes],
+        build_id: &build_id[..id_bytes],
+    };
+    assert_accepted(&module(255, 255), 3 + 32 + 32);
+    assert_accepted(&module(0, 0), 3);
+    assert_refused(&module(256, 0), EncodeError::ModuleTooLong { bytes: 256 });
+    assert_refused(&module(0, 256), EncodeError::ModuleTooLong { bytes: 256 });
+    let nul = Module { name: "a\0", ..module(0, 0) };
+    assert_refused(&nul, EncodeError::NulInString { at: 1 });
+
+    let mapping =
+        |flags| Mapping { time, process, module: 0, flags, start: 0, length: 0, module_address: 0 };
+    assert_accepted(&mapping(7), 6);
+    assert_refused(&mapping(8), EncodeError::FlagsTooWide { flags: 8, bits: 3 });
+
+    let frames = [0; 256];
+    let backtrace =
+        |flags, count| Backtrace { time, thread: thread(1), flags, frames: &frames[..count] };
+    assert_accepted(&backtrace((1 << 28) - 1, 255), 257);
+    assert_refused(&backtrace(0, 256), EncodeError::TooManyFrames { frames: 256 });
+    let error = EncodeError::FlagsTooWide { flags: 1 << 28, bits: 28 };
+    assert_refused(&backtrace(1 << 28, 0), error);
 }

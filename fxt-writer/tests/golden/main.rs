@@ -10,6 +10,7 @@ mod arguments;
 mod events;
 mod limits;
 mod objects;
+mod profiler;
 mod scheduling;
 mod tables;
 

@@ -1,7 +1,7 @@
 //! Records from one trace into another: strings and threads registered anew, koids, times and
 //! CPUs translated on the way.
 
-use fxt_format::limits::MAX_ARGS;
+use fxt_format::limits::{MAX_ARGS, MAX_FRAMES};
 use fxt_reader::record::{Arg as ReadArg, Args, Event};
 use fxt_reader::{Koid, Nanos, Record, Thread};
 use fxt_writer::lanes::Lanes;
@@ -24,6 +24,11 @@ pub(super) trait Translate {
     /// The CPU in the new trace.
     fn cpu(&self, cpu: u16) -> u16 {
         cpu
+    }
+
+    /// The number of a module of the process in the new trace.
+    fn module(&self, _process: Koid, id: u16) -> u16 {
+        id
     }
 
     /// The value of an argument of an event, where it has to be another.
@@ -56,6 +61,34 @@ pub(super) fn copy<L: Lanes>(
         Record::Log(log) => {
             let thread = thread_of(log.thread, target, translate)?;
             target.write(&write::Log { time: time(log.time), thread, message: log.message })?;
+        }
+        Record::Module(module) => target.write(&write::Module {
+            time: time(module.time),
+            process: write::ProcessName::Inline(koid(module.process)),
+            id: translate.module(module.process, module.id),
+            name: module.name,
+            build_id: module.build_id,
+        })?,
+        Record::Mapping(mapping) => target.write(&write::Mapping {
+            time: time(mapping.time),
+            process: write::ProcessName::Inline(koid(mapping.process)),
+            module: translate.module(mapping.process, mapping.module),
+            flags: mapping.flags,
+            start: mapping.start,
+            length: mapping.length,
+            module_address: mapping.module_address,
+        })?,
+        Record::Backtrace(backtrace) => {
+            let thread = thread_of(backtrace.thread, target, translate)?;
+            let mut frames = [0; MAX_FRAMES];
+            let count = backtrace.frames.len().min(MAX_FRAMES);
+            frames.iter_mut().zip(backtrace.frames.iter()).for_each(|(to, frame)| *to = frame);
+            target.write(&write::Backtrace {
+                time: time(backtrace.time),
+                thread,
+                flags: backtrace.flags,
+                frames: &frames[..count],
+            })?;
         }
         Record::KernelObject(object) => {
             let args = arguments(object.args, None, target, translate)?;

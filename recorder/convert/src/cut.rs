@@ -2,7 +2,8 @@
 //!
 //! What the window needs from before it is written again at its beginning: names, when first
 //! used; who has which CPU; which threads wait for one; durations and async operations that are
-//! open; the last values of counters. What is open at its end is closed there:
+//! open; the last values of counters; the modules and mappings that its backtraces are in. What is open at its end is
+//! closed there:
 //!
 //! ```text
 //! trace     ===a====|======b=======|==a==        a: blocked at first
@@ -16,6 +17,7 @@
 //! Records made up in this way carry the boolean argument `inferred` where they are scheduling
 //! records, as those that fxtrec infers while recording, and `cut` where they are events.
 
+mod code;
 mod filter;
 mod open;
 mod section;
@@ -30,6 +32,7 @@ use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
 use super::copy::{Arguments, AsItIs, Translate, arguments, copy};
 use super::error::ConvertError;
 use super::report::Report;
+use code::Code;
 pub use filter::Filter;
 use filter::Names;
 use fxtrec_capture::encode::chain::{View, view};
@@ -122,6 +125,7 @@ struct Cutter<'w, 'o> {
     /// What comes behind the records of the window.
     sections: &'w [u8],
     names: Names,
+    code: Code,
     open: Open,
     /// Whether the window's beginning has been written.
     begun: bool,
@@ -140,6 +144,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
             target,
             sections: &[],
             names: Names::default(),
+            code: Code::default(),
             open: Open::default(),
             begun: false,
             ended: false,
@@ -163,6 +168,17 @@ impl<'w, 'o> Cutter<'w, 'o> {
         if let Record::KernelObject(object) = record {
             self.names.learn(object, &mut self.target)?;
             return Ok(());
+        }
+        match record {
+            Record::Module(module) => {
+                self.code.module(module);
+                return Ok(());
+            }
+            // Whatever its time, it explains the backtraces of the window.
+            Record::Mapping(mapping) => {
+                return self.code.mapping(mapping, self.window, &mut self.target);
+            }
+            _ => {}
         }
         let Some(time) = record.time() else {
             // What pointers mean does not depend on the time. Bulk data does, and does not say.
@@ -194,6 +210,9 @@ impl<'w, 'o> Cutter<'w, 'o> {
             _ if self.window.filter.admits(record, &self.names) => {
                 self.names.need_all(record, &mut self.target)?;
                 self.open.follow(record);
+                if let Record::Backtrace(backtrace) = record {
+                    self.code.explain(backtrace, self.window, &mut self.target)?;
+                }
                 self.write(record)?;
             }
             _ => {}

@@ -76,6 +76,11 @@ pub enum ConvertError {
         path.display()
     )]
     NoClock { path: PathBuf },
+    /// The format numbers the modules of a process with 16 bits.
+    #[error(
+        "the recordings have more than 65536 modules of one process in sum: merge fewer of them"
+    )]
+    TooManyModules,
 }
 
 fn advice(from: Format, to: Format) -> &'static str {

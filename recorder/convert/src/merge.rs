@@ -48,6 +48,8 @@ pub struct Source {
 #[derive(Debug, Default)]
 struct Facts {
     koids: BTreeSet<u64>,
+    /// The modules of each process, by their numbers.
+    modules: BTreeSet<(u64, u16)>,
     cpus: u16,
     first_time: Option<u64>,
     wall_clock: Option<i128>,
@@ -57,6 +59,8 @@ struct Facts {
 #[derive(Debug, Default)]
 struct Translation {
     koids: FxHashMap<u64, u64>,
+    /// The numbers of modules that are others in the archive, by process and number in the recording.
+    modules: FxHashMap<(u64, u16), u16>,
     shift: i128,
     cpus: u16,
 }
@@ -73,6 +77,10 @@ impl Translate for Translation {
 
     fn cpu(&self, cpu: u16) -> u16 {
         cpu.saturating_add(self.cpus)
+    }
+
+    fn module(&self, process: Koid, id: u16) -> u16 {
+        self.modules.get(&(process.0, id)).copied().unwrap_or(id)
     }
 
     /// CPUs have other numbers, and from the shifted times the way to the wall clock is another.
@@ -164,6 +172,15 @@ impl Facts {
                 }
             }
             Record::Log(log) => use_thread(log.thread),
+            Record::Backtrace(backtrace) => use_thread(backtrace.thread),
+            Record::Module(module) => {
+                self.koids.insert(module.process.0);
+                self.modules.insert((module.process.0, module.id));
+            }
+            Record::Mapping(mapping) => {
+                self.koids.insert(mapping.process.0);
+                self.modules.insert((mapping.process.0, mapping.module));
+            }
             Record::KernelObject(object) => drop(self.koids.insert(object.koid.0)),
             Record::UserspaceObject(object) => drop(self.koids.insert(object.process.0)),
             Record::ContextSwitch(switch) => {
@@ -226,6 +243,7 @@ fn plan(
         }
         plans.push(plan);
     }
+    number_modules(facts, &mut plans)?;
     // No time may come before the clock's zero.
     let earliest = plans
         .iter()
@@ -236,6 +254,33 @@ fn plan(
         plan.shift -= below;
     }
     Ok(plans)
+}
+
+/// Gives the modules of a process numbers that no other recording uses for a process of the same koid.
+fn number_modules(facts: &[Facts], plans: &mut [Translation]) -> Result<(), ConvertError> {
+    let mut used: FxHashSet<(u64, u16)> = FxHashSet::default();
+    for (facts, plan) in facts.iter().zip(plans) {
+        let process_of = |process: u64| plan.koids.get(&process).copied().unwrap_or(process);
+        let mut taken = FxHashSet::default();
+        let mut next: FxHashMap<u64, u16> = FxHashMap::default();
+        for &(process, id) in &facts.modules {
+            let known_as = process_of(process);
+            let mut new = id;
+            if used.contains(&(known_as, id)) {
+                let from = next.get(&known_as).copied().unwrap_or(0);
+                let is_free = |id: &u16| {
+                    let own = facts.modules.contains(&(process, *id));
+                    !own && !used.contains(&(known_as, *id)) && !taken.contains(&(known_as, *id))
+                };
+                new = (from..=u16::MAX).find(is_free).ok_or(ConvertError::TooManyModules)?;
+                next.insert(known_as, new.saturating_add(1));
+                plan.modules.insert((process, id), new);
+            }
+            taken.insert((known_as, new));
+        }
+        used.extend(taken);
+    }
+    Ok(())
 }
 
 fn integer(value: Value<'_>) -> Option<i128> {

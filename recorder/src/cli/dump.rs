@@ -21,7 +21,8 @@ Exit status: 0; 1 when --check finds a mistake; 125 when FILE cannot be read.")]
 pub struct DumpArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// Only records of these types: a name that --stats prints, or event, scheduling, metadata
+    /// Only records of these types: a name that --stats prints, or event, scheduling, profiler,
+    /// metadata
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', help_heading = "Filters")]
     pub types: Vec<Kinds>,
     /// Only records that refer to one of these threads, processes or objects
@@ -63,7 +64,7 @@ impl Kinds {
 
 /// A name that is not a record type's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown record type; expected event, scheduling, metadata, {}", names())]
+#[error("unknown record type; expected event, scheduling, profiler, metadata, {}", names())]
 pub struct NoSuchType;
 
 fn names() -> String {
@@ -78,6 +79,7 @@ impl FromStr for Kinds {
         let family: fn(Kind) -> bool = match name {
             "event" => Kind::is_event,
             "scheduling" => Kind::is_scheduling,
+            "profiler" => Kind::is_profiler,
             "metadata" => Kind::is_metadata,
             _ => return name.parse().map(|kind| Self(vec![kind])).map_err(|_| NoSuchType),
         };

@@ -76,6 +76,7 @@ impl Filter {
                 event.category == "fxtrec" || self.admits_thread(event.thread.thread, names)
             }
             Record::Log(log) => self.admits_thread(log.thread.thread, names),
+            Record::Backtrace(backtrace) => self.admits_thread(backtrace.thread.thread, names),
             Record::LargeBlob(blob) => {
                 blob.metadata.is_none_or(|about| self.admits_thread(about.thread.thread, names))
             }
@@ -209,6 +210,7 @@ impl Names {
         let thread = match record {
             Record::Event(event) => Some(event.thread),
             Record::Log(log) => Some(log.thread),
+            Record::Backtrace(backtrace) => Some(backtrace.thread),
             Record::LargeBlob(blob) => blob.metadata.map(|about| about.thread),
             Record::LegacyContextSwitch(switch) => {
                 self.need(switch.incoming.thread, target)?;

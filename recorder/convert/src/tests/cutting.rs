@@ -275,3 +275,103 @@ fn a_piece_of_one_cpu_has_the_scheduling_of_no_other() {
     let filter = Filter { cpus: vec![1], ..Filter::default() };
     assert_eq!(switches(&piece(0, u64::MAX, filter)), ["8 cpu1 0->60", "11 cpu1 60->0*"]);
 }
+
+/// Modules, mappings and backtraces around the window from 4 to 8. Process 40 has one module that explains a frame of the
+/// window, one that explains only earlier frames, and one that is looked up behind the window; the kernel is process 0's.
+fn trace_with_stacks() -> Vec<u8> {
+    use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName};
+    let mut trace = Writer::new(trace());
+    let mut put_code = |process: u64, id: u16, time: u64, start: u64| {
+        let (process, time) = (ProcessName::Inline(Koid(process)), Ticks(time));
+        let name = format!("code {id}");
+        trace.write(&Module { time, process, id, name: &name, build_id: &[1, 2] }).expect("room");
+        let (module, flags, length, module_address) = (id, 5, 0x1000, 0);
+        let mapping = Mapping { time, process, module, flags, start, length, module_address };
+        trace.write(&mapping).expect("room");
+    };
+    put_code(0, 0, 1, 0xffff_ffff_8100_0000);
+    put_code(40, 1, 2, 0x1000);
+    put_code(40, 2, 2, 0x2000);
+    put_code(50, 1, 2, 0x1000);
+    for (time, frames) in [
+        (3, [0xffff_ffff_8100_0010_u64, 0x2010, 0x1010]),
+        (5, [0xffff_ffff_8100_0010, 0x1010, 0x3010]),
+        (9, [0xffff_ffff_8100_0010, 0x2010, 0x1010]),
+    ] {
+        let thread = fxt_writer::ThreadName::Inline { process: Koid(40), thread: Koid(41) };
+        let backtrace = Backtrace { time: Ticks(time), thread, flags: 9, frames: &frames };
+        trace.write(&backtrace).expect("room");
+    }
+    let mut put_code = |id: u16, time: u64, start: u64| {
+        let (process, time) = (ProcessName::Inline(Koid(40)), Ticks(time));
+        trace.write(&Module { time, process, id, name: "late", build_id: &[] }).expect("room");
+        let (module, flags, length, module_address) = (id, 5, 0x1000, 0);
+        let mapping = Mapping { time, process, module, flags, start, length, module_address };
+        trace.write(&mapping).expect("room");
+    };
+    put_code(3, 10, 0x3000);
+    put_code(4, 10, 0x4000);
+    trace.into_inner()
+}
+
+#[test]
+fn a_cut_keeps_the_backtraces_of_its_window_and_the_code_that_they_are_in() {
+    use fxt_reader::Record;
+    let window = |comm: &[&str]| Window {
+        from: Nanos(4),
+        to: Nanos(8),
+        filter: Filter {
+            comms: comm.iter().map(|&name| name.to_owned()).collect(),
+            ..Filter::default()
+        },
+    };
+    let piece_of = |window: &Window| {
+        let mut piece = Vec::new();
+        cut(&mut Reader::from_slice(&trace_with_stacks()), window, &mut piece).expect("cut");
+        let report = check(&mut Reader::from_slice(&piece), Promises::Fxtrec).expect("readable");
+        assert!(report.is_sound(), "{:?}", report.findings);
+        let mut reader = Reader::from_slice(&piece);
+        let mut found = Vec::new();
+        while let Some(item) = reader.next().expect("sound") {
+            match item.record {
+                Record::Module(module) => {
+                    found.push(format!(
+                        "module {} {} {}",
+                        module.time.0, module.process, module.name
+                    ));
+                }
+                Record::Mapping(mapping) => {
+                    found.push(format!("mapping {} {:#x}", mapping.time.0, mapping.start));
+                }
+                Record::Backtrace(backtrace) => {
+                    assert_eq!((backtrace.flags, backtrace.frames.len()), (9, 3));
+                    found.push(format!("backtrace {}", backtrace.time.0));
+                }
+                _ => {}
+            }
+        }
+        found
+    };
+    let expected = [
+        "module 4 0 code 0",
+        "mapping 4 0xffffffff81000000",
+        "module 4 40 code 1",
+        "mapping 4 0x1000",
+        "backtrace 5",
+        "module 8 40 late",
+        "mapping 8 0x3000",
+    ];
+    assert_eq!(piece_of(&window(&[])), expected);
+    assert_eq!(piece_of(&window(&["worker"])), expected);
+    assert_eq!(piece_of(&window(&["rival"])), [] as [&str; 0]);
+}
+
+#[test]
+fn json_has_no_place_for_stacks_and_says_so() {
+    let (json, report) =
+        converted(&trace_with_stacks()[..], Format::Fxt, Format::Json, Options::default())
+            .expect("a trace");
+    assert_eq!(report.times("stacks, left out"), 3);
+    assert_eq!(report.times("modules and mappings of stacks, left out"), 12);
+    assert!(!String::from_utf8(json).expect("text").contains("code 1"));
+}

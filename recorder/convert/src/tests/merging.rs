@@ -124,3 +124,60 @@ fn without_any_clock_the_file_is_named() {
     let error = merged(&[(one, None), (two, None)], false).expect_err("no clock");
     assert!(error.to_string().contains("1.fxt has no wall-clock offset"), "{error}");
 }
+
+/// A recording in which process 7 has a backtrace in its module 1, whose name is that of the recording.
+fn recording_with_stack(name: &str) -> Vec<u8> {
+    use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName};
+    let mut trace = Writer::new(recording(name, Some(9990), &[10]));
+    let (time, process, start) = (Ticks(11), ProcessName::Inline(Koid(7)), 0x1000);
+    trace.write(&Module { time, process, id: 1, name, build_id: &[] }).expect("room");
+    let (module, flags, length, module_address) = (1, 5, 0x1000, 0);
+    let mapping = Mapping { time, process, module, flags, start, length, module_address };
+    trace.write(&mapping).expect("room");
+    let thread = fxt_writer::ThreadName::Inline { process: Koid(7), thread: Koid(7) };
+    trace.write(&Backtrace { time, thread, flags: 0, frames: &[0x1010] }).expect("room");
+    trace.into_inner()
+}
+
+#[test]
+fn modules_of_different_recordings_have_different_numbers_or_processes() {
+    use fxt_reader::Record;
+    let folder = tempfile::tempdir().expect("a folder");
+    let sources: Vec<Source> = ["a", "b", "c"]
+        .iter()
+        .map(|name| {
+            let path: PathBuf = folder.path().join(name);
+            std::fs::write(&path, recording_with_stack(name)).expect("room");
+            Source { path, offset: None }
+        })
+        .collect();
+    let merged = |same_machine| {
+        let mut out = Vec::new();
+        merge(&sources, same_machine, &mut out).expect("a clock each");
+        let mut reader = Reader::from_slice(&out);
+        let (mut modules, mut mappings, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(item) = reader.next().expect("sound") {
+            match item.record {
+                Record::Module(module) => {
+                    modules.push((module.process.0, module.id, module.name.to_owned()));
+                }
+                Record::Mapping(mapping) => mappings.push((mapping.process.0, mapping.module)),
+                Record::Backtrace(backtrace) => {
+                    assert!(backtrace.frames.iter().eq([0x1010]));
+                    stacks.push(backtrace.thread.process.0);
+                }
+                _ => {}
+            }
+        }
+        let numbers: Vec<(u64, u16)> = modules.iter().map(|(koid, id, _)| (*koid, *id)).collect();
+        assert_eq!(numbers, mappings);
+        assert!(numbers.iter().map(|(koid, _)| *koid).eq(stacks));
+        modules
+    };
+    let named = |koids: [u64; 3], ids: [u16; 3]| {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        koids.into_iter().zip(ids).zip(names).map(|((koid, id), name)| (koid, id, name))
+    };
+    assert!(merged(true).into_iter().eq(named([7; 3], [1, 0, 2])));
+    assert!(merged(false).into_iter().eq(named([7, 1 << 30, (1 << 30) + 1], [1; 3])));
+}

@@ -47,6 +47,11 @@ impl Filter {
             Record::UserspaceObject(object) => wanted(object.process),
             Record::Event(event) => wanted(event.thread.thread) || wanted(event.thread.process),
             Record::Log(log) => wanted(log.thread.thread) || wanted(log.thread.process),
+            Record::Module(module) => wanted(module.process),
+            Record::Mapping(mapping) => wanted(mapping.process),
+            Record::Backtrace(backtrace) => {
+                wanted(backtrace.thread.thread) || wanted(backtrace.thread.process)
+            }
             Record::Thread(thread) => wanted(thread.thread.thread) || wanted(thread.thread.process),
             Record::LegacyContextSwitch(switch) => {
                 wanted(switch.outgoing.thread) || wanted(switch.incoming.thread)

@@ -157,6 +157,26 @@ impl Lines {
                 self.write_thread(log.thread, out)?;
                 write!(out, " {:?}", log.message)
             }
+            Record::Module(module) => {
+                let (process, id, name) = (self.named(module.process), module.id, module.name);
+                write!(out, " process={process} id={id} {name:?} build_id=")?;
+                module.build_id.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+            }
+            Record::Mapping(mapping) => {
+                let (process, id) = (self.named(mapping.process), mapping.module);
+                let (start, length) = (mapping.start, mapping.length);
+                write!(out, " process={process} module={id} start={start:#x} length={length:#x}")?;
+                write!(
+                    out,
+                    " module_address={:#x} flags={:#x}",
+                    mapping.module_address, mapping.flags
+                )
+            }
+            Record::Backtrace(backtrace) => {
+                self.write_thread(backtrace.thread, out)?;
+                write!(out, " flags={:#x} frames={}", backtrace.flags, backtrace.frames.len())?;
+                backtrace.frames.iter().try_for_each(|frame| write!(out, " {frame:#x}"))
+            }
             Record::LargeBlob(blob) => {
                 write!(out, " {:?} {:?}", blob.category, blob.name)?;
                 if let Some(LargeBlobMetadata { thread, args, .. }) = blob.metadata {

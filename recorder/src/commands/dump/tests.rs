@@ -180,3 +180,39 @@ fn an_output_that_is_closed_early_ends_it_quietly() {
     file.write_all(&trace()).expect("room");
     assert!(dump(&args(&[], file.path()), &mut Closed).expect("quiet"));
 }
+
+#[test]
+fn stacks_are_lines_and_are_found_by_their_koids() {
+    use fxt_writer::ThreadName;
+    use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName};
+
+    let mut bytes = trace();
+    let (time, process) = (Ticks(2_000_000_000), ProcessName::Inline(Koid(40)));
+    Module { time, process, id: 3, name: "lib\u{1b}x.so", build_id: &[0xab, 0x01] }
+        .write(&mut bytes)
+        .expect("room");
+    let (start, length, module_address) = (0x7000, 0x2000, 0x1000);
+    Mapping { time, process, module: 3, flags: 5, start, length, module_address }
+        .write(&mut bytes)
+        .expect("room");
+    let thread = ThreadName::Inline { process: Koid(40), thread: Koid(41) };
+    Backtrace { time, thread, flags: 1, frames: &[u64::MAX, 0x7010] }
+        .write(&mut bytes)
+        .expect("room");
+    let (text, _) = run(&bytes, &["--type", "profiler"]);
+    let lines: Vec<&str> = text.lines().map(|line| &line[34..]).collect();
+    let expected = [
+        "module           process=40:app id=3 \"lib\\u{1b}x.so\" build_id=ab01",
+        "mapping          process=40:app module=3 start=0x7000 length=0x2000 \
+         module_address=0x1000 flags=0x5",
+        "backtrace        process=40:app thread=41:work er flags=0x1 frames=2 \
+         0xffffffffffffffff 0x7010",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(run(&bytes, &["--type", "backtrace", "--koid", "41"]).0.lines().count(), 1);
+    assert_eq!(run(&bytes, &["--type", "profiler", "--koid", "40"]).0.lines().count(), 3);
+    assert_eq!(run(&bytes, &["--type", "profiler", "--koid", "42"]).0, "");
+    let (json, _) = run(&bytes, &["--stats", "--json"]);
+    assert!(json.contains("\"backtrace\": {\"records\": 1, \"bytes\": 48}"), "{json}");
+    assert!(run(&bytes, &["--check"]).1);
+}

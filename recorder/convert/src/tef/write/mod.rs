@@ -127,6 +127,10 @@ impl Exporter<'_> {
             Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_) => {
                 self.scheduling(record)?;
             }
+            Record::Module(_) | Record::Mapping(_) => {
+                self.report.count("modules and mappings of stacks, left out");
+            }
+            Record::Backtrace(_) => self.report.count("stacks, left out"),
             Record::Unknown(Unknown::RecordType(_)) => {
                 self.report.count("records of unknown type, left out");
             }
