@@ -184,16 +184,16 @@ fn reuse() {
             }
         }
     };
-    let first = run();
-    // Another process may take the number in between: try again.
+    // Another process may take the number in between, and keep it: try again with a new one.
     for _ in 0..1000 {
+        let first = run();
         last(first).expect("root may choose the next pid");
         if run() == first {
             println!("{first}");
             return;
         }
     }
-    panic!("pid {first} was not given out again");
+    panic!("no pid was given out again");
 }
 
 /// A process whose id was another's a moment ago, which the kernel has not let go of yet. Prints what `measured` does for
