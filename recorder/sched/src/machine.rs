@@ -490,6 +490,15 @@ impl<K: Copy + PartialEq> Machine<K> {
         Lost { tenure, change }
     }
 
+    /// Events of any CPU may be missing up to `time`: those that were not seen yet are had by whoever leaves them first only
+    /// since then. CPUs that were seen have a [gap](Machine::gap) each.
+    pub fn gap_of_unseen(&mut self, time: Nanos) {
+        self.origin = time;
+        for seat in self.seats.iter_mut().filter(|seat| !seat.is_seen()) {
+            seat.since = time;
+        }
+    }
+
     /// Who has a CPU is not known any more, though nothing is missing: an event said that it says nothing of it.
     pub fn forget(&mut self, cpu: Cpu, time: Nanos) {
         let seat = self.seat_mut(cpu);

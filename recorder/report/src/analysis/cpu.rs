@@ -252,6 +252,11 @@ impl Cpus {
         self.states[at] = Some(Box::new(CpuState::new(self.begin, self.active && chosen)));
     }
 
+    /// The CPU of this number, if it was seen.
+    pub(super) fn seen(&mut self, cpu: Cpu) -> Option<&mut CpuState> {
+        self.states.get_mut(usize::from(cpu.0))?.as_deref_mut()
+    }
+
     /// How many CPUs were seen.
     pub(super) fn count(&self) -> usize {
         self.states.iter().flatten().count()

@@ -81,13 +81,13 @@ impl<O: Observer> Analysis<O> {
                 continue;
             }
             match tenure.who {
-                Occupant::Idle => on.idle += ran,
+                Occupant::Idle => on.idle = on.idle.saturating_add(ran),
                 Occupant::NotRecorded => {}
                 Occupant::Thread(key) => {
-                    on.busy += ran;
+                    on.busy = on.busy.saturating_add(ran);
                     if self.roster.is_kept(key) {
                         let live = self.roster.live(key.slot);
-                        live.cpu_time += ran;
+                        live.cpu_time = live.cpu_time.saturating_add(ran);
                         live.tallies[Metric::Slice.index()].censor();
                         on.tallies[Metric::Slice.index()].censor();
                     }

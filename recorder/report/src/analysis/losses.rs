@@ -73,17 +73,19 @@ impl<O: Observer> Analysis<O> {
     /// Events of a CPU, or of any, are missing, up to the present time.
     fn gap(&mut self, cpu: Option<Cpu>, events: Option<u64>) {
         let now = self.now;
-        let mut hit = Vec::new();
         let mut begin = now;
-        for (number, _) in self.cpus.iter() {
-            if cpu.is_none_or(|cpu| cpu == number) {
-                hit.push(number);
+        // Of a CPU of which nothing was heard before, something is missing too.
+        let hit: Vec<Cpu> = match cpu {
+            Some(cpu) => vec![cpu],
+            None => {
+                self.cpus.machine.gap_of_unseen(Nanos(now));
+                self.cpus.iter().map(|(number, _)| number).collect()
             }
-        }
+        };
         for number in hit {
             begin = begin.min(self.cpus.machine.seat(number).since.0);
             let lost = self.cpus.machine.gap(&mut self.roster, number, (Nanos(now), Nanos(now)));
-            let on = self.cpus.get(number.0);
+            let Some(on) = self.cpus.seen(number) else { continue };
             // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
             on.history.correct(Tenant::Unknown);
             let full = on.history.push(now, Tenant::Unknown);

@@ -190,8 +190,8 @@ impl<O: Observer> Analysis<O> {
         }
         let can_run = state == ThreadState::Running;
         if on.counted {
-            on.busy += ran;
-            live.cpu_time += ran;
+            on.busy = on.busy.saturating_add(ran);
+            live.cpu_time = live.cpu_time.saturating_add(ran);
             live.inferred += u64::from(inferred);
             live.involuntary += u64::from(can_run && !inferred);
             live.voluntary += u64::from(!can_run && !inferred);

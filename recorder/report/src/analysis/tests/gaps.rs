@@ -66,6 +66,23 @@ fn nobody_is_given_the_time_of_a_gap() {
 }
 
 #[test]
+fn nobody_is_given_the_time_of_a_gap_on_a_cpu_that_was_not_seen_before() {
+    let run = |missing: fn(&mut Scene) -> &mut Scene| {
+        let mut scene = before_a_gap();
+        missing(&mut scene);
+        after_a_gap(&mut scene);
+        scene.switch(230, 2, 105, Leaves::S, 0);
+        let report = scene.report();
+        assert_eq!(figures(&report, 105, Slice), (0, 0, 1));
+        micros(thread(&report, 105).stats.cpu_time)
+    };
+    assert_eq!(run(|scene| scene), 220, "since the first event of the trace, at 10");
+    assert_eq!(run(|scene| scene.lose(100, 2, 7)), 130);
+    // Damage has no time of its own: it ends with the event that follows, at 200.
+    assert_eq!(run(Scene::damage), 30);
+}
+
+#[test]
 fn a_wake_up_after_a_gap_begins_a_wait_of_its_own() {
     let mut scene = before_a_gap();
     scene.lose(100, 0, 7);
