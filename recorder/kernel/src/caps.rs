@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use super::procfs::field;
+use super::sys::Sys;
 
 /// A capability that opens something the recorder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Those of this process; none if the kernel does not tell.
+    pub fn own(sys: &dyn Sys) -> Capabilities {
+        sys.read(Path::new("/proc/self/status"))
+            .map_or(Capabilities::default(), |status| Capabilities::parse(&status))
+    }
+
     /// Reads the sets from a `status` file of `/proc`; a set that is missing counts as empty.
     pub fn parse(status: &[u8]) -> Capabilities {
         let set = |name| {

@@ -1,9 +1,9 @@
 //! `-P`: user probes.
 //!
 //! A probe without arguments is perf's own kind, of which nothing can be left
-//! behind. The kernel fetches arguments only for a probe that is defined in
-//! tracefs. The two ends of a span carry the stack pointer, by which they are
-//! paired.
+//! behind, but which takes `CAP_SYS_ADMIN`. The kernel fetches arguments only for
+//! a probe that is defined in tracefs. The two ends of a span carry the stack
+//! pointer, by which they are paired.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use super::{ExtraError, Extras};
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::{FieldArg, MAX_ARGS, Show};
 use crate::encode::probes::spans::SpanId;
+use crate::kernel::caps::{Capabilities, Capability};
 use crate::kernel::extra::{Extra, What};
 use crate::kernel::format::Format;
 use crate::kernel::regular;
@@ -35,13 +36,17 @@ pub(super) fn add(
         sites.extend(probe::resolve(spec, context)?);
     }
     let pmu = Pmu::read(sys)?;
-    let mut places = Places { pmu, tracefs, binaries: HashMap::new(), spans: 0, in_scope_only };
+    let define_all = !Capabilities::own(sys).has(Capability::SysAdmin);
+    let binaries = HashMap::new();
+    let mut places = Places { pmu, define_all, tracefs, binaries, spans: 0, in_scope_only };
     sites.iter().try_for_each(|site| places.add(extras, site))
 }
 
 /// What one site after the other is added with.
 struct Places<'a> {
     pmu: Pmu,
+    /// Whether perf's own kind of probe would be refused.
+    define_all: bool,
     tracefs: &'a Tracefs,
     binaries: HashMap<PathBuf, Binary>,
     spans: u16,
@@ -80,7 +85,7 @@ impl Places<'_> {
         let binary = self.open(&site.binary)?;
         let (offset, semaphore) = (site.offset, site.semaphore);
         let place = Place { binary, offset, on_return, semaphore };
-        let (what, args) = match args.is_empty() {
+        let (what, args) = match args.is_empty() && !self.define_all {
             true => (What::Uprobe(Uprobe { pmu: self.pmu, place }), Vec::new()),
             false => self.define(extras, &place, &args)?,
         };
