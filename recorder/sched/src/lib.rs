@@ -70,6 +70,7 @@
 
 mod machine;
 mod periods;
+mod said;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -80,5 +81,6 @@ pub use machine::{
     Tenure,
 };
 pub use periods::{Held, Periods, Stretch};
+pub use said::{Said, WakeupSaid, unsigned};
 pub use state::State;
 pub use threads::{Thread, Threads};

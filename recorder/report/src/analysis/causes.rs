@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fxt_reader::record::{Args, Event, EventKind, Value};
-use fxt_reader::{Cpu, Koid, Nanos};
-use fxtrec_sched::Threads;
+use fxt_reader::record::{Args, Event, EventKind};
+use fxt_reader::{Cpu, Nanos};
+use fxtrec_sched::{Said, Threads, WakeupSaid};
 
 use super::cpu::CpuState;
-use super::records::{number, unsigned};
+use super::records::number;
 use super::thread::{BY_INTERRUPT, Live};
 use super::way::Way;
 use super::{Analysis, Observer};
@@ -17,61 +17,12 @@ use fxtrec_gates::Metric;
 /// So many CPUs have something taken by the host at most; a file may say anything.
 const MOST_CPUS: usize = 1 << 16;
 
-/// What a switch says besides who goes out, in which of the common states, and who comes in.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said<'a> {
-    /// The kernel's letters for the state of who goes out.
-    pub(super) detail: Option<&'a str>,
-    pub(super) inferred: bool,
-    /// Of the slice that ends: what the host took, what interrupts took, and how many these were; since when it was to end.
-    pub(super) steal: u64,
-    pub(super) irq: u64,
-    irqs: u64,
-    need_resched: Option<u64>,
-    /// Whether it ends since a quota is used up.
-    pub(super) throttled: bool,
-    /// Of the wait that ends: for how long a quota held the thread back, and whose.
-    pub(super) held: u64,
-    pub(super) held_by: Option<&'a str>,
-}
-
-impl<'a> Said<'a> {
-    pub(super) fn of(args: Args<'a>) -> Said<'a> {
-        let mut said = Said::default();
-        for arg in &args {
-            match (arg.name, arg.value) {
-                ("prev_state", Value::Str(letters)) => said.detail = Some(letters),
-                ("inferred", Value::Bool(is)) => said.inferred = is,
-                ("throttled", Value::Bool(is)) => said.throttled = is,
-                ("throttled_by", Value::Str(cgroup)) => said.held_by = Some(cgroup),
-                ("steal_ns", value) => said.steal = unsigned(value).unwrap_or(0),
-                ("irq_ns", value) => said.irq = unsigned(value).unwrap_or(0),
-                ("irqs", value) => said.irqs = unsigned(value).unwrap_or(0),
-                ("need_resched_ns", value) => said.need_resched = unsigned(value),
-                ("throttled_ns", value) => said.held = unsigned(value).unwrap_or(0),
-                _ => {}
-            }
-        }
-        said
-    }
-
-    fn tells_of_slice(&self) -> bool {
-        self.steal > 0 || self.irq > 0 || self.irqs > 0 || self.need_resched.is_some()
-    }
-}
-
-/// What a wake-up says besides who is woken, and for which CPU.
+/// What a wake-up says besides who is woken, and for which CPU: the waker, as threads keep it, and whether a quota holds the
+/// woken thread back.
 pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
-    let (mut waker, mut throttled) = (0, false);
-    for arg in &args {
-        match (arg.name, arg.value) {
-            ("waker", Value::Koid(Koid(koid))) if koid != BY_INTERRUPT => waker = koid,
-            ("interrupt", Value::Bool(true)) => waker = BY_INTERRUPT,
-            ("throttled", Value::Bool(is)) => throttled = is,
-            _ => {}
-        }
-    }
-    (waker, throttled)
+    let WakeupSaid { waker, interrupt, throttled } = WakeupSaid::of(args);
+    let named = waker.filter(|koid| koid.0 != BY_INTERRUPT).map_or(0, |koid| koid.0);
+    (if interrupt { BY_INTERRUPT } else { named }, throttled)
 }
 
 /// Takes a sample of a fact of a thread on a CPU, or takes note of one whose length is not known.

@@ -1,13 +1,14 @@
 //! Records: what an analysis takes from each kind of them.
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
-use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
+use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Wakeup};
 use fxt_reader::record::{
     Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent, is_not_recorded,
 };
 use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
+use fxtrec_sched::{Said, unsigned};
 
-use super::causes::{Said, about_wakeup};
+use super::causes::about_wakeup;
 use super::cpu::Occupant;
 use super::losses::Pending;
 use super::{Analysis, Observer};
@@ -211,17 +212,6 @@ fn more_about(args: Args<'_>) -> (u64, bool) {
 
 pub(super) fn number(event: &Event<'_>, name: &str) -> Option<u64> {
     unsigned(event.args.get(name)?)
-}
-
-/// A number that is not negative, whatever its type.
-pub(super) fn unsigned(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::UInt32(value) => Some(value.into()),
-        Value::UInt64(value) => Some(value),
-        Value::Int32(value) => u64::try_from(value).ok(),
-        Value::Int64(value) => u64::try_from(value).ok(),
-        _ => None,
-    }
 }
 
 fn origin(event: &Event<'_>) -> Origin {

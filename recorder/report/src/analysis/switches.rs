@@ -1,9 +1,9 @@
 //! Switches and wake-ups: where samples come from.
 
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
-use fxtrec_sched::{Change, Edge, Enter, Leave, Left, Met, State, Tenure, Threads};
+use fxtrec_sched::{Change, Edge, Enter, Leave, Left, Met, Said, State, Tenure, Threads};
 
-use super::causes::{Said, note_held, note_slice};
+use super::causes::{note_held, note_slice};
 use super::cpu::{CpuState, Occupant, tenant};
 use super::history::Tenant;
 use super::records::Side;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use fxt_reader::Cpu;
-use fxtrec_sched::Held;
+use fxtrec_sched::{Held, Said};
 
-use super::causes::Said;
 use super::history::OpenWaits;
 use super::thread::{BY_INTERRUPT, Live};
 use super::{Analysis, Observer};

@@ -2,6 +2,8 @@
 //! `trace_stats`.
 
 use fxt_reader::record::{Args, Value};
+/// An argument that counts something, whatever its type.
+pub(super) use fxtrec_sched::unsigned as number;
 
 /// What the page shows of `trace_info` and `trace_stats`. Traces of other
 /// recorders have neither.
@@ -30,16 +32,5 @@ impl Info {
             Value::Int64(offset) => Some(offset),
             value => number(value).and_then(|offset| i64::try_from(offset).ok()),
         });
-    }
-}
-
-/// An argument that counts something, whatever its type.
-pub(super) fn number(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::Int32(value) => u64::try_from(value).ok(),
-        Value::Int64(value) => u64::try_from(value).ok(),
-        Value::UInt32(value) => Some(value.into()),
-        Value::UInt64(value) => Some(value),
-        _ => None,
     }
 }

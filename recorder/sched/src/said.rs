@@ -1,0 +1,99 @@
+//! What records say besides who and when: facts of slices, waits and wake-ups.
+
+use fxt_reader::Koid;
+use fxt_reader::record::{Args, Value};
+
+/// What a switch says besides who goes out, in which of the common states, and who comes in. Of a fact that the recording
+/// does not have, it says 0 or nothing too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// The kernel's letters for the state of who goes out.
+    pub detail: Option<&'a str>,
+    /// Whether nobody reported the switch.
+    pub inferred: bool,
+    /// For how long the host had the CPU in the slice that ends, in nanoseconds.
+    pub steal: u64,
+    /// For how long interrupts had it, in nanoseconds.
+    pub irq: u64,
+    /// How many interrupts these were.
+    pub irqs: u64,
+    /// For how long the scheduler had wanted the slice to end, in nanoseconds.
+    pub need_resched: Option<u64>,
+    /// Whether it ends since a quota is used up.
+    pub throttled: bool,
+    /// For how long a quota held back who comes in, in nanoseconds of its wait.
+    pub held: u64,
+    /// Whose quota that was.
+    pub held_by: Option<&'a str>,
+    /// The number of the system call in which who goes out waits.
+    pub syscall: Option<u64>,
+}
+
+impl<'a> Said<'a> {
+    /// What the arguments of a switch say.
+    #[inline]
+    pub fn of(args: Args<'a>) -> Said<'a> {
+        let mut said = Said::default();
+        for arg in &args {
+            match (arg.name, arg.value) {
+                ("prev_state", Value::Str(letters)) => said.detail = Some(letters),
+                ("inferred", Value::Bool(is)) => said.inferred = is,
+                ("throttled", Value::Bool(is)) => said.throttled = is,
+                ("throttled_by", Value::Str(cgroup)) => said.held_by = Some(cgroup),
+                ("steal_ns", value) => said.steal = unsigned(value).unwrap_or(0),
+                ("irq_ns", value) => said.irq = unsigned(value).unwrap_or(0),
+                ("irqs", value) => said.irqs = unsigned(value).unwrap_or(0),
+                ("need_resched_ns", value) => said.need_resched = unsigned(value),
+                ("throttled_ns", value) => said.held = unsigned(value).unwrap_or(0),
+                ("syscall", value) => said.syscall = unsigned(value),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    /// Whether it says anything about the slice that ends.
+    #[inline]
+    pub fn tells_of_slice(&self) -> bool {
+        self.steal > 0 || self.irq > 0 || self.irqs > 0 || self.need_resched.is_some()
+    }
+}
+
+/// What a wake-up says besides who is woken, and for which CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeupSaid {
+    /// The thread that did it.
+    pub waker: Option<Koid>,
+    /// Whether an interrupt did.
+    pub interrupt: bool,
+    /// Whether a quota holds back who is woken.
+    pub throttled: bool,
+}
+
+impl WakeupSaid {
+    /// What the arguments of a wake-up say.
+    #[inline]
+    pub fn of(args: Args<'_>) -> WakeupSaid {
+        let mut said = WakeupSaid::default();
+        for arg in &args {
+            match (arg.name, arg.value) {
+                ("waker", Value::Koid(koid)) => said.waker = Some(koid),
+                ("interrupt", Value::Bool(is)) => said.interrupt = is,
+                ("throttled", Value::Bool(is)) => said.throttled = is,
+                _ => {}
+            }
+        }
+        said
+    }
+}
+
+/// A number that is not negative, whatever its type.
+pub fn unsigned(value: Value<'_>) -> Option<u64> {
+    match value {
+        Value::UInt32(value) => Some(value.into()),
+        Value::UInt64(value) => Some(value),
+        Value::Int32(value) => u64::try_from(value).ok(),
+        Value::Int64(value) => u64::try_from(value).ok(),
+        _ => None,
+    }
+}
