@@ -9,6 +9,7 @@
 //! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to FXT
 //!   records, and what a recording watches out for meanwhile;
 //! - [`report`]: figures, verdicts and the page of a finished trace;
+//! - [`why`]: from late to because;
 //! - [`sched`]: who has which CPU, and what each thread does;
 //! - [`gates`]: the language of gates and triggers;
 //! - [`sink`]: saved buffers to a file or pipe;
@@ -33,3 +34,4 @@ pub use fxtrec_sched as sched;
 pub use fxtrec_sessions::{control, manager};
 pub use fxtrec_sink as sink;
 pub use fxtrec_units as units;
+pub use fxtrec_why as why;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
     compare, convert, ctl, cut, daemon, demo, doctor, dump, merge, open, probes, record, report,
+    why,
 };
 use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::units::escape::{self, Escaping};
@@ -71,6 +72,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Probes(args) => done(probes::run(&args, &mut *output(args.json))),
+        Command::Why(args) => done(why::run(&args, &mut *output(args.json))),
         Command::Convert(args) => done(convert::run(&args, &mut messages())),
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),

@@ -119,6 +119,13 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             ("fxtrec report app.fxt --html app.html", "Write one page for the browser."),
             ("fxtrec report app.fxt --fail-if 'runqueue.max > 20ms'", "A verdict for a script."),
         ],
+        Some("why") => vec![
+            ("fxtrec why app.fxt", "Explain the worst thing that happened to COMMAND."),
+            (
+                "fxtrec why app.fxt --span frame --worst 3",
+                "Explain the three longest spans of that name.",
+            ),
+        ],
         Some("compare") => {
             vec![(
                 "fxtrec compare base*.fxt -- new*.fxt",

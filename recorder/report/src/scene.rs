@@ -7,7 +7,7 @@ use fxt_reader::Reader;
 use fxt_reader::record::{IDLE_WEIGHT, NOT_RECORDED_WEIGHT, is_not_recorded};
 use fxt_writer::record::{
     ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
-    ProviderEvent, ProviderInfo, Record, ThreadState, Wakeup,
+    ProviderEvent, ProviderInfo, ProviderSection, Record, ThreadState, Wakeup,
 };
 use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
 
@@ -40,6 +40,9 @@ pub struct Scene {
 
 const PROVIDER: ProviderId = ProviderId(1);
 
+/// One that records events of its own.
+const APPLICATION: ProviderId = ProviderId(2);
+
 fn name(text: &str) -> Text<'_> {
     Text::Inline(text)
 }
@@ -66,15 +69,20 @@ impl Scene {
 
     /// The same, of a recording that has these facts besides.
     pub fn with_causes(causes: &str) -> Scene {
-        Scene::start("all", Some(causes))
+        Scene::start("all", Some(causes), None)
+    }
+
+    /// The same, of a recording of a COMMAND, whose process is that koid.
+    pub fn of_command(causes: &str, command: u64) -> Scene {
+        Scene::start("all", Some(causes), Some(command))
     }
 
     /// The same, of a recording with that scope.
     pub fn of_scope(scope: &str) -> Scene {
-        Scene::start(scope, None)
+        Scene::start(scope, None, None)
     }
 
-    fn start(scope: &str, causes: Option<&str>) -> Scene {
+    fn start(scope: &str, causes: Option<&str>, command: Option<u64>) -> Scene {
         let mut scene = Scene { bytes: Vec::new(), named: Default::default() };
         scene.put(&Magic);
         scene.put(&ProviderInfo { id: PROVIDER, name: "fxtrec" });
@@ -83,6 +91,7 @@ impl Scene {
         let scope = Arg::new(name("scope"), Value::Str(name(scope)));
         let mut args = vec![cpus, scope];
         args.extend(causes.map(|causes| Arg::new(name("causes"), Value::Str(name(causes)))));
+        args.extend(command.map(|koid| Arg::new(name("command"), Value::Koid(Koid(koid)))));
         scene.own_event(0, "trace_info", &args);
         scene
     }
@@ -219,6 +228,17 @@ impl Scene {
             Arg::new(name("cpu"), Value::Uint32(cpu.into())),
         ];
         self.event(at, 9, ("sched", "throttled"), &args);
+        self
+    }
+
+    /// An application says what a thread did, from one time to another.
+    pub fn span(&mut self, (from, to): (u64, u64), koid: u64, span: &str) -> &mut Scene {
+        self.know(koid);
+        self.put(&ProviderInfo { id: APPLICATION, name: "app" });
+        for (micros, kind) in [(from, EventKind::DurationBegin), (to, EventKind::DurationEnd)] {
+            self.event((micros, kind), koid, ("app", span), &[]);
+        }
+        self.put(&ProviderSection { id: PROVIDER });
         self
     }
 

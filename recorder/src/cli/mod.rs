@@ -36,6 +36,7 @@ mod report;
 mod source;
 mod trace_points;
 mod values;
+mod why;
 
 use std::ffi::OsString;
 
@@ -66,15 +67,16 @@ pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{TimePoint, UserSpec};
+pub use why::{WhyArgs, WhyMetric};
 
 /// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.
 pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 14] = [
+const RESERVED: [&str; 15] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "demo", "help",
+    "daemon", "ctl", "demo", "why", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -86,6 +88,7 @@ Examples:
   sudo fxtrec --fail-if 'wakeup.p99 > 2ms' -- ./run-tests
                                      fail a CI build when latency is too high
   fxtrec report app.fxt              print who waited, for how long, and for whom
+  fxtrec why app.fxt                 explain the worst delay: who kept whom from what
   fxtrec open app.fxt                open the trace in the Perfetto UI
   fxtrec doctor                      show what this machine allows, and what to change
   sudo fxtrec demo                   see what a late thread looks like
@@ -147,6 +150,9 @@ pub enum Command {
     /// Report who waited, for how long, and for whom
     #[command(arg_required_else_help = true)]
     Report(ReportArgs),
+    /// Explain why a thread was late: the cause in a sentence, the parts, the chain of threads
+    #[command(arg_required_else_help = true)]
+    Why(WhyArgs),
     /// Convert a trace to FXT or to Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),

@@ -17,3 +17,4 @@ pub mod probes;
 pub mod record;
 pub mod report;
 pub mod trace_file;
+pub mod why;

@@ -54,6 +54,8 @@ pub(super) struct Beginning {
     /// The records of names that events beside the scheduler's refer to.
     pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
+    /// The process of COMMAND, where its koid is known already.
+    pub(super) command: Option<Koid>,
     /// What the host of a virtual machine takes from then on.
     pub(super) host: StealWatch,
 }
@@ -105,7 +107,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     let silent = silent.join(",");
     let causes = beginning.causes.names().join(",");
     let namespace = if beginning.initial_pid_namespace { "initial" } else { "inner" };
-    let args = [
+    let mut args = vec![
         string("version", env!("CARGO_PKG_VERSION")),
         string("command_line", &command_line[..end.unwrap_or(0)]),
         string("host", &machine.host),
@@ -121,6 +123,9 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         string("silent_cpus", &silent),
         string("causes", &causes),
     ];
+    if let Some(command) = beginning.command {
+        args.push(Arg::new(Text::Inline("command"), Value::Koid(command)));
+    }
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
     Ok(head)
 }

@@ -36,6 +36,8 @@ use std::os::fd::OwnedFd;
 pub use error::RecordError;
 
 use choose::Chosen;
+use fxt_writer::Koid;
+
 use describe::Beginning;
 use extras::Extras;
 use pipeline::{Inputs, Pipeline};
@@ -126,6 +128,10 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         silent,
         names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
+        command: held
+            .as_ref()
+            .filter(|_| facts.namespaces.initial_pid)
+            .map(|held| Koid(held.pid().into())),
         host,
     };
     if plan.display.verbose > 0 {

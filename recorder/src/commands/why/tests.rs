@@ -1,0 +1,100 @@
+use std::path::Path;
+
+use clap::{Args, Command, FromArgMatches};
+use fxt_writer::Value;
+
+use super::*;
+use crate::report::scene::{Leaves, Scene};
+
+/// `app` is kept from its CPU by a thread with a name that a terminal would obey.
+fn scene() -> Scene {
+    let mut scene = Scene::of_command("waker,syscall", 100);
+    scene.name(100, "app").name(201, "\x1b[2Jhog");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch(2_000, 0, 100, Leaves::R, 201);
+    scene.switch(32_000, 0, 201, Leaves::R, 100);
+    let facts = [("syscall", Value::Uint32(202))];
+    scene.switch_with((33_000, 0), 100, Leaves::S, 201, &facts);
+    scene.wake_by(38_000, 0, 100, 201);
+    scene.switch(39_000, 0, 201, Leaves::R, 100);
+    scene.end(100_000);
+    scene
+}
+
+fn args(line: &[&str], path: &Path) -> Result<WhyArgs, clap::Error> {
+    let command = WhyArgs::augment_args(Command::new("why"));
+    let words = ["why".as_ref(), path.as_os_str()];
+    let line = words.into_iter().chain(line.iter().map(AsRef::as_ref));
+    WhyArgs::from_arg_matches(&command.try_get_matches_from(line)?)
+}
+
+fn why_of(bytes: &[u8], line: &[&str]) -> Result<String, Error> {
+    let file = tempfile::NamedTempFile::new().expect("a place for a file");
+    std::fs::write(file.path(), bytes).expect("room");
+    let mut out = Vec::new();
+    run(&args(line, file.path()).expect("arguments that parse"), &mut out)?;
+    Ok(String::from_utf8(out).expect("text"))
+}
+
+fn why(line: &[&str]) -> String {
+    why_of(scene().bytes(), line).expect("an explanation")
+}
+
+#[test]
+fn without_options_the_worst_is_explained_on_one_screen() {
+    let text = why(&[]);
+    let first = text.lines().next().expect("a sentence");
+    assert_eq!(first, "app[100] was 30.0 ms late: preempted for 30.0 ms by \\x1b[2Jhog[201].");
+    for heading in [
+        "Where the 30.0 ms of app[100] went",
+        "What it waited for",
+        "What to try:",
+        "Not recorded:",
+    ] {
+        assert!(text.contains(heading), "{heading} in {text}");
+    }
+    assert!(text.lines().count() < 24 && !text.contains('\x1b'), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+}
+
+#[test]
+fn options_choose_the_interval() {
+    let first = |line: &[&str]| why(line).lines().next().expect("a sentence").to_owned();
+    assert!(first(&["--metric", "blocked"]).contains("blocked 5.00 ms"));
+    assert!(
+        first(&["--thread", "100", "--from", "+1ms", "--to", "+11ms"])
+            .contains("preempted for 10.0 ms")
+    );
+    assert!(first(&["--life"]).starts_with("app[100] lived 99.0 ms"));
+    assert_eq!(
+        why(&["--metric", "late", "--over", "1ms"]).matches("What it waited for").count(),
+        2
+    );
+    assert!(first(&["--metric", "late", "--at", "+33ms"]).contains("6.00 ms late"));
+}
+
+#[test]
+fn json_has_the_same() {
+    let json: serde_json::Value = serde_json::from_str(&why(&["--json"])).expect("JSON");
+    let why = &json["explanations"][0];
+    assert_eq!(json["format"], "fxtrec-why");
+    assert_eq!(why["thread"]["comm"], "app");
+    assert_eq!(why["blame"][0]["thread"]["comm"], "\x1b[2Jhog");
+    assert_eq!(why["chain"][0]["tenants"][0]["ns"], 30_000_000);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_the_file() {
+    let error = why_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it").to_string();
+    assert!(error.contains("no switch and no wake-up"), "{error}");
+    let error = why_of(b"this is no trace", &[]).expect_err("no trace");
+    assert!(matches!(error, Error::Read(_)), "{error}");
+    let stdin = run(&args(&[], Path::new("-")).expect("it parses"), &mut Vec::new());
+    assert!(stdin.expect_err("a pipe").to_string().contains("read twice"));
+    let missing =
+        run(&args(&[], Path::new("/nowhere/at.all")).expect("it parses"), &mut Vec::new());
+    assert!(missing.expect_err("no file").to_string().contains("/nowhere/at.all"));
+    for line in [&["--worst", "2", "--over", "1ms"][..], &["--span", "a", "--metric", "turn"]] {
+        assert!(args(line, Path::new("a.fxt")).is_err(), "{line:?}");
+    }
+}

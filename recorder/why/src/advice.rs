@@ -1,0 +1,261 @@
+//! What to try next, by what dominates the critical path; and what the recording does not tell.
+
+use std::cmp::Reverse;
+
+use fxtrec_report::Cause;
+use rustc_hash::FxHashMap;
+
+use crate::cause::Class;
+use crate::chain::{Blocked, Ended, Frame, What};
+use crate::explain::{Names, divide};
+use crate::sentence::{list, party};
+use crate::threads::Index;
+use crate::track::{By, Reason, Tenant};
+
+/// What takes less than this share of the interval is no reason to do anything.
+const SHARE: u64 = 5;
+
+/// So many pieces of advice at most.
+const MOST: usize = 3;
+
+/// So many threads are named in one.
+const MOST_NAMED: usize = 2;
+
+/// Something that the critical path consists of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Matter {
+    /// A thread waits for a CPU; whether another is blocked by a lock that this one is to release.
+    Waited {
+        thread: Index,
+        by: Tenant,
+        holds_lock: bool,
+    },
+    Throttled {
+        cgroup: Option<u32>,
+    },
+    /// It ran.
+    Ran {
+        thread: Index,
+    },
+    Stolen,
+    Interrupts,
+    Slept {
+        thread: Index,
+    },
+    /// It waited for something that no thread does.
+    Blocked {
+        thread: Index,
+        class: Class,
+    },
+    /// Nobody knows who woke it.
+    WokenByUnknown {
+        thread: Index,
+    },
+    Unknown(Reason),
+}
+
+fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashMap<Matter, u64>) {
+    let thread = frame.thread;
+    for step in &frame.steps {
+        let mut add = |matter: Matter, length: u64| *sums.entry(matter).or_default() += length;
+        let length = step.length();
+        match &step.what {
+            What::Ran { taken, .. } => {
+                let (own, stolen, irq) = divide(length, taken.unwrap_or_default());
+                add(Matter::Ran { thread }, own);
+                add(Matter::Stolen, stolen);
+                add(Matter::Interrupts, irq);
+            }
+            What::Waited { shares, .. } => {
+                for &(by, nanos) in shares {
+                    add(Matter::Waited { thread, by, holds_lock }, nanos);
+                }
+            }
+            What::Throttled { cgroup } => add(Matter::Throttled { cgroup: *cgroup }, length),
+            What::Blocked(blocked) => {
+                let class = names.class(blocked);
+                match (&blocked.inside, blocked.ended) {
+                    (Some(inside), _) => {
+                        let lock = holds_lock || class == Class::Lock;
+                        add_up(inside, lock, names, sums);
+                    }
+                    (None, _) if class == Class::Sleep => add(Matter::Slept { thread }, length),
+                    (None, Ended::Woken(By::Unknown)) => {
+                        add(Matter::WokenByUnknown { thread }, length);
+                    }
+                    (None, _) => add(Matter::Blocked { thread, class }, length),
+                }
+            }
+            What::Underway => {}
+            What::Unknown(reason) => add(Matter::Unknown(*reason), length),
+        }
+    }
+}
+
+/// What to try next, the most promising first.
+pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
+    let mut sums = FxHashMap::default();
+    add_up(frame, false, names, &mut sums);
+    let length = frame.to - frame.from;
+    // One piece of advice for all who took the CPU of a thread.
+    let mut waits = FxHashMap::<(Index, bool), Vec<(u64, Tenant)>>::default();
+    let mut rest: Vec<(u64, Matter)> = Vec::new();
+    for (matter, nanos) in sums {
+        match matter {
+            Matter::Waited { thread, by, holds_lock } => {
+                waits.entry((thread, holds_lock)).or_default().push((nanos, by));
+            }
+            matter => rest.push((nanos, matter)),
+        }
+    }
+    let mut found: Vec<(u64, String)> = Vec::new();
+    for ((thread, holds_lock), mut by) in waits {
+        by.sort_unstable_by_key(|&(nanos, tenant)| (Reverse(nanos), tenant));
+        let sum = by.iter().map(|it| it.0).sum();
+        found.push((sum, about_wait(thread, holds_lock, &by, names)));
+    }
+    for (nanos, matter) in rest {
+        found.extend(about(&matter, names).map(|text| (nanos, text)));
+    }
+    found.retain(|(nanos, _)| *nanos > 0 && nanos.saturating_mul(SHARE) >= length);
+    found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    found.truncate(MOST);
+    found.into_iter().map(|it| it.1).collect()
+}
+
+fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Names<'_>) -> String {
+    let who = party(&names.who(thread));
+    let threads: Vec<String> = by
+        .iter()
+        .filter_map(|it| match it.1 {
+            Tenant::Thread(thread) => Some(party(&names.who(thread))),
+            _ => None,
+        })
+        .take(MOST_NAMED)
+        .collect();
+    match by.first().map(|it| it.1) {
+        Some(Tenant::Idle) => format!(
+            "{who} waited for a CPU that was idle: look at its affinity and at deep idle states"
+        ),
+        Some(Tenant::Thread(_)) if holds_lock => format!(
+            "{who} made others wait while it waited itself: if they share a lock, use one that inherits priority \
+             (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
+            list(&threads)
+        ),
+        Some(Tenant::Thread(_)) => format!(
+            "give {who} a higher priority than {} (nice, chrt -f), or another CPU (taskset)",
+            list(&threads)
+        ),
+        _ => format!(
+            "{who} waited for a CPU, and the file does not say who had it: record the whole machine"
+        ),
+    }
+}
+
+fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
+    let who = |thread: &Index| party(&names.who(*thread));
+    Some(match matter {
+        Matter::Waited { .. } => return None,
+        Matter::Throttled { cgroup } => {
+            let of = cgroup.and_then(|cgroup| names.cgroup(cgroup));
+            let of = of
+                .map_or_else(String::new, |of| format!(" of {}", fxtrec_units::escape::line(&of)));
+            format!("raise the quota{of} (cpu.max, or cpu.cfs_quota_us), or do less in each period")
+        }
+        Matter::Ran { thread } => {
+            format!(
+                "{0} was at work: profile it (perf record -t {1})",
+                who(thread),
+                names.who(*thread).tid
+            )
+        }
+        Matter::Stolen => {
+            "the host of this virtual machine ran something else: give it CPUs of its own"
+                .to_owned()
+        }
+        Matter::Interrupts => {
+            "move interrupts to another CPU (/proc/irq/N/smp_affinity); --irq records which"
+                .to_owned()
+        }
+        Matter::Slept { thread } => {
+            format!("{} slept until a time that it had chosen: look at its timers", who(thread))
+        }
+        Matter::Blocked { thread, class: Class::Io } => format!(
+            "{} waited for input or output: record what it waited for with --syscalls and -e 'block:*'",
+            who(thread)
+        ),
+        Matter::Blocked { thread, class: Class::Poll } => {
+            format!("{} waited for an event: whoever was to send it was late", who(thread))
+        }
+        Matter::Blocked { thread, .. } => {
+            format!("record with --syscalls to see what {} waited for", who(thread))
+        }
+        Matter::WokenByUnknown { thread } => {
+            format!("record with --source bpf or --waking to see who woke {}", who(thread))
+        }
+        Matter::Unknown(Reason::Lost) => {
+            "events were lost: record with a larger --ring-size".to_owned()
+        }
+        Matter::Unknown(Reason::OutOfScope) => "record with --scope all".to_owned(),
+        Matter::Unknown(Reason::NotKept | Reason::NotFollowed) => {
+            "choose a shorter interval with --from and --to".to_owned()
+        }
+        Matter::Unknown(_) => return None,
+    })
+}
+
+/// What was seen that the recording could tell more of.
+#[derive(Debug, Default)]
+struct Seen {
+    ran: bool,
+    waited: bool,
+    blocked: bool,
+    woken_by_unknown: bool,
+    lost: bool,
+}
+
+fn look(frame: &Frame, seen: &mut Seen) {
+    for step in &frame.steps {
+        match &step.what {
+            What::Ran { .. } => seen.ran = true,
+            What::Waited { woken, .. } => {
+                seen.waited = true;
+                seen.woken_by_unknown |= *woken == Some(By::Unknown) && step.from > frame.from;
+            }
+            What::Blocked(Blocked { ended, inside, .. }) => {
+                seen.blocked = true;
+                seen.woken_by_unknown |= *ended == Ended::Woken(By::Unknown);
+                if let Some(inside) = inside {
+                    look(inside, seen);
+                }
+            }
+            What::Unknown(reason) => seen.lost |= *reason == Reason::Lost,
+            What::Throttled { .. } | What::Underway => {}
+        }
+    }
+}
+
+/// What the recording does not tell, of what would matter.
+pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
+    let origin = &names.tracker.origin;
+    let mut seen = Seen::default();
+    look(frame, &mut seen);
+    let lacks = |cause: Cause| !origin.causes.has(cause);
+    let mut missing = Vec::new();
+    let mut add = |lacks: bool, text: &str| {
+        if lacks {
+            missing.push(text.to_owned());
+        }
+    };
+    add(seen.blocked && !origin.has_syscalls, "in which system call threads were blocked");
+    add(
+        seen.woken_by_unknown && lacks(Cause::Waker),
+        "who woke a thread from another CPU or from an interrupt",
+    );
+    add(seen.ran && lacks(Cause::Steal), "what the host took of slices");
+    add(seen.ran && lacks(Cause::Irq), "what interrupts took of slices");
+    add(seen.waited && lacks(Cause::Throttled), "whether a quota held threads back");
+    add(seen.waited && lacks(Cause::Migrate), "moves between queues");
+    add(seen.lost, "events that were lost");
+    missing
+}

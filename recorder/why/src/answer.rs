@@ -1,0 +1,122 @@
+//! What is found out, as plain data. Its names are those of the JSON, which `docs/why.md` describes.
+
+use serde::Serialize;
+
+/// The version of the JSON. It changes when a member changes its meaning or is removed.
+pub(crate) const VERSION: u32 = 1;
+
+/// Answers to a query.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    pub format: &'static str,
+    pub version: u32,
+    pub trace: Trace,
+    /// One for each interval, in the order of the query: the longest first.
+    pub explanations: Vec<Explanation>,
+}
+
+/// What there is to know of the recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trace {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub command_line: Option<String>,
+    pub source: Option<String>,
+    pub scope: Option<String>,
+    /// The facts that the recording has.
+    pub causes: Vec<&'static str>,
+    /// How often events were lost.
+    pub gaps: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Hash, PartialOrd, Ord)]
+pub struct Who {
+    pub koid: u64,
+    pub tid: u64,
+    pub comm: String,
+}
+
+/// Why a thread took so long for something.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// `span`, `late`, `runqueue`, `blocked`, `turn`, `life` or `range`.
+    pub subject: &'static str,
+    pub span: Option<String>,
+    /// How many spans of that name there are.
+    pub spans: Option<u64>,
+    pub median_ns: Option<u64>,
+    pub thread: Who,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub length_ns: u64,
+    pub sentence: String,
+    /// The parts of the interval: together they are as long as it is.
+    pub blame: Vec<Part>,
+    /// The critical path, in order of time: it tiles the interval.
+    pub chain: Vec<Link>,
+    /// What to try next.
+    pub advice: Vec<String>,
+    /// What the recording does not tell, and would matter here.
+    pub missing: Vec<String>,
+}
+
+/// A part of the thread's own time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// `on_cpu`, `stolen`, `interrupts`, `on_cpu_undivided`, `waiting`, `throttled`, `blocked`, `underway` or `unknown`.
+    pub part: &'static str,
+    pub ns: u64,
+    /// How many stretches of time it consists of.
+    pub times: u64,
+    /// Who had the CPU, of `waiting`: `thread`, `idle`, `out_of_scope` or `unknown`.
+    pub tenant: Option<&'static str>,
+    /// The thread that had the CPU, or that ended it, of `blocked`.
+    pub thread: Option<Who>,
+    /// Of `throttled`.
+    pub cgroup: Option<String>,
+    /// What it waited for, of `blocked`.
+    pub class: Option<&'static str>,
+    /// The system call, of `blocked`: its name, or its number.
+    pub syscall: Option<String>,
+    /// Who ended it, of `blocked`: `thread`, `interrupt`, `unknown` or `not_yet`.
+    pub ended_by: Option<&'static str>,
+    /// Whether it could not be interrupted, of `blocked`.
+    pub uninterruptible: Option<bool>,
+    /// Why it is unknown.
+    pub reason: Option<&'static str>,
+}
+
+/// Somebody who had a CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    pub tenant: &'static str,
+    pub thread: Option<Who>,
+    pub ns: u64,
+}
+
+/// A link of the critical path: what the thread at its end did that had to be over first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Link {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// How many threads wait for this one.
+    pub depth: usize,
+    pub thread: Who,
+    /// As `part` of the blame, without the division of what it had the CPU for.
+    pub state: &'static str,
+    pub cpu: Option<u16>,
+    /// Who had the CPU, of `waiting`.
+    pub tenants: Vec<Share>,
+    /// Who woke it before, of `waiting`; absent if it was preempted.
+    pub woken_by: Option<&'static str>,
+    pub cgroup: Option<String>,
+    pub class: Option<&'static str>,
+    pub syscall: Option<String>,
+    pub ended_by: Option<&'static str>,
+    /// Who woke it, of `blocked`.
+    pub waker: Option<Who>,
+    pub steal_ns: Option<u64>,
+    pub irq_ns: Option<u64>,
+    pub reason: Option<&'static str>,
+}

@@ -1,0 +1,397 @@
+//! Which interval to explain: the first pass over the trace.
+
+use fxt_reader::record::Event;
+use fxtrec_sched::State;
+
+use crate::spans::Spans;
+use crate::threads::Index;
+use crate::track::{About, Begin, By, Sink, Tracker};
+use crate::{Metric, Pick, Query, Subject, WhyError};
+
+/// So many of the longest stretches of each thread are kept at most.
+const MOST_EACH: usize = 1000;
+
+/// A stretch of a thread that may be what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    from: u64,
+    to: u64,
+}
+
+impl Stretch {
+    fn length(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// The longest stretches of one kind.
+#[derive(Clone, Debug, Default)]
+struct Longest(Vec<Stretch>);
+
+impl Longest {
+    #[inline]
+    fn add(&mut self, stretch: Stretch, most: usize) {
+        let length = stretch.length();
+        if self.0.len() >= most && self.0.last().is_some_and(|last| last.length() >= length) {
+            return;
+        }
+        let place = self.0.partition_point(|known| known.length() >= length);
+        self.0.insert(place, stretch);
+        self.0.truncate(most);
+    }
+}
+
+/// What a thread does, and its longest stretches so far.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    state: State,
+    since: u64,
+    /// Since when it is off the CPU, if that is known, and from where on that counts as late: not while it slept until a time
+    /// that it had chosen.
+    off: Option<u64>,
+    blocked: Option<u64>,
+    /// Since when it waits for a CPU.
+    waits: Option<u64>,
+    /// When it was woken, if it has not slept since.
+    turn: Option<u64>,
+    first: u64,
+    last: u64,
+    lists: Option<Box<[Longest; 4]>>,
+}
+
+const LATE: usize = 0;
+const RUNQUEUE: usize = 1;
+const BLOCKED: usize = 2;
+const TURN: usize = 3;
+
+/// Watches what threads do, and keeps the longest stretches of each.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    lives: Vec<Life>,
+    pub(crate) spans: Spans,
+    /// How many are kept of each kind.
+    most: usize,
+    from: u64,
+    to: u64,
+}
+
+impl Finder {
+    pub(crate) fn new(query: &Query) -> Finder {
+        let most = match query.pick {
+            Pick::Worst(number) => number.clamp(1, MOST_EACH),
+            Pick::Over(_) | Pick::At(_) => MOST_EACH,
+        };
+        Finder {
+            most,
+            from: query.from.unwrap_or(0),
+            to: query.to.unwrap_or(u64::MAX),
+            ..Finder::default()
+        }
+    }
+
+    fn life(&mut self, thread: Index) -> &mut Life {
+        let at = thread as usize;
+        if at >= self.lives.len() {
+            self.lives.resize(at + 1, Life::default());
+        }
+        &mut self.lives[at]
+    }
+}
+
+impl Sink for Finder {
+    #[inline]
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        let (most, window) = (self.most, (self.from, self.to));
+        let life = self.life(thread);
+        let Begin { time, state, about, .. } = begin;
+        let add = |life: &mut Life, list: usize, from: u64| {
+            if from < time && from >= window.0 && time <= window.1 {
+                let lists = life.lists.get_or_insert_default();
+                lists[list].add(Stretch { from, to: time }, most);
+            }
+        };
+        if life.first == 0 {
+            life.first = time;
+        }
+        life.last = time;
+        match state {
+            State::Running => {
+                if let Some(from) = life.waits.take() {
+                    add(life, RUNQUEUE, from);
+                }
+                if let Some(from) = life.off.take() {
+                    add(life, LATE, from);
+                }
+                life.blocked = None;
+            }
+            State::Woken | State::WokenThrottled => {
+                if let About::Woken(by) = about {
+                    let blocked = life.blocked.take();
+                    if let Some(from) = blocked {
+                        add(life, BLOCKED, from);
+                    }
+                    // Who slept until a time is late from then on.
+                    let by_thread = matches!(by, By::Thread(_));
+                    life.off = blocked.filter(|_| by_thread).or(Some(time));
+                    (life.waits, life.turn) = (Some(time), Some(time));
+                }
+            }
+            State::Preempted | State::Throttled => {
+                if !life.state.is_waiting() {
+                    (life.waits, life.off) = (Some(time), Some(time));
+                }
+            }
+            state if state.is_blocked() => {
+                if let Some(from) = life.turn.take() {
+                    add(life, TURN, from);
+                }
+                (life.blocked, life.waits, life.off) = (Some(time), None, None);
+            }
+            _ => {
+                (life.blocked, life.waits, life.off, life.turn) = (None, None, None, None);
+            }
+        }
+        (life.state, life.since) = (state, time);
+    }
+
+    fn event(&mut self, event: &Event<'_>, is_provider: bool) {
+        self.spans.event(event, is_provider);
+    }
+
+    fn advance(&mut self, _: &Tracker, _: u64) -> bool {
+        true
+    }
+}
+
+/// An interval of a thread, and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) koid: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) subject: Subject,
+}
+
+impl Choice {
+    fn length(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// What a stretch is measured against: what is shorter than half of the recording is an incident.
+const SHARE: u64 = 2;
+
+/// Shorter than this, in nanoseconds, nothing is worth to be preferred to a longer stretch that is no incident.
+const WORTH: u64 = 1_000_000;
+
+/// Chooses what `query` asks for.
+pub(crate) fn choose(
+    query: &Query,
+    tracker: &Tracker,
+    finder: &Finder,
+) -> Result<Vec<Choice>, WhyError> {
+    let first = tracker.first.ok_or(WhyError::Empty)?;
+    let end = tracker.now;
+    let threads = threads(query, tracker)?;
+    if let Some(name) = &query.span {
+        return spans(query, finder, name, &threads);
+    }
+    if query.life || (query.metric.is_none() && (query.from.is_some() || query.to.is_some())) {
+        let koid = the_one(query, tracker, &threads)?;
+        let index = tracker.roster.find(koid);
+        let life = index.and_then(|index| finder.lives.get(index as usize));
+        let life = life.ok_or(WhyError::Nothing)?;
+        let (from, to) = match query.life {
+            true => (life.first, if life.state.is_over() { life.last } else { end }),
+            false => (first, end),
+        };
+        let from = query.from.unwrap_or(from).max(first);
+        let to = query.to.unwrap_or(to).min(end);
+        if from >= to {
+            return Err(WhyError::Range);
+        }
+        let subject = if query.life { Subject::Life } else { Subject::Range };
+        return Ok(vec![Choice { koid, from, to, subject }]);
+    }
+    if query.metric.is_none()
+        && query.pick == Pick::Worst(1)
+        && let Some(choice) = worst_span(query, finder, &threads)
+    {
+        return Ok(vec![choice]);
+    }
+    stretches(query, tracker, finder, &threads, end - first)
+}
+
+/// The koids of the threads that are asked for; all without.
+#[derive(Debug)]
+enum Threads {
+    All,
+    /// Those of COMMAND.
+    Command,
+    These(Vec<u64>),
+}
+
+/// What decides whether a thread is asked for.
+struct Chosen<'a> {
+    threads: Threads,
+    tracker: &'a Tracker,
+}
+
+impl Chosen<'_> {
+    fn has(&self, koid: u64) -> bool {
+        match &self.threads {
+            Threads::All => true,
+            Threads::Command => self.tracker.family.has(&self.tracker.roster, koid),
+            Threads::These(koids) => koids.contains(&koid),
+        }
+    }
+}
+
+fn threads<'a>(query: &Query, tracker: &'a Tracker) -> Result<Chosen<'a>, WhyError> {
+    let Some(wanted) = &query.thread else {
+        let threads = match tracker.family.process {
+            Some(_) => Threads::Command,
+            None => Threads::All,
+        };
+        return Ok(Chosen { threads, tracker });
+    };
+    let roster = &tracker.roster;
+    let fits =
+        |koid: &u64| roster.comm(*koid) == Some(wanted) || wanted.parse() == Ok(roster.tid(*koid));
+    let found: Vec<u64> = roster.koids().filter(fits).collect();
+    if found.is_empty() {
+        let names: Vec<&str> = roster.koids().filter_map(|koid| roster.comm(koid)).collect();
+        let near = fxtrec_units::nearest::nearest(wanted, names, 3);
+        let near = near.into_iter().map(str::to_owned).collect();
+        return Err(WhyError::NoThread { name: wanted.clone(), near });
+    }
+    Ok(Chosen { threads: Threads::These(found), tracker })
+}
+
+/// The one thread that an interval is of which no thread tells.
+fn the_one(query: &Query, tracker: &Tracker, chosen: &Chosen<'_>) -> Result<u64, WhyError> {
+    match &chosen.threads {
+        Threads::These(koids) => match koids[..] {
+            [koid] => Ok(koid),
+            _ => {
+                let tids = koids.iter().map(|koid| tracker.roster.tid(*koid)).collect();
+                let name = query.thread.clone().unwrap_or_default();
+                Err(WhyError::Several { name, tids })
+            }
+        },
+        // The main thread.
+        Threads::Command => tracker.family.process.ok_or(WhyError::NeedsThread),
+        Threads::All => Err(WhyError::NeedsThread),
+    }
+}
+
+fn spans(
+    query: &Query,
+    finder: &Finder,
+    name: &str,
+    threads: &Chosen<'_>,
+) -> Result<Vec<Choice>, WhyError> {
+    let spans = &finder.spans;
+    let Some(number) = spans.find(name) else {
+        let near = fxtrec_units::nearest::nearest(name, spans.names(), 3);
+        let near = near.into_iter().map(str::to_owned).collect();
+        return Err(WhyError::NoSpan { name: name.to_owned(), near });
+    };
+    let (count, median) = spans.medians().get(&number).copied().unwrap_or_default();
+    let all = query.thread.is_none();
+    let mut found: Vec<Choice> = spans
+        .list
+        .iter()
+        .filter(|span| span.name == number && span.from < span.to)
+        .filter(|span| all || threads.has(span.koid))
+        .filter(|span| span.from >= finder.from && span.to <= finder.to)
+        .map(|span| Choice {
+            koid: span.koid,
+            from: span.from,
+            to: span.to,
+            subject: Subject::Span { name: name.to_owned(), count, median },
+        })
+        .collect();
+    pick(query, &mut found);
+    if found.is_empty() { Err(WhyError::Nothing) } else { Ok(found) }
+}
+
+/// Leaves those that the query picks, the longest first.
+fn pick(query: &Query, found: &mut Vec<Choice>) {
+    found.sort_by_key(|choice| (u64::MAX - choice.length(), choice.from, choice.koid));
+    match query.pick {
+        Pick::Worst(number) => found.truncate(number.max(1)),
+        Pick::Over(nanos) => found.retain(|choice| choice.length() > nanos),
+        Pick::At(time) => found.retain(|choice| choice.from <= time && time <= choice.to),
+    }
+    found.truncate(crate::MOST_EXPLAINED);
+}
+
+/// The span that is longest beyond the median of its name.
+fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Choice> {
+    let spans = &finder.spans;
+    let medians = spans.medians();
+    let beyond = |span: &&crate::spans::Span| {
+        let median = medians.get(&span.name).map_or(0, |known| known.1);
+        span.length().saturating_sub(median)
+    };
+    let worst = spans
+        .list
+        .iter()
+        .filter(|span| span.is_provider && (query.thread.is_none() || threads.has(span.koid)))
+        .filter(|span| span.from >= finder.from && span.to <= finder.to)
+        .max_by_key(|span| (beyond(span), u64::MAX - span.from))?;
+    let (count, median) = medians.get(&worst.name).copied()?;
+    if worst.length() <= median {
+        return None;
+    }
+    let name = spans.name_of(worst.name).to_owned();
+    let subject = Subject::Span { name, count, median };
+    Some(Choice { koid: worst.koid, from: worst.from, to: worst.to, subject })
+}
+
+fn stretches(
+    query: &Query,
+    tracker: &Tracker,
+    finder: &Finder,
+    threads: &Chosen<'_>,
+    recorded: u64,
+) -> Result<Vec<Choice>, WhyError> {
+    let of = |list: usize, subject: &Subject| {
+        let mut found = Vec::new();
+        for (index, life) in finder.lives.iter().enumerate() {
+            let koid = tracker.roster.koid(index as Index);
+            let Some(lists) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
+            found.extend(lists[list].0.iter().map(|stretch| Choice {
+                koid,
+                from: stretch.from,
+                to: stretch.to,
+                subject: subject.clone(),
+            }));
+        }
+        found
+    };
+    let metrics: &[(usize, Metric)] = match query.metric {
+        Some(Metric::Late) => &[(LATE, Metric::Late)],
+        Some(Metric::RunQueue) => &[(RUNQUEUE, Metric::RunQueue)],
+        Some(Metric::Blocked) => &[(BLOCKED, Metric::Blocked)],
+        Some(Metric::Turn) => &[(TURN, Metric::Turn)],
+        // Without COMMAND everybody is asked about, and most sleep since they have nothing to do.
+        None if matches!(threads.threads, Threads::All) => &[(RUNQUEUE, Metric::RunQueue)],
+        None => &[(LATE, Metric::Late), (BLOCKED, Metric::Blocked), (TURN, Metric::Turn)],
+    };
+    for &(list, metric) in metrics {
+        let mut found = of(list, &Subject::Metric(metric));
+        if query.metric.is_none() {
+            let incident = |choice: &Choice| choice.length() <= recorded / SHARE;
+            if found.iter().any(|choice| incident(choice) && choice.length() >= WORTH) {
+                found.retain(incident);
+            }
+        }
+        pick(query, &mut found);
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Err(WhyError::Nothing)
+}

@@ -1,0 +1,342 @@
+//! The cause in a sentence.
+//!
+//! What a thread did in an interval is summed up, and the longest sum told. If that is that it was blocked, and one thread
+//! ended most of it, so is what that thread did meanwhile.
+
+use std::time::Duration;
+
+use fxtrec_units::text::short;
+use rustc_hash::FxHashMap;
+
+use crate::answer::Who;
+use crate::cause::Class;
+use crate::chain::{Ended, Frame, What};
+use crate::choose::Choice;
+use crate::explain::{Names, divide};
+use crate::threads::Index;
+use crate::track::{By, Reason, Tenant};
+use crate::{Metric, Subject};
+
+/// So many wakers are told one after the other.
+const MOST_DEEP: usize = 6;
+
+/// So many of those who had the CPU are named.
+const MOST_NAMED: usize = 2;
+
+/// What is less than this share of the longest is not told.
+const SHARE: u64 = 4;
+
+pub(crate) fn nanos(nanos: u64) -> String {
+    short(Duration::from_nanos(nanos))
+}
+
+/// A thread as it is called in sentences: `cc1[1234]`.
+pub(crate) fn party(who: &Who) -> String {
+    let comm = fxtrec_units::escape::line(&who.comm);
+    let short: String = comm.chars().take(32).collect();
+    format!("{short}[{}]", who.tid)
+}
+
+/// Time in which threads were blocked for the same reason.
+#[derive(Debug, Default)]
+struct Group<'a> {
+    nanos: u64,
+    frames: Vec<&'a Frame>,
+    /// Why the waker is not followed, somewhere.
+    stopped: Option<Reason>,
+}
+
+/// What makes it the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Why {
+    class: Class,
+    syscall: Option<u64>,
+    by: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Waker {
+    Thread(Index),
+    Interrupt,
+    Unknown,
+}
+
+/// What threads did in frames, summed up.
+#[derive(Debug, Default)]
+struct Sums<'a> {
+    ran: u64,
+    stolen: u64,
+    irq: u64,
+    waited: u64,
+    woken: u64,
+    cpus: FxHashMap<u16, u64>,
+    tenants: FxHashMap<Tenant, u64>,
+    throttled: u64,
+    quotas: FxHashMap<Option<u32>, u64>,
+    blocked: FxHashMap<Why, Group<'a>>,
+    unknown: FxHashMap<Reason, u64>,
+}
+
+impl<'a> Sums<'a> {
+    fn of(frames: &[&'a Frame], names: &Names<'_>) -> Sums<'a> {
+        let mut sums = Sums::default();
+        for step in frames.iter().flat_map(|frame| &frame.steps) {
+            let length = step.length();
+            match &step.what {
+                What::Ran { taken, .. } => {
+                    let (_, stolen, irq) = divide(length, taken.unwrap_or_default());
+                    sums.ran += length;
+                    sums.stolen += stolen;
+                    sums.irq += irq;
+                }
+                What::Waited { cpu, woken, shares } => {
+                    sums.waited += length;
+                    sums.woken += if woken.is_some() { length } else { 0 };
+                    *sums.cpus.entry(cpu.0).or_default() += length;
+                    for &(tenant, nanos) in shares {
+                        *sums.tenants.entry(tenant).or_default() += nanos;
+                    }
+                }
+                What::Throttled { cgroup } => {
+                    sums.throttled += length;
+                    *sums.quotas.entry(*cgroup).or_default() += length;
+                }
+                What::Blocked(blocked) => {
+                    let by = match blocked.ended {
+                        Ended::NotYet => None,
+                        Ended::Woken(By::Thread(thread)) => Some(Waker::Thread(thread)),
+                        Ended::Woken(By::Interrupt) => Some(Waker::Interrupt),
+                        Ended::Woken(By::Unknown) => Some(Waker::Unknown),
+                    };
+                    let class = names.class(blocked);
+                    let group = sums
+                        .blocked
+                        .entry(Why { class, syscall: blocked.syscall, by })
+                        .or_default();
+                    group.nanos += length;
+                    group.frames.extend(blocked.inside.as_deref());
+                    group.stopped = blocked.stopped.or(group.stopped);
+                }
+                // The wake-up is a part of what it ends.
+                What::Underway => {}
+                What::Unknown(reason) => *sums.unknown.entry(*reason).or_default() += length,
+            }
+        }
+        sums
+    }
+
+    /// What is told of them, the longest first.
+    fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
+        let mut told = Vec::new();
+        if self.ran > 0 {
+            told.push((self.ran, self.ran_clause()));
+        }
+        if self.waited > 0 {
+            told.push((self.waited, self.waited_clause(names)));
+        }
+        if self.throttled > 0 {
+            told.push((self.throttled, self.throttled_clause(names)));
+        }
+        let mut unknown: Vec<(Reason, u64)> = self.unknown.iter().map(|(a, b)| (*a, *b)).collect();
+        unknown.sort_unstable();
+        for (reason, length) in unknown {
+            let text = format!("unknown for {} ({})", nanos(length), reason.text());
+            told.push((length, Clause { passive: true, text }));
+        }
+        let mut groups: Vec<(Why, Group<'_>)> = self.blocked.into_iter().collect();
+        groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall));
+        let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
+        for (at, (why, group)) in groups.iter().enumerate() {
+            // Only of the longest of all is it told what the waker did.
+            let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
+            told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
+        }
+        // What was told first stays first where lengths are the same.
+        told.sort_by_key(|told| u64::MAX - told.0);
+        told
+    }
+
+    fn ran_clause(&self) -> Clause {
+        let mut text = format!("ran for {}", nanos(self.ran));
+        for (what, length) in [("the host", self.stolen), ("interrupts", self.irq)] {
+            if length > self.ran / SHARE {
+                text += &format!(", of which {what} took {}", nanos(length));
+            }
+        }
+        Clause { passive: false, text }
+    }
+
+    fn waited_clause(&self, names: &Names<'_>) -> Clause {
+        let mut tenants: Vec<(Tenant, u64)> = self.tenants.iter().map(|(a, b)| (*a, *b)).collect();
+        tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
+        let threads: u64 =
+            tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
+        let length = nanos(self.waited);
+        let cpu = match self.cpus.keys().collect::<Vec<_>>()[..] {
+            [cpu] => format!("CPU {cpu}"),
+            _ => "a CPU".to_owned(),
+        };
+        let largest = tenants.first().map(|it| it.0);
+        match largest {
+            Some(Tenant::Thread(_)) => {
+                let by = antagonists(&tenants, threads, names);
+                match self.woken * 2 > self.waited {
+                    true => Clause {
+                        passive: false,
+                        text: format!("waited {length} for {cpu}, which {by} had"),
+                    },
+                    false => {
+                        Clause { passive: true, text: format!("preempted for {length} by {by}") }
+                    }
+                }
+            }
+            Some(Tenant::Idle) => Clause {
+                passive: false,
+                text: format!("waited {length} for {cpu}, which was idle"),
+            },
+            Some(Tenant::OutOfScope) => Clause {
+                passive: false,
+                text: format!(
+                    "waited {length} for {cpu}; who had it is outside the scope of the recording"
+                ),
+            },
+            Some(Tenant::Unknown) | None => Clause {
+                passive: false,
+                text: format!("waited {length} for {cpu}; who had it is unknown"),
+            },
+        }
+    }
+
+    fn throttled_clause(&self, names: &Names<'_>) -> Clause {
+        let most = self.quotas.iter().max_by_key(|(cgroup, length)| (**length, **cgroup));
+        let cgroup = most.and_then(|(cgroup, _)| names.cgroup((*cgroup)?));
+        let of = match cgroup {
+            Some(cgroup) => format!("the quota of {}", fxtrec_units::escape::line(&cgroup)),
+            None => "a quota".to_owned(),
+        };
+        Clause { passive: true, text: format!("throttled for {} by {of}", nanos(self.throttled)) }
+    }
+}
+
+/// Those who had the CPU, in words.
+fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> String {
+    let all: Vec<(Index, u64)> = tenants
+        .iter()
+        .filter_map(|&(tenant, length)| match tenant {
+            Tenant::Thread(thread) => Some((thread, length)),
+            _ => None,
+        })
+        .collect();
+    let worth = all.iter().take_while(|it| it.1 >= threads / 10).count().clamp(1, MOST_NAMED);
+    let worth = worth.min(all.len());
+    let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
+    match all.len() - worth {
+        0 => {}
+        1 => named.push("another".to_owned()),
+        others => named.push(format!("{others} others")),
+    }
+    list(&named)
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn blocked_clause(
+    why: &Why,
+    group: &Group<'_>,
+    names: &Names<'_>,
+    follow: Option<usize>,
+) -> Clause {
+    let length = nanos(group.nanos);
+    let call = why.syscall.map(|number| format!(" in {}", names.syscall(number)));
+    let call = call.unwrap_or_default();
+    let begin = match why.class {
+        Class::Sleep => format!("slept {length}{call}"),
+        Class::Stopped => format!("stopped for {length}"),
+        Class::Ended => format!("ended since {length}"),
+        _ => format!("blocked {length}{call}"),
+    };
+    let passive = !matches!(why.class, Class::Sleep | Class::Ended);
+    let mut text = begin;
+    match why.by {
+        None => text += ", and still so at the end",
+        Some(Waker::Interrupt) => text += " until an interrupt or a timer woke it",
+        Some(Waker::Unknown) => text += "; who woke it is unknown",
+        Some(Waker::Thread(waker)) => {
+            text += &format!(" until {} woke it", party(&names.who(waker)));
+            let told = match follow {
+                Some(depth) => phrase(&group.frames, names, depth + 1),
+                None => String::new(),
+            };
+            if !told.is_empty() {
+                text += &format!(", which {told}");
+            } else if let (Some(_), Some(reason)) = (follow, group.stopped) {
+                text += &format!(" ({})", reason.text());
+            }
+        }
+    }
+    Clause { passive, text }
+}
+
+/// What a thread did, to follow its name or `which was`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Clause {
+    passive: bool,
+    text: String,
+}
+
+/// What the thread of these frames did mostly; empty if there are none.
+fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
+    let told = Sums::of(frames, names).told(names, depth);
+    let with_was = |clause: &Clause| match clause.passive && depth > 0 {
+        true => format!("was {}", clause.text),
+        false => clause.text.clone(),
+    };
+    let Some((longest, first)) = told.first() else { return String::new() };
+    let mut text = with_was(first);
+    // A second one comes before the first in the sentence if that goes on to others.
+    if let Some((length, second)) = told.get(1)
+        && *length > longest / SHARE
+    {
+        text = match first.text.contains(", ") {
+            true => format!("{} and {text}", with_was(second)),
+            false => format!("{text} and {}", with_was(second)),
+        };
+    }
+    text
+}
+
+/// Why it took so long, in a sentence.
+pub(crate) fn sentence(choice: &Choice, frame: &Frame, names: &Names<'_>) -> String {
+    let who = party(&names.who_of(choice.koid));
+    let length = nanos(choice.to - choice.from);
+    let begin = match &choice.subject {
+        Subject::Span { name, count, median } => {
+            let name = fxtrec_units::escape::line(name);
+            let more = (choice.to - choice.from).saturating_sub(*median);
+            match *count > 1 && more > 0 {
+                true => format!(
+                    "{who} took {length} for '{name}', {} more than the median of {count}",
+                    nanos(more)
+                ),
+                false => format!("{who} took {length} for '{name}'"),
+            }
+        }
+        Subject::Metric(Metric::Late | Metric::RunQueue) => format!("{who} was {length} late"),
+        Subject::Metric(Metric::Blocked) => format!("{who} did not get further for {length}"),
+        Subject::Metric(Metric::Turn) => {
+            format!("{who} needed {length} from its wake-up to its next sleep")
+        }
+        Subject::Life => format!("{who} lived {length}"),
+        Subject::Range => format!("{who}, in {length}"),
+    };
+    let told = phrase(&[frame], names, 0);
+    let told = if told.is_empty() { "nothing is known of that time".to_owned() } else { told };
+    format!("{begin}: {told}.")
+}

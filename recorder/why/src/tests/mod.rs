@@ -1,0 +1,107 @@
+//! Handmade scenes whose cause is known.
+
+mod parts;
+mod random;
+mod sentences;
+
+use fxt_reader::Reader;
+use fxtrec_report::scene::Scene;
+
+use crate::{Answer, Explanation, Query, WhyError, explain};
+
+/// Every fact.
+pub(super) const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker,syscall";
+
+/// The numbers of system calls of the scenes.
+pub(super) const READ: u32 = 0;
+pub(super) const FUTEX: u32 = 202;
+pub(super) const SLEEP: u32 = 230;
+
+pub(super) fn syscall(_: &str, number: u64) -> Option<&'static str> {
+    match number {
+        0 => Some("read"),
+        202 => Some("futex"),
+        230 => Some("clock_nanosleep"),
+        _ => None,
+    }
+}
+
+pub(super) fn try_ask(scene: &Scene, query: &Query) -> Result<Answer, WhyError> {
+    explain(query, || Ok(Reader::from_slice(scene.bytes())), syscall)
+}
+
+/// The first explanation, checked for what holds of all.
+pub(super) fn ask(scene: &Scene, query: &Query) -> Explanation {
+    let answer = try_ask(scene, query).expect("there is something to explain");
+    for why in &answer.explanations {
+        check(why);
+    }
+    answer.explanations.into_iter().next().expect("one")
+}
+
+/// Parts sum up to the interval, and links tile it.
+pub(super) fn check(why: &Explanation) {
+    assert_eq!(why.length_ns, why.to_ns - why.from_ns);
+    assert_eq!(why.blame.iter().map(|part| part.ns).sum::<u64>(), why.length_ns, "{why:#?}");
+    assert!(why.blame.iter().all(|part| part.ns > 0), "{why:#?}");
+    let mut at = why.from_ns;
+    for link in &why.chain {
+        assert_eq!(link.from_ns, at, "{why:#?}");
+        assert!(link.to_ns > link.from_ns, "{why:#?}");
+        at = link.to_ns;
+        if link.state == "waiting" {
+            let shares = link.tenants.iter().map(|share| share.ns).sum::<u64>();
+            assert_eq!(shares, link.to_ns - link.from_ns, "{link:#?}");
+        }
+    }
+    assert_eq!(at, why.to_ns, "{why:#?}");
+}
+
+pub(super) fn of(thread: &str) -> Query {
+    Query { thread: Some(thread.to_owned()), ..Query::default() }
+}
+
+/// An interval of microseconds.
+pub(super) fn within(thread: &str, from: u64, to: u64) -> Query {
+    Query { from: Some(from * 1000), to: Some(to * 1000), ..of(thread) }
+}
+
+/// The parts in a short form: what, who or why, microseconds.
+pub(super) fn parts(why: &Explanation) -> Vec<(String, u64)> {
+    why.blame
+        .iter()
+        .map(|part| {
+            let more = [
+                part.tenant.filter(|_| part.thread.is_none()),
+                part.class,
+                part.syscall.as_deref(),
+                part.ended_by.filter(|_| part.thread.is_none()),
+                part.thread.as_ref().map(|who| &*who.comm),
+                part.cgroup.as_deref(),
+                part.reason,
+            ];
+            let words: Vec<&str> =
+                std::iter::once(part.part).chain(more.into_iter().flatten()).collect();
+            (words.join(" "), part.ns / 1000)
+        })
+        .collect()
+}
+
+/// The chain in a short form: depth, thread, what, microseconds.
+pub(super) fn chain(why: &Explanation) -> Vec<(usize, String, u64)> {
+    why.chain
+        .iter()
+        .map(|link| {
+            let length = (link.to_ns - link.from_ns) / 1000;
+            (link.depth, format!("{} {}", link.thread.comm, link.state), length)
+        })
+        .collect()
+}
+
+pub(super) fn expect(list: &[(&str, u64)]) -> Vec<(String, u64)> {
+    list.iter().map(|(text, micros)| ((*text).to_owned(), *micros)).collect()
+}
+
+pub(super) fn links(list: &[(usize, &str, u64)]) -> Vec<(usize, String, u64)> {
+    list.iter().map(|(depth, text, micros)| (*depth, (*text).to_owned(), *micros)).collect()
+}

@@ -1,0 +1,220 @@
+//! The parts of intervals, and what becomes of them where something is not known.
+
+use fxt_reader::Reader;
+use fxt_writer::Value;
+use fxtrec_report::scene::{Leaves, Scene};
+
+use super::{ALL, FUTEX, ask, chain, check, expect, links, of, parts, syscall, within};
+use crate::Query;
+use crate::explain::explain_keeping;
+
+#[test]
+fn what_was_taken_of_a_slice_is_no_ones_own_time() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    let facts = [("steal_ns", Value::Uint64(3_000_000)), ("irq_ns", Value::Uint64(500_000))];
+    scene.switch_with((10_000, 0), 101, Leaves::S, 0, &facts);
+    scene.end(20_000);
+    let why = ask(&scene, &within("t101", 0, 10_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 6_500), ("stolen", 3_000), ("interrupts", 500)]));
+    // Where within the slice it was, nobody knows.
+    let why = ask(&scene, &within("t101", 1_000, 10_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu_undivided", 9_000)]));
+    // More than the slice cannot have been taken.
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    let facts = [("steal_ns", Value::Uint64(u64::MAX)), ("irq_ns", Value::Uint64(u64::MAX))];
+    scene.switch_with((10_000, 0), 101, Leaves::S, 0, &facts);
+    scene.end(20_000);
+    assert_eq!(parts(&ask(&scene, &within("t101", 0, 10_000))), expect(&[("stolen", 10_000)]));
+}
+
+#[test]
+fn a_wait_is_told_by_who_had_the_cpu() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.wake(1_000, 0, 101);
+    scene.switch(3_000, 0, 201, Leaves::S, 202);
+    scene.switch(4_000, 0, 202, Leaves::S, 0);
+    scene.switch(4_500, 0, 0, Leaves::R, 203);
+    scene.lose(5_000, 0, 3);
+    scene.switch(6_000, 0, 203, Leaves::R, 101);
+    scene.switch(9_000, 0, 101, Leaves::S, 0);
+    scene.end(10_000);
+    let why = ask(&scene, &within("t101", 1_000, 9_000));
+    let expected = [
+        ("on_cpu", 3_000),
+        ("waiting t201", 2_000),
+        ("unknown lost", 1_500),
+        ("waiting t202", 1_000),
+        ("waiting idle", 500),
+    ];
+    assert_eq!(parts(&why), expect(&expected));
+    assert!(why.missing.iter().any(|text| text.contains("lost")), "{:?}", why.missing);
+}
+
+#[test]
+fn a_wait_that_crosses_queues_is_told_by_those_of_each() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.switch(0, 1, 0, Leaves::R, 202);
+    scene.wake(1_000, 0, 101);
+    scene.migrate(3_000, 101, 0, 1);
+    scene.switch(3_500, 1, 202, Leaves::S, 203);
+    scene.switch(6_000, 1, 203, Leaves::S, 101);
+    scene.switch(7_000, 1, 101, Leaves::S, 0);
+    scene.end(8_000);
+    let why = ask(&scene, &within("t101", 1_000, 6_000));
+    let expected = [("waiting t203", 2_500), ("waiting t201", 2_000), ("waiting t202", 500)];
+    assert_eq!(parts(&why), expect(&expected));
+    // Without the fact, the queue that it was put in counts.
+    let mut scene = Scene::with_causes("waker");
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.switch(0, 1, 0, Leaves::R, 202);
+    scene.wake(1_000, 0, 101);
+    scene.switch(6_000, 1, 202, Leaves::S, 101);
+    scene.end(8_000);
+    assert_eq!(
+        parts(&ask(&scene, &within("t101", 1_000, 6_000))),
+        expect(&[("waiting t201", 5_000)])
+    );
+}
+
+#[test]
+fn a_wait_may_be_cut_on_both_sides() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.wake(1_000, 0, 101);
+    scene.switch(4_000, 0, 201, Leaves::R, 202);
+    scene.switch(6_000, 0, 202, Leaves::S, 101);
+    scene.switch(9_000, 0, 101, Leaves::S, 0);
+    scene.end(10_000);
+    let why = ask(&scene, &within("t101", 2_000, 5_000));
+    assert_eq!(parts(&why), expect(&[("waiting t201", 2_000), ("waiting t202", 1_000)]));
+}
+
+#[test]
+fn what_is_not_seen_is_unknown_and_says_why() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.switch(2_000, 0, 201, Leaves::R, 101);
+    scene.switch(3_000, 0, 101, Leaves::S, 201);
+    // No wake-up.
+    scene.switch(5_000, 0, 201, Leaves::R, 101);
+    scene.inferred(7_000, 0, 101, 201);
+    scene.end(9_000);
+    let why = ask(&scene, &within("t101", 0, 9_000));
+    let expected = [
+        ("unknown inferred", 4_000),
+        ("unknown not_seen", 2_000),
+        ("unknown no_wakeup", 2_000),
+        ("on_cpu", 1_000),
+    ];
+    assert_eq!(parts(&why), expect(&expected));
+}
+
+#[test]
+fn after_a_loss_nothing_open_is_certain_but_what_has_a_cpu() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.switch(0, 1, 0, Leaves::R, 101);
+    scene.switch(1_000, 1, 101, Leaves::S, 102);
+    scene.switch(2_000, 0, 201, Leaves::R, 202);
+    scene.lose(4_000, 0, 9);
+    scene.wake(5_000, 1, 101);
+    scene.switch(6_000, 1, 102, Leaves::S, 101);
+    scene.end(9_000);
+    // Events of CPU 0 may be missing since its last one.
+    let why = ask(&scene, &within("t101", 1_000, 6_000));
+    let expected =
+        [("unknown lost", 3_000), ("waiting t102", 1_000), ("blocked no_syscall not_yet", 1_000)];
+    assert_eq!(parts(&why), expect(&expected));
+    let why = ask(&scene, &within("t102", 1_000, 6_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 5_000)]));
+    // Also where the interval ends before the thread is heard of again.
+    let why = ask(&scene, &within("t101", 1_000, 4_500));
+    assert_eq!(
+        parts(&why),
+        expect(&[("unknown lost", 2_500), ("blocked no_syscall not_yet", 1_000)])
+    );
+}
+
+#[test]
+fn a_waker_that_has_left_its_cpu_before_the_wake_up_took_effect_is_followed() {
+    let mut scene = Scene::with_causes(ALL);
+    let futex = [("syscall", Value::Uint32(FUTEX))];
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.switch(0, 1, 0, Leaves::R, 101);
+    scene.switch_with((1_000, 1), 101, Leaves::S, 0, &futex);
+    scene.switch(5_000, 0, 201, Leaves::S, 0);
+    scene.wake_by(5_004, 1, 101, 201);
+    scene.switch(5_010, 1, 0, Leaves::R, 101);
+    scene.end(9_000);
+    let why = ask(&scene, &within("t101", 1_000, 5_010));
+    let expected = [(1, "t201 on_cpu", 4_000), (1, "t201 underway", 4), (0, "t101 waiting", 6)];
+    assert_eq!(chain(&why), links(&expected));
+    // One that was not seen running for long is not followed.
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.switch(0, 1, 0, Leaves::R, 101);
+    scene.switch_with((1_000, 1), 101, Leaves::S, 0, &futex);
+    scene.switch(2_000, 0, 201, Leaves::S, 0);
+    scene.wake_by(5_004, 1, 101, 201);
+    scene.switch(5_010, 1, 0, Leaves::R, 101);
+    scene.end(9_000);
+    let why = ask(&scene, &within("t101", 1_000, 5_010));
+    assert_eq!(chain(&why), links(&[(0, "t101 blocked", 4_004), (0, "t101 waiting", 6)]));
+    assert_eq!(why.chain[0].reason, Some("waker_unseen"));
+}
+
+#[test]
+fn outside_of_the_scope_nothing_is_known() {
+    let mut scene = Scene::of_scope("app");
+    let nobody = 0xd000_0001;
+    scene.wake(500, 0, 101);
+    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(2_000, 0, 101, Leaves::R, 201);
+    scene.switch(3_000, 0, 201, Leaves::R, nobody);
+    scene.switch(6_000, 0, nobody, Leaves::S, 101);
+    scene.switch(7_000, 0, 101, Leaves::S, 0);
+    scene.end(9_000);
+    let why = ask(&scene, &within("t101", 1_000, 7_000));
+    let expected = [("waiting out_of_scope", 3_000), ("on_cpu", 2_000), ("waiting t201", 1_000)];
+    assert_eq!(parts(&why), expect(&expected));
+    let why = ask(&scene, &within("t201", 2_000, 7_000));
+    assert_eq!(parts(&why), expect(&[("unknown out_of_scope", 4_000), ("on_cpu", 1_000)]));
+}
+
+#[test]
+fn more_than_is_kept_is_not_known() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    for n in 1..1_000 {
+        let (out, inn) = if n % 2 == 1 { (101, 102) } else { (102, 101) };
+        scene.switch(n * 10, 0, out, Leaves::R, inn);
+    }
+    scene.end(10_000);
+    let query = within("t101", 0, 9_990);
+    let whole = ask(&scene, &query);
+    assert_eq!(parts(&whole), expect(&[("on_cpu", 5_000), ("waiting t102", 4_990)]));
+    let open = || Ok(Reader::from_slice(scene.bytes()));
+    let answer = explain_keeping(&query, open, syscall, 400).expect("an answer");
+    let why = &answer.explanations[0];
+    check(why);
+    assert_eq!(why.chain[0].reason, Some("not_kept"));
+    let known: u64 = why.chain[1..].iter().map(|link| link.to_ns - link.from_ns).sum();
+    assert!((1_900_000..2_100_000).contains(&known), "of 400 entries: {known}");
+}
+
+#[test]
+fn the_life_of_a_thread_begins_with_its_first_wake_up_and_ends_with_it() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201);
+    scene.wake_by(1_000, 0, 101, 201);
+    scene.switch(2_000, 0, 201, Leaves::S, 101);
+    scene.switch(5_000, 0, 101, Leaves::X, 0);
+    scene.end(9_000);
+    let why = ask(&scene, &Query { life: true, ..of("101") });
+    assert_eq!((why.from_ns, why.to_ns), (1_000_000, 5_000_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 3_000), ("waiting t201", 1_000)]));
+}

@@ -1,0 +1,226 @@
+//! The cause in a sentence, of scenes with one cause each.
+
+use fxt_writer::Value;
+use fxtrec_report::scene::{Leaves, Scene};
+
+use super::{ALL, FUTEX, READ, SLEEP, ask, chain, links, of, parts, try_ask, within};
+use crate::{Metric, Pick, Query, WhyError};
+
+fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
+    [("syscall", Value::Uint32(number))]
+}
+
+/// `audio` waits for a lock of `ui`, which two hogs keep from its CPU.
+fn inversion() -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "main").name(101, "audio").name(102, "ui-params");
+    scene.name(201, "hog-1").name(202, "hog-2");
+    scene.switch(1_000, 0, 0, Leaves::R, 102);
+    scene.switch(1_000, 1, 0, Leaves::R, 101);
+    // The owner of the lock is preempted.
+    scene.switch(2_000, 0, 102, Leaves::R, 201);
+    scene.switch_with((3_000, 1), 101, Leaves::S, 0, &call(FUTEX));
+    scene.switch(100_000, 0, 201, Leaves::R, 202);
+    scene.switch(189_000, 0, 202, Leaves::R, 102);
+    scene.wake_by(190_000, 1, 101, 102);
+    scene.switch(190_010, 1, 0, Leaves::R, 101);
+    scene.switch_with((191_000, 0), 102, Leaves::S, 0, &call(READ));
+    scene.end(500_000);
+    scene
+}
+
+#[test]
+fn a_lock_whose_owner_is_preempted() {
+    let why = ask(&inversion(), &Query::default());
+    assert_eq!(
+        why.sentence,
+        "audio[101] was 187 ms late: blocked 187 ms in futex until ui-params[102] woke it, which was preempted for \
+         186 ms by hog-1[201] and hog-2[202]."
+    );
+    let expected = [
+        (1, "ui-params waiting", 186_000),
+        (1, "ui-params on_cpu", 1_000),
+        (0, "audio waiting", 10),
+    ];
+    assert_eq!(chain(&why), links(&expected));
+    assert!(why.advice[0].contains("PTHREAD_PRIO_INHERIT"), "{:?}", why.advice);
+    assert!(why.advice[0].contains("hog-1[201] and hog-2[202]"), "{:?}", why.advice);
+    assert!(why.missing.is_empty(), "{:?}", why.missing);
+}
+
+#[test]
+fn a_recording_without_these_facts_says_what_it_does_not_tell() {
+    let mut scene = Scene::of_command("", 100);
+    scene.name(100, "main").name(101, "audio");
+    scene.switch(1_000, 1, 0, Leaves::R, 101);
+    scene.switch(3_000, 1, 101, Leaves::S, 0);
+    scene.wake(53_000, 1, 101);
+    scene.switch(53_010, 1, 0, Leaves::R, 101);
+    scene.switch(54_000, 1, 101, Leaves::S, 0);
+    scene.end(500_000);
+    let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
+    assert_eq!(
+        why.sentence,
+        "audio[101] did not get further for 50.0 ms: blocked 50.0 ms; who woke it is unknown."
+    );
+    let missing = why.missing.join(" ");
+    assert!(missing.contains("system call") && missing.contains("who woke"), "{missing}");
+    assert_eq!(why.blame[0].class, Some("unknown"));
+}
+
+#[test]
+fn a_thread_that_a_hog_keeps_from_its_cpu() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "victim").name(201, "hog");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch(2_000, 0, 100, Leaves::R, 201);
+    scene.switch(32_000, 0, 201, Leaves::R, 100);
+    scene.switch(33_000, 0, 100, Leaves::S, 0);
+    scene.end(100_000);
+    let why = ask(&scene, &Query::default());
+    assert_eq!(why.sentence, "victim[100] was 30.0 ms late: preempted for 30.0 ms by hog[201].");
+    assert!(why.advice[0].contains("higher priority than hog[201]"), "{:?}", why.advice);
+}
+
+#[test]
+fn a_thread_that_waits_for_a_time() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "ticker");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch_with((2_000, 0), 100, Leaves::S, 0, &call(SLEEP));
+    scene.wake_with(52_000, 0, 100, &[("interrupt", Value::Bool(true))]);
+    scene.switch(52_020, 0, 0, Leaves::R, 100);
+    scene.switch(53_000, 0, 100, Leaves::S, 0);
+    scene.end(200_000);
+    let query = Query { metric: Some(Metric::Blocked), ..Query::default() };
+    let why = ask(&scene, &query);
+    assert_eq!(
+        why.sentence,
+        "ticker[100] did not get further for 50.0 ms: slept 50.0 ms in clock_nanosleep until an interrupt or a timer woke it."
+    );
+    assert!(why.advice[0].contains("look at its timers"), "{:?}", why.advice);
+    // Nobody is late because he slept: of that, only the wait after it counts.
+    let late = ask(&scene, &Query::default());
+    assert_eq!((late.from_ns, late.to_ns), (52_000_000, 52_020_000));
+}
+
+#[test]
+fn a_pipeline_is_followed_to_the_thread_that_works() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "sink").name(101, "filter").name(102, "source");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch(1_000, 1, 0, Leaves::R, 101);
+    scene.switch_with((2_000, 0), 100, Leaves::S, 102, &call(READ));
+    scene.switch_with((3_000, 1), 101, Leaves::S, 0, &call(READ));
+    scene.wake_by(80_000, 1, 101, 102);
+    scene.switch(80_010, 1, 0, Leaves::R, 101);
+    scene.switch_with((80_500, 0), 102, Leaves::S, 0, &call(SLEEP));
+    scene.wake_by(82_000, 0, 100, 101);
+    scene.switch(82_010, 0, 0, Leaves::R, 100);
+    scene.switch(84_000, 0, 100, Leaves::S, 0);
+    scene.end(200_000);
+    let why = ask(&scene, &Query::default());
+    assert_eq!(
+        why.sentence,
+        "sink[100] was 80.0 ms late: blocked 80.0 ms in read until filter[101] woke it, which was blocked 77.0 ms in read \
+         until source[102] woke it, which ran for 77.0 ms."
+    );
+    let expected = [
+        (1, "filter on_cpu", 1_000),
+        (2, "source on_cpu", 77_000),
+        (1, "filter waiting", 10),
+        (1, "filter on_cpu", 1_990),
+        (0, "sink waiting", 10),
+    ];
+    assert_eq!(chain(&why), links(&expected));
+    assert!(why.advice[0].contains("source[102] was at work"), "{:?}", why.advice);
+}
+
+#[test]
+fn a_thread_whose_quota_is_used_up() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "app");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.throttle(20_000, "/grp", 0);
+    let facts = [("throttled", Value::Bool(true))];
+    scene.switch_with((20_000, 0), 100, Leaves::R, 0, &facts);
+    scene.release(100_000, "/grp", 0);
+    let facts = [
+        ("throttled_ns", Value::Uint64(80_000_000)),
+        ("throttled_by", Value::Str(fxt_writer::Text::Inline("/grp"))),
+    ];
+    scene.switch_with((100_100, 0), 0, Leaves::R, 100, &facts);
+    scene.switch(101_000, 0, 100, Leaves::S, 0);
+    scene.end(300_000);
+    let why = ask(&scene, &Query::default());
+    assert_eq!(
+        why.sentence,
+        "app[100] was 80.1 ms late: throttled for 80.0 ms by the quota of /grp."
+    );
+    assert!(why.advice[0].contains("raise the quota of /grp"), "{:?}", why.advice);
+    let expected = super::expect(&[("throttled /grp", 80_000), ("waiting idle", 100)]);
+    assert_eq!(parts(&why), expected);
+}
+
+#[test]
+fn the_span_that_is_longest_beyond_its_median_is_chosen() {
+    let mut scene = inversion();
+    for n in 0..5 {
+        scene.span((300_000 + n * 10_000, 300_000 + n * 10_000 + 2_000), 101, "mix");
+    }
+    scene.span((2_500, 191_500), 101, "mix");
+    scene.span((1_000, 499_000), 102, "once");
+    let why = ask(&scene, &Query::default());
+    assert!(
+        why.sentence.starts_with(
+            "audio[101] took 189 ms for 'mix', 187 ms more than the median of 6: blocked 187 ms in futex"
+        ),
+        "{}",
+        why.sentence
+    );
+    let only = |pick| Query { span: Some("mix".to_owned()), pick, ..Query::default() };
+    let count = |pick| try_ask(&scene, &only(pick)).map(|answer| answer.explanations.len());
+    assert!(matches!(count(Pick::Worst(3)), Ok(3)));
+    assert!(matches!(count(Pick::Over(2_000_000)), Ok(1)));
+    assert!(matches!(count(Pick::At(300_001_000)), Ok(1)));
+    assert!(matches!(count(Pick::At(299_000_000)), Err(WhyError::Nothing)));
+    let missing = Query { span: Some("mux".to_owned()), ..Query::default() };
+    assert_eq!(
+        try_ask(&scene, &missing).expect_err("no such span").to_string(),
+        "no span is called 'mux'; did you mean 'mix'?"
+    );
+}
+
+#[test]
+fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
+    let mut scene = inversion();
+    // Somebody else waits for longer, and was there before.
+    scene.switch(510_000, 0, 0, Leaves::R, 50);
+    scene.switch(511_000, 0, 50, Leaves::R, 201);
+    scene.switch(761_000, 0, 201, Leaves::S, 50);
+    scene.end(1_000_000);
+    assert_eq!(ask(&scene, &Query::default()).thread.comm, "audio");
+    // A child that COMMAND woke for the first time.
+    scene.switch(1_000_000, 1, 101, Leaves::S, 100);
+    scene.wake_by(1_001_000, 0, 301, 100);
+    scene.switch(1_301_000, 0, 50, Leaves::S, 301);
+    scene.switch(1_302_000, 0, 301, Leaves::X, 0);
+    scene.end(2_000_000);
+    assert_eq!(ask(&scene, &Query::default()).thread.tid, 301);
+}
+
+#[test]
+fn what_cannot_be_explained_is_said() {
+    let scene = inversion();
+    let error = |query: &Query| try_ask(&scene, query).expect_err("nothing").to_string();
+    assert_eq!(error(&of("audi")), "no thread is called 'audi'; did you mean 'audio'?");
+    assert!(error(&within("audio", 900_000, 950_000)).contains("outside of what was recorded"));
+    assert!(matches!(try_ask(&Scene::new(), &Query::default()), Err(WhyError::Empty)));
+    let mut twins = Scene::new();
+    twins.name(101, "twin").name(102, "twin");
+    twins.switch(10, 0, 101, Leaves::S, 102).switch(20, 0, 102, Leaves::S, 101).end(30);
+    let query = Query { life: true, ..of("twin") };
+    assert!(
+        try_ask(&twins, &query).expect_err("which?").to_string().contains("by its id: 101, 102")
+    );
+}

@@ -1,0 +1,269 @@
+//! Answers for people, on one screen each, and for programs.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use fxtrec_units::escape;
+use fxtrec_units::text::percent;
+
+use crate::answer::{Answer, Explanation, Link, Part, Share};
+use crate::sentence::{nanos, party};
+use crate::{Reason, seconds};
+
+/// So many rows of the blame, and so many links of the chain, are shown.
+const MOST_PARTS: usize = 8;
+const MOST_LINKS: usize = 12;
+
+/// So many of those who had the CPU are named in a link.
+const MOST_SHARES: usize = 3;
+
+/// The width of a line.
+const WIDTH: usize = 100;
+
+/// Writes the answer as JSON.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, answer)?;
+    writeln!(out)
+}
+
+/// Writes the answer as text.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_text(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    for (at, why) in answer.explanations.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        write_explanation(why, out)?;
+    }
+    Ok(())
+}
+
+fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+    wrapped("", &why.sentence, out)?;
+    writeln!(out)?;
+    let (from, to) = (seconds(why.from_ns), seconds(why.to_ns));
+    let who = party(&why.thread);
+    writeln!(out, "Where the {} of {who} went, {from} to {to}:", nanos(why.length_ns))?;
+    let (shown, rest) = why.blame.split_at(MOST_PARTS.min(why.blame.len()));
+    for part in shown {
+        let share = share(part.ns, why.length_ns);
+        writeln!(out, "{:>10}  {share:>7}  {}", nanos(part.ns), describe(part))?;
+    }
+    if !rest.is_empty() {
+        let sum: u64 = rest.iter().map(|part| part.ns).sum();
+        let share = share(sum, why.length_ns);
+        writeln!(out, "{:>10}  {share:>7}  {} more parts", nanos(sum), rest.len())?;
+    }
+    writeln!(out)?;
+    write_chain(why, out)?;
+    if !why.advice.is_empty() {
+        writeln!(out, "\nWhat to try:")?;
+        for advice in &why.advice {
+            wrapped("  - ", advice, out)?;
+        }
+    }
+    if !why.missing.is_empty() {
+        writeln!(out)?;
+        wrapped("", &format!("Not recorded: {}.", why.missing.join("; ")), out)?;
+    }
+    Ok(())
+}
+
+fn share(part: u64, whole: u64) -> String {
+    percent(
+        Duration::from_nanos(part).as_secs_f64() / Duration::from_nanos(whole.max(1)).as_secs_f64(),
+    )
+}
+
+/// Text in lines that are not too long; all but the first are indented as far as `begin` is.
+fn wrapped(begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = begin.to_owned();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{line}")?;
+            line = " ".repeat(begin.chars().count());
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line += word;
+        is_empty = false;
+    }
+    writeln!(out, "{line}")
+}
+
+fn times(number: u64) -> String {
+    if number > 1 { format!(" ({number} times)") } else { String::new() }
+}
+
+fn reason(name: Option<&str>) -> &'static str {
+    let all = [
+        Reason::NotSeen,
+        Reason::Lost,
+        Reason::NoWakeup,
+        Reason::Inferred,
+        Reason::OutOfScope,
+        Reason::Unplaced,
+        Reason::NotKept,
+        Reason::NotFollowed,
+        Reason::WakerUnseen,
+    ];
+    all.into_iter().find(|reason| Some(reason.name()) == name).map_or("", Reason::text)
+}
+
+/// A part in words.
+fn describe(part: &Part) -> String {
+    let text = match part.part {
+        "on_cpu" => "on the CPU".to_owned(),
+        "stolen" => "on the CPU, but the host had taken it".to_owned(),
+        "interrupts" => "on the CPU, in interrupts".to_owned(),
+        "on_cpu_undivided" => {
+            "on the CPU; the host or interrupts took a part of the slice, here or outside"
+                .to_owned()
+        }
+        "waiting" => match (part.tenant, &part.thread) {
+            (Some("thread"), Some(who)) => format!("waiting for a CPU that {} had", party(who)),
+            (Some("idle"), _) => "waiting for a CPU that was idle".to_owned(),
+            (Some("out_of_scope"), _) => {
+                "waiting for a CPU; who had it is outside the scope".to_owned()
+            }
+            _ => "waiting for a CPU; who had it is unknown".to_owned(),
+        },
+        "throttled" => match &part.cgroup {
+            Some(cgroup) => format!("throttled by the quota of {}", escape::line(cgroup)),
+            None => "throttled by a quota".to_owned(),
+        },
+        "blocked" => blocked(part.class, part.syscall.as_deref(), part.uninterruptible, part),
+        "underway" => "woken, and not able to run yet".to_owned(),
+        _ => format!("unknown: {}", reason(part.reason)),
+    };
+    format!("{text}{}", times(part.times))
+}
+
+fn blocked(
+    class: Option<&str>,
+    syscall: Option<&str>,
+    uninterruptible: Option<bool>,
+    part: &Part,
+) -> String {
+    let mut text = what(class, syscall).to_owned();
+    if uninterruptible == Some(true) {
+        text += ", uninterruptibly";
+    }
+    match (part.ended_by, &part.thread) {
+        (Some("thread"), Some(who)) => text += &format!(", until {} woke it", party(who)),
+        (Some("interrupt"), _) => text += ", until an interrupt or a timer woke it",
+        (Some("not_yet"), _) => text += ", beyond the end",
+        _ => text += "; who woke it is unknown",
+    }
+    text
+}
+
+/// That a thread was blocked, and what in.
+fn what(class: Option<&str>, syscall: Option<&str>) -> String {
+    match (class, syscall) {
+        (Some("stopped"), _) => "stopped".to_owned(),
+        (Some("ended"), _) => "ended".to_owned(),
+        (Some("sleep"), Some(call)) => format!("asleep in {call}"),
+        (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
+        (_, Some(call)) => format!("blocked in {call}"),
+        (Some("no_syscall"), None) => "blocked outside of system calls".to_owned(),
+        _ => "blocked".to_owned(),
+    }
+}
+
+fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "What it waited for, in order:")?;
+    // The longest ones; what is between them is summed up.
+    let mut order: Vec<usize> = (0..why.chain.len()).collect();
+    order.sort_by_key(|&at| u64::MAX - (why.chain[at].to_ns - why.chain[at].from_ns));
+    let mut shown = vec![false; why.chain.len()];
+    order.iter().take(MOST_LINKS).for_each(|&at| shown[at] = true);
+    let mut skipped = (0_usize, 0_u64);
+    for (link, shown) in why.chain.iter().zip(shown) {
+        let length = link.to_ns - link.from_ns;
+        if !shown {
+            skipped = (skipped.0 + 1, skipped.1 + length);
+            continue;
+        }
+        write_skipped(&mut skipped, out)?;
+        let at = seconds(link.from_ns);
+        let indent = "  ".repeat(link.depth.min(6));
+        let text = format!("{}{} {}", indent, party(&link.thread), describe_link(link));
+        writeln!(out, "  {at}  {:>8}  {text}", nanos(length))?;
+    }
+    write_skipped(&mut skipped, out)
+}
+
+fn write_skipped(skipped: &mut (usize, u64), out: &mut dyn Write) -> io::Result<()> {
+    let (number, length) = std::mem::take(skipped);
+    if number == 0 {
+        return Ok(());
+    }
+    let links = if number == 1 { "shorter link" } else { "shorter links" };
+    writeln!(out, "  {:>width$}  {:>8}  ({number} {links})", "", nanos(length), width = 1)
+}
+
+fn shares(tenants: &[Share]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for share in tenants.iter().take(MOST_SHARES) {
+        let who = match (&share.thread, share.tenant) {
+            (Some(who), _) => party(who),
+            (None, "idle") => "idle".to_owned(),
+            (None, "out_of_scope") => "out of scope".to_owned(),
+            (None, "others") => "others".to_owned(),
+            (None, _) => "unknown".to_owned(),
+        };
+        words.push(format!("{who} {}", nanos(share.ns)));
+    }
+    let rest: u64 = tenants.iter().skip(MOST_SHARES).map(|share| share.ns).sum();
+    if rest > 0 {
+        words.push(format!("{} more {}", tenants.len() - MOST_SHARES, nanos(rest)));
+    }
+    words.join(", ")
+}
+
+fn describe_link(link: &Link) -> String {
+    let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
+    match link.state {
+        "on_cpu" => {
+            let mut text = format!("ran on {cpu}");
+            for (what, taken) in [("the host", link.steal_ns), ("interrupts", link.irq_ns)] {
+                if let Some(taken) = taken.filter(|taken| *taken > 0) {
+                    text += &format!(", {what} took {}", nanos(taken));
+                }
+            }
+            text
+        }
+        "waiting" => {
+            let why = if link.woken_by.is_some() { "waited" } else { "was preempted, waited" };
+            format!("{why} for {cpu}: {}", shares(&link.tenants))
+        }
+        "throttled" => match &link.cgroup {
+            Some(cgroup) => format!("was throttled by the quota of {}", escape::line(cgroup)),
+            None => "was throttled by a quota".to_owned(),
+        },
+        "blocked" => {
+            let mut text = format!("was {}", what(link.class, link.syscall.as_deref()));
+            match (link.ended_by, &link.waker) {
+                (Some("thread"), Some(who)) => text += &format!(" until {} woke it", party(who)),
+                (Some("interrupt"), _) => text += " until an interrupt or a timer woke it",
+                (Some("not_yet"), _) => text += ", beyond the end",
+                _ => text += "; who woke it is unknown",
+            }
+            if link.reason.is_some() {
+                text += &format!(" ({})", reason(link.reason));
+            }
+            text
+        }
+        "underway" => "began a wake-up, which took so long".to_owned(),
+        _ => format!("unknown: {}", reason(link.reason)),
+    }
+}
