@@ -76,7 +76,8 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
                 let class = names.class(blocked);
                 match (&blocked.inside, blocked.ended) {
                     (Some(inside), _) => {
-                        let lock = holds_lock || class == Class::Lock;
+                        // Where it is not known, it may be one.
+                        let lock = holds_lock || matches!(class, Class::Lock | Class::Unknown);
                         add_up(inside, lock, names, sums);
                     }
                     (None, _) if class == Class::Sleep => add(Matter::Slept { thread }, length),

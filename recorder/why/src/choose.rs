@@ -16,6 +16,8 @@ const MOST_EACH: usize = 1000;
 struct Stretch {
     from: u64,
     to: u64,
+    /// Who ended it.
+    waker: Option<Index>,
 }
 
 impl Stretch {
@@ -54,6 +56,8 @@ struct Life {
     waits: Option<u64>,
     /// When it was woken, if it has not slept since.
     turn: Option<u64>,
+    /// Who woke it last.
+    waker: Option<Index>,
     first: u64,
     last: u64,
     lists: Option<Box<[Longest; 4]>>,
@@ -107,7 +111,7 @@ impl Sink for Finder {
         let add = |life: &mut Life, list: usize, from: u64| {
             if from < time && from >= window.0 && time <= window.1 {
                 let lists = life.lists.get_or_insert_default();
-                lists[list].add(Stretch { from, to: time }, most);
+                lists[list].add(Stretch { from, to: time, waker: life.waker }, most);
             }
         };
         if life.first == 0 {
@@ -126,6 +130,10 @@ impl Sink for Finder {
             }
             State::Woken | State::WokenThrottled => {
                 if let About::Woken(by) = about {
+                    life.waker = match by {
+                        By::Thread(waker) => Some(waker),
+                        By::Interrupt | By::Unknown => None,
+                    };
                     let blocked = life.blocked.take();
                     if let Some(from) = blocked {
                         add(life, BLOCKED, from);
@@ -138,7 +146,7 @@ impl Sink for Finder {
             }
             State::Preempted | State::Throttled => {
                 if !life.state.is_waiting() {
-                    (life.waits, life.off) = (Some(time), Some(time));
+                    (life.waits, life.off, life.waker) = (Some(time), Some(time), None);
                 }
             }
             state if state.is_blocked() => {
@@ -350,6 +358,32 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
     Some(Choice { koid: worst.koid, from: worst.from, to: worst.to, subject })
 }
 
+/// By thread and begin of a stretch, who ended it.
+type Wakers = rustc_hash::FxHashMap<(u64, u64), u64>;
+
+/// If a thread was waited for by another that was nearly as late for that reason, the other one is chosen, and so on: it is
+/// the one that was to get something done.
+fn prefer_who_waits_last(found: &mut Vec<Choice>, wakers: &Wakers) {
+    let longest = |of: &mut dyn Iterator<Item = &Choice>| -> Option<Choice> {
+        of.max_by_key(|it| (it.length(), u64::MAX - it.from, it.koid)).cloned()
+    };
+    let Some(mut chosen) = longest(&mut found.iter()) else { return };
+    // Nobody is chosen twice.
+    for _ in 0..found.len() {
+        let waits_for_it = |it: &&Choice| {
+            let both = it.to.min(chosen.to).saturating_sub(it.from.max(chosen.from));
+            wakers.get(&(it.koid, it.from)) == Some(&chosen.koid)
+                && it.to > chosen.to
+                && both * 10 >= chosen.length() * 8
+        };
+        match longest(&mut found.iter().filter(waits_for_it)) {
+            Some(next) => chosen = next,
+            None => break,
+        }
+    }
+    *found = vec![chosen];
+}
+
 fn stretches(
     query: &Query,
     tracker: &Tracker,
@@ -358,18 +392,18 @@ fn stretches(
     recorded: u64,
 ) -> Result<Vec<Choice>, WhyError> {
     let of = |list: usize, subject: &Subject| {
-        let mut found = Vec::new();
+        let (mut found, mut wakers) = (Vec::new(), Wakers::default());
         for (index, life) in finder.lives.iter().enumerate() {
             let koid = tracker.roster.koid(index as Index);
             let Some(lists) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
-            found.extend(lists[list].0.iter().map(|stretch| Choice {
-                koid,
-                from: stretch.from,
-                to: stretch.to,
-                subject: subject.clone(),
-            }));
+            for &Stretch { from, to, waker } in &lists[list].0 {
+                found.push(Choice { koid, from, to, subject: subject.clone() });
+                if let Some(waker) = waker {
+                    wakers.insert((koid, from), tracker.roster.koid(waker));
+                }
+            }
         }
-        found
+        (found, wakers)
     };
     let metrics: &[(usize, Metric)] = match query.metric {
         Some(Metric::Late) => &[(LATE, Metric::Late)],
@@ -381,12 +415,15 @@ fn stretches(
         None => &[(LATE, Metric::Late), (BLOCKED, Metric::Blocked), (TURN, Metric::Turn)],
     };
     for &(list, metric) in metrics {
-        let mut found = of(list, &Subject::Metric(metric));
+        let (mut found, wakers) = of(list, &Subject::Metric(metric));
         if query.metric.is_none() {
             let incident = |choice: &Choice| choice.length() <= recorded / SHARE;
             if found.iter().any(|choice| incident(choice) && choice.length() >= WORTH) {
                 found.retain(incident);
             }
+        }
+        if query.metric.is_none() && query.pick == Pick::Worst(1) && query.thread.is_none() {
+            prefer_who_waits_last(&mut found, &wakers);
         }
         pick(query, &mut found);
         if !found.is_empty() {

@@ -173,6 +173,10 @@ pub(crate) fn explain_keeping<'r>(
     let mut roster = Roster::default();
     roster.with_names_of(tracker.roster);
     let mut tracker = Tracker::new(roster);
+    // An interval may be over before there is any record of its thread.
+    for choice in &choices {
+        tracker.roster.index(choice.koid);
+    }
     let mut follower = pass(open()?, &mut tracker, Follower::new(&choices, most))?;
     follower.close(&tracker, u64::MAX);
     let names = Names { tracker: &tracker, syscall: &syscall };

@@ -230,7 +230,10 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
     let worth = all.iter().take_while(|it| it.1 >= threads / 10).count().clamp(1, MOST_NAMED);
     let worth = worth.min(all.len());
     let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
+    // What is too little to matter is no cause.
+    let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
     match all.len() - worth {
+        _ if rest < threads / 10 => {}
         0 => {}
         1 => named.push("another".to_owned()),
         others => named.push(format!("{others} others")),

@@ -206,7 +206,7 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
 }
 
 /// A cgroup of its own with a quota. Removed when dropped.
-struct Quota {
+pub(super) struct Quota {
     folder: PathBuf,
     /// What the trace calls it.
     name: String,
@@ -215,7 +215,7 @@ struct Quota {
 
 impl Quota {
     /// One that may use so much of each tenth of a second; `None` where there is no controller for it.
-    fn new(label: &str, micros: u32) -> Option<Quota> {
+    pub(super) fn new(label: &str, micros: u32) -> Option<Quota> {
         let name = format!("fxtrec-{label}-{}", std::process::id());
         let first = Path::new("/sys/fs/cgroup/cpu");
         let second = Path::new("/sys/fs/cgroup");
@@ -253,13 +253,18 @@ impl Quota {
         value.expect("a figure") * unit
     }
 
-    /// Runs the workload in it.
-    fn run(&self, workload: &[&str]) {
+    /// The command that runs another one in it.
+    pub(super) fn words(&self, command: &[&str]) -> Vec<String> {
         let procs = self.folder.join("cgroup.procs");
         let script = format!("echo $$ > {} && exec \"$@\"", procs.display());
-        let mut command = Command::new("sh");
-        command.args(["-c", &script, "sh", WORKLOAD]).args(workload);
-        succeed(command.stdin(Stdio::null()));
+        let shell = ["sh", "-c", &script, "sh"];
+        shell.iter().chain(command).map(|word| (*word).to_owned()).collect()
+    }
+
+    /// Runs the workload in it.
+    fn run(&self, workload: &[&str]) {
+        let words = self.words(&[&[WORKLOAD], workload].concat());
+        succeed(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()));
     }
 }
 

@@ -13,5 +13,6 @@ mod losses;
 mod report;
 mod sources;
 mod truth;
+mod why;
 mod workflow;
 mod workloads;

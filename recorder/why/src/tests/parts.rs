@@ -218,3 +218,12 @@ fn the_life_of_a_thread_begins_with_its_first_wake_up_and_ends_with_it() {
     assert_eq!((why.from_ns, why.to_ns), (1_000_000, 5_000_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 3_000), ("waiting t201", 1_000)]));
 }
+
+#[test]
+fn an_interval_may_be_over_before_there_is_any_record_of_the_thread() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 201).wake(5_000, 0, 101).switch(6_000, 0, 201, Leaves::S, 101);
+    scene.end(9_000);
+    let why = ask(&scene, &within("t101", 1_000, 4_000));
+    assert_eq!(parts(&why), expect(&[("unknown not_seen", 3_000)]));
+}

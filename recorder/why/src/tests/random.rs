@@ -1,1 +1,302 @@
-//! Random traces.
+//! Random traces: parts sum up and links tile whatever happens, and both agree with a reference that counts microseconds.
+
+use fxt_writer::{Koid, Value};
+use fxtrec_report::scene::{Leaves, Scene};
+use proptest::prelude::*;
+
+use super::{ALL, FUTEX, check, try_ask, within};
+use crate::Explanation;
+
+const CPUS: usize = 2;
+const THREADS: usize = 4;
+
+/// The koid of a thread by its number.
+fn koid(thread: usize) -> u64 {
+    101 + thread as u64
+}
+
+/// What a thread does in a microsecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Unseen,
+    Runs,
+    /// In the queue of that CPU.
+    Waits(usize),
+    Sleeps,
+}
+
+/// How a sleep ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WokenBy {
+    Thread(usize),
+    Interrupt,
+    Nobody,
+}
+
+/// What really happened, microsecond by microsecond.
+#[derive(Debug, Default)]
+struct Truth {
+    /// By thread.
+    does: Vec<Vec<Does>>,
+    /// Who has a CPU, by CPU.
+    has: Vec<Vec<Option<usize>>>,
+    /// By thread: when it was woken out of sleep, and by whom.
+    woken: Vec<Vec<(u64, WokenBy)>>,
+}
+
+type Step = (u8, u8, u8, u8);
+
+/// Plays the steps: a trace, and what it tells of.
+fn play(steps: &[Step]) -> (Scene, Truth) {
+    let mut scene = Scene::with_causes(ALL);
+    let mut does = [Does::Unseen; THREADS];
+    let mut has: [Option<usize>; CPUS] = [None; CPUS];
+    let mut truth = Truth {
+        does: vec![Vec::new(); THREADS],
+        has: vec![Vec::new(); CPUS],
+        woken: vec![Vec::new(); THREADS],
+    };
+    let mut now = 0_u64;
+    // So that it is known from the beginning that the CPUs are idle.
+    for cpu in 0..CPUS {
+        scene.switch(0, cpu as u16, 900 + cpu as u64, Leaves::S, 0);
+    }
+    for &(kind, a, b, wait) in steps {
+        for _ in 0..=u64::from(wait % 7) {
+            for (thread, does) in does.iter().enumerate() {
+                truth.does[thread].push(*does);
+            }
+            for (cpu, has) in has.iter().enumerate() {
+                truth.has[cpu].push(*has);
+            }
+            now += 1;
+        }
+        let (thread, cpu) = (usize::from(a) % THREADS, usize::from(b) % CPUS);
+        match (kind % 4, does[thread]) {
+            (0, Does::Sleeps | Does::Unseen) => {
+                let by = has.iter().flatten().nth(usize::from(b / 16) % CPUS).copied();
+                let by = match by {
+                    Some(by) if b % 8 < 6 => WokenBy::Thread(by),
+                    _ if b % 8 == 6 => WokenBy::Interrupt,
+                    _ => WokenBy::Nobody,
+                };
+                let fact = match by {
+                    WokenBy::Thread(by) => Some(("waker", Value::Koid(Koid(koid(by))))),
+                    WokenBy::Interrupt => Some(("interrupt", Value::Bool(true))),
+                    WokenBy::Nobody => None,
+                };
+                scene.wake_with(now, cpu as u16, koid(thread), fact.as_slice());
+                if does[thread] == Does::Sleeps {
+                    truth.woken[thread].push((now, by));
+                }
+                does[thread] = Does::Waits(cpu);
+            }
+            (1, Does::Waits(from)) if from != cpu => {
+                scene.migrate(now, koid(thread), from as u16, cpu as u16);
+                does[thread] = Does::Waits(cpu);
+            }
+            (kind @ 2.., _) => {
+                let next = (0..THREADS).find(|&it| does[it] == Does::Waits(cpu));
+                if next.is_none() && has[cpu].is_none() {
+                    continue;
+                }
+                let call = [("syscall", Value::Uint32(FUTEX))];
+                let (how, facts) = match kind {
+                    2 => (Leaves::R, &call[..0]),
+                    _ => (Leaves::S, &call[..]),
+                };
+                let (out, inn) = (has[cpu].map_or(0, koid), next.map_or(0, koid));
+                scene.switch_with((now, cpu as u16), out, how, inn, facts);
+                if let Some(out) = has[cpu] {
+                    does[out] = if kind == 2 { Does::Waits(cpu) } else { Does::Sleeps };
+                }
+                if let Some(next) = next {
+                    does[next] = Does::Runs;
+                }
+                has[cpu] = next;
+            }
+            _ => {}
+        }
+    }
+    for (thread, does) in does.iter().enumerate() {
+        truth.does[thread].push(*does);
+    }
+    for (cpu, has) in has.iter().enumerate() {
+        truth.has[cpu].push(*has);
+    }
+    scene.end(now + 1);
+    (scene, truth)
+}
+
+/// What a microsecond of a thread's own time counts as.
+fn part(truth: &Truth, thread: usize, at: usize) -> String {
+    match truth.does[thread][at] {
+        Does::Unseen => "unknown".to_owned(),
+        Does::Runs => "on_cpu".to_owned(),
+        Does::Sleeps => "blocked".to_owned(),
+        Does::Waits(cpu) => match truth.has[cpu][at] {
+            Some(other) => format!("waiting t{}", koid(other)),
+            None => "waiting idle".to_owned(),
+        },
+    }
+}
+
+/// The innermost link of each microsecond, from the end backwards.
+fn follow(
+    truth: &Truth,
+    thread: usize,
+    (from, to): (usize, usize),
+    out: &mut Vec<(u64, &'static str)>,
+) {
+    let mut at = to;
+    while at > from {
+        let does = truth.does[thread][at - 1];
+        let state = match does {
+            Does::Unseen => "unknown",
+            Does::Runs => "on_cpu",
+            Does::Waits(_) => "waiting",
+            Does::Sleeps => "blocked",
+        };
+        if does != Does::Sleeps {
+            out.push((koid(thread), state));
+            at -= 1;
+            continue;
+        }
+        let mut begin = at - 1;
+        while begin > from
+            && truth.does[thread][begin - 1] == Does::Sleeps
+            && !was_woken(truth, thread, begin)
+        {
+            begin -= 1;
+        }
+        match truth.woken[thread].iter().find(|woken| woken.0 == at as u64) {
+            Some((_, WokenBy::Thread(waker))) => follow(truth, *waker, (begin, at), out),
+            _ => out.extend((begin..at).map(|_| (koid(thread), state))),
+        }
+        at = begin;
+    }
+}
+
+fn was_woken(truth: &Truth, thread: usize, at: usize) -> bool {
+    truth.woken[thread].iter().any(|woken| woken.0 == at as u64)
+}
+
+fn micros(why: &Explanation, part: &str) -> u64 {
+    let named = |it: &&crate::Part| {
+        let who = match (&it.thread, it.tenant) {
+            (Some(who), Some(_)) => format!(" {}", who.comm),
+            (None, Some(tenant)) => format!(" {tenant}"),
+            _ => String::new(),
+        };
+        format!("{}{who}", it.part) == part
+    };
+    why.blame.iter().filter(named).map(|part| part.ns).sum::<u64>() / 1000
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(any::<Step>(), 20..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parts_and_links_are_those_of_the_reference(
+        steps in steps(), which in 0..THREADS, cuts in (any::<u16>(), any::<u16>()),
+    ) {
+        let (scene, truth) = play(&steps);
+        let end = truth.does[0].len();
+        let (a, b) = (usize::from(cuts.0) % end, usize::from(cuts.1) % end);
+        let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1).min(end));
+        prop_assume!(from < to && truth.does[which].iter().any(|does| *does != Does::Unseen));
+        let query = within(&koid(which).to_string(), from as u64, to as u64);
+        let answer = try_ask(&scene, &query).expect("the thread is there");
+        let why = &answer.explanations[0];
+        check(why);
+        prop_assert_eq!((why.from_ns, why.to_ns), (from as u64 * 1000, to as u64 * 1000));
+
+        let mut expected = std::collections::BTreeMap::<String, u64>::new();
+        for at in from..to {
+            *expected.entry(part(&truth, which, at)).or_default() += 1;
+        }
+        for (part, length) in &expected {
+            prop_assert_eq!(micros(why, part), *length, "{} of {:#?}", part, why);
+        }
+
+        let mut links = Vec::new();
+        follow(&truth, which, (from, to), &mut links);
+        links.reverse();
+        let found: Vec<(u64, &'static str)> = why
+            .chain
+            .iter()
+            .flat_map(|link| {
+                let length = (link.to_ns - link.from_ns) / 1000;
+                (0..length).map(|_| (link.thread.koid, link.state))
+            })
+            .collect();
+        prop_assert_eq!(found, links);
+    }
+
+    /// Also where events are lost, switches are missing, and times are all the same.
+    #[test]
+    fn parts_sum_up_and_links_tile_whatever_is_in_the_file(
+        steps in prop::collection::vec(any::<(u8, u8, u8, u8, u8)>(), 10..150), which in 0..THREADS,
+        cuts in (0_u64..400, 0_u64..400),
+    ) {
+        let mut scene = Scene::with_causes(ALL);
+        let mut now = 0;
+        for &(kind, a, b, how, wait) in &steps {
+            now += u64::from(wait % 4);
+            let (thread, other) = (usize::from(a) % (THREADS + 1), usize::from(b) % (THREADS + 1));
+            // One of them is the idle task.
+            let name = |thread: usize| if thread == THREADS { 0 } else { koid(thread) };
+            let cpu = u16::from(how) % CPUS as u16;
+            let leaves = [Leaves::R, Leaves::S, Leaves::D, Leaves::T, Leaves::I, Leaves::X];
+            let leaves = leaves[usize::from(how / 4) % leaves.len()];
+            let taken = [
+                ("steal_ns", Value::Uint64(u64::from(b) * 100)),
+                ("irq_ns", Value::Uint64(u64::from(a) * 50)),
+                ("throttled", Value::Bool(b % 5 == 0)),
+            ];
+            let held = [("throttled_ns", Value::Uint64(u64::from(a) * 20))];
+            match kind % 10 {
+                0..=3 => {
+                    scene.switch(now, cpu, name(thread), leaves, name(other));
+                }
+                4 => {
+                    scene.switch_with((now, cpu), name(thread), leaves, name(other), &taken);
+                }
+                5 => {
+                    scene.switch_with((now, cpu), name(thread), leaves, name(other), &held);
+                }
+                6 => {
+                    scene.wake_by(now, cpu, koid(thread % THREADS), name(other));
+                }
+                7 => {
+                    scene.wake_with(now, cpu, koid(thread % THREADS), &[("throttled", Value::Bool(true))]);
+                }
+                8 => {
+                    scene.migrate(now, koid(thread % THREADS), cpu, 1 - cpu);
+                }
+                _ => match how % 5 {
+                    0 => { scene.lose(now, cpu, 3); }
+                    1 => { scene.damage(); }
+                    2 => { scene.offline(now, cpu); }
+                    3 => { scene.online(now, cpu); }
+                    _ => { scene.inferred(now, cpu, name(thread), name(other)); }
+                },
+            }
+        }
+        scene.end(now + 1);
+        let (from, to) = (cuts.0.min(cuts.1), cuts.0.max(cuts.1));
+        for query in [
+            within(&koid(which).to_string(), from, to),
+            crate::Query { life: true, ..super::of(&koid(which).to_string()) },
+            crate::Query { pick: crate::Pick::Worst(9), ..super::of(&koid(which).to_string()) },
+        ] {
+            if let Ok(answer) = try_ask(&scene, &query) {
+                answer.explanations.iter().for_each(check);
+            }
+        }
+    }
+}

@@ -224,3 +224,21 @@ fn what_cannot_be_explained_is_said() {
         try_ask(&twins, &query).expect_err("which?").to_string().contains("by its id: 101, 102")
     );
 }
+
+#[test]
+fn of_two_that_wait_for_the_same_the_last_one_is_explained() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "main").name(101, "audio").name(102, "owner").name(201, "hog");
+    scene.switch(1_000, 0, 0, Leaves::R, 102);
+    scene.switch(1_000, 1, 0, Leaves::R, 101);
+    // The owner is late for longer than audio, which does not need its lock at once.
+    scene.switch(2_000, 0, 102, Leaves::R, 201);
+    scene.switch_with((5_000, 1), 101, Leaves::S, 0, &call(FUTEX));
+    scene.switch(62_000, 0, 201, Leaves::S, 102);
+    scene.wake_by(62_100, 1, 101, 102);
+    scene.switch(62_200, 1, 0, Leaves::R, 101);
+    scene.end(500_000);
+    let why = ask(&scene, &Query::default());
+    assert_eq!((&*why.thread.comm, why.length_ns), ("audio", 57_200_000));
+    assert_eq!(ask(&scene, &of("owner")).length_ns, 60_000_000);
+}

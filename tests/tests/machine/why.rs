@@ -1,0 +1,213 @@
+//! `fxtrec why`: the sentence names the cause that was planted.
+
+use std::path::PathBuf;
+
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::{Done, Folder};
+use fxtrec_tests::machine;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+use serde_json::Value;
+
+use super::causes::Quota;
+
+const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
+
+/// A recording in a folder of its own.
+struct Recorded {
+    folder: Folder,
+}
+
+impl Recorded {
+    fn of(command: &[&str]) -> Recorded {
+        let folder = Folder::new();
+        let mut fxtrec = binary::command();
+        fxtrec.args(["-q", "-o", "t.fxt", "--"]).args(command);
+        folder.run(&mut fxtrec).expect(0);
+        Recorded { folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path("t.fxt")
+    }
+
+    fn why(&self, options: &[&str]) -> String {
+        let mut fxtrec = binary::command();
+        fxtrec.arg("why").arg(self.path()).args(options);
+        let Done { stdout, .. } = self.folder.run(&mut fxtrec).expect(0);
+        stdout
+    }
+
+    /// The first explanation, which is checked for what holds of all.
+    fn explain(&self, options: &[&str]) -> Why {
+        let text = self.why(options);
+        let json = self.why(&[options, &["--json"]].concat());
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        let why = json["explanations"][0].clone();
+        let number = |value: &Value, name: &str| value[name].as_u64().expect("a number");
+        let list = |name: &str| why[name].as_array().expect("a list").clone();
+        let (from, to) = (number(&why, "from_ns"), number(&why, "to_ns"));
+        let parts = list("blame");
+        assert_eq!(parts.iter().map(|part| number(part, "ns")).sum::<u64>(), to - from, "{why:#}");
+        let mut at = from;
+        for link in list("chain") {
+            assert_eq!(number(&link, "from_ns"), at, "{why:#}");
+            at = number(&link, "to_ns");
+        }
+        assert_eq!(at, to, "{why:#}");
+        let causes = json["trace"]["causes"].as_array().expect("a list").clone();
+        let sentence = why["sentence"].as_str().expect("a sentence").to_owned();
+        println!("{text}");
+        assert!(text.lines().count() <= 45, "{text}");
+        Why { sentence, why, causes }
+    }
+}
+
+/// An explanation.
+struct Why {
+    sentence: String,
+    why: Value,
+    /// The facts that the recording has.
+    causes: Vec<Value>,
+}
+
+impl Why {
+    fn has(&self, cause: &str) -> bool {
+        self.causes.iter().any(|it| it == cause)
+    }
+
+    /// The sentence has all of these, one after the other.
+    #[track_caller]
+    fn says(&self, parts: &[&str]) {
+        let mut rest = self.sentence.as_str();
+        for part in parts {
+            let Some(at) = rest.find(part) else {
+                panic!("{part:?} after {parts:?} in {}", self.sentence);
+            };
+            rest = &rest[at + part.len()..];
+        }
+    }
+
+    /// How many milliseconds the parts of this kind have, with somebody of this name if one is given.
+    fn millis(&self, part: &str, thread: Option<&str>) -> u64 {
+        let parts = self.why["blame"].as_array().expect("a list").iter();
+        let fits = |it: &&Value| {
+            it["part"] == part && thread.is_none_or(|name| it["thread"]["comm"] == name)
+        };
+        parts.filter(fits).map(|it| it["ns"].as_u64().expect("a number")).sum::<u64>() / 1_000_000
+    }
+
+    fn advises(&self, text: &str) -> bool {
+        let all = self.why["advice"].as_array().expect("a list");
+        all.iter().any(|it| it.as_str().is_some_and(|it| it.contains(text)))
+    }
+}
+
+/// Records what is planted; `None` where the recording has no wakers.
+fn planted(name: &str, options: &[&str]) -> Option<Why> {
+    let why = Recorded::of(&[PLANTED, name]).explain(options);
+    if !why.has("waker") {
+        skip("nobody tells who wakes whom here");
+        return None;
+    }
+    Some(why)
+}
+
+#[test]
+fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(why) = planted("inversion", &[]) else { return };
+    why.says(&["audio[", "late: blocked", "until owner[", "which was preempted for", "hog-"]);
+    why.says(&["hog-1["]);
+    why.says(&["hog-2["]);
+    if why.has("syscall") {
+        why.says(&["blocked", "in futex"]);
+        assert!(why.advises("PTHREAD_PRIO_INHERIT"), "{:#}", why.why);
+    }
+    assert!(why.millis("blocked", Some("owner")) >= 50, "{:#}", why.why);
+}
+
+#[test]
+fn why_names_the_hog_on_the_cpu_that_a_thread_may_not_leave() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(why) = planted("hog", &[]) else { return };
+    why.says(&["victim[", "late: preempted for", "by hog["]);
+    assert!(why.millis("waiting", Some("hog")) >= 50, "{:#}", why.why);
+    assert!(why.advises("higher priority than hog["), "{:#}", why.why);
+}
+
+#[test]
+fn why_says_that_a_thread_slept_until_its_timer() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(why) = planted("ticker", &["--thread", "ticker", "--metric", "blocked"]) else {
+        return;
+    };
+    why.says(&["ticker[", "until an interrupt or a timer woke it"]);
+    if why.has("syscall") {
+        why.says(&["slept", "in clock_nanosleep"]);
+    }
+    assert!(why.millis("blocked", None) >= 59, "{:#}", why.why);
+}
+
+#[test]
+fn why_follows_a_pipeline_to_the_stage_that_works() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(why) = planted("pipeline", &["--thread", "sink"]) else { return };
+    why.says(&["sink[", "blocked", "until filter[", "blocked", "until source[", "ran for"]);
+    if why.has("syscall") {
+        why.says(&["in read", "in read"]);
+    }
+}
+
+#[test]
+fn why_names_the_straggler_of_several_workers() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(why) = planted("fork-join", &["--thread", "boss"]) else { return };
+    why.says(&["boss[", "blocked", "until straggler[", "which ran for"]);
+    assert!(why.advises("straggler["), "{:#}", why.why);
+}
+
+#[test]
+fn why_names_the_quota_that_is_used_up() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(quota) = Quota::new("why", 10_000) else {
+        return skip("no cgroup may have a quota here");
+    };
+    let words = quota.words(&[PLANTED, "busy", "80"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let why = Recorded::of(&words).explain(&[]);
+    if !why.has("throttled") {
+        return skip("this kernel does not tell which tasks are throttled");
+    }
+    why.says(&["busy[", "late: throttled for", "by the quota of /fxtrec-why-"]);
+    assert!(why.millis("throttled", None) >= 30, "{:#}", why.why);
+    assert!(why.advises("raise the quota of /fxtrec-why-"), "{:#}", why.why);
+}
+
+#[test]
+fn why_says_what_cannot_be_explained() {
+    let folder = Folder::new();
+    let done = folder.fxtrec(["why", "-"]).expect(125);
+    assert!(done.stderr.contains("read twice"), "{}", done.stderr);
+    let done = folder.fxtrec(["why", "nothing.fxt"]).expect(125);
+    assert!(done.stderr.contains("nothing.fxt"), "{}", done.stderr);
+    folder.fxtrec(["why", "a.fxt", "--worst", "1", "--over", "1ms"]).expect(2);
+}
