@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fxt_reader::{Item, Reader, Record, Visitor};
@@ -17,6 +18,7 @@ use fxt_writer::record::{
 };
 use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, Ticks, Value};
 use fxtrec::report::{Options, analyse};
+use fxtrec::why::{Answer, Query, explain};
 
 const SWITCHES: u64 = 2_000_000;
 const CPUS: usize = 4;
@@ -151,6 +153,10 @@ fn show(bytes: &[u8]) -> u64 {
     switches.0
 }
 
+fn why(path: &Path, query: &Query) -> Answer {
+    explain(query, || Reader::open(path), |_, _| None).expect("there is something to explain")
+}
+
 fn best<T>(mut work: impl FnMut() -> T) -> Duration {
     let pass = |_| {
         let begin = Instant::now();
@@ -165,6 +171,7 @@ fn main() {
     let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
     file.write_all(&bytes).expect("room for the trace");
     assert_eq!([read(&bytes), show(&bytes)], [SWITCHES; 2]);
+    let life = Query { thread: Some("7".to_owned()), life: true, ..Query::default() };
     let scanned = best(|| scan(black_box(&bytes)));
     let results = [
         ("scan of words", scanned),
@@ -178,6 +185,8 @@ fn main() {
                 analyse(reader, Options::default())
             }),
         ),
+        ("why, the longest wait", best(|| why(file.path(), &Query::default()))),
+        ("why, a thread's life", best(|| why(file.path(), &life))),
     ];
     println!("{SWITCHES} switches, {} bytes; best of {PASSES} passes", bytes.len());
     for (what, took) in results {

@@ -374,7 +374,7 @@ fn prefer_who_waits_last(found: &mut Vec<Choice>, wakers: &Wakers) {
             let both = it.to.min(chosen.to).saturating_sub(it.from.max(chosen.from));
             wakers.get(&(it.koid, it.from)) == Some(&chosen.koid)
                 && it.to > chosen.to
-                && both * 10 >= chosen.length() * 8
+                && both >= chosen.length() / 5 * 4
         };
         match longest(&mut found.iter().filter(waits_for_it)) {
             Some(next) => chosen = next,

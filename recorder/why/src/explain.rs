@@ -167,7 +167,9 @@ pub(crate) fn explain_keeping<'r>(
     let mut tracker = Tracker::new(Roster::default());
     let finder = pass(open()?, &mut tracker, Finder::new(query))?;
     let choices = choose(query, &tracker, &finder)?;
+    let spans_left_out = finder.spans.too_many;
     drop(finder);
+    let origin = tracker.origin.clone();
     let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
     let gaps = tracker.losses;
     let mut roster = Roster::default();
@@ -179,10 +181,19 @@ pub(crate) fn explain_keeping<'r>(
     }
     let mut follower = pass(open()?, &mut tracker, Follower::new(&choices, most))?;
     follower.close(&tracker, u64::MAX);
+    // The pass may have ended before all that the recording says of itself.
+    tracker.origin = origin;
     let names = Names { tracker: &tracker, syscall: &syscall };
     let frames = follower.frames.into_iter().zip(&choices);
-    let explanations =
-        frames.filter_map(|(frame, choice)| Some(tell(choice, &frame?, &names))).collect();
+    let tell = |(frame, choice): (Option<Frame>, &Choice)| {
+        let mut why = tell(choice, &frame?, &names);
+        if spans_left_out && matches!(choice.subject, Subject::Span { .. }) {
+            why.missing
+                .push("spans beyond the first two million, which are not looked at".to_owned());
+        }
+        Some(why)
+    };
+    let explanations = frames.filter_map(tell).collect();
     let origin = &tracker.origin;
     let text = |text: &String| origin.is_known.then(|| text.clone());
     let mut causes: Vec<&'static str> = origin.causes.names().collect();

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fxtrec_sched::State;
 use fxtrec_units::text::short;
 use rustc_hash::FxHashMap;
 
@@ -50,6 +51,7 @@ struct Group<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Why {
     class: Class,
+    uninterruptible: bool,
     syscall: Option<u64>,
     by: Option<Waker>,
 }
@@ -109,9 +111,10 @@ impl<'a> Sums<'a> {
                         Ended::Woken(By::Unknown) => Some(Waker::Unknown),
                     };
                     let class = names.class(blocked);
+                    let uninterruptible = blocked.state == State::Uninterruptible;
                     let group = sums
                         .blocked
-                        .entry(Why { class, syscall: blocked.syscall, by })
+                        .entry(Why { class, uninterruptible, syscall: blocked.syscall, by })
                         .or_default();
                     group.nanos += length;
                     group.frames.extend(blocked.inside.as_deref());
@@ -180,7 +183,7 @@ impl<'a> Sums<'a> {
         match largest {
             Some(Tenant::Thread(_)) => {
                 let by = antagonists(&tenants, threads, names);
-                match self.woken * 2 > self.waited {
+                match self.woken > self.waited / 2 {
                     true => Clause {
                         passive: false,
                         text: format!("waited {length} for {cpu}, which {by} had"),
@@ -263,6 +266,7 @@ fn blocked_clause(
         Class::Sleep => format!("slept {length}{call}"),
         Class::Stopped => format!("stopped for {length}"),
         Class::Ended => format!("ended since {length}"),
+        _ if why.uninterruptible => format!("blocked {length} uninterruptibly{call}"),
         _ => format!("blocked {length}{call}"),
     };
     let passive = !matches!(why.class, Class::Sleep | Class::Ended);

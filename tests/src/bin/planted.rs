@@ -67,7 +67,7 @@ fn await_sleep(thread: Pid) {
     }
 }
 
-/// `audio` waits for a lock of `owner`, which `hog-1` and `hog-2` keep from its CPU.
+/// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU.
 fn inversion() {
     let lock = Mutex::new(());
     let (held, is_held) = channel();
@@ -76,7 +76,7 @@ fn inversion() {
         let lock = &lock;
         let (done, are_done) = channel::<()>();
         scope.spawn(move || {
-            be("owner", 5);
+            be("ui-params", 5);
             stay();
             let guard = lock.lock().expect("nobody panics");
             held.send(()).expect("main waits");

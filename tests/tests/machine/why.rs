@@ -120,14 +120,14 @@ fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
     }
     let _turn = machine::alone();
     let Some(why) = planted("inversion", &[]) else { return };
-    why.says(&["audio[", "late: blocked", "until owner[", "which was preempted for", "hog-"]);
+    why.says(&["audio[", "late: blocked", "until ui-params[", "which was preempted for", "hog-"]);
     why.says(&["hog-1["]);
     why.says(&["hog-2["]);
     if why.has("syscall") {
         why.says(&["blocked", "in futex"]);
         assert!(why.advises("PTHREAD_PRIO_INHERIT"), "{:#}", why.why);
     }
-    assert!(why.millis("blocked", Some("owner")) >= 50, "{:#}", why.why);
+    assert!(why.millis("blocked", Some("ui-params")) >= 50, "{:#}", why.why);
 }
 
 #[test]

@@ -227,3 +227,13 @@ fn an_interval_may_be_over_before_there_is_any_record_of_the_thread() {
     let why = ask(&scene, &within("t101", 1_000, 4_000));
     assert_eq!(parts(&why), expect(&[("unknown not_seen", 3_000)]));
 }
+
+#[test]
+fn times_may_be_as_large_as_they_can_be_written() {
+    let mut scene = Scene::of_command(ALL, 100);
+    let late = u64::MAX / 1000 - 1;
+    scene.switch(0, 0, 0, Leaves::R, 101).wake_by(1, 0, 100, 101);
+    scene.switch(late, 0, 101, Leaves::S, 100).switch(late + 1, 0, 100, Leaves::S, 0);
+    let why = ask(&scene, &of("100"));
+    assert_eq!(parts(&why), expect(&[("waiting t101", late - 1)]));
+}

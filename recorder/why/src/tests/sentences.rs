@@ -3,7 +3,7 @@
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
 
-use super::{ALL, FUTEX, READ, SLEEP, ask, chain, links, of, parts, try_ask, within};
+use super::{ALL, FSYNC, FUTEX, READ, SLEEP, ask, chain, links, of, parts, try_ask, within};
 use crate::{Metric, Pick, Query, WhyError};
 
 fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
@@ -102,6 +102,25 @@ fn a_thread_that_waits_for_a_time() {
     // Nobody is late because he slept: of that, only the wait after it counts.
     let late = ask(&scene, &Query::default());
     assert_eq!((late.from_ns, late.to_ns), (52_000_000, 52_020_000));
+}
+
+#[test]
+fn a_thread_that_waits_for_a_disk() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "db");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch_with((2_000, 0), 100, Leaves::D, 0, &call(FSYNC));
+    scene.wake_with(22_000, 0, 100, &[("interrupt", Value::Bool(true))]);
+    scene.switch(22_020, 0, 0, Leaves::R, 100);
+    scene.switch(23_000, 0, 100, Leaves::S, 0);
+    scene.end(200_000);
+    let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
+    let expected = "db[100] did not get further for 20.0 ms: blocked 20.0 ms uninterruptibly in fsync until an interrupt or a \
+                    timer woke it.";
+    assert_eq!(why.sentence, expected);
+    let part = &why.blame[0];
+    assert_eq!((part.class, part.uninterruptible), (Some("io"), Some(true)));
+    assert!(why.advice[0].contains("input or output"), "{:?}", why.advice);
 }
 
 #[test]
