@@ -2,8 +2,8 @@
 //!
 //! A [`source`] reads bytes that the kernel left ([`bpf_source`], [`ring_source`]); [`decode`] (perf's
 //! records), [`sched`] and [`life`] (tracepoints, placed by [`tracepoint`]) make them [`event`]s, and [`order`] puts those
-//! of all CPUs into one sequence. [`encode`] makes FXT records of that, and [`flight`] is what a recording watches out for
-//! meanwhile.
+//! of all CPUs into one sequence. [`encode`] makes FXT records of that, [`flight`] is what a recording watches out for
+//! meanwhile, and [`stacks`] tells where threads blocked.
 
 #![forbid(unsafe_code)]
 
@@ -22,4 +22,5 @@ pub mod readers;
 pub mod ring_source;
 pub mod sched;
 pub mod source;
+pub mod stacks;
 pub mod tracepoint;

@@ -15,6 +15,7 @@ pub mod caps;
 pub mod cgroups;
 pub mod child;
 pub mod clock;
+pub mod code;
 pub mod cpus;
 pub mod directory;
 pub mod event_list;

@@ -34,6 +34,7 @@ mod providers;
 mod record;
 mod report;
 mod source;
+mod stacks;
 mod trace_points;
 mod values;
 mod why;
@@ -65,6 +66,7 @@ pub use providers::ProviderArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
+pub use stacks::{StackArgs, StackKind};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{TimePoint, UserSpec};
 pub use why::{WhyArgs, WhyMetric};
@@ -127,6 +129,7 @@ pub struct Cli {
 
 /// What fxtrec is asked to do.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a process has one of it")]
 pub enum Command {
     /// Record the scheduler (the default; the word `record` may be left out)
     #[command(

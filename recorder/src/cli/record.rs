@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::providers::ProviderArgs;
 use super::source::SourceArgs;
+use super::stacks::StackArgs;
 use super::trace_points::TracePointArgs;
 use super::values::{UserSpec, pid};
 use crate::units::quantity::{ByteSize, TimeSpan};
@@ -111,6 +112,10 @@ pub struct RecordArgs {
     /// What to record beside the scheduler
     #[command(flatten)]
     pub trace_points: TracePointArgs,
+
+    /// Where threads were in their code
+    #[command(flatten)]
+    pub stacks: StackArgs,
 
     /// Applications that record their own events
     #[command(flatten)]

@@ -22,10 +22,10 @@ use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
 use crate::probe::Spec;
 use crate::sink::{Compression, Output, Target};
-use crate::units::Pid;
 use crate::units::glob::Pattern;
 use crate::units::nearest::nearest;
-use crate::units::quantity::ByteSize;
+use crate::units::quantity::{ByteSize, TimeSpan};
+use crate::units::{Nanos, Pid};
 
 pub use providers::Providers;
 
@@ -60,6 +60,8 @@ pub struct Plan {
     pub waking: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
+    /// How long a thread must be off its CPU for its stack to be recorded; `None` when none is.
+    pub stacks: Option<Nanos>,
     /// How applications record their own events; `None` when they are not to.
     pub providers: Option<Providers>,
     pub source: SourceChoice,
@@ -186,6 +188,9 @@ pub enum PlanError {
     /// What was asked of flight recording cannot be.
     #[error(transparent)]
     Flight(#[from] FlightError),
+    /// Stacks in a recording of which a part is kept.
+    #[error("--stacks cannot be used with {0} yet: modules would be missing in some of the files")]
+    StacksInParts(&'static str),
     /// More memory than can be meant.
     #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]
     TooMuchMemory { option: &'static str, bytes: u64 },
@@ -228,6 +233,7 @@ impl Plan {
         }
         let gates = !args.gates.fail_if.is_empty();
         let flight = FlightPlan::new(args.flight, args.mode, &output, gates)?;
+        let stacks = stacks(&args.stacks, args.mode, &flight)?;
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
             memory("--buffer-size", args.buffer_size)?.unwrap_or(flight.default_buffer_bytes());
@@ -244,6 +250,7 @@ impl Plan {
                 irq: args.trace_points.irq,
                 in_scope_only: !args.all,
             },
+            stacks,
             providers: Providers::new(&args.providers, categories, !flight.triggers.is_empty())?,
             source: args.source.choice,
             output,
@@ -310,6 +317,28 @@ fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
         None if !pids.is_empty() => Ok(Filter::Processes { command: false, pids }),
         Some(Scope::All) | None => Ok(Filter::Machine),
     }
+}
+
+/// When `--stacks-over` says nothing.
+const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
+
+/// How long a thread must be off its CPU for its stack to be recorded, if it is.
+fn stacks(
+    args: &cli::StackArgs,
+    mode: Mode,
+    flight: &FlightPlan,
+) -> Result<Option<Nanos>, PlanError> {
+    if args.stacks.is_none() {
+        return Ok(None);
+    }
+    if mode == Mode::Circular {
+        return Err(PlanError::StacksInParts("--mode circular"));
+    }
+    if flight.rotate.is_some() {
+        return Err(PlanError::StacksInParts("--rotate"));
+    }
+    let over = args.stacks_over.map_or(DEFAULT_STACKS_OVER, TimeSpan::duration);
+    Ok(Some(Nanos(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX))))
 }
 
 fn launch(

@@ -12,6 +12,7 @@ mod hotplug;
 mod losses;
 mod report;
 mod sources;
+mod stacks;
 mod truth;
 mod why;
 mod workflow;

@@ -3,6 +3,7 @@
 mod departed;
 mod moment;
 mod probes;
+pub mod stacks;
 mod throttles;
 mod watch;
 

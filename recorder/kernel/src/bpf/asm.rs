@@ -65,6 +65,8 @@ pub enum When {
 /// What memory is changed by, in one step that no other CPU can divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
+    /// The register is added.
+    Add,
     /// Bits of the register are set.
     Or,
     /// Only bits of the register stay.
@@ -102,12 +104,16 @@ pub enum Helper {
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC.
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
+    /// `bpf_get_stackid(context, map, flags)`: the number of the stack in a map of stacks, or a negative error.
+    GetStackId = 27,
     /// The ids of the process, in the upper half, and of the thread that runs.
     GetCurrentPidTgid = 14,
     /// `bpf_probe_read_kernel(target, size, address)`; the target is zero where there is nothing to read.
     ProbeReadKernel = 113,
     /// `bpf_ringbuf_output(map, data, size, flags)`.
     RingbufOutput = 130,
+    /// `bpf_get_task_stack(task, target, size, flags)`: how many bytes of program counters, or a negative error.
+    GetTaskStack = 141,
     /// `bpf_this_cpu_ptr(variable)`.
     ThisCpuPtr = 154,
     GetCurrentTaskBtf = 158,
@@ -198,6 +204,7 @@ impl When {
 impl Atomic {
     fn code(self) -> i32 {
         match self {
+            Atomic::Add => 0x00,
             Atomic::Or => 0x40,
             Atomic::And => 0x50,
             Atomic::Exchange => 0xe1,

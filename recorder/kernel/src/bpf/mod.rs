@@ -13,7 +13,8 @@
 //! [`lane`] is a ring in an array map that both sides map; neither a lock nor
 //! a helper call is needed to write a record, and nobody is woken for one. The
 //! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
-//! With a narrow scope, a [`scope`] tells the programs which threads matter.
+//! With a narrow scope, a [`scope`] tells the programs which threads matter. Where threads block is a matter of a program of
+//! its own ([`stacks`]).
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
 
@@ -25,6 +26,7 @@ pub mod interrupts;
 pub mod lane;
 pub mod programs;
 pub mod scope;
+pub mod stacks;
 pub mod sys;
 pub mod task;
 pub mod wakers;

@@ -12,6 +12,10 @@ use super::asm::Insn;
 pub enum MapKind {
     /// `BPF_MAP_TYPE_ARRAY`.
     Array = 2,
+    /// `BPF_MAP_TYPE_PERCPU_ARRAY`.
+    PerCpuArray = 6,
+    /// `BPF_MAP_TYPE_STACK_TRACE`.
+    StackTrace = 7,
     /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
     ArrayOfMaps = 12,
     /// `BPF_MAP_TYPE_RINGBUF`.
@@ -56,6 +60,11 @@ pub trait BpfSys: Debug {
     /// `BPF_RAW_TRACEPOINT_OPEN`: the program runs until the descriptor is closed.
     fn attach(&self, program: BorrowedFd<'_>) -> io::Result<OwnedFd>;
 
+    /// `BPF_MAP_LOOKUP_ELEM` of a map of stacks, whose values are as long as `value`.
+    fn map_lookup(&self, _map: BorrowedFd<'_>, _key: u32, _value: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// How often the program did not run since it was running already on that CPU, where the kernel counts it.
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
 }
@@ -65,6 +74,7 @@ pub struct LinuxBpf;
 
 // Commands of bpf(2).
 const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
@@ -148,6 +158,18 @@ struct GetInfo {
 struct ProgInfo {
     before: [u64; 26],
     recursion_misses: u64,
+}
+
+/// `struct bpf_map_info` up to `map_flags`.
+#[derive(Default)]
+#[repr(C)]
+struct MapInfo {
+    map_type: u32,
+    id: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
 }
 
 /// One of the structures above, which the kernel's `union bpf_attr` begins with.
@@ -247,6 +269,22 @@ impl BpfSys for LinuxBpf {
         unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attr) }
     }
 
+    fn map_lookup(&self, map: BorrowedFd<'_>, key: u32, value: &mut [u8]) -> io::Result<()> {
+        let expected = map_value_bytes(map)?;
+        if value.len() != expected {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the length of a value"));
+        }
+        let attr = MapUpdate {
+            map_fd: raw(map),
+            key: address(&raw const key),
+            value: address(value.as_mut_ptr()),
+            ..MapUpdate::default()
+        };
+        // SAFETY: keys of maps of stacks are four bytes; the value is writable and, as was just looked up, as long as the
+        // kernel writes. Both live until the call returns.
+        unsafe { bpf(MAP_LOOKUP_ELEM, &attr) }.map(drop)
+    }
+
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64> {
         let mut info = ProgInfo::default();
         let attr = GetInfo {
@@ -259,6 +297,19 @@ impl BpfSys for LinuxBpf {
         unsafe { bpf(OBJ_GET_INFO_BY_FD, &attr) }?;
         Ok(info.recursion_misses)
     }
+}
+
+/// How long the values of a map are that has one of each, in bytes.
+fn map_value_bytes(map: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut info = MapInfo::default();
+    let attr = GetInfo {
+        bpf_fd: raw(map),
+        info_len: size_of::<MapInfo>() as u32,
+        info: address(&raw mut info),
+    };
+    // SAFETY: `info` is writable for the length given, and the kernel takes no address from it.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &attr) }?;
+    Ok(info.value_size as usize)
 }
 
 /// Loads a program; when the kernel refuses, asks again for what the verifier has to say.

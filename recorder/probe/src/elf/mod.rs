@@ -102,6 +102,14 @@ pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
 }
 
+/// A file for [`Elf::parse`], of which only what is asked for is read.
+pub type FileData = ReadCache<File>;
+
+/// A file that is open already, for [`Elf::parse`].
+pub fn data_of(file: File) -> FileData {
+    ReadCache::new(file)
+}
+
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Looks at the headers.
     ///

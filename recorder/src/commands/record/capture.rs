@@ -18,6 +18,7 @@ use super::providers::{self, Providers};
 use super::round::{BatchedLanes, Intake, Progress, Round, ending};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
+use crate::capture::stacks::{self, Stacks};
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
@@ -46,6 +47,8 @@ pub(super) struct Captured {
     pub(super) warnings: Vec<String>,
     /// What applications recorded of themselves.
     pub(super) providers: Stopped,
+    /// What became of stacks, if somebody asked for them.
+    pub(super) stacks: Option<stacks::Counts>,
 }
 
 /// What the capture thread works with.
@@ -67,6 +70,8 @@ pub(super) struct Capture {
     pub(super) pieces: Option<Pieces>,
     /// What was defined for the source's events.
     pub(super) definitions: Option<Definitions>,
+    /// Where threads block, if somebody asked.
+    pub(super) stacks: Option<Stacks>,
     /// Applications that record themselves, if they may.
     pub(super) providers: Option<Providers>,
     /// What they have raised and not fired.
@@ -128,6 +133,12 @@ impl Capture {
             intake.losses.look(sample, waited, sleep);
             let new = sample.events - std::mem::replace(&mut events, sample.events);
             precedence.after_look(sample.now, sample.capture.running, new);
+            if let Some(stacks) = &mut self.stacks {
+                intake.open = intake.open && stacks.round(&mut self.encoder, ended).is_ok();
+                self.encoder.lanes().commit();
+                let known_since = ended.0.saturating_sub(Stacks::MEMORY.0);
+                self.encoder.forget_departed(Nanos(known_since));
+            }
             handover.after_round(Instant::now(), || self.engine.flush());
             intake.open = intake.open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
@@ -169,6 +180,8 @@ impl Capture {
             open = self.raise(&alert).is_ok();
         }
         open = open && self.encoder.end_all_spans(ended).is_ok();
+        let stacks = self.stacks.as_mut().map(|stacks| stacks.finish(&mut self.encoder, ended));
+        open = open && stacks.as_ref().is_none_or(Result::is_ok);
         self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
         if let Some(flight) = &mut self.flight {
@@ -193,7 +206,8 @@ impl Capture {
         let mut ending = ending(&self.encoder, &*self.source, ended);
         ending.causes = losses.causes(denied);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
-        Captured { ending, host, cut_short: !open, triggers, warnings, providers }
+        let stacks = stacks.and_then(Result::ok);
+        Captured { ending, host, cut_short: !open, triggers, warnings, providers, stacks }
     }
 
     /// Tells the encoder which alerts providers have raised, after the events until `ended`.

@@ -88,11 +88,17 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
+    let mut stacks = setup::stacks::open(&plan, &facts)?;
     let cpus = source.cpus().len();
     let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);
     let host = StealWatch::begin(&Linux);
     source.enable().map_err(explain)?;
+    if let Some(stacks) = &mut stacks {
+        // After the source, so that a switch comes before the stack that goes with it.
+        let attached = stacks.attach();
+        attached.map_err(|error| setup::stacks::explain(&error.into(), &facts))?;
+    }
     let silent = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
@@ -145,7 +151,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
-    let inputs = Inputs { source, extras, threads, invitation, hold };
+    let inputs = Inputs { source, extras, stacks, threads, invitation, hold };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     let child = match held.map(Held::release).transpose() {
         Ok(child) => child,

@@ -19,12 +19,14 @@ use super::pieces::{Pieces, Series, SeriesOutcome};
 use super::providers::{Invitation, Providers};
 use super::round::{BatchedLanes, Progress};
 use crate::capture::source::Source;
+use crate::capture::stacks::Stacks;
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::encoder::Encoder;
 use crate::encode::threads::Threads;
 use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
+use crate::kernel::bpf::stacks::BlockedStacks;
 use crate::kernel::stop_token::StopToken;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::Hold;
@@ -56,6 +58,8 @@ struct SnapshotThread {
 pub(super) struct Inputs {
     pub(super) source: Box<dyn Source>,
     pub(super) extras: Extras,
+    /// The program that tells where threads block, if somebody asked.
+    pub(super) stacks: Option<BlockedStacks>,
     /// The threads that are known when it begins.
     pub(super) threads: Threads,
     /// Applications that record themselves, if they may.
@@ -89,7 +93,7 @@ impl Pipeline {
         beginning: Beginning,
         attention: &StopToken,
     ) -> Result<Pipeline, RecordError> {
-        let Inputs { source, extras, threads, invitation, hold } = inputs;
+        let Inputs { source, extras, stacks, threads, invitation, hold } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: plan.engine_mode(),
@@ -122,7 +126,7 @@ impl Pipeline {
         let narrow = plan.scope != Filter::Machine;
         let lanes = BatchedLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
-        if circular {
+        if circular || plan.stacks.is_some() {
             encoder.keep_departed();
         }
         let pieces = plan.flight.rotate.map(|rotate| {
@@ -150,6 +154,11 @@ impl Pipeline {
             .map(|invitation| Providers::start(invitation, to_drain.clone()))
             .transpose()
             .map_err(RecordError::while_doing("start the manager of providers"))?;
+        let stacks = stacks
+            .zip(plan.stacks)
+            .map(|(source, over)| Stacks::start(source, over))
+            .transpose()
+            .map_err(RecordError::while_doing("start the thread for stacks"))?;
         let recorder = beginning.recorder;
         let enabled = beginning.time;
         let capture = Capture {
@@ -165,6 +174,7 @@ impl Pipeline {
             flight,
             pieces,
             definitions: extras.definitions,
+            stacks,
             providers,
             alerts: Alerts::default(),
         };

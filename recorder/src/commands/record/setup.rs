@@ -1,6 +1,7 @@
 //! Getting from a plan to a source that waits to be enabled.
 
 pub(in crate::commands) mod bpf;
+pub(in crate::commands) mod stacks;
 
 use std::sync::Arc;
 

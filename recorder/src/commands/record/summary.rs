@@ -67,6 +67,28 @@ impl Summary<'_> {
         }
     }
 
+    /// Stacks, if somebody asked for them.
+    fn stack_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(counts) = self.finished.captured.stacks else { return Ok(()) };
+        writeln!(f, "  stacks     {} of threads that waited", count(counts.written))?;
+        let odd = [
+            (counts.kernel_unreadable, "without the kernel's part, which could not be walked"),
+            (counts.kernel_too_deep, "cut: the kernel's part is too deep"),
+            (counts.user_unreadable, "without the program's part, which could not be walked"),
+            (counts.user_too_deep, "cut: the program's part is too deep"),
+            (counts.user_no_room, "without the program's part: too many different ones"),
+            (counts.lost, "more lost: a buffer was full"),
+            (counts.unseen, "switches that the program on stacks did not see"),
+            (counts.given_up, "waits not followed: two threads had one place in a table"),
+            (counts.unknown_threads, "more of threads that had ended"),
+            (counts.unknown_processes, "processes could not be looked into (ended?)"),
+        ];
+        for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
+            writeln!(f, "             {} {what}", count(number))?;
+        }
+        Ok(())
+    }
+
     /// What became of triggers and snapshots, where there could be some.
     fn flight_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let counts = &self.finished.captured.triggers;
@@ -144,6 +166,7 @@ impl Display for Summary<'_> {
         let wakeups = count(stats.wakeups_written);
         writeln!(f, "  wake-ups   {wakeups} (and {spurious} of threads that were awake)")?;
         self.probe_lines(f)?;
+        self.stack_lines(f)?;
         self.provider_lines(f)?;
         let (threads, processes) = (count(stats.threads), count(stats.processes));
         writeln!(f, "  threads    {threads} in {processes} processes")?;

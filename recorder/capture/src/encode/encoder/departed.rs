@@ -24,6 +24,11 @@ struct Obituary {
     comm: Comm,
     process: Koid,
     process_name: Vec<u8>,
+    in_scope: bool,
+}
+
+fn thread_is_wanted(narrow: bool, in_scope: bool) -> bool {
+    !narrow || in_scope
 }
 
 /// Threads that have ended, the longest dead first.
@@ -55,8 +60,16 @@ impl<L: Lanes> Encoder<L> {
         let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);
         let process = self.threads.process_koid(home);
         let process_name = self.threads.process(home).name.clone();
-        let obituary = Obituary { ended: time, koid, tid, comm, process, process_name };
+        let in_scope = thread_is_wanted(self.narrow, self.threads.thread(slot).in_scope);
+        let obituary = Obituary { ended: time, koid, tid, comm, process, process_name, in_scope };
         self.departed.threads.push_back(obituary);
+    }
+
+    /// Who had the id at `time`, if it has ended since and is not forgotten: its process, itself, and whether it is wanted.
+    pub(super) fn departed_owner(&self, tid: Tid, time: Nanos) -> Option<(Koid, Koid, bool)> {
+        let mut owners = self.departed.threads.iter().filter(|thread| thread.tid == tid);
+        let owner = owners.find(|thread| thread.ended >= time)?;
+        Some((owner.process, owner.koid, owner.in_scope))
     }
 
     /// The records that name every thread which is in the trace: those that live, and those that are not forgotten.

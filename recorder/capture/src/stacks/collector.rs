@@ -1,0 +1,400 @@
+//! The thread that reads samples and finds out which code they are in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::images::Images;
+use super::{Counts, flag};
+use fxtrec_kernel::bpf::stacks::{BlockedStacks, KERNEL_FRAMES, Sample, USER_FRAMES, UserStack};
+use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
+use fxtrec_kernel::priority;
+use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_units::{Nanos, Pid, Tid};
+
+/// How often the ring is looked at. It has room for what some thousand long waits leave.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The kernel among the programs.
+pub(super) const KERNEL: usize = 0;
+
+/// A file or a part of the kernel with code, as a program has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Module {
+    pub(super) id: u16,
+    pub(super) name: String,
+    pub(super) build_id: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) module: u16,
+    pub(super) flags: u8,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) module_address: u64,
+}
+
+/// What the capture thread is told. A program is what a process runs from one execve(2) to the next; they are numbered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Code {
+        program: usize,
+        tid: Tid,
+        until: Nanos,
+        modules: Vec<Module>,
+        mappings: Vec<Mapping>,
+    },
+    Stack {
+        tid: Tid,
+        since: Nanos,
+        until: Nanos,
+        flags: u32,
+        frames: Vec<u64>,
+    },
+    /// The name of the function that a program counter is in.
+    Symbol {
+        program: usize,
+        address: u64,
+        name: String,
+    },
+}
+
+impl Told {
+    /// When what it is about had happened.
+    pub(super) fn until(&self) -> Nanos {
+        match self {
+            Told::Code { until, .. } | Told::Stack { until, .. } => *until,
+            Told::Symbol { .. } => Nanos(0),
+        }
+    }
+}
+
+/// What is known of a program.
+#[derive(Debug, Default)]
+struct Program {
+    /// Those that were told: a frame is in them.
+    mappings: Vec<Mapping>,
+    /// For each module, by its number: where its file is kept.
+    images: Vec<Option<usize>>,
+    /// All that there were when its mappings were read last.
+    found: Vec<ExecutableMapping>,
+    /// Frames that are in no mapping.
+    nowhere: FxHashSet<u64>,
+    /// The look at the ring in which its mappings were read last.
+    read_in: Option<u64>,
+    /// Whether its mappings could not be read once.
+    failed: bool,
+    /// Whether the capture thread knows whose it is.
+    told: bool,
+}
+
+impl Program {
+    fn mapping(&self, frame: u64) -> Option<&Mapping> {
+        // Later ones first: they may have taken the place of earlier ones.
+        self.mappings.iter().rev().find(|mapping| (mapping.start..mapping.end).contains(&frame))
+    }
+
+    /// How many frames there are before the first that is no code. Behind a function without a frame pointer, whatever a
+    /// register held is taken for the address of a frame, and what is there for one in the code.
+    fn whole(&self, frames: &[u64]) -> usize {
+        let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
+        let end = frames.iter().position(|&frame| !is_code(frame));
+        // Of a process that nobody could look into, nothing is known.
+        end.filter(|_| !self.found.is_empty()).unwrap_or(frames.len())
+    }
+
+    /// Whether a frame is in what was read last.
+    fn finds(&self, frame: u64) -> bool {
+        self.found.iter().any(|mapping| mapping.has(frame))
+    }
+}
+
+/// A frame of a program, and whether it is where a call returns to.
+type Frame = (usize, u64, bool);
+
+#[derive(Debug)]
+pub(super) struct Collector {
+    source: BlockedStacks,
+    to: Sender<Told>,
+    programs: Vec<Program>,
+    by_process: FxHashMap<(Pid, u64), usize>,
+    kernel: Option<KernelCode>,
+    images: Images,
+    user_stacks: FxHashMap<u32, Arc<[u64]>>,
+    frames: FxHashSet<Frame>,
+    counts: Counts,
+    looks: u64,
+    /// When the last wait ended.
+    last: Nanos,
+}
+
+impl Collector {
+    pub(super) fn new(source: BlockedStacks, to: Sender<Told>) -> Collector {
+        Collector {
+            source,
+            to,
+            programs: vec![Program::default()],
+            by_process: FxHashMap::default(),
+            kernel: None,
+            images: Images::default(),
+            user_stacks: FxHashMap::default(),
+            frames: FxHashSet::default(),
+            counts: Counts::default(),
+            looks: 0,
+            last: Nanos(0),
+        }
+    }
+
+    /// Reads until `stop` says so, and then what is left; names functions last.
+    pub(super) fn run(mut self, stop: &StopToken) -> Counts {
+        // A process that ends before it was looked at is not known.
+        priority::raise();
+        while !stop.is_stopped() {
+            self.look();
+            if stop.wait(std::iter::empty(), LOOK).is_err() {
+                break;
+            }
+        }
+        self.source.detach();
+        self.look();
+        self.name_functions();
+        let missing = self.source.missing();
+        self.counts.lost += missing.no_room;
+        self.counts.unseen = missing.unseen;
+        self.counts.given_up = missing.given_up;
+        self.counts
+    }
+
+    fn look(&mut self) {
+        self.looks += 1;
+        let mut samples = Vec::new();
+        let mut garbled = 0;
+        self.source.read(|sample| match sample {
+            Some(sample) => samples.push(sample),
+            None => garbled += 1,
+        });
+        self.counts.lost += garbled;
+        for sample in samples {
+            self.take(&sample);
+        }
+    }
+
+    fn take(&mut self, sample: &Sample) {
+        let mut flags = 0;
+        let mut note = |bit: u32, count: &mut u64| {
+            flags |= bit;
+            *count += 1;
+        };
+        let kernel = match &sample.kernel {
+            Some(frames) => frames.as_slice(),
+            None => {
+                note(flag::KERNEL_UNREADABLE, &mut self.counts.kernel_unreadable);
+                &[]
+            }
+        };
+        if kernel.len() >= KERNEL_FRAMES {
+            note(flag::KERNEL_TOO_DEEP, &mut self.counts.kernel_too_deep);
+        }
+        let user = match sample.user {
+            UserStack::NoProgram => Arc::default(),
+            UserStack::Number(number) => {
+                let (known, source) = (&mut self.user_stacks, &self.source);
+                known
+                    .entry(number)
+                    .or_insert_with(|| source.user_stack(number).unwrap_or_default().into())
+                    .clone()
+            }
+            UserStack::Unreadable => Arc::default(),
+            UserStack::NoRoom => {
+                note(flag::USER_NO_ROOM, &mut self.counts.user_no_room);
+                Arc::default()
+            }
+        };
+        let has_program = !matches!(sample.user, UserStack::NoProgram | UserStack::NoRoom);
+        if has_program && user.is_empty() {
+            note(flag::USER_UNREADABLE, &mut self.counts.user_unreadable);
+        }
+        if user.len() >= USER_FRAMES {
+            note(flag::USER_TOO_DEEP, &mut self.counts.user_too_deep);
+        }
+        // The kernel does not go away: what is known of it is read at the end, which takes a while.
+        self.frames.extend(kernel.iter().enumerate().map(|(at, &frame)| (KERNEL, frame, at > 0)));
+        self.last = self.last.max(sample.until);
+        let code = match user.is_empty() {
+            true => 0,
+            false => self.user_frames(&user, sample),
+        };
+        if code < user.len() {
+            flags |= flag::USER_CUT;
+            self.counts.user_cut += 1;
+        }
+        let frames = [kernel, &user[..code]].concat();
+        let Sample { tid, since, until, .. } = *sample;
+        self.tell(Told::Stack { tid, since, until, flags, frames });
+    }
+
+    fn tell(&mut self, told: Told) {
+        // The capture thread may be far behind; a stack that it has no room for is lost, and the rest may be needed later.
+        match told {
+            Told::Stack { .. } => {
+                self.counts.lost += u64::from(self.to.try_send(told).is_err());
+            }
+            told => drop(self.to.send(told)),
+        }
+    }
+
+    /// Tells which part of the kernel a frame is in, as far as that is new.
+    fn kernel_frame(&mut self, frame: u64) {
+        let program = &mut self.programs[KERNEL];
+        if program.mapping(frame).is_some() {
+            return;
+        }
+        let code = self.kernel.get_or_insert_with(KernelCode::read);
+        let module = code.modules.iter().find(|it| (it.start..it.end).contains(&frame));
+        let (Some(module), Ok(id)) = (module, u16::try_from(program.images.len())) else { return };
+        program.images.push(None);
+        let (start, end) = (module.start, module.end);
+        let mapping = Mapping { module: id, flags: 0b101, start, end, module_address: 0 };
+        program.mappings.push(mapping);
+        let (name, build_id) = (module.name.clone(), module.build_id.clone());
+        let modules = vec![Module { id, name, build_id }];
+        let (tid, until) = (Tid::default(), self.last);
+        self.tell(Told::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
+    }
+
+    /// Tells which files the frames of a program are in, as far as that is new. How many frames are code.
+    fn user_frames(&mut self, frames: &[u64], sample: &Sample) -> usize {
+        let key = (sample.pid, sample.space);
+        let next = self.programs.len();
+        let number = *self.by_process.entry(key).or_insert(next);
+        if number == next {
+            self.programs.push(Program::default());
+        }
+        if !std::mem::replace(&mut self.programs[number].told, true) {
+            // Names of functions need the process, also where nothing explains a frame.
+            let (modules, mappings) = (Vec::new(), Vec::new());
+            let Sample { tid, until, .. } = *sample;
+            self.tell(Told::Code { program: number, tid, until, modules, mappings });
+        }
+        for (at, &frame) in frames.iter().enumerate() {
+            self.frames.insert((number, frame, at > 0));
+        }
+        for &frame in frames {
+            let program = &self.programs[number];
+            if program.mapping(frame).is_some() || program.nowhere.contains(&frame) {
+                continue;
+            }
+            if !program.finds(frame) && program.read_in != Some(self.looks) {
+                self.read_mappings(number, frames, sample);
+            }
+            self.tell_mapping(number, frame, sample);
+        }
+        self.programs[number].whole(frames)
+    }
+
+    fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
+        let program = &mut self.programs[number];
+        let mut found = code::executable_mappings(sample.pid.0).unwrap_or_default();
+        // What looks like the kernel's would be taken for it.
+        found.retain(|mapping| mapping.end >> 63 == 0);
+        let is_its = |mapping: &ExecutableMapping| frames.iter().any(|frame| mapping.has(*frame));
+        // By now the process may run another program, or a child of the one that blocked.
+        if found.iter().any(is_its) {
+            program.read_in = Some(self.looks);
+            program.found = found;
+        } else {
+            let is_first = !std::mem::replace(&mut program.failed, true);
+            self.counts.unknown_processes += u64::from(is_first && program.found.is_empty());
+        }
+    }
+
+    /// Tells which file a frame is in.
+    fn tell_mapping(&mut self, number: usize, frame: u64, sample: &Sample) {
+        let program = &mut self.programs[number];
+        // What a program has compiled itself is in no file.
+        let is_named = |mapping: &&ExecutableMapping| !mapping.path.as_os_str().is_empty();
+        let mapped = program.found.iter().find(|it| it.has(frame)).filter(is_named);
+        let (Some(mapped), Ok(id)) = (mapped, u16::try_from(program.images.len())) else {
+            // Of a process that could not be looked into, another look may tell.
+            if !program.found.is_empty() {
+                program.nowhere.insert(frame);
+            }
+            return;
+        };
+        let image = self.images.of(sample.pid.0, mapped);
+        let (build_id, module_address) = match image {
+            Some(image) => (self.images.build_id(image), self.images.address(image, mapped)),
+            None => (Vec::new(), mapped.offset),
+        };
+        let name = name_of(&mapped.path.to_string_lossy());
+        let (start, end, flags) = (mapped.start, mapped.end, mapped.flags);
+        let mapping = Mapping { module: id, flags, start, end, module_address };
+        program.images.push(image);
+        program.mappings.push(mapping);
+        let modules = vec![Module { id, name, build_id }];
+        let Sample { tid, until, .. } = *sample;
+        self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
+    }
+
+    /// Tells the names of the functions that all frames are in.
+    fn name_functions(&mut self) {
+        let mut frames: Vec<Frame> = std::mem::take(&mut self.frames).into_iter().collect();
+        frames.sort_unstable();
+        // One that is both is the same function, but where a call is the last of what a function does.
+        frames.dedup_by_key(|&mut (program, frame, _)| (program, frame));
+        for (number, address, returned_to) in frames {
+            // The call is before the place that it returns to, which may be another function's.
+            let within = address.saturating_sub(u64::from(returned_to));
+            let name = match number {
+                KERNEL => {
+                    self.kernel_frame(address);
+                    let code = self.kernel.get_or_insert_with(KernelCode::read);
+                    code.symbol(within).map(|(name, _)| name.to_owned())
+                }
+                number => self.user_function(number, within),
+            };
+            if let Some(name) = name {
+                self.counts.symbols += 1;
+                self.tell(Told::Symbol { program: number, address, name });
+            }
+        }
+    }
+
+    fn user_function(&mut self, number: usize, address: u64) -> Option<String> {
+        let program = self.programs.get(number)?;
+        let mapping = program.mapping(address)?;
+        let image = (*program.images.get(usize::from(mapping.module))?)?;
+        let within = (address - mapping.start).wrapping_add(mapping.module_address);
+        self.images.function(image, within)
+    }
+}
+
+/// The most bytes of a module's name that a record takes.
+const MOST: usize = 255;
+
+/// A path as the name of a module: the end of it, where it is too long.
+fn name_of(path: &str) -> String {
+    let clean = path.replace('\0', "");
+    let mut from = clean.len().saturating_sub(MOST);
+    while !clean.is_char_boundary(from) {
+        from += 1;
+    }
+    clean[from..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_named_by_its_end() {
+        assert_eq!(name_of("/usr/lib/libc.so.6"), "/usr/lib/libc.so.6");
+        let long = format!("/{}/lib.so", "é".repeat(200));
+        let name = name_of(&long);
+        assert!((MOST - 1..=MOST).contains(&name.len()), "{}", name.len());
+        assert!(name.ends_with("é/lib.so"), "{name}");
+    }
+}

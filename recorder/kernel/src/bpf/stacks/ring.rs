@@ -1,0 +1,97 @@
+//! The ring buffer that samples come through, as the kernel lays it out for those who map it.
+//!
+//! ```text
+//!   page 0     position of the reader, which writes it
+//!   page 1     position of the programs
+//!   then       the data, mapped twice in a row, so that every sample is in one piece
+//! ```
+//!
+//! A sample begins with its length in four bytes, whose upper two bits say that it is being written, or was given up,
+//! and four more bytes of the kernel's. Its end is padded to eight bytes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::super::sys::{BpfSys, MapKind, MapSpec};
+use crate::perf::page_size;
+use crate::sys::Mapping;
+
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+const HEADER_BYTES: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct SampleRing {
+    map: OwnedFd,
+    consumer: Mapping,
+    /// The programs' position, and behind it the data twice; only to be read.
+    producer: Mapping,
+    bytes: usize,
+    page: usize,
+}
+
+impl SampleRing {
+    /// A ring of `bytes`, a power of two of at least a page.
+    ///
+    /// # Errors
+    /// What bpf(2) or mmap(2) returns.
+    pub(super) fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<SampleRing> {
+        let page = page_size();
+        let bytes = bytes.next_power_of_two().max(page);
+        let map = sys.map_create(&MapSpec {
+            kind: MapKind::RingBuffer,
+            value_bytes: 0,
+            entries: u32::try_from(bytes).map_err(io::Error::other)?,
+            mapped: false,
+            inner: None,
+        })?;
+        let consumer = Mapping::new(Some(map.as_fd()), page)?;
+        let producer = Mapping::of_part(map.as_fd(), page, page + 2 * bytes)?;
+        Ok(SampleRing { map, consumer, producer, bytes, page })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Shows what is in it to `take`, the oldest first, and makes room.
+    pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
+        // SAFETY: the second page begins with the programs' position, an aligned u64 that the kernel writes atomically;
+        // the mapping lives as long as self and is only read.
+        let end = unsafe { AtomicU64::from_ptr(self.producer.base().cast()) };
+        // SAFETY: the first page begins with the reader's position, which only this reader writes.
+        let position = unsafe { AtomicU64::from_ptr(self.consumer.base().cast()) };
+        // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
+        let end = end.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let mut at = position.load(Ordering::Relaxed);
+        while at < end {
+            // The size is a power of two, so this is below it.
+            let offset = (at as usize) & (self.bytes - 1);
+            // SAFETY: `offset` is below `bytes` and a multiple of eight, since the reader moves on by multiples of eight;
+            // so the header is within the first of the two mappings of the data, behind the page of the position.
+            let header = unsafe { self.producer.base().add(self.page + offset) };
+            // SAFETY: as above; the length is an aligned u32 that the kernel writes atomically.
+            let length = unsafe { AtomicU32::from_ptr(header.cast()) }.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            if length & BUSY != 0 {
+                break;
+            }
+            let size = (length & !DISCARDED) as usize;
+            // The kernel does not write longer ones; with a length that is not its own, all would be out of step.
+            if size > self.bytes - HEADER_BYTES {
+                at = end;
+                break;
+            }
+            if length & DISCARDED == 0 {
+                // SAFETY: header and sample are at most `bytes` long, and begin below `bytes`, so they end within the
+                // second mapping of the data. The kernel does not write there until the reader's position is past it.
+                let sample = unsafe { std::slice::from_raw_parts(header.add(HEADER_BYTES), size) };
+                take(sample);
+            }
+            at += (HEADER_BYTES + size).next_multiple_of(8) as u64;
+        }
+        position.store(at, Ordering::Release);
+    }
+}

@@ -1,0 +1,286 @@
+//! Which code is where: the executable mappings of processes, the kernel and its modules, and the kernel's symbols.
+//!
+//! All of it is text below `/proc` and `/sys`, read when somebody asks, and never on the path of an event.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// A part of a process's memory whose bytes can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutableMapping {
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// Whether it can be read and written, in bits 0 and 1; bit 2 is set.
+    pub flags: u8,
+    /// Where in its file it begins, in bytes.
+    pub offset: u64,
+    /// Its device and inode, by which a file is known; `None` when there is no file.
+    pub file: Option<(String, u64)>,
+    /// The path as the process knows it, or what the kernel calls it, as `[vdso]`; empty for neither.
+    pub path: PathBuf,
+}
+
+impl ExecutableMapping {
+    /// Whether `address` is in it.
+    pub fn has(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// The executable mappings of the process `pid`, by address.
+///
+/// # Errors
+/// When it is gone, or not to be looked into.
+pub fn executable_mappings(pid: u32) -> io::Result<Vec<ExecutableMapping>> {
+    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(mapping).collect())
+}
+
+/// A line of `/proc/PID/maps`.
+fn mapping(line: &[u8]) -> Option<ExecutableMapping> {
+    let mut rest = line;
+    let mut field = || {
+        rest = rest.trim_ascii_start();
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (field, behind) = rest.split_at(end);
+        rest = behind;
+        std::str::from_utf8(field).ok()
+    };
+    let (range, permissions, offset, device, inode) =
+        (field()?, field()?, field()?, field()?, field()?);
+    let permissions = permissions.as_bytes();
+    if permissions.get(2) != Some(&b'x') {
+        return None;
+    }
+    let (start, end) = range.split_once('-')?;
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end, inode) = (hex(start)?, hex(end)?, inode.parse::<u64>().ok()?);
+    let flags = u8::from(permissions.first() == Some(&b'r'))
+        | u8::from(permissions.get(1) == Some(&b'w')) << 1
+        | 1 << 2;
+    let path = rest.trim_ascii_start().to_vec();
+    (start < end).then(|| ExecutableMapping {
+        start,
+        end,
+        flags,
+        offset: hex(offset).unwrap_or_default(),
+        file: (inode != 0).then(|| (device.to_owned(), inode)),
+        path: PathBuf::from(OsString::from_vec(path)),
+    })
+}
+
+/// Opens the file of a mapping, by the mapping itself, which may be of a deleted file or one of another mount namespace.
+///
+/// # Errors
+/// When the process is gone, the mapping has changed, or it is not permitted.
+pub fn open_mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<File> {
+    let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+    crate::regular::open(Path::new(&link))
+}
+
+/// A part of the kernel's memory with code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelModule {
+    /// What it is called: a module's name, or `kernel`.
+    pub name: String,
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// Its build id, if it has one.
+    pub build_id: Vec<u8>,
+}
+
+/// The kernel's code: what it is called and where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelCode {
+    pub modules: Vec<KernelModule>,
+    /// Addresses and names of functions, by address.
+    symbols: Vec<(u64, Box<str>)>,
+}
+
+impl KernelCode {
+    /// What the running kernel tells. A kernel that hides addresses tells nothing.
+    pub fn read() -> KernelCode {
+        let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
+        let build_id = |path: &Path| std::fs::read(path).map(|notes| gnu_build_id(&notes));
+        KernelCode::of(&symbols, &modules, |name| {
+            let path = match name {
+                KERNEL => PathBuf::from("/sys/kernel/notes"),
+                name => PathBuf::from(format!("/sys/module/{name}/notes/.note.gnu.build-id")),
+            };
+            build_id(&path).unwrap_or_default()
+        })
+    }
+
+    fn of(symbols: &str, modules: &str, build_id: impl Fn(&str) -> Vec<u8>) -> KernelCode {
+        let mut code = KernelCode::default();
+        let (mut start, mut end) = (None, None);
+        for line in symbols.lines() {
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            match name {
+                "_stext" => start = Some(address),
+                "_etext" => end = Some(address),
+                _ => {}
+            }
+            // Where addresses are hidden they are all 0.
+            if matches!(kind, "t" | "T" | "w" | "W") && address != 0 {
+                code.symbols.push((address, name.into()));
+            }
+        }
+        // Of several names for one address, the first in the kernel's list.
+        code.symbols.sort_by_key(|&(address, _)| address);
+        code.symbols.dedup_by_key(|&mut (address, _)| address);
+        let mut add = |name: &str, start: u64, end: u64| {
+            if start != 0 && start < end {
+                let (name, build_id) = (name.to_owned(), build_id(name));
+                code.modules.push(KernelModule { name, start, end, build_id });
+            }
+        };
+        if let (Some(start), Some(end)) = (start, end) {
+            add(KERNEL, start, end);
+        }
+        for line in modules.lines() {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [name, size, _, _, _, address, ..] = fields[..] else { continue };
+            let address = address.trim_start_matches("0x");
+            if let (Ok(size), Ok(start)) = (size.parse::<u64>(), u64::from_str_radix(address, 16)) {
+                add(name, start, start.saturating_add(size));
+            }
+        }
+        code
+    }
+
+    /// The function whose code `address` is in: its name, and how far into it.
+    pub fn symbol(&self, address: u64) -> Option<(&str, u64)> {
+        let next = self.symbols.partition_point(|&(start, _)| start <= address);
+        let (start, name) = self.symbols.get(next.checked_sub(1)?)?;
+        Some((name, address - start))
+    }
+}
+
+/// What the kernel itself is called among its modules.
+pub const KERNEL: &str = "kernel";
+
+/// The GNU build id among ELF notes; empty for none.
+fn gnu_build_id(notes: &[u8]) -> Vec<u8> {
+    const BUILD_ID: u32 = 3;
+    let mut rest = notes;
+    while let Some((header, behind)) = rest.split_first_chunk::<12>() {
+        let word = |at: usize| {
+            let bytes = header.get(at..).and_then(<[u8]>::first_chunk);
+            bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+        };
+        let (name_size, size, kind) = (word(0) as usize, word(4) as usize, word(8));
+        let Some((name, behind)) = behind.split_at_checked(name_size.next_multiple_of(4)) else {
+            break;
+        };
+        let Some(content) = behind.get(..size) else { break };
+        if kind == BUILD_ID && name.starts_with(b"GNU\0") {
+            return content.to_vec();
+        }
+        rest = behind.get(size.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_with_code_are_read_with_their_files() {
+        let line = b"55d0a7c7e000-55d0a7c80000 r-xp 00002000 fd:01 1234  /opt/a b/x (deleted)";
+        let found = mapping(line).expect("a mapping");
+        assert_eq!((found.start, found.end), (0x55d0_a7c7_e000, 0x55d0_a7c8_0000));
+        assert_eq!((found.flags, found.offset), (0b101, 0x2000));
+        assert_eq!(found.file, Some(("fd:01".to_owned(), 1234)));
+        assert_eq!(found.path, Path::new("/opt/a b/x (deleted)"));
+        let vdso = b"7fff1000-7fff3000 r-xp 00000000 00:00 0                          [vdso]";
+        let vdso = mapping(vdso).expect("a mapping");
+        assert_eq!((vdso.file, vdso.path), (None, PathBuf::from("[vdso]")));
+        let code_of_a_compiler = mapping(b"1000-2000 rwxp 00000000 00:00 0 ").expect("a mapping");
+        assert_eq!((code_of_a_compiler.flags, code_of_a_compiler.path), (0b111, PathBuf::new()));
+        for no in [
+            &b""[..],
+            b"1000-2000 r--p 00000000 00:00 0",
+            b"2000-1000 r-xp 00000000 00:00 0",
+            b"1000 r-xp 0 0 0",
+            b"1000-2000 r-xp",
+        ] {
+            assert_eq!(mapping(no), None);
+        }
+    }
+
+    #[test]
+    fn a_process_finds_its_own_code() {
+        let own = executable_mappings(std::process::id()).expect("its own");
+        let here = a_process_finds_its_own_code as fn() as usize as u64;
+        let program = own.iter().find(|mapping| (mapping.start..mapping.end).contains(&here));
+        let program = program.expect("this test is in one");
+        assert!(program.file.is_some() && program.path.is_absolute(), "{program:?}");
+    }
+
+    #[test]
+    fn the_kernels_code_is_found_by_address() {
+        let symbols = "ffffffff81000000 T _stext\nffffffff81000100 t first\n\
+                       ffffffff81000100 T alias\nffffffff81000200 T second\n\
+                       ffffffff81000300 T _etext\nffffffff82000000 D data\n\
+                       ffffffffa0000010 t loaded\t[mod]\nnonsense\n";
+        let modules =
+            "mod 8192 0 - Live 0xffffffffa0000000\nhidden 4096 0 - Live 0x0000000000000000\nbad\n";
+        let code = KernelCode::of(symbols, modules, |name| name.as_bytes().to_vec());
+        let module = |name: &str, start, end| KernelModule {
+            name: name.to_owned(),
+            start,
+            end,
+            build_id: name.as_bytes().to_vec(),
+        };
+        let expected = [
+            module("kernel", 0xffff_ffff_8100_0000, 0xffff_ffff_8100_0300),
+            module("mod", 0xffff_ffff_a000_0000, 0xffff_ffff_a000_2000),
+        ];
+        assert_eq!(code.modules, expected);
+        assert_eq!(code.symbol(0xffff_ffff_8100_01ff), Some(("first", 0xff)));
+        assert_eq!(code.symbol(0xffff_ffff_a000_0010), Some(("loaded", 0)));
+        assert_eq!(code.symbol(0x1000), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_addresses() {
+        let code =
+            KernelCode::of("0000000000000000 T _stext\n0000000000000000 T f\n", "", |_| vec![]);
+        assert_eq!(code, KernelCode::default());
+    }
+
+    #[test]
+    fn a_build_id_is_found_among_notes_and_lengths_are_not_trusted() {
+        let note = |kind: u32, name: &[u8], content: &[u8]| {
+            let mut note = Vec::new();
+            for word in [name.len() as u32, content.len() as u32, kind] {
+                note.extend(word.to_ne_bytes());
+            }
+            for part in [name, content] {
+                note.extend(part);
+                note.resize(note.len().next_multiple_of(4), 0);
+            }
+            note
+        };
+        let notes = [note(1, b"Linux\0", b"abcde"), note(3, b"GNU\0", &[1, 2, 3])].concat();
+        assert_eq!(gnu_build_id(&notes), [1, 2, 3]);
+        assert_eq!(gnu_build_id(&notes[..notes.len() - 4]), []);
+        let mut hostile = note(3, b"GNU\0", &[1]);
+        hostile[..8].fill(0xff);
+        assert_eq!(gnu_build_id(&hostile), []);
+    }
+}

@@ -1,0 +1,198 @@
+//! Where threads blocked: the functions that stacks name, and the waits that they are of.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use fxt_reader::check::{Promises, check};
+use fxt_reader::record::EventKind;
+use fxt_reader::{Koid, Reader, Record, ThreadState};
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::recording::{Recording, record_in};
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+
+/// Compiles the workload with frame pointers; `None` without a compiler.
+fn blocker(folder: &Folder) -> Option<String> {
+    let path = folder.path("blocker");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/blocker.rs");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition", "2024", "-C", "force-frame-pointers=yes", "-o"]).arg(&path);
+    match rustc.arg(source).status() {
+        Ok(status) => {
+            assert!(status.success(), "rustc {source}: {status}");
+            Some(path.to_str().expect("a plain path").to_owned())
+        }
+        Err(error) => {
+            skip(&format!("there is no rustc: {error}"));
+            None
+        }
+    }
+}
+
+/// The flag of a backtrace that lacks the program's part, since there was no room for it.
+const NO_ROOM: u32 = 16;
+
+/// A backtrace with the names of its functions.
+#[derive(Debug)]
+struct Stack {
+    time: u64,
+    flags: u32,
+    functions: Vec<String>,
+}
+
+/// What a trace says about stacks.
+#[derive(Debug, Default)]
+struct Stacks {
+    of: BTreeMap<u64, Vec<Stack>>,
+    /// The counts of `stack_stats`.
+    counts: BTreeMap<String, u64>,
+    modules: Vec<String>,
+}
+
+impl Stacks {
+    fn read(path: &Path) -> Stacks {
+        let report = check(&mut Reader::open(path).expect("a trace"), Promises::Fxtrec);
+        let report = report.expect("it can be read");
+        assert!(report.is_sound(), "{:?}", report.findings);
+        let mut names: BTreeMap<(Koid, u64), String> = BTreeMap::new();
+        let (mut found, mut raw) = (Stacks::default(), Vec::new());
+        let mut reader = Reader::open(path).expect("a trace");
+        while let Some(item) = reader.next().expect("sound") {
+            match item.record {
+                Record::UserspaceObject(object) => {
+                    names.insert((object.process, object.pointer), object.name.to_owned());
+                }
+                Record::Backtrace(backtrace) => {
+                    let frames: Vec<u64> = backtrace.frames.iter().collect();
+                    raw.push((backtrace.time.0, backtrace.flags, backtrace.thread, frames));
+                }
+                Record::Module(module) => found.modules.push(module.name.to_owned()),
+                Record::Event(event) if event.name == "stack_stats" => {
+                    assert_eq!(event.kind, EventKind::Instant);
+                    for arg in &event.args {
+                        let count = arg.value.to_string().parse().expect("a number");
+                        found.counts.insert(arg.name.to_owned(), count);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (time, flags, thread, frames) in raw {
+            let process = |frame: u64| if frame >> 63 == 1 { Koid(0) } else { thread.process };
+            let name = |frame: &u64| names.get(&(process(*frame), *frame)).cloned();
+            let functions = frames.iter().map(|frame| name(frame).unwrap_or_default()).collect();
+            found.of.entry(thread.thread.0).or_default().push(Stack { time, flags, functions });
+        }
+        found
+    }
+}
+
+/// The time that a thread was off its CPU, for each wait that it blocked in: since when, until when.
+fn waits(recording: &Recording, thread: u64) -> Vec<(u64, u64)> {
+    let mut waits = Vec::new();
+    let mut since = None;
+    for switch in &recording.trace.switches {
+        if switch.outgoing == thread {
+            let blocks = switch.state == ThreadState::Blocked && !switch.inferred;
+            since = blocks.then_some(switch.time);
+        } else if switch.incoming == thread
+            && let Some(since) = since.take()
+        {
+            waits.push((since, switch.time));
+        }
+    }
+    waits
+}
+
+#[test]
+fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::shared();
+    const ROUNDS: usize = 50;
+    const OVER: u64 = 1_000_000;
+    let folder = Folder::new();
+    let Some(blocker) = blocker(&folder) else { return };
+    let options = ["--source", "bpf", "--stacks", "--stacks-over", "1ms"];
+    let recording = record_in(&folder, &options, &[&blocker, &ROUNDS.to_string()]);
+    let stacks = Stacks::read(&folder.path("t.fxt"));
+    for nothing in ["kernel_unreadable", "lost", "unseen", "given_up"] {
+        assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
+    }
+    let written: usize = stacks.of.values().map(Vec::len).sum();
+    assert_eq!(stacks.counts["stacks"], written as u64);
+    assert!(stacks.modules.iter().any(|name| name == "kernel"), "{:?}", stacks.modules);
+    assert!(stacks.modules.contains(&blocker), "{:?}", stacks.modules);
+    let (mut named, mut named_in_program) = (0, 0);
+    // A switch that was seen late has a later time than its stack.
+    let late = if recording.trace.stats().number("late_events") > 0 { OVER } else { 0 };
+    for line in recording.lines() {
+        let (thread, what) = (line[0].parse().expect("a thread"), line[1]);
+        let own = stacks.of.get(&thread).map_or(&[][..], Vec::as_slice);
+        let long: Vec<(u64, u64)> = waits(&recording, thread)
+            .into_iter()
+            .filter(|(since, until)| until - since > 2 * OVER)
+            .collect();
+        // The program looks at the clock a little after the switch is recorded, which matters next to the threshold only.
+        for (since, until) in &long {
+            let within = own.iter().filter(|stack| (*since - late..*until).contains(&stack.time));
+            let near = own.iter().map(|stack| stack.time.cast_signed() - since.cast_signed());
+            let near: Vec<i64> = near.filter(|distance| distance.abs() < 20_000_000).collect();
+            let mut switches = recording.trace.switches.iter();
+            let left = switches.find(|it| it.outgoing == thread && it.time == *since);
+            assert_eq!(within.count(), 1, "{what} for {} ns: {near:?}, {left:?}", until - since);
+        }
+        if what == "short" {
+            continue;
+        }
+        named += 1;
+        // Who is late on a busy machine need not wait.
+        assert!(long.len() * 2 >= ROUNDS, "{what}: {} of {ROUNDS} waits", long.len());
+        let sleeps = match what {
+            "wait_for_a_byte" => ["pipe_read"].as_slice(),
+            "wait_for_a_flag" => &["futex_wait", "futex_do_wait", "futex_wait_queue"],
+            _ => &["hrtimer_nanosleep", "do_nanosleep"],
+        };
+        let has = |stack: &Stack, names: &[&str]| {
+            stack.functions.iter().any(|function| names.iter().any(|name| function.contains(name)))
+        };
+        let own_name = format!("blocker::{what}");
+        let at_home: Vec<&Stack> = own
+            .iter()
+            .filter(|stack| {
+                long.iter().any(|(since, until)| (*since - late..*until).contains(&stack.time))
+            })
+            .collect();
+        let in_kernel = at_home.iter().filter(|stack| has(stack, sleeps)).count();
+        // By chance two stacks have one place in the kernel's table.
+        let kept: Vec<&&Stack> =
+            at_home.iter().filter(|stack| stack.flags & NO_ROOM == 0).collect();
+        let in_program = kept.iter().filter(|stack| has(stack, &[&own_name])).count();
+        named_in_program += usize::from(in_program > 0);
+        println!(
+            "{what}: {in_kernel} and {in_program} of {}: {:?}",
+            at_home.len(),
+            at_home.first()
+        );
+        // A thread may be late for another reason now and then: a page that is not there.
+        assert!(in_kernel * 10 >= at_home.len() * 9, "{what}: {at_home:?}");
+        assert!(in_program * 10 >= kept.len() * 9, "{what}: {at_home:?}");
+    }
+    assert_eq!(named, 3);
+    assert!(named_in_program >= 2, "{named_in_program}");
+}
+
+#[test]
+fn without_the_option_there_is_no_stack_and_no_program_for_it() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::shared();
+    let folder = Folder::new();
+    record_in(&folder, &[], &["sleep", "0.05"]);
+    let stacks = Stacks::read(&folder.path("t.fxt"));
+    assert!(stacks.of.is_empty() && stacks.counts.is_empty() && stacks.modules.is_empty());
+}
