@@ -94,10 +94,11 @@ fn tell(args: &DemoArgs, trace: &Path, page: &Path, err: &mut dyn Write) -> io::
     writeln!(err)?;
     writeln!(
         err,
-        "The thread `player` was made late on purpose: `hog` took its CPU for 30 ms, twice a second. Who it"
+        "The thread `player` was made late on purpose: `hog` took its CPU for 30 ms, twice a second."
     )?;
-    writeln!(err, "waited for, and for how long:")?;
-    writeln!(err, "  fxtrec report {} --comm player", trace.display())?;
+    let trace = trace.display();
+    writeln!(err, "  fxtrec why {trace} --thread player      the worst of it in a sentence")?;
+    writeln!(err, "  fxtrec report {trace} --comm player     how often, how long, and for whom")?;
     let link = std::path::absolute(page)?;
     writeln!(err, "  {}, the same to look at in a browser", link.display())?;
     if !args.no_browser

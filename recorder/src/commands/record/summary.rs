@@ -119,14 +119,13 @@ impl Summary<'_> {
             let last = series.last.display().to_string();
             let (last, removed) = (escape::line(&last), removed(series.removed));
             return match series.files {
-                1 => writeln!(f, "  output     {last}: open it at https://ui.perfetto.dev"),
+                1 => output_lines(f, &last),
                 files => writeln!(f, "  output     {files} files{removed}, the last is {last}"),
             };
         }
         if let Target::Path(path) = self.target {
             let path = path.display().to_string();
-            let path = escape::line(&path);
-            writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
+            output_lines(f, &escape::line(&path))?;
         }
         Ok(())
     }
@@ -148,6 +147,12 @@ impl Summary<'_> {
             bytes(self.finished.totals.output_bytes)
         )
     }
+}
+
+/// Where the trace is, and what one does with it next.
+fn output_lines(f: &mut Formatter<'_>, path: &str) -> fmt::Result {
+    writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
+    writeln!(f, "             fxtrec why {path} explains the worst delay in it")
 }
 
 impl Display for Summary<'_> {
