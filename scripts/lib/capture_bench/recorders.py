@@ -223,9 +223,9 @@ class Fxtrec(Recorder):
     # Nothing in a benchmark waits that long for a CPU.
     ARMED = ["--mode", "circular", "--trigger", "wakeup > 1s"]
 
-    def __init__(self, scratch, binary, source, suffix, armed=False):
+    def __init__(self, scratch, binary, source, suffix, armed=False, other=False):
         packed = ", .zst" if suffix.endswith(".zst") else ""
-        super().__init__(f"fxtrec {source or 'perf'}{packed}{', armed' if armed else ''}", scratch)
+        super().__init__(f"{'other ' * other}fxtrec {source or 'perf'}{packed}{', armed' if armed else ''}", scratch)
         self.path = scratch / f"trace{suffix}"
         self.said = scratch / "said"
         options = [*(["--source", source] if source else []), *(self.ARMED if armed else [])]

@@ -11,6 +11,7 @@ HEAD = [
     "workload", "recorder", "us per op", "added", "of perf's", "CPU s per M events", "bytes per event",
     "lost", "resident MiB",
 ]
+OTHER_HEAD = ["workload", "recorder", "added, of the other's", "quarter of rounds below", "above", "CPU, of the other's"]
 QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
 
 
@@ -80,6 +81,35 @@ def quiet_rows(runs):
     return rows
 
 
+def other_rows(runs, names):
+    """What each recorder costs as a share of what the other fxtrec costs with the same source, in the same rounds."""
+    rows = []
+    for workload in names:
+        of = {}
+        for run in runs:
+            if run.workload == workload:
+                of.setdefault(run.recorder, []).append(run)
+        bare = of.get("untraced", [])
+        for name, others in of.items():
+            mine = of.get(name.removeprefix("other "))
+            if not name.startswith("other ") or not mine:
+                continue
+            added = [
+                (one.per_operation - untraced.per_operation) / (other.per_operation - untraced.per_operation)
+                for one, other, untraced in zip(mine, others, bare)
+                if other.per_operation > untraced.per_operation
+            ]
+            cpu = [
+                one.outcome.cpu / max(one.outcome.events, 1) / (other.outcome.cpu / max(other.outcome.events, 1))
+                for one, other in zip(mine, others)
+                if one.outcome and other.outcome
+            ]
+            share = added_in_rounds(mine, bare) / added_in_rounds(others, bare)
+            low, _, high = statistics.quantiles(added, n=4) if len(added) > 1 else [None] * 3
+            rows.append([workload, name.removeprefix("other "), text(share), text(low), text(high), text(median(cpu))])
+    return rows
+
+
 def plain(head, rows):
     """Columns for a terminal."""
     widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
@@ -111,6 +141,9 @@ def render(runs, workloads, rounds, as_markdown):
     date = datetime.date.today().isoformat()
     head = f"{date}: {machine()}; medians of {rounds} rounds, losses summed over them."
     parts = [head, table(HEAD, rows)]
+    others = other_rows(runs, names)
+    if others:
+        parts += ["Beside another fxtrec:", table(OTHER_HEAD, others)]
     quiet = quiet_rows(runs)
     if quiet:
         parts += ["A quiet machine:", table(QUIET_HEAD, quiet)]
