@@ -175,9 +175,9 @@ impl<'a> Sums<'a> {
         let threads: u64 =
             tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
         let length = nanos(self.waited);
-        let cpu = match self.cpus.keys().collect::<Vec<_>>()[..] {
-            [cpu] => format!("CPU {cpu}"),
-            _ => "a CPU".to_owned(),
+        let (cpu, which) = match self.cpus.keys().collect::<Vec<_>>()[..] {
+            [cpu] => (format!("CPU {cpu}"), ", which"),
+            _ => ("a CPU".to_owned(), " that"),
         };
         let largest = tenants.first().map(|it| it.0);
         match largest {
@@ -186,7 +186,7 @@ impl<'a> Sums<'a> {
                 match self.woken > self.waited / 2 {
                     true => Clause {
                         passive: false,
-                        text: format!("waited {length} for {cpu}, which {by} had"),
+                        text: format!("waited {length} for {cpu}{which} {by} had"),
                     },
                     false => {
                         Clause { passive: true, text: format!("preempted for {length} by {by}") }
@@ -195,7 +195,7 @@ impl<'a> Sums<'a> {
             }
             Some(Tenant::Idle) => Clause {
                 passive: false,
-                text: format!("waited {length} for {cpu}, which was idle"),
+                text: format!("waited {length} for {cpu}{which} was idle"),
             },
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,

@@ -15,7 +15,7 @@ const MOST_PARTS: usize = 8;
 const MOST_LINKS: usize = 12;
 
 /// So many of those who had the CPU are named in a link.
-const MOST_SHARES: usize = 3;
+const MOST_SHARES: usize = 2;
 
 /// The width of a line.
 const WIDTH: usize = 100;
@@ -187,28 +187,29 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut shown = vec![false; why.chain.len()];
     order.iter().take(MOST_LINKS).for_each(|&at| shown[at] = true);
     let mut skipped = (0_usize, 0_u64);
+    let width = seconds(why.from_ns).len();
     for (link, shown) in why.chain.iter().zip(shown) {
         let length = link.to_ns - link.from_ns;
         if !shown {
             skipped = (skipped.0 + 1, skipped.1 + length);
             continue;
         }
-        write_skipped(&mut skipped, out)?;
+        write_skipped(&mut skipped, width, out)?;
         let at = seconds(link.from_ns);
         let indent = "  ".repeat(link.depth.min(6));
         let text = format!("{}{} {}", indent, party(&link.thread), describe_link(link));
         writeln!(out, "  {at}  {:>8}  {text}", nanos(length))?;
     }
-    write_skipped(&mut skipped, out)
+    write_skipped(&mut skipped, width, out)
 }
 
-fn write_skipped(skipped: &mut (usize, u64), out: &mut dyn Write) -> io::Result<()> {
+fn write_skipped(skipped: &mut (usize, u64), width: usize, out: &mut dyn Write) -> io::Result<()> {
     let (number, length) = std::mem::take(skipped);
     if number == 0 {
         return Ok(());
     }
     let links = if number == 1 { "shorter link" } else { "shorter links" };
-    writeln!(out, "  {:>width$}  {:>8}  ({number} {links})", "", nanos(length), width = 1)
+    writeln!(out, "  {:width$}  {:>8}  ({number} {links})", "", nanos(length))
 }
 
 fn shares(tenants: &[Share]) -> String {

@@ -261,3 +261,31 @@ fn of_two_that_wait_for_the_same_the_last_one_is_explained() {
     assert_eq!((&*why.thread.comm, why.length_ns), ("audio", 57_200_000));
     assert_eq!(ask(&scene, &of("owner")).length_ns, 60_000_000);
 }
+
+#[test]
+fn waits_after_wake_ups_name_the_cpu_and_who_had_it() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "app").name(201, "hog").name(202, "other");
+    scene.switch(0, 0, 0, Leaves::R, 201).switch(0, 1, 0, Leaves::R, 202);
+    scene.wake_by(1_000, 0, 100, 201);
+    scene.switch(31_000, 0, 201, Leaves::S, 100);
+    scene.switch(32_000, 0, 100, Leaves::S, 0);
+    scene.end(100_000);
+    let sentence = |scene: &Scene, query: &Query| ask(scene, query).sentence;
+    assert_eq!(
+        sentence(&scene, &Query::default()),
+        "app[100] was 30.0 ms late: waited 30.0 ms for CPU 0, which hog[201] had."
+    );
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "app").name(201, "hog").name(202, "other");
+    scene.switch(0, 0, 0, Leaves::R, 201).switch(0, 1, 0, Leaves::R, 202);
+    scene.wake_by(1_000, 0, 100, 201);
+    scene.migrate(21_000, 100, 0, 1);
+    scene.switch(31_000, 1, 202, Leaves::S, 100);
+    scene.switch(32_000, 1, 100, Leaves::S, 0);
+    scene.end(100_000);
+    assert_eq!(
+        sentence(&scene, &Query::default()),
+        "app[100] was 30.0 ms late: waited 30.0 ms for a CPU that hog[201] and other[202] had."
+    );
+}
