@@ -162,6 +162,8 @@ impl Log {
             return;
         }
         self.on = true;
+        // Room that is not used costs nothing; growing would copy what is there. Without it, it grows as it must.
+        let _ = self.entries.try_reserve_exact(self.most);
         // Who has which CPU first: slices are entries of threads too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });

@@ -193,12 +193,27 @@ fn fork_join() {
     });
 }
 
-/// `busy` computes for so many milliseconds. It is an ordinary thread, to which quotas apply, and goes before others.
+/// `audio` mixes a frame again and again, and sleeps in the middle of one.
+fn frames() {
+    let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
+    assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("audio", 10);
+            for frame in 0..15 {
+                let _span = fxt_writer::provider::duration!("app", "mix");
+                work(Duration::from_millis(1));
+                if frame == 9 {
+                    std::thread::sleep(LATE);
+                }
+            }
+        });
+    });
+}
+
+/// `busy` computes for so many milliseconds. It is an ordinary thread, to which quotas apply.
 fn busy(millis: u64) {
     be("busy", 0);
-    // SAFETY: the call has no pointers; 0 is the calling process.
-    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    assert_eq!(result, 0, "root may go before others");
     work(Duration::from_millis(millis));
 }
 
@@ -216,6 +231,7 @@ fn main() {
         "ticker" => ticker(),
         "pipeline" => pipeline(),
         "fork-join" => fork_join(),
+        "frames" => frames(),
         "busy" => busy(words[1].parse().expect("a number")),
         other => panic!("nothing like {other} is planted"),
     }

@@ -1,10 +1,12 @@
 //! `fxtrec why`: the sentence names the cause that was planted.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::{Done, Folder};
 use fxtrec_tests::machine;
+use fxtrec_tests::process::with_usual_signals;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use serde_json::Value;
@@ -21,9 +23,11 @@ struct Recorded {
 impl Recorded {
     fn of(command: &[&str]) -> Recorded {
         let folder = Folder::new();
-        let mut fxtrec = binary::command();
+        // Before others from its beginning on, so that nothing else makes it later than what is planted.
+        let mut fxtrec = Command::new("nice");
+        fxtrec.args(["-n", "-20"]).arg(binary::fxtrec());
         fxtrec.args(["-q", "-o", "t.fxt", "--"]).args(command);
-        folder.run(&mut fxtrec).expect(0);
+        folder.run(with_usual_signals(&mut fxtrec)).expect(0);
         Recorded { folder }
     }
 
@@ -180,6 +184,34 @@ fn why_names_the_straggler_of_several_workers() {
     let Some(why) = planted("fork-join", &["--thread", "boss"]) else { return };
     why.says(&["boss[", "blocked", "until straggler[", "which ran for"]);
     assert!(why.advises("straggler["), "{:#}", why.why);
+}
+
+#[test]
+fn why_finds_the_frame_that_took_longer_than_the_others() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let recorded = Recorded::of(&[PLANTED, "frames"]);
+    let why = recorded.explain(&[]);
+    why.says(&[
+        "audio[",
+        " for 'mix', ",
+        "more than the median of 15: ",
+        "until an interrupt or a timer",
+    ]);
+    assert_eq!((&why.why["subject"], &why.why["spans"]), (&"span".into(), &15.into()));
+    assert!(why.millis("blocked", None) >= 59, "{:#}", why.why);
+    assert!(why.millis("on_cpu", None) >= 1, "{:#}", why.why);
+    let three = recorded.why(&["--span", "mix", "--worst", "3", "--json"]);
+    let three: Value = serde_json::from_str(&three).expect("JSON");
+    let lengths: Vec<u64> = three["explanations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|why| why["length_ns"].as_u64().expect("a number"))
+        .collect();
+    assert!(lengths.len() == 3 && lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
 }
 
 #[test]
