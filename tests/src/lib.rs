@@ -14,5 +14,6 @@ pub mod root;
 pub mod skip;
 pub mod tools;
 pub mod trace;
+pub mod tracing;
 pub mod wait;
 pub mod workload;

@@ -60,6 +60,7 @@ pub(crate) fn layout() -> SchedLayout {
         wakeup: format("sched_wakeup", WAKEUP_ID, WAKEUP, "\"\""),
         wakeup_new: format("sched_wakeup_new", 12, WAKEUP, "\"\""),
         waking: None,
+        migrate: None,
     };
     SchedLayout::new(&formats).expect("a known shape")
 }
@@ -151,6 +152,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
             prev_prio: 120,
             next_prio: 120,
             state: PrevState { letter: 'S', preempted: false },
+            syscall: None,
             prev_comm: comm,
             next_comm: comm,
         }),

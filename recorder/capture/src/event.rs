@@ -53,6 +53,8 @@ pub struct Switch {
     pub next_prio: i32,
     /// The state in which the thread goes out.
     pub state: PrevState,
+    /// The number of the system call in which it blocks, where the source tells it.
+    pub syscall: Option<u16>,
     /// The name of who goes out; empty where the source does not tell it.
     pub prev_comm: Comm,
     /// The name of who comes in; empty where the source does not tell it.
@@ -66,6 +68,16 @@ pub struct SliceFacts {
     pub steal: Nanos,
     /// Whether its thread may not run on since a quota is used up.
     pub throttled: Option<Throttle>,
+}
+
+/// What interrupts took of the slice of a thread that goes out, and since when it was to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The time in interrupts, and how many there were.
+    pub irq: Nanos,
+    pub irqs: u32,
+    /// How long before its end a switch was first asked for, if one was.
+    pub asked: Option<Nanos>,
 }
 
 /// What is known of a thread that goes out since a quota is used up.
@@ -169,6 +181,8 @@ pub enum Kind {
     Switch(Switch),
     /// What befell the slice that the next switch of this CPU ends.
     Slice(SliceFacts),
+    /// The same of what interrupts took.
+    Taken(Taken),
     Wake(Wake),
     /// The kernel says by other means than `sched_switch` that this thread has come in.
     Running {

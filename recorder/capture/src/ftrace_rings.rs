@@ -244,9 +244,10 @@ impl Rings for FtraceRings {
     }
 
     fn enable(&mut self) -> Result<(), SourceError> {
-        let sched = ["sched/sched_wakeup", "sched/sched_wakeup_new", "sched/sched_switch"];
-        let waking = self.options.waking.then_some("sched/sched_waking");
-        for event in LIFE_EVENTS.into_iter().chain(sched).chain(waking) {
+        let sched = ["wakeup", "wakeup_new", "migrate_task", "switch"];
+        let sched = sched.map(|name| format!("sched/sched_{name}"));
+        let waking = self.options.waking.then(|| "sched/sched_waking".to_owned());
+        for event in LIFE_EVENTS.map(str::to_owned).into_iter().chain(sched).chain(waking) {
             self.shared.instance.write(&format!("events/{event}/enable"), "1")?;
         }
         Ok(self.shared.instance.write("tracing_on", "1")?)

@@ -112,14 +112,14 @@ impl CpuRing {
         let Some(written) = written.collect::<Option<Vec<u64>>>() else {
             return SchedEvents::default();
         };
-        let Some((switches, wakeups)) = written.split_first() else {
+        let Some((switches, others)) = written.split_first() else {
             return SchedEvents::default();
         };
-        let wakeups = wakeups.iter().sum::<u64>();
+        let others = others.iter().sum::<u64>();
         // What could not be decoded was written, too, and may have been of any kind.
         SchedEvents {
             switches: switches.saturating_sub(self.reported.switches + self.undecoded),
-            wakeups: wakeups.saturating_sub(self.reported.wakeups + self.undecoded),
+            others: others.saturating_sub(self.reported.others + self.undecoded),
         }
     }
 }
@@ -148,7 +148,7 @@ impl ReadRing for CpuRing {
                     let mut event = found.event;
                     match event.kind {
                         Kind::Switch(_) => self.reported.switches += 1,
-                        Kind::Wake(_) => self.reported.wakeups += 1,
+                        Kind::Wake(_) | Kind::Moved { .. } => self.reported.others += 1,
                         _ => {}
                     }
                     self.last = self.last.max(event.time);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::ftrace_rings::FtraceRings;
 use super::order::Merger;
 use super::perf_rings::PerfRings;
-use super::source::{Source, SourceError, SourceKind, SourceStats, Take};
+use super::source::{Causes, Source, SourceError, SourceKind, SourceStats, Take};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::{Cpu, Nanos};
@@ -110,6 +110,11 @@ impl<R: Rings> Source for RingSource<R> {
 
     fn cpus(&self) -> Vec<Cpu> {
         self.rings.cpus()
+    }
+
+    /// A move that a silent task makes is not told.
+    fn causes(&self, silent: &[Cpu]) -> Causes {
+        Causes { migrate: silent.is_empty(), ..Causes::default() }
     }
 
     fn ring_bytes(&self) -> usize {

@@ -20,6 +20,8 @@ pub struct SchedFormats {
     pub wakeup_new: Format,
     /// `sched_waking`, where it is wanted.
     pub waking: Option<Format>,
+    /// `sched_migrate_task`, where it is wanted.
+    pub migrate: Option<Format>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +60,22 @@ pub struct WakeLayout {
     target_cpu: At,
 }
 
+/// Where everything lies in `sched_migrate_task`.
+#[derive(Clone, Copy, Debug)]
+struct MoveLayout {
+    id: u16,
+    least: usize,
+    pid: At,
+    orig_cpu: At,
+    dest_cpu: At,
+}
+
 /// Where everything lies in the samples of the scheduler's tracepoints.
 #[derive(Clone, Debug)]
 pub struct SchedLayout {
     switch: SwitchLayout,
     wakes: Vec<WakeLayout>,
+    moves: Option<MoveLayout>,
 }
 
 impl CommonLayout {
@@ -120,6 +133,7 @@ impl SwitchLayout {
             prev_prio: i32_at(raw, self.prev_prio)?,
             next_prio: i32_at(raw, self.next_prio)?,
             state: self.states.decode(state),
+            syscall: None,
             prev_comm: Comm(chunk(raw, self.prev_comm)?),
             next_comm: Comm(chunk(raw, self.next_comm)?),
         }))
@@ -164,6 +178,27 @@ impl WakeLayout {
     }
 }
 
+impl MoveLayout {
+    fn new(format: &Format) -> Result<MoveLayout, LayoutError> {
+        Ok(MoveLayout {
+            id: id(format)?,
+            least: least(format),
+            pid: locate(format, "pid", &[4])?,
+            orig_cpu: locate(format, "orig_cpu", &[4])?,
+            dest_cpu: locate(format, "dest_cpu", &[4])?,
+        })
+    }
+
+    fn decode(&self, raw: &[u8]) -> Option<Kind> {
+        if raw.len() < self.least {
+            return None;
+        }
+        let cpu = |at| u32_at(raw, at).map(Cpu);
+        let (from, to) = (cpu(self.orig_cpu)?, cpu(self.dest_cpu)?);
+        Some(Kind::Moved { tid: tid_at(raw, self.pid)?, from, to })
+    }
+}
+
 impl SchedLayout {
     /// Finds every field that is used.
     ///
@@ -177,13 +212,15 @@ impl SchedLayout {
         if let Some(waking) = &formats.waking {
             wakes.push(WakeLayout::new(waking, WakeKind::Waking)?);
         }
-        Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes })
+        let moves = formats.migrate.as_ref().map(MoveLayout::new).transpose()?;
+        Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes, moves })
     }
 
-    /// The id of `sched_switch`, then of the wake-up tracepoints, as [`super::perf_rings`] opens them.
+    /// The id of `sched_switch`, then of all others, as [`super::perf_rings`] opens them.
     pub fn tracepoints(&self) -> Vec<u64> {
         let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
-        std::iter::once(u64::from(self.switch.id)).chain(wakes).collect()
+        let moves = self.moves.iter().map(|moves| u64::from(moves.id));
+        std::iter::once(u64::from(self.switch.id)).chain(wakes).chain(moves).collect()
     }
 
     /// How `sched_switch` reports task states.
@@ -198,7 +235,10 @@ impl SchedLayout {
         if id == self.switch.id {
             return self.switch.decode(raw);
         }
-        self.wakes.iter().find(|wake| wake.id == id)?.decode(raw)
+        if let Some(wake) = self.wakes.iter().find(|wake| wake.id == id) {
+            return wake.decode(raw);
+        }
+        self.moves.filter(|moves| moves.id == id)?.decode(raw)
     }
 
     /// The thread that was on the CPU.

@@ -80,10 +80,16 @@ pub enum SourceError {
 pub struct Causes {
     /// The time in each slice that the host had taken the CPU.
     pub steal: bool,
+    /// The time in each slice that interrupts took, and their number.
+    pub irq: bool,
+    /// How long before the end of a slice a switch was asked for.
+    pub need_resched: bool,
     /// Each time that a thread is moved to another queue.
     pub migrate: bool,
     /// Which threads may not run since the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
+    /// In which system call a thread blocks.
+    pub syscall: bool,
     /// Who begins each wake-up, a thread or an interrupt.
     pub waker: bool,
 }
@@ -93,9 +99,12 @@ impl Causes {
     pub fn names(self) -> Vec<&'static str> {
         let all = [
             ("steal", self.steal),
+            ("irq", self.irq),
             ("throttled", self.throttled),
             ("migrate", self.migrate),
+            ("need_resched", self.need_resched),
             ("waker", self.waker),
+            ("syscall", self.syscall),
         ];
         all.iter().filter_map(|(name, given)| given.then_some(*name)).collect()
     }
@@ -106,27 +115,27 @@ impl Causes {
 pub struct SchedEvents {
     /// Of `sched_switch`.
     pub switches: u64,
-    /// Of the tracepoints of wake-ups.
-    pub wakeups: u64,
+    /// Of the tracepoints of wake-ups and of moves between queues.
+    pub others: u64,
 }
 
 impl SchedEvents {
     pub fn total(self) -> u64 {
-        self.switches + self.wakeups
+        self.switches + self.others
     }
 }
 
 impl std::ops::AddAssign for SchedEvents {
     fn add_assign(&mut self, other: SchedEvents) {
         self.switches += other.switches;
-        self.wakeups += other.wakeups;
+        self.others += other.others;
     }
 }
 
 /// Figures of a source that no event carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// What the kernel itself counted: of `sched_switch`, then of the wake-up tracepoints. Empty where it counts no
+    /// What the kernel itself counted: of `sched_switch`, then of the other tracepoints. Empty where it counts no
     /// single tracepoint.
     pub kernel_counts: Vec<KernelCount>,
     /// Samples that could not be decoded.
@@ -152,10 +161,8 @@ pub trait Source: Debug + Send {
     /// The CPUs that are recorded now.
     fn cpus(&self) -> Vec<Cpu>;
 
-    /// Which facts it gives about causes.
-    fn causes(&self) -> Causes {
-        Causes::default()
-    }
+    /// Which facts it gives about causes; `silent` is what [`Source::find_silent`] found.
+    fn causes(&self, silent: &[Cpu]) -> Causes;
 
     /// Bytes of the smallest ring that the kernel granted to a CPU.
     fn ring_bytes(&self) -> usize;

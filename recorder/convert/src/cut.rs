@@ -321,7 +321,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         for arg in &switch.args {
             let number = |value| unsigned(value).map(Value::uint);
             let value = match arg.name {
-                "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" if view.outgoing => {
+                "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "syscall" if view.outgoing => {
                     number(arg.value)
                 }
                 "throttled" if view.outgoing => {

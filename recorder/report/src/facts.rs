@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fxt_reader::Cpu;
 
+use super::calls::{Call, Calls};
 use super::distribution::Distribution;
 use super::tally::Tally;
 use fxtrec_gates::Metric;
@@ -27,17 +28,20 @@ pub enum Cause {
     NeedResched,
     /// Who woke whom, or that an interrupt did.
     Waker,
+    /// In which system call a thread blocked.
+    Syscall,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 6] = [
+    pub const ALL: [Cause; 7] = [
         Cause::Steal,
         Cause::Irq,
         Cause::Throttled,
         Cause::Migrate,
         Cause::NeedResched,
         Cause::Waker,
+        Cause::Syscall,
     ];
 
     /// The name in `trace_info`.
@@ -49,6 +53,7 @@ impl Cause {
             Cause::Migrate => "migrate",
             Cause::NeedResched => "need_resched",
             Cause::Waker => "waker",
+            Cause::Syscall => "syscall",
         }
     }
 
@@ -128,12 +133,18 @@ pub struct Facts {
     pub irqs: u64,
     /// How often a thread changed queues while it waited.
     pub moved: u64,
+    pub(super) calls: Calls,
 }
 
 /// Without samples.
 static NOTHING: LazyLock<Distribution> = LazyLock::new(Distribution::default);
 
 impl Facts {
+    /// The system calls that it was blocked in, those that took longest first.
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls.sorted()
+    }
+
     /// The samples of one of [`Metric::FACTS`].
     pub(super) fn metric(facts: Option<&Facts>, metric: Metric) -> &Distribution {
         let found = facts.zip(metric.fact_index()).and_then(|(facts, at)| facts.metrics.get(at));
@@ -147,7 +158,10 @@ impl Facts {
                 Distribution::merge(parts.iter().map(|part| Facts::metric(Some(part), metric)))
             });
             let irqs = parts.iter().map(|part| part.irqs).sum();
-            Box::new(Facts { metrics, irqs, moved: parts.iter().map(|part| part.moved).sum() })
+            let moved = parts.iter().map(|part| part.moved).sum();
+            let mut calls = Calls::default();
+            parts.iter().for_each(|part| calls.merge(&part.calls));
+            Box::new(Facts { metrics, irqs, moved, calls })
         })
     }
 }
@@ -160,6 +174,7 @@ pub(super) struct FactTallies {
     pub(super) moved: u64,
     /// For how long a quota held the thread back in the wait before the slice that it is in.
     pub(super) held: u64,
+    pub(super) calls: Calls,
 }
 
 impl FactTallies {
@@ -175,11 +190,12 @@ impl FactTallies {
         }
         self.irqs += facts.irqs;
         self.moved += facts.moved;
+        self.calls.merge(&facts.calls);
     }
 
     pub(super) fn freeze(self) -> Facts {
         let metrics = self.tallies.map(Tally::freeze);
-        Facts { metrics, irqs: self.irqs, moved: self.moved }
+        Facts { metrics, irqs: self.irqs, moved: self.moved, calls: self.calls }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::calls::Call;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts};
 use super::model::{Party, Report, Span, Stats, Wait};
@@ -84,7 +85,18 @@ struct Figures {
     irqs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     moved: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_in: Option<Vec<BlockedIn>>,
     metrics: Metrics,
+}
+
+#[derive(Serialize)]
+struct BlockedIn {
+    syscall: u16,
+    name: Option<&'static str>,
+    count: u64,
+    sum_ns: u64,
+    max_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -246,7 +258,8 @@ fn metrics<'a>(causes: Causes, of: impl Fn(Metric) -> &'a Distribution) -> Metri
     }
 }
 
-fn figures(causes: Causes, stats: &Stats) -> Figures {
+fn figures(report: &Report, stats: &Stats) -> Figures {
+    let causes = report.causes;
     let fact = |cause, of: fn(&Facts) -> u64| {
         causes.has(cause).then(|| stats.facts.as_deref().map_or(0, of))
     };
@@ -258,8 +271,21 @@ fn figures(causes: Causes, stats: &Stats) -> Figures {
         inferred: stats.inferred,
         irqs: fact(Cause::Irq, |facts| facts.irqs),
         moved: fact(Cause::Migrate, |facts| facts.moved),
+        blocked_in: causes.has(Cause::Syscall).then(|| blocked_in(report, stats)),
         metrics: metrics(causes, |metric| stats.metric(metric)),
     }
+}
+
+fn blocked_in(report: &Report, stats: &Stats) -> Vec<BlockedIn> {
+    let calls = stats.facts.as_deref().map(Facts::calls).unwrap_or_default();
+    let one = |call: &Call| BlockedIn {
+        syscall: call.number,
+        name: report.call_name(call.number),
+        count: call.count,
+        sum_ns: ns(call.sum),
+        max_ns: ns(call.max),
+    };
+    calls.iter().map(one).collect()
 }
 
 fn who(party: &Party) -> Who<'_> {
@@ -327,7 +353,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ignored_wakeups: report.idle_wakeups,
         folded_threads: report.folded,
         work_not_conserved_ns: report.unconserved.map(ns),
-        total: figures(causes, report.total()),
+        total: figures(report, report.total()),
         cpus: report.cpus.iter().map(|of| cpu(report, of)).collect(),
         processes: processes
             .iter()
@@ -336,7 +362,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 pid: process.pid,
                 name: &process.name,
                 threads: process.threads,
-                figures: figures(causes, &process.stats),
+                figures: figures(report, &process.stats),
             })
             .collect(),
         threads: report
@@ -349,7 +375,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 comm: &thread.comm,
                 process: &thread.process_name,
                 threads: thread.threads,
-                figures: figures(causes, &thread.stats),
+                figures: figures(report, &thread.stats),
             })
             .collect(),
         worst: report.worst().iter().map(|wait| worst(causes, wait)).collect(),

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod calls;
 pub mod compare;
 mod counts;
 pub mod csv;
@@ -49,6 +50,7 @@ pub mod text;
 pub mod timehist;
 
 pub use analysis::{Analysis, Observer, Options, analyse};
+pub use calls::{Call, call_name};
 pub use distribution::{Bucket, Distribution};
 pub use facts::{Cause, Causes, Facts, HostSteal};
 pub use fxtrec_gates::{Metric, NoSuchMetric};

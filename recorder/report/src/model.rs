@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fxt_reader::{Cpu, Koid, Nanos};
 
+use super::calls::call_name;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts, HostSteal};
 use super::selection::ThreadFilter;
@@ -48,6 +49,8 @@ pub struct Origin {
     pub cpus: u64,
     /// Whose switches are in the trace: `all` for those of the machine.
     pub scope: String,
+    /// The instruction set, as `uname -m` has it.
+    pub machine: String,
 }
 
 impl Origin {
@@ -378,6 +381,11 @@ impl Report {
         self.worst.sort_by_key(|wait| (Reverse(wait.length()), wait.span.begin, wait.thread.koid));
         self.worst.dedup_by_key(|wait| (wait.thread.koid, wait.span.begin));
         self.worst.truncate(most);
+    }
+
+    /// What the machine that was recorded calls the system call of this number.
+    pub fn call_name(&self, number: u16) -> Option<&'static str> {
+        call_name(self.origin.as_ref().map_or("", |origin| &origin.machine), number)
     }
 
     /// Lets go of all threads that the filter does not choose, and of their waits; the total is

@@ -92,6 +92,7 @@ impl Scene {
         let mut args = vec![cpus, scope];
         args.extend(causes.map(|causes| Arg::new(name("causes"), Value::Str(name(causes)))));
         args.extend(command.map(|koid| Arg::new(name("command"), Value::Koid(Koid(koid)))));
+        args.extend(causes.map(|_| Arg::new(name("machine"), Value::Str(name("x86_64")))));
         scene.own_event(0, "trace_info", &args);
         scene
     }

@@ -66,6 +66,13 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 
+    /// Also record how long before each switch the scheduler asked for it (source bpf, Linux 6.15)
+    ///
+    /// The argument need_resched_ns of switches, and the metric need_resched of reports. Costs about as much again for
+    /// each switch that was asked for as recording it does.
+    #[arg(long, help_heading = WHAT)]
+    pub need_resched: bool,
+
     /// Run COMMAND as this user: a name, a uid, or @sudo for the user who called sudo
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]
     pub user: Option<UserSpec>,

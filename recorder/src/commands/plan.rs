@@ -58,6 +58,8 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Whether `sched_waking` is recorded as well.
     pub waking: bool,
+    /// Whether it is noted when a switch is asked for.
+    pub need_resched: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
     /// How long a thread must be off its CPU for its stack to be recorded; `None` when none is.
@@ -243,6 +245,7 @@ impl Plan {
             scope,
             duration: args.duration.map(|span| span.duration()),
             waking: args.waking,
+            need_resched: args.need_resched,
             trace_points: TracePoints {
                 probes: args.trace_points.probes,
                 events: args.trace_points.events,

@@ -305,6 +305,124 @@ fn late(rounds: usize, millis: u64) {
     });
 }
 
+/// Threads that block in one system call each, over and over. Prints of each: tid, the call's number, begin and end.
+fn calls(rounds: usize) {
+    static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    let futex = || {
+        let word = 0_u32;
+        // SAFETY: the word and the time live until the call returns; nobody wakes it.
+        unsafe {
+            libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAIT, 0, &raw const NAP);
+        }
+    };
+    // SAFETY: the time lives until the call returns, and nobody wants to know what is left of it.
+    let sleep = || unsafe {
+        libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const NAP, 0);
+    };
+    // SAFETY: no descriptor is looked at; the time lives until the call returns.
+    let poll = || unsafe {
+        libc::syscall(libc::SYS_ppoll, 0, 0, &raw const NAP, 0, 0);
+    };
+    // SAFETY: it takes no pointer.
+    let list = unsafe { libc::epoll_create1(0) };
+    let epoll = move || {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: there is room for one event.
+        unsafe {
+            libc::syscall(libc::SYS_epoll_pwait, list, &raw mut event, 1, 2, 0, 0);
+        }
+    };
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    let read = move || reader.read_exact(&mut [0]).expect("read");
+    let told = |number: libc::c_long, mut call: Box<dyn FnMut() + Send>| {
+        let begin = clock(ClockId::CLOCK_MONOTONIC);
+        (0..rounds).for_each(|_| call());
+        println!("{} {number} {begin} {}", gettid(), clock(ClockId::CLOCK_MONOTONIC));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| told(libc::SYS_futex, Box::new(futex)));
+        scope.spawn(|| told(libc::SYS_clock_nanosleep, Box::new(sleep)));
+        scope.spawn(|| told(libc::SYS_ppoll, Box::new(poll)));
+        scope.spawn(|| told(libc::SYS_epoll_pwait, Box::new(epoll)));
+        scope.spawn(move || told(libc::SYS_read, Box::new(read)));
+        for _ in 0..rounds {
+            std::thread::sleep(Duration::from_millis(2));
+            writer.write_all(&[1]).expect("write");
+        }
+    });
+}
+
+/// A thread that goes from CPU to CPU: of its own accord, sent by another while it computes, and sent while it sleeps.
+/// Prints its tid, and for each of the three: begin, end, and the CPUs that it was to be on.
+fn places(rounds: usize) {
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+    let on = |cpu: usize| {
+        let mut set = nix::sched::CpuSet::new();
+        set.set(cpu).expect("a CPU");
+        set
+    };
+    let send = |thread: Pid, cpu: usize| {
+        nix::sched::sched_setaffinity(thread, &on(cpu)).expect("affinity");
+    };
+    // Not simply in turn: some steps lead nowhere.
+    let path: Vec<usize> = (0..rounds).map(|round| (round * round / 3 + round) % 2).collect();
+    let now = || clock(ClockId::CLOCK_MONOTONIC);
+    let told = |begin: i64, path: &[usize]| {
+        let words: Vec<String> = path.iter().map(usize::to_string).collect();
+        println!("{begin} {} {}", now(), words.join(","));
+    };
+    let (tid, place, over) = (AtomicI32::new(0), AtomicI32::new(-1), AtomicBool::new(false));
+    let (tell, go) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (tid, place, over, path) = (&tid, &place, &over, &path);
+        scope.spawn(move || {
+            println!("{}", gettid());
+            let begin = now();
+            for cpu in path {
+                send(Pid::from_raw(0), *cpu);
+                burn(Duration::from_micros(300));
+            }
+            told(begin, path);
+            tid.store(gettid().as_raw(), SeqCst);
+            while !over.load(SeqCst) {
+                // SAFETY: it has no arguments.
+                place.store(unsafe { libc::sched_getcpu() }, SeqCst);
+            }
+            for () in go {
+                // SAFETY: as above.
+                place.store(unsafe { libc::sched_getcpu() }, SeqCst);
+            }
+        });
+        while tid.load(SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mover = Pid::from_raw(tid.load(SeqCst));
+        let arrives = |cpu: usize| {
+            while place.load(SeqCst) != cpu as i32 {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        };
+        let begin = now();
+        for cpu in path {
+            send(mover, *cpu);
+            arrives(*cpu);
+        }
+        told(begin, path);
+        over.store(true, SeqCst);
+        await_sleep(mover);
+        let begin = now();
+        for cpu in path {
+            send(mover, *cpu);
+            place.store(-1, SeqCst);
+            tell.send(()).expect("it waits");
+            arrives(*cpu);
+            await_sleep(mover);
+        }
+        told(begin, path);
+        drop(tell);
+    });
+}
+
 fn main() {
     // What started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
@@ -319,6 +437,8 @@ fn main() {
         "heir" => heir(number(1)),
         "brief" => brief(number(1)),
         "takeover" => takeover(),
+        "calls" => calls(number(1)),
+        "places" => places(number(1)),
         "late" => late(number(1), number(2) as u64),
         other => panic!("no workload {other}"),
     }

@@ -22,7 +22,7 @@ const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 const RESOLUTION_NS: u64 = 20_000_000;
 
 /// Records the machine while something happens; `None` where the source is not to be had.
-fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<Recording> {
+pub(super) fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<Recording> {
     let folder = Folder::new();
     let path = folder.path("t.fxt");
     let ongoing = match Ongoing::start(&path, options) {
@@ -37,12 +37,12 @@ fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<Recording> 
     Some(Recording::read(&path, String::new(), said))
 }
 
-fn run(workload: &[&str]) -> String {
+pub(super) fn run(workload: &[&str]) -> String {
     succeed(Command::new(WORKLOAD).args(workload).stdin(Stdio::null()))
 }
 
 /// Whether the recording has the fact.
-fn has(trace: &Trace, cause: &str) -> bool {
+pub(super) fn has(trace: &Trace, cause: &str) -> bool {
     trace.info().arg("causes").split(',').any(|word| word == cause)
 }
 
@@ -378,4 +378,71 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     }
     println!("{explained} slices, {moved} migrations");
     assert!(explained > 10_000, "{explained}");
+}
+
+/// Of a list, all but those that are like the one before.
+fn steps(places: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let mut steps: Vec<u64> = places.into_iter().collect();
+    steps.dedup();
+    steps
+}
+
+/// A thread goes by a script; the trace has to tell the same way, by where it comes in and by how it was moved.
+fn assert_follows_the_script(source: &str) {
+    let mut printed = String::new();
+    let Some(recording) = record_machine(&["--source", source], || {
+        printed = run(&["places", "60"]);
+    }) else {
+        return;
+    };
+    let trace = &recording.trace;
+    if !has(trace, "migrate") {
+        return skip(&format!("{source} does not see what a silent task does"));
+    }
+    let mut lines = printed.lines();
+    let thread: u64 = lines.next().and_then(|line| line.parse().ok()).expect("a thread");
+    let mut scripts = 0;
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [begin, end] = [0, 1].map(|at| words[at].parse::<u64>().expect("a time"));
+        let script = steps(words[2].split(',').map(|cpu| cpu.parse().expect("a CPU")));
+        let within = |time: u64| time > begin && time < end;
+        let ins = trace.switches.iter().filter(|it| within(it.time) && it.incoming == thread);
+        let came_in = steps(ins.map(|switch| u64::from(switch.cpu)));
+        let moves = trace.events.iter().filter(|event| {
+            event.name == "migrate" && event.thread == thread && within(event.time)
+        });
+        let (mut moved_to, mut at) = (Vec::new(), None);
+        for event in moves {
+            let [from, to] = ["orig_cpu", "dest_cpu"].map(|name| event.number(name));
+            assert_ne!(from, to, "{event:?}");
+            assert!(at.is_none_or(|at| at == from), "{event:?} though it was on {at:?}");
+            at = Some(to);
+            moved_to.push(to);
+        }
+        // Where it was before, no switch need tell.
+        let tail = |all: &[u64], len: usize| all[all.len().saturating_sub(len)..].to_vec();
+        println!("{source}: {} steps, {} moves", script.len(), moved_to.len());
+        let least = script.len() - 1;
+        assert!(came_in.len() >= least && came_in.len() <= script.len() + 1, "{came_in:?}");
+        assert_eq!(tail(&came_in, least), tail(&script, least), "{line}");
+        assert!(moved_to.len() >= least && moved_to.len() <= script.len(), "{moved_to:?}");
+        assert_eq!(tail(&moved_to, least), tail(&script, least), "{line}");
+        scripts += 1;
+    }
+    assert_eq!(scripts, 3, "of its own accord, sent awake, sent asleep");
+}
+
+#[test]
+fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
+    if !may_record() {
+        return;
+    }
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        return skip("it takes two CPUs to go from one to another");
+    }
+    let _turn = machine::alone();
+    for source in ["bpf", "perf", "ftrace"] {
+        assert_follows_the_script(source);
+    }
 }

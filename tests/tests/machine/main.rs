@@ -2,6 +2,7 @@
 //!
 //! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: alone, or beside others that do not mind.
 
+mod blocked;
 mod causes;
 mod command_line;
 mod compare;
@@ -11,6 +12,7 @@ mod gates;
 mod hotplug;
 mod losses;
 mod report;
+mod slices;
 mod sources;
 mod stacks;
 mod truth;

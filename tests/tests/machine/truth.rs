@@ -412,7 +412,8 @@ fn what_was_lost_is_as_many_events_as_the_kernel_counted_and_the_trace_lacks() {
         let seen = reported
             + stats.number("wakeups")
             + stats.number("spurious_wakeups")
-            + stats.number("wakings");
+            + stats.number("wakings")
+            + losses.number("moves");
         let (counted, unreported) = (losses.number("kernel_events"), losses.number("unreported"));
         let switches = losses.number("unreported_switches");
         eprintln!(

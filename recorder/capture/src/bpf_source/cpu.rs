@@ -1,6 +1,8 @@
 //! One CPU's lane: from its records to events.
 
-use crate::event::{Comm, Event, Kind, Loss, SliceFacts, Switch, Throttle, Wake, WakeKind, Waker};
+use crate::event::{
+    Comm, Event, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind, Waker,
+};
 use crate::order::{Lane as Queue, Merger};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
 use fxtrec_kernel::clock;
@@ -127,6 +129,7 @@ struct Decoder {
     current: Option<Option<Tid>>,
     /// What the next switch is told of the slice that it ends.
     slice: Option<SliceFacts>,
+    taken: Option<Taken>,
     /// For how long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
     /// Whether the switch before the next one is known, which began that slice.
@@ -225,13 +228,22 @@ impl CpuLane {
 impl Decoder {
     fn new(narrow: bool) -> Decoder {
         let current = narrow.then_some(None);
-        Decoder { names: Told::new(), current, slice: None, kept: None, began: false }
+        Decoder { names: Told::new(), current, slice: None, taken: None, kept: None, began: false }
     }
 
     #[inline]
     fn decode(&mut self, record: Record, states: &States, mut push: impl FnMut(Event)) {
         match record {
-            Record::Switch { time, prev, next, prev_prio, next_prio, state, preempted } => {
+            Record::Switch {
+                time,
+                prev,
+                next,
+                prev_prio,
+                next_prio,
+                state,
+                syscall,
+                preempted,
+            } => {
                 if self.lost_sight(prev, next) {
                     push(Event { time, kind: Kind::Skipped });
                     self.began = false;
@@ -243,6 +255,12 @@ impl Decoder {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
                 }
+                // The request is of the slice, whenever that began.
+                let told = |taken: &Taken| whole || taken.asked.is_some();
+                if let Some(taken) = self.taken.take().filter(told) {
+                    let (irq, irqs) = if whole { (taken.irq, taken.irqs) } else { (Nanos(0), 0) };
+                    push(Event { time, kind: Kind::Taken(Taken { irq, irqs, ..taken }) });
+                }
                 if let Some(kind) = self.kept.take() {
                     push(Event { time, kind });
                 }
@@ -251,7 +269,8 @@ impl Decoder {
                     next,
                     prev_prio,
                     next_prio,
-                    state: states.decode(state, preempted),
+                    state: states.decode(state.into(), preempted),
+                    syscall,
                     // It was told when the thread came in, and a new name since then comes from perf's rings.
                     prev_comm: Comm::default(),
                     next_comm: self.names.get(next),
@@ -294,6 +313,7 @@ impl Decoder {
             }
             Record::Name { tid, name } => self.names.insert(tid, Comm::from_bytes(&name)),
             Record::Slice { stolen } => self.slice.get_or_insert_default().steal = stolen,
+            Record::Taken { irq, irqs, asked } => self.taken = Some(Taken { irq, irqs, asked }),
             Record::Throttled { kept, cgroup, own } => {
                 let throttle = Throttle { kept, cgroup, own };
                 self.slice.get_or_insert_default().throttled = Some(throttle);
@@ -341,6 +361,7 @@ mod tests {
             prev_prio: 120,
             next_prio: 98,
             state: 1,
+            syscall: None,
             preempted: false,
         }
     }
@@ -427,6 +448,22 @@ mod tests {
         events(&mut decoder, slice(40));
         decoder.began = false;
         assert_eq!(told(&mut decoder, 2, 3), None, "something was lost");
+    }
+
+    #[test]
+    fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
+        let taken = Taken { irq: Nanos(70), irqs: 3, asked: Some(Nanos(5)) };
+        let record = || Record::Taken { irq: taken.irq, irqs: taken.irqs, asked: taken.asked };
+        let mut decoder = Decoder::new(false);
+        assert!(events(&mut decoder, record()).is_empty());
+        let part = Taken { irq: Nanos(0), irqs: 0, ..taken };
+        assert_eq!(events(&mut decoder, switch(1, 2))[0], Kind::Taken(part));
+        events(&mut decoder, record());
+        assert_eq!(events(&mut decoder, switch(2, 1))[0], Kind::Taken(taken));
+        assert_eq!(events(&mut decoder, switch(1, 2)).len(), 1, "it is told once");
+        decoder.began = false;
+        events(&mut decoder, Record::Taken { irq: Nanos(70), irqs: 3, asked: None });
+        assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "nothing is known of this one");
     }
 
     #[test]

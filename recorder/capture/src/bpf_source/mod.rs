@@ -16,11 +16,12 @@ use super::sched::SchedLayout;
 use super::source::{Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
 use cpu::{CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
+use fxtrec_kernel::bpf::lane::COUNTED;
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::perf::{KernelCount, Options};
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
-use fxtrec_kernel::{clock, cpus, procfs, steal};
+use fxtrec_kernel::{clock, cpus, machine, procfs, steal};
 use fxtrec_units::{Cpu, Nanos, Pid, Tid};
 
 /// How many times the threads of a process are listed at most, until no new one turns up.
@@ -37,6 +38,8 @@ pub struct BpfOptions {
     pub lane_bytes: usize,
     /// Whether `sched_waking` is recorded.
     pub waking: bool,
+    /// Whether it is noted when a switch is asked for.
+    pub need_resched: bool,
     /// Whether only some processes are wanted, which [`Source::narrow`] will tell.
     pub narrow: bool,
 }
@@ -49,7 +52,6 @@ pub struct BpfSource {
     states: States,
     rings: PerfRings,
     merger: Merger,
-    waking: bool,
     narrow: bool,
     unknown: u64,
     /// Events that no program saw, as far as they have been told.
@@ -67,7 +69,8 @@ impl BpfSource {
         layout: SchedLayout,
         options: BpfOptions,
     ) -> Result<BpfSource, SourceError> {
-        let BpfOptions { mut perf, min_perf_ring_bytes, lane_bytes, waking, narrow } = options;
+        let BpfOptions { mut perf, min_perf_ring_bytes, lane_bytes, waking, need_resched, narrow } =
+            options;
         if perf.namespace_ids {
             return Err(SourceError::InnerPidNamespace);
         }
@@ -75,24 +78,24 @@ impl BpfSource {
         let online = cpus::online(&*sys)?;
         let possible = cpus::possible(&*sys)?.last().map_or(0, |cpu| cpu.0 as usize + 1);
         let steal = steal::is_accounted(&*sys);
-        let wanted = Wanted { cpus: &online, possible, lane_bytes, waking, narrow, steal };
+        let threaded_softirqs = machine::is_realtime(&*sys);
+        let wanted = Wanted {
+            cpus: &online,
+            possible,
+            lane_bytes,
+            waking,
+            need_resched,
+            narrow,
+            steal,
+            threaded_softirqs,
+        };
         let (events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
         let mut merger = Merger::new();
         let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
         let lane = |(cpu, lane)| CpuLane::new(cpu, lane, &mut merger, narrow);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(BpfSource {
-            events,
-            lanes,
-            states,
-            rings,
-            merger,
-            waking,
-            narrow,
-            unknown: 0,
-            missed: 0,
-        })
+        Ok(BpfSource { events, lanes, states, rings, merger, narrow, unknown: 0, missed: 0 })
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
@@ -137,11 +140,14 @@ impl Source for BpfSource {
         self.rings.cpus()
     }
 
-    fn causes(&self) -> Causes {
+    fn causes(&self, _silent: &[Cpu]) -> Causes {
         Causes {
             steal: self.events.tells_steal(),
+            irq: self.events.tells_irqs(),
+            need_resched: self.events.tells_requests(),
             throttled: self.events.tells_throttles(),
             migrate: true,
+            syscall: self.events.tells_syscalls(),
             waker: self.events.tells_wakers(),
         }
     }
@@ -219,8 +225,7 @@ impl Source for BpfSource {
 
     fn stats(&self) -> SourceStats {
         let SourceStats { undecoded, garbled, .. } = self.rings.stats();
-        let kinds = if self.waking { 4 } else { 3 };
-        let mut counts = vec![KernelCount::default(); kinds];
+        let mut counts = vec![KernelCount::default(); COUNTED];
         for lane in &self.lanes {
             let lane = lane.counts();
             for (count, fired) in counts.iter_mut().zip(lane.fired) {

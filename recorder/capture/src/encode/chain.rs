@@ -18,7 +18,7 @@
 //! ```
 
 use super::threads::Slot;
-use crate::event::SliceFacts;
+use crate::event::{SliceFacts, Taken};
 use fxt_writer::Koid;
 use fxtrec_units::{Cpu, Nanos};
 
@@ -40,6 +40,7 @@ pub struct Chain {
     pub gap: bool,
     /// What is known of the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
+    pub taken: Option<Taken>,
     /// When the present slice began; `None` where that was not seen.
     pub since: Option<Nanos>,
     /// Whether the trace has the name of the thread that stands for what is not recorded.
@@ -48,15 +49,25 @@ pub struct Chain {
 
 impl Chain {
     /// What is known of the slice of `koid`, which a switch ends at `time`.
-    pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> Option<SliceFacts> {
+    #[inline]
+    pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> (Option<SliceFacts>, Option<Taken>) {
         let since = self.since.replace(time);
-        let facts = self.slice.take()?;
+        if self.slice.is_none() && self.taken.is_none() {
+            return (None, None);
+        }
         let whole = self.current.is_some_and(|current| current.koid == koid);
         let since = since.filter(|_| whole).unwrap_or(time);
         let length = Nanos(time.0.saturating_sub(since.0));
         // The scheduler looks at its clocks a moment before it reports a switch. What happens in between counts as the
         // next slice's, and may be more than that has.
-        Some(SliceFacts { steal: facts.steal.min(length), ..facts })
+        let slice = self.slice.take();
+        let slice = slice.map(|facts| SliceFacts { steal: facts.steal.min(length), ..facts });
+        let taken = self.taken.take().map(|taken| match length {
+            // Some interrupts may have been another's.
+            Nanos(0) => Taken { irq: Nanos(0), irqs: 0, ..taken },
+            _ => Taken { irq: taken.irq.min(length), ..taken },
+        });
+        (slice, taken)
     }
 }
 

@@ -29,7 +29,7 @@ use super::threads::{
 use super::throttles::CgroupNames;
 use super::unrecorded;
 use crate::event::{
-    Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Wake, WakeKind, Waker,
+    Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Wake, WakeKind, Waker,
 };
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
@@ -63,10 +63,13 @@ struct Side {
 #[derive(Clone, Copy, Debug)]
 struct Words {
     state: OutgoingState,
+    /// The number of the system call in which the thread blocks that goes out.
+    syscall: Option<u16>,
     /// Whether no tracepoint reported it.
     inferred: bool,
     /// What befell the slice that it ends.
     slice: Option<SliceFacts>,
+    taken: Option<Taken>,
     /// What is known of the wait that it ends.
     wait: Option<Waited>,
 }
@@ -81,12 +84,12 @@ struct Waited {
 }
 
 impl Words {
-    fn reported(state: OutgoingState, slice: Option<SliceFacts>) -> Words {
-        Words { state, inferred: false, slice, wait: None }
+    fn reported(state: OutgoingState, slice: Option<SliceFacts>, taken: Option<Taken>) -> Words {
+        Words { state, syscall: None, inferred: false, slice, taken, wait: None }
     }
 
     fn inferred(state: OutgoingState) -> Words {
-        Words { state, inferred: true, slice: None, wait: None }
+        Words { state, syscall: None, inferred: true, slice: None, taken: None, wait: None }
     }
 }
 
@@ -110,6 +113,10 @@ fn common_args(args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usiz
     let mut count = 2;
     if let Some(detail) = words.state.detail {
         args[count] = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
+        count += 1;
+    }
+    if let Some(number) = words.syscall {
+        args[count] = Arg::new(strings::SYSCALL, Value::Uint32(number.into()));
         count += 1;
     }
     if words.inferred {
@@ -216,6 +223,10 @@ impl<L: Lanes> Encoder<L> {
                 self.chains.of(cpu).slice = Some(*facts);
                 Ok(())
             }
+            Kind::Taken(taken) => {
+                self.chains.of(cpu).taken = Some(*taken);
+                Ok(())
+            }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
                 // It came so late that the thread has gone out for ever since.
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
@@ -291,7 +302,7 @@ impl<L: Lanes> Encoder<L> {
             return self.former_owner_leaves(time, cpu, former, switch);
         }
         let koid = self.threads.thread(outgoing).koid;
-        let slice = self.chains.of(cpu).end_slice(time, koid);
+        let (slice, taken) = self.chains.of(cpu).end_slice(time, koid);
         self.has_cpu(time, cpu, outgoing)?;
         let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
@@ -301,7 +312,8 @@ impl<L: Lanes> Encoder<L> {
             Some(_) => self.waited(time, incoming),
             None => None,
         };
-        let words = Words { wait, ..Words::reported(state, slice) };
+        let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
+        let words = Words { wait, syscall, ..Words::reported(state, slice, taken) };
 
         if self.write_switch(time, cpu, (outgoing, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
@@ -351,8 +363,9 @@ impl<L: Lanes> Encoder<L> {
         let state = outgoing_state(switch.state);
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
-        let slice = self.chains.of(cpu).end_slice(time, former.koid);
-        let words = Words::reported(state, slice);
+        let (slice, taken) = self.chains.of(cpu).end_slice(time, former.koid);
+        let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
+        let words = Words { syscall, ..Words::reported(state, slice, taken) };
         // It is known no more; its name was written when it came in.
         if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
@@ -401,7 +414,7 @@ impl<L: Lanes> Encoder<L> {
             // Nothing is known of its slice.
             false => {
                 let state = unseen_state(nobody(cpu).koid);
-                (nobody(cpu), Words { state, slice: None, ..words })
+                (nobody(cpu), Words { state, syscall: None, slice: None, taken: None, ..words })
             }
         };
         let (inn, words) = match view.incoming {
@@ -441,11 +454,11 @@ impl<L: Lanes> Encoder<L> {
         inn: Side,
         words: Words,
     ) -> Result<(), Closed> {
-        if words.slice.is_some() || words.wait.is_some() {
+        if words.slice.is_some() || words.taken.is_some() || words.wait.is_some() {
             return self.put_told_switch(time, cpu, out, inn, words);
         }
         let none = Arg::new(Text::EMPTY, Value::Null);
-        let mut args = [none; 4];
+        let mut args = [none; 5];
         let count = common_args(&mut args, out, inn, words);
         self.lanes.rolling(&ContextSwitch {
             cpu: cpu_number(cpu),
@@ -469,7 +482,7 @@ impl<L: Lanes> Encoder<L> {
         words: Words,
     ) -> Result<(), Closed> {
         let none = Arg::new(Text::EMPTY, Value::Null);
-        let mut args = [none; 8];
+        let mut args = [none; 12];
         let mut count = common_args(&mut args, out, inn, words);
         let mut add = |arg| {
             args[count] = arg;
@@ -478,6 +491,14 @@ impl<L: Lanes> Encoder<L> {
         let facts = words.slice.unwrap_or_default();
         if facts.steal > Nanos(0) {
             add(Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0)));
+        }
+        let taken = words.taken.unwrap_or_default();
+        if taken.irqs > 0 {
+            add(Arg::new(strings::IRQ_NS, Value::uint(taken.irq.0)));
+            add(Arg::new(strings::IRQS, Value::Uint32(taken.irqs)));
+        }
+        if let Some(asked) = taken.asked {
+            add(Arg::new(strings::NEED_RESCHED_NS, Value::uint(asked.0)));
         }
         if facts.throttled.is_some() {
             add(Arg::new(strings::THROTTLED, Value::Bool(true)));

@@ -17,6 +17,8 @@ pub struct Stats {
     pub spurious_wakeups: u64,
     /// `sched_waking` events.
     pub wakings: u64,
+    /// Moves between queues that the kernel reported.
+    pub moves: u64,
     /// Switches that the kernel did not report, and that are in the trace as inferred.
     pub inferred_switches: u64,
     /// Events of the scheduler and of probes that are missing, as far as they were counted.

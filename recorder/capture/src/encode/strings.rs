@@ -64,6 +64,9 @@ strings! {
     MIGRATE = 39, "migrate";
     ORIG_CPU = 40, "orig_cpu";
     DEST_CPU = 41, "dest_cpu";
+    IRQ_NS = 42, "irq_ns";
+    IRQS = 43, "irqs";
+    NEED_RESCHED_NS = 44, "need_resched_ns";
 }
 
 /// How many there are in all; they have the indices from 1 on.

@@ -14,6 +14,7 @@ fn switch(prev: u32, next: u32) -> Event {
         prev_prio: 120,
         next_prio: 120,
         state: PrevState { letter: 'S', preempted: false },
+        syscall: None,
         prev_comm: comm,
         next_comm: comm,
     });
@@ -241,13 +242,13 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     rings.rings[0].undecoded = 1;
     rings.rings[1].reported.switches = 14;
     machine.fire(1, |attr| attr.type_ == 2 && attr.config == second, 3);
-    rings.rings[1].reported.wakeups = 1;
+    rings.rings[1].reported.others = 1;
     assert_eq!(rings.stats().unreported.total(), 0, "there may be more in the rings");
     // One CPU ends with the recording, the other before.
     machine.write(ONLINE, "0\n");
     rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
     rings.tell_rest(&mut merger);
-    assert_eq!(rings.stats().unreported, SchedEvents { switches: 4, wakeups: 2 });
+    assert_eq!(rings.stats().unreported, SchedEvents { switches: 4, others: 2 });
     let lost = told(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));
     assert_eq!(lost.count(), 2, "they are in no gap");
 }

@@ -38,6 +38,7 @@ fn formats() -> SchedFormats {
         wakeup: wake_format("sched_wakeup", 301),
         wakeup_new: wake_format("sched_wakeup_new", 302),
         waking: None,
+        migrate: None,
     }
 }
 
@@ -82,4 +83,22 @@ fn a_field_of_an_unknown_size_is_refused_by_name() {
     }
     let error = SchedLayout::new(&formats).expect_err("pid of eight bytes");
     assert!(error.to_string().contains("`pid` of tracepoint sched_wakeup"), "{error}");
+}
+
+#[test]
+fn a_move_between_queues_says_who_from_where_to_where() {
+    let fields = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;
+\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;
+\tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;
+\tfield:int orig_cpu;\toffset:32;\tsize:4;\tsigned:1;
+\tfield:int dest_cpu;\toffset:36;\tsize:4;\tsigned:1;";
+    let migrate = Some(format("sched_migrate_task", 310, fields, "\"pid=%d\", REC->pid"));
+    let layout = SchedLayout::new(&SchedFormats { migrate, ..formats() }).expect("a known shape");
+    assert_eq!(layout.tracepoints(), [300, 301, 302, 310]);
+    let mut raw = raw_wake(310, 0, 7);
+    raw.extend(5i32.to_ne_bytes());
+    let expected = Kind::Moved { tid: Tid(42), from: Cpu(3), to: Cpu(5) };
+    assert_eq!(layout.decode(&raw), Some(expected));
+    assert_eq!(layout.decode(&raw[..raw.len() - 1]), None, "it is cut off");
+    assert_eq!(super::tests::layout().decode(&raw), None, "nobody asked for it");
 }

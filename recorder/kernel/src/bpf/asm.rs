@@ -33,6 +33,8 @@ pub enum Reg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     Byte,
+    /// 2 bytes.
+    Half,
     /// 4 bytes. A load clears the upper half of the register.
     Word,
     /// 8 bytes.
@@ -117,6 +119,8 @@ pub enum Helper {
     /// `bpf_this_cpu_ptr(variable)`.
     ThisCpuPtr = 154,
     GetCurrentTaskBtf = 158,
+    /// `bpf_task_pt_regs(task)`: what the task had for registers when it entered the kernel (since Linux 5.15).
+    TaskPtRegs = 175,
 }
 
 /// A place to jump to.
@@ -169,6 +173,7 @@ impl Width {
     fn code(self) -> u8 {
         match self {
             Width::Word => 0x00,
+            Width::Half => 0x08,
             Width::Byte => 0x10,
             Width::Double => 0x18,
         }
@@ -367,6 +372,7 @@ mod tests {
         assert_eq!(one(|a| a.load(Width::Double, Reg::R7, Reg::R6, 8)), (0x79, 0x67, 8, 0));
         assert_eq!(one(|a| a.load(Width::Word, Reg::R1, Reg::R2, -4)), (0x61, 0x21, -4, 0));
         assert_eq!(one(|a| a.store(Width::Byte, Reg::R3, 2, Reg::R4)), (0x73, 0x43, 2, 0));
+        assert_eq!(one(|a| a.store(Width::Half, Reg::R3, 2, Reg::R4)), (0x6b, 0x43, 2, 0));
         assert_eq!(one(|a| a.store(Width::Word, Reg::R10, -8, 0)), (0x62, 0x0a, -8, 0));
         assert_eq!(one(|a| a.atomic(Atomic::Or, Reg::R2, 0, Reg::R1)), (0xdb, 0x12, 0, 0x40));
         assert_eq!(one(|a| a.alu(Alu::ShiftLeft, Reg::R1, Reg::R2)), (0x6f, 0x21, 0, 0));

@@ -201,6 +201,22 @@ impl Btf {
         self.find(Kind::Typedef, "typedef", name)
     }
 
+    /// The typedefs of tracepoints by their names, found in one pass; `None` for those that are not there.
+    pub fn tracepoints(&self, names: &[String]) -> Vec<Option<TypeId>> {
+        let mut found = vec![None; names.len()];
+        for id in 1..self.types.len() as TypeId {
+            let Ok(typedef) = self.get(id) else { continue };
+            if typedef.kind != Kind::Typedef {
+                continue;
+            }
+            let Some(name) = self.name(typedef.name).strip_prefix(b"btf_trace_") else { continue };
+            if let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == name) {
+                found[at] = Some(id);
+            }
+        }
+        found
+    }
+
     /// The variable of this name, and the type it has. The kernel lists only variables that each CPU has its own of.
     ///
     /// # Errors

@@ -4,15 +4,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use super::account::{self, Asking};
 use super::asm::AsmError;
 use super::btf::{Btf, BtfError};
 use super::doorbell::Doorbell;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
-use super::programs::{self, Program, Setting};
+use super::programs::{self, Accounts, Program, Setting};
 use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
-use super::task::{QueueLayout, TaskLayout, ThrottleLayout};
+use super::task::{QueueLayout, SyscallLayout, TaskLayout, ThrottleLayout};
 use super::wakers;
 use crate::sys::Sys;
 use crate::units::Cpu;
@@ -80,10 +81,14 @@ pub struct Wanted<'a> {
     pub lane_bytes: usize,
     /// Whether `sched_waking` is recorded.
     pub waking: bool,
+    /// Whether it is noted when a switch is asked for.
+    pub need_resched: bool,
     /// Whether only threads of a scope are.
     pub narrow: bool,
     /// Whether stolen time is wanted.
     pub steal: bool,
+    /// Whether soft interrupts run in threads, which may be preempted like others.
+    pub threaded_softirqs: bool,
 }
 
 #[derive(Debug)]
@@ -103,8 +108,13 @@ pub struct BpfEvents {
     doorbell: Doorbell,
     scope: Option<ScopeMap>,
     programs: Vec<Loaded>,
+    /// Those that only add up, for the programs on switches to tell.
+    adding: Vec<Loaded>,
+    irqs: bool,
+    asking: bool,
     steal: bool,
     throttles: bool,
+    syscalls: bool,
     wakers: bool,
 }
 
@@ -114,20 +124,28 @@ struct Way {
     interrupts: InterruptCount,
     stolen: Option<QueueLayout>,
     throttle: Option<ThrottleLayout>,
+    syscall: Option<SyscallLayout>,
 }
 
 impl Way {
-    const LEAST: Way = Way { interrupts: InterruptCount::Unknown, stolen: None, throttle: None };
+    const LEAST: Way =
+        Way { interrupts: InterruptCount::Unknown, stolen: None, throttle: None, syscall: None };
 
     /// The ways that are worth trying, the best first. The last of them asks least.
     fn all(btf: &Btf, steal: bool) -> Vec<Way> {
         let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
         let throttle = ThrottleLayout::new(btf).ok();
-        let mut choices = vec![(stolen, throttle), (stolen, None), (None, None)];
+        let syscall = SyscallLayout::new(btf).ok();
+        let mut choices = vec![
+            (stolen, throttle, syscall),
+            (stolen, throttle, None),
+            (stolen, None, None),
+            (None, None, None),
+        ];
         choices.dedup();
-        let with = |(stolen, throttle)| {
+        let with = |(stolen, throttle, syscall)| {
             let interrupts = InterruptCount::candidates(btf).into_iter();
-            interrupts.map(move |interrupts| Way { interrupts, stolen, throttle })
+            interrupts.map(move |interrupts| Way { interrupts, stolen, throttle, syscall })
         };
         choices.into_iter().flat_map(with).collect()
     }
@@ -168,12 +186,29 @@ impl BpfEvents {
         let scope = wanted.narrow.then(|| ScopeMap::new(&*sys)).transpose();
         let scope = scope.map_err(map_error("the threads in scope"))?;
         let layout = |way: Way| -> Result<TaskLayout, BtfError> {
-            let Way { interrupts, stolen, throttle } = way;
-            Ok(TaskLayout { stolen, throttle, ..TaskLayout::new(&btf, interrupts)? })
+            let Way { interrupts, stolen, throttle, syscall } = way;
+            Ok(TaskLayout { stolen, throttle, syscall, ..TaskLayout::new(&btf, interrupts)? })
         };
         let wakers = sys.map_create(&wakers::map()).map_err(map_error("who wakes whom"))?;
+        let accounts = sys.map_create(&account::map(wanted.possible));
+        let accounts = accounts.map_err(map_error("interrupts"))?;
+        let with = |irqs, asking| {
+            let (map, possible) = (accounts.as_fd(), wanted.possible);
+            Accounts { map, possible, irqs, asking }
+        };
+        let layout_of_least = layout(Way::LEAST)?;
+        let asking = Asking::new(&btf).filter(|_| wanted.need_resched);
+        let asking = asking.map_or(Ok(Vec::new()), |asking| {
+            programs::on_requests(&layout_of_least, with(false, true), asking)
+        })?;
+        let asking = load_if_possible(&*sys, &asking);
+        let handlers = account::handlers(&btf, wanted.threaded_softirqs);
+        let irqs = programs::on_interrupts(with(true, false), &handlers)?;
+        let irqs = load_if_possible(&*sys, &irqs);
+        let accounts = with(!irqs.is_empty(), !asking.is_empty());
         let load_with = |way| {
             let setting = Setting {
+                accounts,
                 task: &layout(way)?,
                 shape,
                 lanes: outer.as_fd(),
@@ -186,6 +221,7 @@ impl BpfEvents {
         let (way, programs) = first_loaded(Way::all(&btf, wanted.steal), load_with)?;
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
+        let syscalls = way.syscall.is_some();
         let tells_wakers = way.interrupts != InterruptCount::Unknown;
         let events = BpfEvents {
             sys,
@@ -194,8 +230,12 @@ impl BpfEvents {
             doorbell,
             scope,
             programs,
+            irqs: !irqs.is_empty(),
+            asking: !asking.is_empty(),
+            adding: irqs.into_iter().chain(asking).collect(),
             steal,
             throttles,
+            syscalls,
             wakers: tells_wakers,
         };
         for (cpu, lane) in &lanes {
@@ -224,7 +264,7 @@ impl BpfEvents {
     /// # Errors
     /// [`BpfError::Attach`]; those that were attached before run on.
     pub fn attach(&mut self) -> Result<(), BpfError> {
-        for Loaded { name, program, link } in &mut self.programs {
+        for Loaded { name, program, link } in self.adding.iter_mut().chain(&mut self.programs) {
             let attached = self.sys.attach(program.as_fd());
             *link = Some(attached.map_err(|error| BpfError::Attach { name, error })?);
         }
@@ -234,9 +274,18 @@ impl BpfEvents {
     /// Stops the programs; what is in the lanes stays readable.
     pub fn detach(&mut self) {
         // In the reverse order, so that no wake-up names a thread whose switch was not seen.
-        for loaded in self.programs.iter_mut().rev() {
-            loaded.link = None;
-        }
+        let all = self.adding.iter_mut().chain(&mut self.programs);
+        all.rev().for_each(|loaded| loaded.link = None);
+    }
+
+    /// Whether the programs tell what interrupts take.
+    pub fn tells_irqs(&self) -> bool {
+        self.irqs
+    }
+
+    /// Whether the programs tell since when a switch was asked for.
+    pub fn tells_requests(&self) -> bool {
+        self.asking
     }
 
     /// Whether the programs tell of stolen time.
@@ -247,6 +296,11 @@ impl BpfEvents {
     /// Whether the programs tell which threads are throttled.
     pub fn tells_throttles(&self) -> bool {
         self.throttles
+    }
+
+    /// Whether the programs tell in which system call a thread blocks.
+    pub fn tells_syscalls(&self) -> bool {
+        self.syscalls
     }
 
     /// Whether the programs tell who begins a wake-up, be it an interrupt.
@@ -314,6 +368,13 @@ fn load_all(
     waking: bool,
 ) -> Result<Vec<Loaded>, BpfError> {
     programs::all(setting, waking)?.iter().map(|program| load(sys, program)).collect()
+}
+
+/// Loads all of them; none if the kernel refuses one.
+fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Vec<Loaded> {
+    let loaded: Result<Vec<Loaded>, BpfError> =
+        programs.iter().map(|program| load(sys, program)).collect();
+    loaded.unwrap_or_default()
 }
 
 fn load(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {

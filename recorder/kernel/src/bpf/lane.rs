@@ -1,27 +1,29 @@
 //! A ring of records that one CPU fills and one reader empties, in memory that both map.
 //!
 //! ```text
-//!   0        what the programs write: head, busy, lost, told, shown, nested, stolen, counts of events
+//!   0        what the programs write: head, busy, lost, told, shown, nested, stolen, counts of events, told interrupts
 //!   128      what the reader writes: tail, bell
 //!   4096     the last name that the programs told, by the lower bits of the thread's id
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of ten kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of eleven kinds, wake-ups being three:
 //!
 //! ```text
-//!   byte    0        8             12            16          20      21      22      23
-//!   switch  time     tid out       tid in        state       kind    flags   prio    prio in
+//!   byte    0        8             12            16    18    20      21      22      23
+//!   switch  time     tid out       tid in        state call  kind    flags   prio    prio in
 //!   wake    time     tid           tid current   tid waker   kind    flags   prio    CPU
 //!   lost    time     count                       -           kind    -       -       -
 //!   name    name, 16 bytes                       tid         kind    -       -       -
 //!   slice   stolen   -                           -           kind    -       -       -
+//!   taken   irqs ns  asked ns                    irqs        kind    flags   -       -
 //!   throttled kept   cgroup                      own cgroup  kind    -       -       -
 //!   wait    kept     tid           CPU           own cgroup  kind    -       -       -
 //!   moved   time     tid           to CPU        from CPU    kind    -       -       -
 //! ```
 //!
-//! The lane tells the CPU. Priorities are cut to a byte: they are between -1,
+//! The lane tells the CPU. Of a state, the lower 16 bits are kept, which has all that are reported; a system call has a
+//! number far below that. Priorities are cut to a byte: they are between -1,
 //! for deadline tasks, and 139. The upper byte of the CPU that a wake-up is for is the upper byte
 //! of the waker, whose id has only 22 bits. A name stands before the first record of its
 //! lane that mentions the thread, and before the first after it was renamed. What
@@ -55,8 +57,11 @@ pub mod at {
     pub const NESTED: i16 = 40;
     /// The CPU's clock of stolen time, as of its last switch.
     pub const STOLEN: i16 = 48;
-    /// One count for each of the four kinds of events.
+    /// One count for each of the five kinds of events.
     pub const FIRED: i16 = 64;
+    /// The CPU's time in interrupts and their number, as of its last switch.
+    pub const IRQ_NS: i16 = 104;
+    pub const IRQS: i16 = 112;
     pub const TAIL: i16 = 128;
     pub const BELL: i16 = 136;
     pub const NAMES: i16 = 4096;
@@ -69,11 +74,12 @@ pub const NAMES: usize = 1024;
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept: an event may bring five more records along: a loss, a name, a slice, one for each side that is throttled.
+/// Room that is kept: an event may bring six more records along: a loss, a name, two of the slice, one for each side that
+/// is throttled.
 pub const SPARE: usize = 8;
 
 /// The tracepoints whose events are counted, in the order of the counts.
-pub const COUNTED: usize = 4;
+pub const COUNTED: usize = 5;
 
 /// How a lane is laid out, which all of a recording share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +137,7 @@ pub struct Lane {
 /// Figures that the programs keep in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
-    /// Events by kind: switches, wake-ups, first wake-ups, wakings.
+    /// Events by kind: switches, wake-ups, first wake-ups, wakings, moves.
     pub fired: [u64; COUNTED],
     /// Those of them that found no room.
     pub lost: u64,
@@ -248,6 +254,7 @@ pub mod part {
     pub const SECOND_TID: i16 = 12;
     pub const COUNT: i16 = 8;
     pub const STATE: i16 = 16;
+    pub const SYSCALL: i16 = 18;
     pub const WAKER: i16 = 16;
     pub const CPU: i16 = 23;
     pub const KIND: i16 = 20;
@@ -257,6 +264,9 @@ pub mod part {
     pub const NAME: i16 = 0;
     pub const NAMED_TID: i16 = 16;
     pub const STOLEN: i16 = 0;
+    pub const IRQ_NS: i16 = 0;
+    pub const ASKED_NS: i16 = 8;
+    pub const IRQS: i16 = 16;
     pub const KEPT: i16 = 0;
     pub const CGROUP: i16 = 8;
     pub const OWN_CGROUP: i16 = 16;
@@ -287,11 +297,13 @@ pub enum RecordKind {
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
+    /// What interrupts took of the slice that the next switch of the lane ends, and since when that was asked for.
+    Taken = 11,
 }
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// Of a switch: preempted. Of a wake-up: an interrupt does it.
+    /// Of a switch: preempted. Of a wake-up: an interrupt does it. Of what is taken of a slice: a switch was asked for.
     pub const FIRST: u8 = 1;
     /// Of a first wake-up: a thread of its maker's process.
     pub const SAME_PROCESS: u8 = 2;
@@ -308,7 +320,9 @@ pub enum Record {
         /// The same of who comes in.
         next_prio: i32,
         /// `__state` and `exit_state` of who goes out, in one: their bits differ.
-        state: u32,
+        state: u16,
+        /// The number of the system call in which it blocks, where that is known.
+        syscall: Option<u16>,
         preempted: bool,
     },
     Wake {
@@ -346,6 +360,14 @@ pub enum Record {
         /// For how long the host had taken the CPU.
         stolen: Nanos,
     },
+    /// What interrupts took of the slice that the next switch ends.
+    Taken {
+        /// The time in interrupts, and how many there were.
+        irq: Nanos,
+        irqs: u32,
+        /// How long before the switch it was first asked for, if it was.
+        asked: Option<Nanos>,
+    },
     /// The thread that goes out next has used up a quota.
     Throttled {
         /// For how long its queue was throttled so far, this time included.
@@ -368,6 +390,9 @@ pub enum Record {
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
 }
 
+/// In the place of a number: no system call, or one that is not known.
+pub const NO_SYSCALL: u16 = u16::MAX;
+
 /// The bits of a waker's id, in the word that it shares with the upper byte of a CPU.
 pub const WAKER_BITS: u32 = 24;
 const WAKER_TID: u32 = (1 << WAKER_BITS) - 1;
@@ -381,6 +406,7 @@ impl Record {
     /// Takes a record apart; `None` when it is of no known kind.
     #[inline]
     pub fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
+        let u16_at = |at: i16| u16::from_ne_bytes([bytes[at as usize], bytes[at as usize + 1]]);
         let u32_at = |at: i16| {
             let at = at as usize;
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -414,7 +440,8 @@ impl Record {
                 next: Tid(u32_at(part::SECOND_TID)),
                 prev_prio: prio(bytes[part::PRIO as usize]),
                 next_prio: prio(bytes[part::SECOND_PRIO as usize]),
-                state: u32_at(part::STATE),
+                state: u16_at(part::STATE),
+                syscall: Some(u16_at(part::SYSCALL)).filter(|number| *number != NO_SYSCALL),
                 preempted: first,
             },
             _ if kind == RecordKind::Wakeup as u8 => wake(RecordKind::Wakeup),
@@ -431,6 +458,11 @@ impl Record {
             _ if kind == RecordKind::Slice as u8 => {
                 Record::Slice { stolen: Nanos(u64_at(part::STOLEN)) }
             }
+            _ if kind == RecordKind::Taken as u8 => Record::Taken {
+                irq: Nanos(u64_at(part::IRQ_NS)),
+                irqs: u32_at(part::IRQS),
+                asked: first.then(|| Nanos(u64_at(part::ASKED_NS))),
+            },
             _ if kind == RecordKind::Throttled as u8 => {
                 let (kept, own) = (Nanos(u64_at(part::KEPT)), u32_at(part::OWN_CGROUP));
                 Record::Throttled { kept, cgroup: u64_at(part::CGROUP), own }
@@ -470,7 +502,8 @@ mod tests {
             (part::TIME, &77u64.to_ne_bytes()),
             (part::TID, &10u32.to_ne_bytes()),
             (part::SECOND_TID, &11u32.to_ne_bytes()),
-            (part::STATE, &0x402u32.to_ne_bytes()),
+            (part::STATE, &0x402u16.to_ne_bytes()),
+            (part::SYSCALL, &202u16.to_ne_bytes()),
             (part::KIND, &[RecordKind::Switch as u8, 1, 120, 255]),
         ]);
         let expected = Record::Switch {
@@ -480,9 +513,16 @@ mod tests {
             prev_prio: 120,
             next_prio: -1,
             state: 0x402,
+            syscall: Some(202),
             preempted: true,
         };
         assert_eq!(Record::parse(&bytes), Some(expected));
+        let none = record(&[
+            (part::SYSCALL, &NO_SYSCALL.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Switch as u8]),
+        ]);
+        let Some(Record::Switch { syscall, .. }) = Record::parse(&none) else { panic!("a switch") };
+        assert_eq!(syscall, None);
     }
 
     #[test]
@@ -515,6 +555,16 @@ mod tests {
             (part::KIND, &[RecordKind::Slice as u8]),
         ]);
         assert_eq!(Record::parse(&bytes), Some(Record::Slice { stolen: Nanos(7) }));
+        for (flags, asked) in [(0, None), (flag::FIRST, Some(Nanos(8)))] {
+            let bytes = record(&[
+                (part::IRQ_NS, &7u64.to_ne_bytes()),
+                (part::ASKED_NS, &8u64.to_ne_bytes()),
+                (part::IRQS, &9u32.to_ne_bytes()),
+                (part::KIND, &[RecordKind::Taken as u8, flags]),
+            ]);
+            let expected = Record::Taken { irq: Nanos(7), irqs: 9, asked };
+            assert_eq!(Record::parse(&bytes), Some(expected));
+        }
         let bytes = record(&[
             (part::KEPT, &3u64.to_ne_bytes()),
             (part::CGROUP, &9u64.to_ne_bytes()),
@@ -571,7 +621,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 11, 255] {
+        for kind in [0, 12, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

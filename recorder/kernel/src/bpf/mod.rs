@@ -5,6 +5,7 @@
 //!   sched_wakeup ------ program --+--> lane of this CPU (shared memory) --> reader in user space
 //!   sched_wakeup_new -- program --+         |
 //!   sched_waking ------ program --+         +--> doorbell, when a quarter of the lane is full
+//!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells
 //! ```
 //!
 //! The programs ([`programs`]) are assembled here ([`asm`]) for the running
@@ -18,6 +19,7 @@
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
 
+pub mod account;
 pub mod asm;
 pub mod btf;
 pub mod doorbell;

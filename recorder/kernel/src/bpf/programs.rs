@@ -19,11 +19,13 @@
 //! run on another CPU, in an interrupt. R9 holds the lane and R8 the task from then on; R0 the time, R1 the head, and
 //! R2 to R5 are free.
 
+mod account;
 mod event;
 mod life;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::account::{Asking, Handler};
 use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
@@ -44,6 +46,25 @@ pub struct Setting<'a> {
     pub scope: Option<BorrowedFd<'a>>,
     /// Who is waking whom: see [`super::wakers`].
     pub wakers: BorrowedFd<'a>,
+    pub accounts: Accounts<'a>,
+}
+
+/// Where interrupts and requests for a switch are counted: see [`super::account`].
+#[derive(Clone, Copy, Debug)]
+pub struct Accounts<'a> {
+    pub map: BorrowedFd<'a>,
+    /// How many CPUs there may ever be.
+    pub possible: usize,
+    /// Whether programs count interrupts.
+    pub irqs: bool,
+    /// Whether programs note requests.
+    pub asking: bool,
+}
+
+impl Accounts<'_> {
+    fn tells(&self) -> bool {
+        self.irqs || self.asking
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +104,42 @@ pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError
     programs.push(program("fxtrec_wake_new", tracepoints.wakeup_new, event::wake_new(setting)?));
     programs.push(program("fxtrec_wakeup", tracepoints.wakeup, event::wakeup(setting)?));
     Ok(programs)
+}
+
+/// The programs on interrupts. The ends come first: what has begun before is not taken for something that never ends.
+///
+/// # Errors
+/// As of [`all`].
+pub fn on_interrupts(
+    accounts: Accounts<'_>,
+    handlers: &[Handler],
+) -> Result<Vec<Program>, AsmError> {
+    let mut programs = Vec::new();
+    for handler in handlers {
+        let insns = account::exit(accounts)?;
+        programs.push(Program { name: "fxtrec_irq_out", tracepoint: handler.exit, insns });
+    }
+    for handler in handlers {
+        let insns = account::entry(accounts, handler.is_soft)?;
+        programs.push(Program { name: "fxtrec_irq_in", tracepoint: handler.entry, insns });
+    }
+    Ok(programs)
+}
+
+/// The programs on requests for a switch.
+///
+/// # Errors
+/// As of [`all`].
+pub fn on_requests(
+    task: &TaskLayout,
+    accounts: Accounts<'_>,
+    asking: Asking,
+) -> Result<Vec<Program>, AsmError> {
+    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
+    Ok(vec![
+        program("fxtrec_decided", asking.decided, account::decided(accounts)?),
+        program("fxtrec_asked", asking.asked, account::asked(task, accounts)?),
+    ])
 }
 
 /// `word` = the address of the word of the set that has the bit of the thread `task`, and `bit` = the place of the bit

@@ -1,5 +1,6 @@
 //! Where the programs find what they report: offsets in `struct task_struct`, and the tracepoints' ids.
 
+use super::asm::Width;
 use super::btf::{Btf, BtfError, TypeId};
 use super::interrupts::InterruptCount;
 
@@ -46,6 +47,20 @@ pub struct ThrottleLayout {
     pub now: i16,
 }
 
+/// Where the number of the system call is that a task is in, and what tells that it is in none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyscallLayout {
+    /// From the beginning of a task to the four bytes of its flags.
+    pub flags: i16,
+    /// The same to the bits that tell of a 32-bit program, whose system calls have other numbers.
+    pub narrow: i16,
+    pub narrow_width: Width,
+    pub narrow_bits: i32,
+    /// From the beginning of its registers to the number.
+    pub number: i16,
+    pub number_width: Width,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoints {
     pub switch: TypeId,
@@ -77,6 +92,8 @@ pub struct TaskLayout {
     pub stolen: Option<QueueLayout>,
     /// Where throttling is told.
     pub throttle: Option<ThrottleLayout>,
+    /// Where the system call is told in which a task blocks.
+    pub syscall: Option<SyscallLayout>,
     pub tracepoints: Tracepoints,
 }
 
@@ -133,6 +150,7 @@ impl TaskLayout {
             interrupts,
             stolen: None,
             throttle: None,
+            syscall: None,
             tracepoints,
         })
     }
@@ -199,6 +217,39 @@ impl ThrottleLayout {
             number: member("kernfs_node", "id", 8)?,
             run_queue: member("cfs_rq", "rq", pointer)?,
             now: member("rq", "clock", 8)?,
+        })
+    }
+}
+
+impl SyscallLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] on other machines than x86-64 and arm64.
+    pub fn new(btf: &Btf) -> Result<SyscallLayout, BtfError> {
+        /// `TS_COMPAT` of x86, in which a 32-bit system call is noted while it lasts.
+        const COMPAT_CALL: i32 = 1 << 1;
+        /// `TIF_32BIT` of arm64.
+        const COMPAT_TASK: i32 = 1 << 22;
+        let (narrow, narrow_width, narrow_bits, number, number_width) = match std::env::consts::ARCH
+        {
+            "x86_64" => ("status", Width::Word, COMPAT_CALL, "orig_ax", Width::Double),
+            "aarch64" => ("flags", Width::Double, COMPAT_TASK, "syscallno", Width::Word),
+            other => {
+                let name = other.to_owned();
+                return Err(BtfError::Missing { kind: "known system calls of", name });
+            }
+        };
+        let task = btf.structure("task_struct")?;
+        let info = btf.member(task, "thread_info")?;
+        let narrow_at = info.offset + btf.member(info.type_id, narrow)?.offset;
+        Ok(SyscallLayout {
+            flags: offset(btf.member(task, "flags")?.offset, "flags")?,
+            narrow: offset(narrow_at, narrow)?,
+            narrow_width,
+            narrow_bits,
+            number: offset(btf.member(btf.structure("pt_regs")?, number)?.offset, number)?,
+            number_width,
         })
     }
 }

@@ -64,6 +64,14 @@ pub(super) fn note_slice(
     }
 }
 
+/// Takes for how long a thread was blocked in a system call.
+#[cold]
+pub(super) fn note_call(live: &mut Live, on: &CpuState, number: u16, nanos: u64) {
+    if on.counted {
+        live.facts.get_or_insert_default().calls.record(number, nanos);
+    }
+}
+
 /// Takes for how long a quota held a thread back in a wait that ends.
 #[cold]
 pub(super) fn note_held(live: &mut Live, on: &mut CpuState, nanos: u64, whole: bool, now: u64) {

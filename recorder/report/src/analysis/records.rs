@@ -223,5 +223,6 @@ fn origin(event: &Event<'_>) -> Origin {
         release: text("release"),
         cpus: number(event, "cpus").unwrap_or(0),
         scope: text("scope"),
+        machine: text("machine"),
     }
 }

@@ -3,13 +3,14 @@
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
 use fxtrec_sched::{Change, Edge, Enter, Leave, Left, Met, Said, State, Tenure, Threads};
 
-use super::causes::{note_held, note_slice};
+use super::causes::{note_call, note_held, note_slice};
 use super::cpu::{CpuState, Occupant, tenant};
 use super::history::Tenant;
 use super::records::Side;
 use super::roster::Key;
 use super::thread::{Live, metric};
 use super::{Analysis, Names, Observer, SwitchedOut};
+use crate::calls;
 use crate::model::Span;
 use fxtrec_gates::Metric;
 
@@ -222,6 +223,10 @@ impl<O: Observer> Analysis<O> {
         on.queue.lengthen(queued, now);
         live.waker = if preempted { 0 } else { live.waker };
         live.last_cpu = Some(cpu);
+        live.call = said
+            .filter(|_| state == ThreadState::Blocked)
+            .and_then(|said| said.syscall)
+            .and_then(calls::number);
         (live.blocked, live.waited) = (None, None);
         if on.counted && !inferred {
             self.observer.switched_out(&shown, Names(&self.roster));
@@ -332,6 +337,9 @@ impl<O: Observer> Analysis<O> {
                 live.blocked = change.sound.then_some(length);
                 if change.sound {
                     sample(live, on, metric, length, now);
+                    if let Some(number) = live.call.take() {
+                        note_call(live, on, number, length);
+                    }
                 } else {
                     censor(live, on, metric);
                 }

@@ -34,6 +34,8 @@ pub(super) struct Live {
     pub(super) doing: Thread,
     /// The CPU that it last ran on.
     pub(super) last_cpu: Option<Cpu>,
+    /// The system call that it is blocked in.
+    pub(super) call: Option<u16>,
     /// Whether its waits are wanted among the longest.
     pub(super) chosen: bool,
     /// Who woke it last; 0 when that is not known, [`BY_INTERRUPT`] when nobody did.

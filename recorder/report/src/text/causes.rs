@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::grid::{Grid, Side};
 use super::threads::thread_name;
 use crate::facts::{Cause, Causes};
-use crate::{HostSteal, Metric, Report, Stats};
+use crate::{Call, Facts, HostSteal, Metric, Report, Stats, ThreadReport};
 use fxtrec_units::text::{count, millis, millis_or_dash, percent, short};
 
 /// So many CPUs are named one by one.
@@ -115,6 +115,9 @@ pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -
         let rest = count((threads.len() - shown) as u64);
         writeln!(out, "  and {rest} more threads (--rows 0 shows all)")?;
     }
+    if report.causes.has(Cause::Syscall) {
+        write_calls(report, rows, out)?;
+    }
     for host in &report.host {
         let (stolen, during) = (short(host.stolen), short(host.during));
         let share = percent(host.share());
@@ -124,4 +127,34 @@ pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -
         writeln!(out, "  not recorded: {}", lacks.join(", "))?;
     }
     writeln!(out)
+}
+
+/// Writes in which system calls threads were blocked longest.
+fn write_calls(report: &Report, rows: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    let of_thread = |thread: &'_ ThreadReport| {
+        let calls = thread.stats.facts.as_deref().map(Facts::calls).unwrap_or_default();
+        let name = thread_name(thread);
+        calls.into_iter().map(move |call| (name.clone(), call))
+    };
+    let mut all: Vec<(String, Call)> = report.threads().iter().flat_map(of_thread).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    all.sort_by(|(_, a), (_, b)| b.sum.cmp(&a.sum).then(b.count.cmp(&a.count)));
+    let shown = rows.unwrap_or(usize::MAX).min(all.len());
+    let right = ["Times", "Sum ms", "Max ms"].map(|title| (title, Side::Right));
+    let mut headings = vec![("Task", Side::Left), ("Blocked in", Side::Left)];
+    headings.extend(right);
+    let mut grid = Grid::new(&headings);
+    for (task, call) in &all[..shown] {
+        let number = || format!("system call {}", call.number);
+        let name = report.call_name(call.number).map_or_else(number, str::to_owned);
+        let (sum, max) = (millis(call.sum), millis(call.max));
+        grid.row(vec![task.clone(), name, count(call.count), sum, max]);
+    }
+    grid.write(out)?;
+    if shown < all.len() {
+        writeln!(out, "  and {} more (--rows 0 shows all)", count((all.len() - shown) as u64))?;
+    }
+    Ok(())
 }

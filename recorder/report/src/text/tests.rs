@@ -123,7 +123,7 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
 /// As [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
 fn with_causes() -> Report {
     use fxt_writer::{Text, Value};
-    let mut scene = Scene::with_causes("steal,irq,throttled,migrate,need_resched,waker");
+    let mut scene = Scene::with_causes("steal,irq,throttled,migrate,need_resched,waker,syscall");
     scene.wake_with(10, 0, 101, &[("interrupt", Value::Bool(true))]);
     scene.switch(15, 0, 0, Leaves::R, 101);
     scene.wake(20, 0, 202);
@@ -169,7 +169,7 @@ fn the_causes_have_a_table_of_their_own_which_says_what_is_not_recorded() {
     assert!(!table.contains("not recorded"), "{table}");
     let some = Scene::with_causes("irq").switch(10, 0, 0, Leaves::R, 101).report();
     let table = text(|out| write_causes(&some, None, out));
-    let lacks = "not recorded: steal, throttled, migrate, need_resched, waker\n";
+    let lacks = "not recorded: steal, throttled, migrate, need_resched, waker, syscall\n";
     assert!(table.contains(lacks) && !table.contains("Steal"), "{table}");
     let none = text(|out| write_causes(&report(), None, out));
     assert!(none.contains("unknown") && !none.contains("TOTAL"), "{none}");
@@ -218,4 +218,25 @@ fn of_many_cpus_those_of_which_the_host_took_most_are_named() {
         line.ends_with("12.0 % of CPU 12, less of 11 more CPUs: latencies include it"),
         "{line}"
     );
+}
+
+#[test]
+fn system_calls_that_threads_were_blocked_in_are_named_those_that_took_longest_first() {
+    use fxt_writer::Value;
+    let mut scene = Scene::with_causes("syscall");
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    for (at, number, length) in [(10, 0, 20), (50, 202, 30), (90, 1000, 1)] {
+        let call = [("syscall", Value::Uint32(number))];
+        scene.switch_with((at, 0), 101, Leaves::S, 0, &call);
+        scene.wake(at + length, 0, 101).switch(at + length + 1, 0, 0, Leaves::R, 101);
+    }
+    let table = text(|out| write_causes(&scene.report(), Some(2), out));
+    let lines: Vec<&str> = table.lines().collect();
+    let at = lines.iter().position(|line| line.contains("Blocked in")).expect("a heading");
+    let words = |line: usize| lines[at + line].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(2), ["t101:101", "futex", "1", "0.030", "0.030"], "{table}");
+    assert_eq!(words(3), ["t101:101", "read", "1", "0.020", "0.020"], "{table}");
+    assert_eq!(lines[at + 4].trim(), "and 1 more (--rows 0 shows all)");
+    let all = text(|out| write_causes(&scene.report(), None, out));
+    assert!(all.contains("system call 1000"), "{all}");
 }

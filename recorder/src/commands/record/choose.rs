@@ -113,7 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::capture::source::{SourceError, SourceStats, Take};
+    use crate::capture::source::{Causes, SourceError, SourceStats, Take};
     use crate::kernel::stop_token::StopToken;
     use crate::units::Cpu;
 
@@ -121,6 +121,10 @@ mod tests {
     struct Silent(SourceKind);
 
     impl Source for Silent {
+        fn causes(&self, _: &[Cpu]) -> Causes {
+            Causes::default()
+        }
+
         fn kind(&self) -> SourceKind {
             self.0
         }

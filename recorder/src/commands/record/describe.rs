@@ -196,6 +196,7 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
         number("switch_records", stats.lost_switch_records),
         number("lives", stats.lost_lives),
         number("unseen_lives", stats.unseen_lives),
+        number("moves", stats.moves),
     ];
     if !source.kernel_counts.is_empty() {
         let fired = source.kernel_counts.iter().map(|count| count.fired).sum();

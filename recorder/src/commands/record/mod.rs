@@ -127,7 +127,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         time,
         recorder: describe::recorder(&facts.namespaces),
         source: source.kind(),
-        causes: source.causes(),
+        causes: source.causes(&silent),
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),

@@ -34,7 +34,7 @@ const WAKE_PART: usize = 8;
 const WAKE_BYTES: usize = 512 * 1024;
 
 /// Descriptors on each CPU: the tracepoints, the dummy event, and perhaps the one for switch records.
-const FILES_PER_CPU: u64 = 6;
+const FILES_PER_CPU: u64 = 7;
 
 /// Where everything lies in the samples of the tracepoints, `sched_waking` among them where it is `waking`.
 ///
@@ -53,6 +53,7 @@ pub(in crate::commands) fn layout(
         wakeup: format("sched_wakeup")?,
         wakeup_new: format("sched_wakeup_new")?,
         waking: waking.then(|| format("sched_waking")).transpose()?,
+        migrate: Some(format("sched_migrate_task")?),
     })?)
 }
 

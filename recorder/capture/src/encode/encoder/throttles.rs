@@ -61,6 +61,7 @@ impl<L: Lanes> Encoder<L> {
         from: Cpu,
         to: Cpu,
     ) -> Result<(), Closed> {
+        self.stats.moves += 1;
         if self.threads.has_ended(tid) {
             return Ok(());
         }

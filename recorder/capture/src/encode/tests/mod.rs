@@ -56,6 +56,7 @@ fn switch(prev: u32, state: &str, next: u32) -> Switch {
             letter: state.chars().next().expect("a letter"),
             preempted: state.ends_with('+'),
         },
+        syscall: None,
         prev_comm: comm_of(prev),
         next_comm: comm_of(next),
     }

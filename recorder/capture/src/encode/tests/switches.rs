@@ -1,7 +1,7 @@
 //! Context switches: who, in which state, of which weight.
 
 use super::{Scene, comm, switch, wakeup};
-use crate::event::{Kind, SliceFacts, Switch};
+use crate::event::{Kind, SliceFacts, Switch, Taken};
 use fxtrec_units::Nanos;
 
 #[test]
@@ -196,4 +196,49 @@ fn what_was_stolen_since_before_a_slice_that_began_unseen_is_on_no_switch() {
     scene.at(200, 0, stolen(30));
     scene.at(200, 0, switch(7, "S", 5));
     assert_eq!(scene.scheduled(), ["200 cpu 0: 7 (1024) blocked -> 5 (1024)"]);
+}
+
+#[test]
+fn what_interrupts_took_and_when_a_switch_was_asked_for_is_on_the_switch_that_ends_the_slice() {
+    let taken = |irq, irqs, asked: Option<u64>| {
+        Kind::Taken(Taken { irq: Nanos(irq), irqs, asked: asked.map(Nanos) })
+    };
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 6));
+    scene.at(200, 0, taken(30, 2, Some(7)));
+    scene.at(200, 0, switch(6, "R+", 5));
+    scene.at(300, 0, taken(40, 1, None));
+    scene.at(300, 0, switch(5, "S", 6));
+    // Nobody saw thread 7 come in.
+    scene.at(400, 0, taken(50, 3, Some(9)));
+    scene.at(400, 0, switch(7, "R", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 6 (1024)",
+            "200 cpu 0: 6 (1024) running -> 5 (1024) prev_state=\"R+\" irq_ns=30 irqs=2 need_resched_ns=7",
+            "300 cpu 0: 5 (1024) blocked -> 6 (1024) irq_ns=40 irqs=1",
+            "400 cpu 0: 6 (1024) blocked -> 7 (1024) inferred=true",
+            "400 cpu 0: 7 (1024) running -> 5 (1024) need_resched_ns=9",
+        ]
+    );
+}
+
+#[test]
+fn the_system_call_is_told_of_threads_that_block_and_of_no_others() {
+    let with = |call: Switch| Switch { syscall: Some(202), ..call };
+    let mut scene = Scene::new();
+    scene.at(100, 0, with(switch(5, "S", 6)));
+    scene.at(110, 0, with(switch(6, "D", 5)));
+    scene.at(120, 0, with(switch(5, "R", 6)));
+    scene.at(130, 0, with(switch(6, "X", 5)));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "100 cpu 0: 5 (1024) blocked -> 6 (1024) syscall=202",
+            "110 cpu 0: 6 (1024) blocked -> 5 (1024) prev_state=\"D\" syscall=202",
+            "120 cpu 0: 5 (1024) running -> 6 (1024)",
+            "130 cpu 0: 6 (1024) dead -> 5 (1024)",
+        ]
+    );
 }

@@ -56,6 +56,7 @@ fn switch(prev: Side, state: &str, next: Side) -> Option<Switch> {
         prev_prio: prev.prio,
         next_prio: next.prio,
         state: PrevState { letter, preempted: state.ends_with('+') },
+        syscall: None,
         prev_comm: prev.comm,
         next_comm: next.comm,
     })
@@ -131,6 +132,7 @@ mod tests {
             prev_prio: 120,
             next_prio: 139,
             state: PrevState { letter, preempted },
+            syscall: None,
             prev_comm: comm("a ==> b:1"),
             next_comm: comm("swapper/1"),
         })

@@ -121,6 +121,8 @@ fn a_tracepoints_arguments_are_counted_and_a_variables_type_is_known() {
     let btf = parsed();
     let trace = btf.typedef("btf_trace_x").expect("it is there");
     assert_eq!(btf.arguments(trace), Ok(2));
+    let names = ["pid_t", "x", "y"].map(str::to_owned);
+    assert_eq!(btf.tracepoints(&names), [None, Some(trace), None]);
     let (variable, kind) = btf.variable("counter").expect("it is there");
     assert_eq!((btf.bytes_of(kind), variable > kind), (Some(4), true));
     assert!(btf.arguments(btf.typedef("pid_t").expect("it is there")).is_err());

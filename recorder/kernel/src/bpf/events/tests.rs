@@ -63,8 +63,10 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         possible: 2,
         lane_bytes,
         waking: false,
+        need_resched: false,
         narrow: false,
         steal: true,
+        threaded_softirqs: false,
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::super::account::at as line;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::InterruptCount;
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
 use super::super::task::ThrottleLayout;
 use super::super::wakers;
-use super::{Reg::*, Setting, find_bit, number};
+use super::{Reg::*, Setting, account, find_bit, number};
 
 // The arguments of `sched_switch`, eight bytes each.
 const PREEMPTED: i16 = 0;
@@ -24,6 +25,10 @@ const MOVED_TO: i16 = 8;
 const CPU_KEY: i16 = -4;
 const ZERO_KEY: i16 = -8;
 const SCRATCH: i16 = -16;
+const SYSCALL: i16 = -24;
+
+/// `PF_KTHREAD`, `PF_USER_WORKER` and `PF_IO_WORKER`: threads that never entered the kernel, and have no registers there.
+const WORKERS: i32 = 0x0020_0000 | 0x4000 | 0x10;
 
 /// The part of the kernel's count of nested interrupts that says that one runs: hard ones in bits `[16 .. 19]`, a soft
 /// one in bit 8. They are those of `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
@@ -48,19 +53,25 @@ struct Event<'a> {
     name_told: Label,
     tell_slice: Label,
     slice_told: Label,
+    tell_taken: Label,
+    taken_told: Label,
     tell_throttled: Label,
     throttled_told: Label,
     tell_wait: Label,
     wait_told: Label,
     ring: Label,
+    /// A switch that is out of scope.
+    unshown: Label,
+    /// Whether there are such.
+    skips: bool,
     /// Whether it tells of slices.
     slices: bool,
+    /// Whether it tells what is taken of slices.
+    takes: bool,
     /// Whether it tells of throttled threads.
     throttles: bool,
     /// Whether it tells for how long queues were throttled.
     waits: bool,
-    /// Whether it is on one of the events that are counted, and tells names.
-    counted: bool,
 }
 
 impl<'a> Event<'a> {
@@ -76,15 +87,19 @@ impl<'a> Event<'a> {
             name_told: asm.label(),
             tell_slice: asm.label(),
             slice_told: asm.label(),
+            tell_taken: asm.label(),
+            taken_told: asm.label(),
+            unshown: asm.label(),
             tell_throttled: asm.label(),
             throttled_told: asm.label(),
             tell_wait: asm.label(),
             wait_told: asm.label(),
             ring: asm.label(),
+            skips: false,
             slices: false,
+            takes: false,
             throttles: false,
             waits: false,
-            counted: false,
             asm,
             setting,
         }
@@ -124,22 +139,15 @@ impl<'a> Event<'a> {
         asm.load(Width::Double, R1, R9, lane::at::BUSY);
         asm.jump_if(When::NotEqual, R1, 0, self.busy);
         asm.store(Width::Double, R9, lane::at::BUSY, 1);
-        let count =
-            lane::at::FIRED + 8 * (i16::from(kind as u8) - i16::from(RecordKind::Switch as u8));
-        add_one(asm, count);
-        self.counted = true;
+        // Those of moves come behind those of switches and wake-ups.
+        let place = match kind {
+            RecordKind::Moved => RecordKind::Waking as u8 + 1,
+            _ => kind as u8,
+        };
+        add_one(asm, lane::at::FIRED + 8 * i16::from(place - RecordKind::Switch as u8));
         self.make_room();
         self.check_name();
         self.asm.place(self.name_told);
-    }
-
-    /// The same without a count and a name.
-    fn begin_uncounted(&mut self) {
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R1, R9, lane::at::BUSY);
-        asm.jump_if(When::NotEqual, R1, 0, self.busy);
-        asm.store(Width::Double, R9, lane::at::BUSY, 1);
-        self.make_room();
     }
 
     /// R0 = the time, R1 = the head; leaves if the lane is full, and tells of losses.
@@ -185,6 +193,81 @@ impl<'a> Event<'a> {
         asm.load(Width::Double, R4, R9, lane::at::STOLEN);
         asm.jump_if(When::NotEqual, R3, R4, self.tell_slice);
         asm.place(self.slice_told);
+    }
+
+    /// R3 = what this CPU does besides running threads. Takes R4.
+    fn find_line(&mut self) {
+        self.asm.load(Width::Word, R3, R10, CPU_KEY);
+        account::find_line(&mut self.asm, self.setting.accounts, R3, R4);
+    }
+
+    /// Tells what interrupts took of the slice that ends and since when its end was asked for, if they did and it was.
+    fn check_taken(&mut self) {
+        if !self.setting.accounts.tells() {
+            return;
+        }
+        self.takes = true;
+        self.find_line();
+        let asm = &mut self.asm;
+        if self.setting.accounts.irqs {
+            asm.load(Width::Double, R4, R3, line::HARD);
+            asm.load(Width::Double, R5, R3, line::SOFT);
+            asm.alu(Alu::Add, R4, R5);
+            asm.load(Width::Double, R5, R9, lane::at::IRQS);
+            asm.jump_if(When::NotEqual, R4, R5, self.tell_taken);
+        }
+        if self.setting.accounts.asking {
+            asm.load(Width::Double, R4, R3, line::ASKED);
+            asm.jump_if(When::NotEqual, R4, 0, self.tell_taken);
+        }
+        asm.place(self.taken_told);
+    }
+
+    /// R3 is the line of this CPU, R7 the thread that goes out.
+    fn tell_taken(&mut self) {
+        self.asm.place(self.tell_taken);
+        self.slot();
+        let (asm, task) = (&mut self.asm, self.setting.task);
+        // No switch happens within an interrupt.
+        asm.store(Width::Double, R3, line::DEPTH, 0);
+        asm.load(Width::Double, R4, R3, line::TOTAL);
+        asm.load(Width::Double, R5, R9, lane::at::IRQ_NS);
+        asm.store(Width::Double, R9, lane::at::IRQ_NS, R4);
+        asm.alu(Alu::Sub, R4, R5);
+        asm.store(Width::Double, R2, part::IRQ_NS, R4);
+        asm.load(Width::Double, R4, R3, line::HARD);
+        asm.load(Width::Double, R5, R3, line::SOFT);
+        asm.alu(Alu::Add, R4, R5);
+        asm.load(Width::Double, R5, R9, lane::at::IRQS);
+        asm.store(Width::Double, R9, lane::at::IRQS, R4);
+        asm.alu(Alu::Sub, R4, R5);
+        asm.store(Width::Word, R2, part::IRQS, R4);
+        asm.store(Width::Byte, R2, part::FLAGS, 0);
+        let told = asm.label();
+        asm.load(Width::Double, R4, R3, line::ASKED);
+        asm.jump_if(When::Equal, R4, 0, told);
+        asm.store(Width::Double, R3, line::ASKED, 0);
+        asm.load(Width::Double, R3, R3, line::ASKED_TID);
+        asm.load(Width::Word, R5, R7, task.pid);
+        // Another thread's request, whose switch nobody saw.
+        asm.jump_if(When::NotEqual, R3, R5, told);
+        asm.jump_if(When::AtLeast, R4, R0, told);
+        asm.set(R5, R0);
+        asm.alu(Alu::Sub, R5, R4);
+        asm.store(Width::Double, R2, part::ASKED_NS, R5);
+        asm.store(Width::Byte, R2, part::FLAGS, i32::from(flag::FIRST));
+        asm.place(told);
+        self.kind(RecordKind::Taken);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.taken_told);
+    }
+
+    /// A switch that no record tells of answers a request all the same.
+    fn forget_request(&mut self) {
+        if self.takes && self.setting.accounts.asking {
+            self.find_line();
+            self.asm.store(Width::Double, R3, line::ASKED, 0);
+        }
     }
 
     /// Tells whose quota keeps the thread in R7 from running on, if one does.
@@ -262,6 +345,40 @@ impl<'a> Event<'a> {
         self.asm.jump(self.wait_told);
     }
 
+    /// R3 = the state of the thread in R7 that goes out; R6 has the arguments.
+    fn load_state(&mut self) {
+        match self.setting.task.state {
+            None => self.asm.load(Width::Double, R3, R6, PREV_STATE),
+            Some((offset, 8)) => self.asm.load(Width::Double, R3, R7, offset),
+            Some((offset, _)) => self.asm.load(Width::Word, R3, R7, offset),
+        }
+    }
+
+    /// Puts on the stack in which system call the thread in R7 blocks, if in one. R6 has the arguments. Takes R0 to R5.
+    fn note_syscall(&mut self) {
+        let Some(layout) = self.setting.task.syscall else { return };
+        let done = self.asm.label();
+        self.asm.store(Width::Double, R10, SYSCALL, i32::from(lane::NO_SYSCALL));
+        self.load_state();
+        let asm = &mut self.asm;
+        asm.jump_if(When::Equal, R3, 0, done);
+        asm.load(Width::Double, R3, R6, PREEMPTED);
+        asm.jump_if(When::NotEqual, R3, 0, done);
+        asm.load(Width::Word, R3, R7, layout.flags);
+        asm.alu(Alu::And, R3, WORKERS);
+        asm.jump_if(When::NotEqual, R3, 0, done);
+        asm.load(layout.narrow_width, R3, R7, layout.narrow);
+        asm.alu(Alu::And, R3, layout.narrow_bits);
+        asm.jump_if(When::NotEqual, R3, 0, done);
+        asm.set(R1, R7);
+        asm.call(Helper::TaskPtRegs);
+        asm.load(layout.number_width, R3, R0, layout.number);
+        // What entered by an exception has -1.
+        asm.jump_if(When::AtLeast, R3, i32::from(lane::NO_SYSCALL), done);
+        asm.store(Width::Double, R10, SYSCALL, R3);
+        asm.place(done);
+    }
+
     /// R2 = the record at the head.
     fn slot(&mut self) {
         let asm = &mut self.asm;
@@ -309,20 +426,23 @@ impl<'a> Event<'a> {
 
     fn rare(&mut self) {
         let asm = &mut self.asm;
-        // What is not counted is not missed either.
         asm.place(self.busy);
-        if self.counted {
-            add_one(asm, lane::at::NESTED);
-        }
+        add_one(asm, lane::at::NESTED);
         asm.exit();
 
         asm.place(self.full);
-        if self.counted {
-            add_one(asm, lane::at::LOST);
-        }
+        add_one(asm, lane::at::LOST);
         asm.store(Width::Double, R9, lane::at::BUSY, 0);
-        asm.exit();
+        self.forget_request();
+        self.asm.exit();
 
+        if self.skips {
+            self.asm.place(self.unshown);
+            self.forget_request();
+            self.asm.exit();
+        }
+
+        let asm = &mut self.asm;
         asm.place(self.ring);
         asm.alu(Alu::Add, R1, number(self.setting.shape.bell_records()));
         asm.store(Width::Double, R9, lane::at::BELL, R1);
@@ -348,11 +468,12 @@ impl<'a> Event<'a> {
         asm.alu(Alu::Add, R1, 1);
         asm.jump(self.loss_told);
 
-        if self.counted {
-            self.tell_name();
-        }
+        self.tell_name();
         if self.slices {
             self.tell_slice();
+        }
+        if self.takes {
+            self.tell_taken();
         }
         if self.throttles {
             self.tell_throttled();
@@ -411,7 +532,7 @@ pub(super) fn migrate(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.asm.load(Width::Double, R7, R1, MOVED_TO);
     event.woken();
     event.find_lane();
-    event.begin_uncounted();
+    event.begin(RecordKind::Moved);
     event.check_wait();
     event.slot();
     let task = setting.task;
@@ -451,24 +572,29 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
         asm.load(Width::Double, R2, R9, lane::at::SHOWN);
         asm.store(Width::Double, R9, lane::at::SHOWN, R1);
         asm.alu(Alu::Or, R2, R1);
-        asm.jump_if(When::Equal, R2, 0, event.out);
+        asm.jump_if(When::Equal, R2, 0, event.unshown);
+        event.skips = true;
     }
+    event.note_syscall();
     event.begin(RecordKind::Switch);
     event.check_slice();
+    event.check_taken();
     event.check_throttled();
     event.check_wait();
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
     event.copy_word(R7, task.pid, part::TID);
     event.copy_word(R8, task.pid, part::SECOND_TID);
-    match task.state {
-        None => event.asm.load(Width::Double, R3, R6, PREV_STATE),
-        Some((offset, 8)) => event.asm.load(Width::Double, R3, R7, offset),
-        Some((offset, _)) => event.asm.load(Width::Word, R3, R7, offset),
-    }
+    event.load_state();
     event.asm.load(Width::Word, R4, R7, task.exit_state);
     event.asm.alu(Alu::Or, R3, R4);
-    event.asm.store(Width::Word, R2, part::STATE, R3);
+    event.asm.store(Width::Half, R2, part::STATE, R3);
+    if task.syscall.is_some() {
+        event.asm.load(Width::Double, R3, R10, SYSCALL);
+    } else {
+        event.asm.set(R3, i32::from(lane::NO_SYSCALL));
+    }
+    event.asm.store(Width::Half, R2, part::SYSCALL, R3);
     event.kind(RecordKind::Switch);
     event.asm.load(Width::Double, R3, R6, PREEMPTED);
     event.asm.store(Width::Byte, R2, part::FLAGS, R3);

@@ -447,3 +447,33 @@ fn whatever_happens_waits_and_throttled_time_are_together_what_looked_like_waits
     }
     assert!(seen.iter().all(|&times| times > 20), "{seen:?}");
 }
+
+/// 101 blocks in futex(2) for 30 us and 5 us, in read(2) for 10 us, and once nobody knows in what.
+fn blocked() -> Scene {
+    let mut scene = Scene::with_causes("syscall");
+    let call = |number| [("syscall", Value::Uint32(number))];
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    for (at, number, length) in [(10, 202, 30), (50, 202, 5), (60, 0, 10)] {
+        scene.switch_with((at, 0), 101, Leaves::S, 0, &call(number));
+        scene.wake(at + length, 0, 101).switch(at + length + 1, 0, 0, Leaves::R, 101);
+    }
+    scene.switch(80, 0, 101, Leaves::S, 0).wake(90, 0, 101).switch(91, 0, 0, Leaves::R, 101);
+    // What is not over yet has no length, and no machine has such a number.
+    scene.switch_with((95, 0), 101, Leaves::S, 0, &call(202));
+    scene.switch(96, 0, 0, Leaves::R, 202);
+    scene.switch_with((97, 0), 202, Leaves::S, 0, &call(50_000)).wake(98, 0, 202);
+    scene.end(100);
+    scene
+}
+
+#[test]
+fn a_thread_was_blocked_in_each_system_call_from_its_switch_out_to_its_wake_up() {
+    let report = blocked().report();
+    let calls = thread(&report, 101).stats.facts.as_ref().expect("it blocked").calls();
+    let found: Vec<_> =
+        calls.iter().map(|it| (it.number, it.count, micros(it.sum), micros(it.max))).collect();
+    assert_eq!(found, [(202, 2, 35, 30), (0, 1, 10, 10)]);
+    assert!(thread(&report, 202).stats.facts.is_none(), "no such call");
+    assert_eq!(report.total().facts.as_ref().expect("the same").calls(), calls);
+    assert_eq!((report.call_name(202), report.call_name(999)), (Some("futex"), None));
+}

@@ -30,7 +30,7 @@ pub(in crate::commands) fn open(
 ) -> Result<BpfSource, RecordError> {
     // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
     let narrow = plan.scope != Filter::Machine && extras.is_empty();
-    open_for(facts, plan.waking, narrow, plan.ring_bytes, extras)
+    open_for(facts, (plan.waking, plan.need_resched), narrow, plan.ring_bytes, extras)
 }
 
 /// Opens what a recording of the machine uses, to see whether it can be had.
@@ -39,12 +39,12 @@ pub(in crate::commands) fn open(
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
-    open_for(facts, false, false, None, &extras)
+    open_for(facts, (false, false), false, None, &extras)
 }
 
 fn open_for(
     facts: &Facts,
-    waking: bool,
+    (waking, need_resched): (bool, bool),
     narrow: bool,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
@@ -61,6 +61,7 @@ fn open_for(
         min_perf_ring_bytes: MIN_RING_BYTES,
         lane_bytes: bytes,
         waking,
+        need_resched,
         narrow,
     };
     let open =

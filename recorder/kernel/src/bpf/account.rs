@@ -1,0 +1,114 @@
+//! What each CPU does besides running threads: time in interrupts, and since when a switch is asked for.
+//!
+//! Programs on interrupts add up here, and write no records; the program on switches tells what has grown since the
+//! switch before. A CPU has a cache line of its own, which no other CPU writes to, with one exception: who asks another
+//! CPU for a switch holds the lock of that CPU's run queue, as a switch does.
+//!
+//! ```text
+//!   0     how many interrupts are nested now
+//!   8     when the outermost of them began
+//!   16    how many hard interrupts there were
+//!   24    how many soft interrupts there were
+//!   32    the time in interrupts, nested ones counted once
+//!   40    when a switch was first asked for; 0 when none is
+//!   48    the thread that is to make room
+//! ```
+//!
+//! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of
+//! the program on a soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was
+//! noted and before its begin was: some ten nanoseconds in which it is lost rather than counted twice.
+
+use super::btf::{Btf, TypeId};
+use super::sys::{MapKind, MapSpec};
+
+/// The places of the parts, in bytes from the beginning of a CPU's line.
+pub mod at {
+    pub const DEPTH: i16 = 0;
+    pub const SINCE: i16 = 8;
+    pub const HARD: i16 = 16;
+    pub const SOFT: i16 = 24;
+    pub const TOTAL: i16 = 32;
+    pub const ASKED: i16 = 40;
+    pub const ASKED_TID: i16 = 48;
+}
+
+/// Bytes of a CPU's line.
+pub const LINE_BYTES: usize = 64;
+
+/// How many lines there are: a power of two, so that a program can show that it stays within them.
+pub fn lines(possible: usize) -> usize {
+    possible.max(1).next_power_of_two()
+}
+
+/// The map that holds them, which only the programs use.
+pub fn map(possible: usize) -> MapSpec<'static> {
+    MapSpec {
+        kind: MapKind::Array,
+        value_bytes: u32::try_from(lines(possible) * LINE_BYTES).unwrap_or(u32::MAX),
+        entries: 1,
+        mapped: false,
+        inner: None,
+    }
+}
+
+/// The begin and the end of a kind of interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handler {
+    pub entry: TypeId,
+    pub exit: TypeId,
+    pub is_soft: bool,
+}
+
+/// The vectors of x86 that have tracepoints of their own, since no handler of a device runs for them.
+const VECTORS: [&str; 11] = [
+    "local_timer",
+    "reschedule",
+    "call_function",
+    "call_function_single",
+    "irq_work",
+    "x86_platform_ipi",
+    "thermal_apic",
+    "threshold_apic",
+    "deferred_error_apic",
+    "error_apic",
+    "spurious_apic",
+];
+
+/// The interrupts that this kernel tells of: those of devices, soft ones unless these are `threaded`, and vectors. Empty
+/// where it does not tell of the first two.
+pub fn handlers(btf: &Btf, threaded: bool) -> Vec<Handler> {
+    let devices = [("irq_handler_entry", "irq_handler_exit"), ("softirq_entry", "softirq_exit")];
+    let names = devices.iter().map(|(entry, exit)| [(*entry).to_owned(), (*exit).to_owned()]);
+    let vectors = VECTORS.iter().map(|name| [format!("{name}_entry"), format!("{name}_exit")]);
+    let names: Vec<String> = names.chain(vectors).flatten().collect();
+    let found = btf.tracepoints(&names);
+    if found.iter().take(2 * devices.len()).any(Option::is_none) {
+        return Vec::new();
+    }
+    let handler = |(number, pair): (usize, &[Option<TypeId>])| match *pair {
+        [Some(entry), Some(exit)] => Some(Handler { entry, exit, is_soft: number == 1 }),
+        _ => None,
+    };
+    let pairs = found.chunks(2).enumerate();
+    pairs.filter_map(handler).filter(|handler| !(threaded && handler.is_soft)).collect()
+}
+
+/// The tracepoints that tell when a switch is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// Somebody asks for a switch.
+    pub asked: TypeId,
+    /// The scheduler has decided; its first argument says whether for a switch.
+    pub decided: TypeId,
+}
+
+impl Asking {
+    /// `None` where the kernel has no such tracepoints (before Linux 6.15).
+    pub fn new(btf: &Btf) -> Option<Asking> {
+        let names = ["sched_set_need_resched_tp", "sched_exit_tp"].map(str::to_owned);
+        match *btf.tracepoints(&names) {
+            [Some(asked), Some(decided)] => Some(Asking { asked, decided }),
+            _ => None,
+        }
+    }
+}
