@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
-    compare, convert, ctl, cut, daemon, demo, doctor, dump, merge, open, probes, record, report,
-    why,
+    compare, convert, ctl, cut, daemon, demo, doctor, dump, flame, merge, open, probes, record,
+    report, why,
 };
 use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::units::escape::{self, Escaping};
@@ -76,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Convert(args) => done(convert::run(&args, &mut messages())),
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
+        Command::Flame(args) => done(flame::run(&args, &mut *output(false), &mut messages())),
         Command::Open(args) => done(open::run(&args, &mut messages())),
         Command::Demo(args) => match demo::run(&args, &mut messages()) {
             Ok(()) => ExitCode::SUCCESS,

@@ -126,6 +126,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
                 "Explain the three longest spans of that name.",
             ),
         ],
+        Some("flame") => vec![(
+            "fxtrec flame app.fxt >app.folded",
+            "Print blocked times by stack, for programs that draw flame graphs.",
+        )],
         Some("compare") => {
             vec![(
                 "fxtrec compare base*.fxt -- new*.fxt",

@@ -24,6 +24,7 @@ mod daemon;
 mod demo;
 mod doctor;
 mod dump;
+mod flame;
 mod flight;
 mod gates;
 mod merge;
@@ -56,6 +57,7 @@ pub use daemon::DaemonArgs;
 pub use demo::DemoArgs;
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
+pub use flame::FlameArgs;
 pub use flight::{FlightArgs, Rotate, RotateError};
 pub use gates::{EXIT_GATE_FAILED, GateArgs};
 pub use merge::{MergeArgs, Offset};
@@ -76,9 +78,9 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 15] = [
+const RESERVED: [&str; 16] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "demo", "why", "help",
+    "daemon", "ctl", "demo", "why", "flame", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -165,6 +167,9 @@ pub enum Command {
     /// Cut a time window out of a trace
     #[command(arg_required_else_help = true)]
     Cut(CutArgs),
+    /// Print for how long threads were blocked, by stack, as folded text for flame graphs
+    #[command(arg_required_else_help = true)]
+    Flame(FlameArgs),
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),

@@ -181,6 +181,31 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
         assert!(in_kernel * 10 >= at_home.len() * 9, "{what}: {at_home:?}");
         assert!(in_program * 10 >= kept.len() * 9, "{what}: {at_home:?}");
     }
+    // Of the functions that only sleep, the times are those of the trace.
+    let folded = folder.fxtrec(["flame", "t.fxt"]).expect(0).stdout;
+    let weight = |part: &str| -> u64 {
+        let lines = folded.lines().filter(|line| line.contains(part));
+        lines
+            .map(|line| line.rsplit(' ').next().expect("a number").parse::<u64>().expect("one"))
+            .sum()
+    };
+    let sleepers = recording.lines();
+    let sleepers = sleepers.iter().filter(|line| ["wait_for_time", "short"].contains(&line[1]));
+    let mut blocked = 0;
+    for line in sleepers {
+        let thread: u64 = line[0].parse().expect("a thread");
+        let long =
+            waits(&recording, thread).into_iter().filter(|(since, until)| until - since >= OVER);
+        for (since, until) in long {
+            let mut wakeups = recording.trace.wakeups.iter();
+            let woken =
+                wakeups.find(|it| it.thread == thread && (since..=until).contains(&it.time));
+            blocked += woken.map_or(0, |woken| woken.time - since);
+        }
+    }
+    let found = weight("blocker::wait_for_time;");
+    println!("blocked in sleeps: {blocked} ns, {found} of them in stacks");
+    assert!(found <= blocked && found * 10 >= blocked * 8, "{found} of {blocked}:\n{folded}");
     assert_eq!(named, 3);
     assert!(named_in_program >= 2, "{named_in_program}");
 }
