@@ -202,7 +202,9 @@ fn why_finds_the_frame_that_took_longer_than_the_others() {
     ]);
     assert_eq!((&why.why["subject"], &why.why["spans"]), (&"span".into(), &15.into()));
     assert!(why.millis("blocked", None) >= 59, "{:#}", why.why);
-    assert!(why.millis("on_cpu", None) >= 1, "{:#}", why.why);
+    // Where an interrupt came, nobody knows whether in this part of the slice.
+    let ran = ["on_cpu", "on_cpu_undivided"].map(|part| why.millis(part, None));
+    assert!(ran.iter().sum::<u64>() >= 1, "{:#}", why.why);
     let three = recorded.why(&["--span", "mix", "--worst", "3", "--json"]);
     let three: Value = serde_json::from_str(&three).expect("JSON");
     let lengths: Vec<u64> = three["explanations"]
