@@ -97,7 +97,16 @@ pub struct Causes {
 impl Causes {
     /// Their names, as they are in the trace.
     pub fn names(self) -> Vec<&'static str> {
-        let all = [
+        self.all().into_iter().filter_map(|(name, given)| given.then_some(name)).collect()
+    }
+
+    /// The names of those that are not given.
+    pub fn lacking(self) -> Vec<&'static str> {
+        self.all().into_iter().filter_map(|(name, given)| (!given).then_some(name)).collect()
+    }
+
+    fn all(self) -> [(&'static str, bool); 7] {
+        [
             ("steal", self.steal),
             ("irq", self.irq),
             ("throttled", self.throttled),
@@ -105,8 +114,7 @@ impl Causes {
             ("need_resched", self.need_resched),
             ("waker", self.waker),
             ("syscall", self.syscall),
-        ];
-        all.iter().filter_map(|(name, given)| given.then_some(*name)).collect()
+        ]
     }
 }
 

@@ -45,6 +45,7 @@ use providers::Invitation;
 use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
+use crate::capture::source::SourceKind;
 use crate::cli::{EXIT_GATE_FAILED, RecordArgs};
 use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::flight::is_piece;
@@ -123,6 +124,11 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
     let opened = sink::open_series(&output, Owner::sudo_caller(), pieces)?;
     let Opened { sink, kept_old, owner_error, undo, hold } = opened;
+    // What this kernel does not tell the default source is left to the report.
+    let lacking = match source.kind() {
+        SourceKind::Bpf => Vec::new(),
+        _ => source.causes(&silent).lacking(),
+    };
     let beginning = Beginning {
         time,
         recorder: describe::recorder(&facts.namespaces),
@@ -177,7 +183,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         say(err, format_args!("cannot report that it records: {error}"));
     }
     let session = Session::new(&plan, signals, attention, child, watched, err);
-    let Outcome { code, report, failure } = session.run(pipeline, figures, cpus)?;
+    let Outcome { code, report, failure } = session.run(pipeline, figures, (cpus, &lacking))?;
     // COMMAND's own failure is the one to look at first.
     match failure {
         Some(error) if code == 0 => return Err(error),

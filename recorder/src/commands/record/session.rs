@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         mut self,
         pipeline: Pipeline,
         figures: Source,
-        cpus: usize,
+        (cpus, lacking): (usize, &[&str]),
     ) -> Result<Outcome, RecordError> {
         while !self.is_over()? {
             self.wait(Some(&pipeline), self.timeout())?;
@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
         self.clear_line();
         self.tell_news(&pipeline);
         let finished = pipeline.finish()?;
-        self.conclude(&finished, cpus);
+        self.conclude(&finished, (cpus, lacking));
         let report = self.figures(figures, &finished);
         let code = self.wait_for_command()?;
         let unsaved = finished.unsaved;
@@ -268,7 +268,7 @@ impl<'a> Session<'a> {
         self.live = None;
     }
 
-    fn conclude(&mut self, finished: &Finished, cpus: usize) {
+    fn conclude(&mut self, finished: &Finished, (cpus, lacking): (usize, &[&str])) {
         let series = finished.series.as_ref();
         let warnings = series.into_iter().flat_map(|series| &series.warnings);
         for warning in finished.captured.warnings.iter().chain(warnings) {
@@ -284,6 +284,7 @@ impl<'a> Session<'a> {
             let summary = Summary {
                 finished,
                 cpus,
+                lacking,
                 target: &self.plan.output.target,
                 colour: Terminal::of_stderr().colour,
                 asked_for: &self.plan.trace_points.kinds(),

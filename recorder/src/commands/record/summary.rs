@@ -16,6 +16,8 @@ use crate::units::{Cpu, Nanos};
 pub(super) struct Summary<'a> {
     pub(super) finished: &'a Finished,
     pub(super) cpus: usize,
+    /// The facts that the source cannot tell.
+    pub(super) lacking: &'a [&'a str],
     pub(super) target: &'a Target,
     pub(super) colour: bool,
     /// The lines that are shown even where they count nothing, since somebody asked.
@@ -185,6 +187,10 @@ impl Display for Summary<'_> {
             }
             (None, true) => writeln!(f, "  lost       nothing")?,
             (None, false) => writeln!(f, "  lost       nothing before the output failed")?,
+        }
+        if !self.lacking.is_empty() {
+            let lacking = self.lacking.join(", ");
+            writeln!(f, "  unknown    not recorded by this source: {lacking}")?;
         }
         if let Some(text) = stolen(&self.finished.captured.host) {
             writeln!(f, "  stolen     {}", self.loud(&text))?;
