@@ -248,7 +248,7 @@ pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
             missing.push(text.to_owned());
         }
     };
-    add(seen.blocked && !origin.has_syscalls, "in which system call threads were blocked");
+    add(seen.blocked && lacks(Cause::Syscall), "in which system call threads were blocked");
     add(
         seen.woken_by_unknown && lacks(Cause::Waker),
         "who woke a thread from another CPU or from an interrupt",

@@ -21,7 +21,7 @@ pub enum Class {
     Message,
     /// Another system call.
     Other,
-    /// None: for example a page of memory, or a kernel thread's work.
+    /// None that is recorded: a page of memory, a kernel thread's work, or one of a 32-bit program.
     NoSyscall,
     /// It was stopped, by a signal or a tracer.
     Stopped,

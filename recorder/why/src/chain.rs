@@ -56,10 +56,11 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// It had a CPU. What was taken of that, if it is the whole slice; of a part of a slice with something taken, it is not
-    /// known how much, and it is `None`.
+    /// known how much, and it is `None`; `all_taken` is what was taken of the whole slice, in nanoseconds.
     Ran {
         cpu: Cpu,
         taken: Option<Taken>,
+        all_taken: u64,
     },
     /// It waited for a CPU, after it was woken or preempted. Who had the CPU for how long, the longest first.
     Waited {
@@ -166,8 +167,9 @@ impl Walk<'_> {
         match entry.state {
             State::Running => {
                 let taken = self.log.taken_of(id);
-                let taken = (whole || taken == Taken::default()).then_some(taken);
-                What::Ran { cpu: entry.cpu, taken }
+                let all_taken = taken.steal.saturating_add(taken.irq);
+                let taken = (whole || all_taken == 0).then_some(taken);
+                What::Ran { cpu: entry.cpu, taken, all_taken }
             }
             State::Throttled | State::WokenThrottled => {
                 What::Throttled { cgroup: self.log.quota_of(id) }

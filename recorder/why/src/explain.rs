@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use fxt_reader::{Cpu, Error, Item, Reader, Visitor};
+use fxtrec_report::Cause;
 
 use crate::advice;
 use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
@@ -69,7 +70,7 @@ impl Names<'_> {
     /// What a thread waited for while it was blocked.
     pub(crate) fn class(&self, blocked: &Blocked) -> Class {
         let name = blocked.syscall.map(|number| self.syscall(number));
-        let known = self.tracker.origin.has_syscalls || blocked.syscall.is_some();
+        let known = self.tracker.origin.causes.has(Cause::Syscall) || blocked.syscall.is_some();
         Class::of(blocked.state, known.then_some(name.as_deref()))
     }
 }
@@ -196,17 +197,13 @@ pub(crate) fn explain_keeping<'r>(
     let explanations = frames.filter_map(tell).collect();
     let origin = &tracker.origin;
     let text = |text: &String| origin.is_known.then(|| text.clone());
-    let mut causes: Vec<&'static str> = origin.causes.names().collect();
-    if origin.has_syscalls && !causes.contains(&"syscall") {
-        causes.push("syscall");
-    }
     let trace = Trace {
         begin_ns: begin,
         end_ns: end,
         command_line: text(&origin.command_line),
         source: text(&origin.source),
         scope: text(&origin.scope),
-        causes,
+        causes: origin.causes.names().collect(),
         gaps,
     };
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations })
@@ -312,7 +309,12 @@ fn blame(frame: &Frame, names: &Names<'_>) -> Vec<Part> {
                 add(Key::Stolen, stolen);
                 add(Key::Interrupts, irq);
             }
-            What::Ran { taken: None, .. } => add(Key::OnCpuUndivided, length),
+            What::Ran { taken: None, all_taken, .. } => {
+                // So much at most: the rest is its own, wherever that was.
+                let taken = length.min(*all_taken);
+                add(Key::OnCpu, length - taken);
+                add(Key::OnCpuUndivided, taken);
+            }
             What::Waited { shares, .. } => {
                 shares.iter().for_each(|&(tenant, ns)| add(Key::Waiting(tenant), ns));
             }
@@ -416,7 +418,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         reason: None,
     };
     match &step.what {
-        What::Ran { cpu, taken } => {
+        What::Ran { cpu, taken, .. } => {
             (link.state, link.cpu) = ("on_cpu", Some(cpu.0));
             let taken = taken.map(|taken| divide(step.length(), taken));
             link.steal_ns = taken.map(|taken| taken.1);

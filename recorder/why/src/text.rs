@@ -125,7 +125,7 @@ fn describe(part: &Part) -> String {
         "stolen" => "on the CPU, but the host had taken it".to_owned(),
         "interrupts" => "on the CPU, in interrupts".to_owned(),
         "on_cpu_undivided" => {
-            "on the CPU; the host or interrupts took a part of the slice, here or outside"
+            "on the CPU, or taken by the host or interrupts: here or in the rest of the slice"
                 .to_owned()
         }
         "waiting" => match (part.tenant, &part.thread) {
@@ -174,7 +174,7 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
         (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
         (_, Some(call)) => format!("blocked in {call}"),
-        (Some("no_syscall"), None) => "blocked outside of system calls".to_owned(),
+        (Some("no_syscall"), None) => "blocked outside of 64-bit system calls".to_owned(),
         _ => "blocked".to_owned(),
     }
 }

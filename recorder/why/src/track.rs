@@ -158,8 +158,6 @@ pub struct Origin {
     pub source: String,
     /// Which facts it has.
     pub causes: Causes,
-    /// Whether it tells in which system call threads wait.
-    pub has_syscalls: bool,
     /// Whether it is fxtrec's.
     pub is_known: bool,
 }
@@ -671,13 +669,10 @@ impl Tracker {
 
     fn learn(&mut self, event: &Event<'_>) {
         let text = |name| event.args.str(name).unwrap_or_default().to_owned();
-        let list = event.args.str("causes").unwrap_or_default();
-        let (causes, syscalls) =
-            (Causes::parse(list), list.split(',').any(|name| name.trim() == "syscall"));
+        let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
         // What one of several recordings does not have, all together do not.
         let before = self.origin.is_known.then_some(&self.origin);
         let causes = before.map_or(causes, |origin| causes.and(origin.causes));
-        let has_syscalls = syscalls && before.is_none_or(|origin| origin.has_syscalls);
         let scope = text("scope");
         self.narrow = !matches!(scope.as_str(), "" | "all");
         if let Some(Value::Koid(command)) = event.args.get("command") {
@@ -689,7 +684,6 @@ impl Tracker {
             scope,
             source: text("source"),
             causes,
-            has_syscalls,
             is_known: true,
         };
     }

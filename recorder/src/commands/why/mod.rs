@@ -1,13 +1,11 @@
 //! `fxtrec why`: from "late" to "because".
 
-use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use crate::cli::WhyArgs;
 use crate::commands::trace_file::{ReadError, open, resolve};
-use crate::kernel::machine::Machine;
-use crate::kernel::syscalls;
+use crate::report::call_name;
 use crate::why::{self, Pick, Query, WhyError};
 
 /// Why there is no explanation.
@@ -43,12 +41,7 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
     drop(open(path)?);
     let query = query(args)?;
-    let names = names();
-    let native = Machine::current().architecture;
-    let syscall = |machine: &str, number: u64| match machine == native {
-        true => names.get(&number).copied(),
-        false => None,
-    };
+    let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
     let answer = why::explain(&query, || fxt_reader::Reader::open(path), syscall);
     let answer = answer.map_err(|error| match error {
         WhyError::Read(source) => Error::Read(ReadError::new(path, source)),
@@ -83,11 +76,6 @@ fn query(args: &WhyArgs) -> Result<Query, ReadError> {
         from: from.map(|time| time.0),
         to: to.map(|time| time.0),
     })
-}
-
-/// The system calls of this machine's programs by number.
-fn names() -> HashMap<u64, &'static str> {
-    syscalls::native().map(|call| (call.number as u64, call.name)).collect()
 }
 
 #[cfg(test)]
