@@ -74,6 +74,8 @@ pub struct Trace {
     pub processes: HashMap<u64, String>,
     /// fxtrec's own events.
     pub own: Vec<Event>,
+    /// Moves of threads from the queue of one CPU to another's.
+    pub moves: Vec<Event>,
     /// All other events, in the order of the file.
     pub events: Vec<Event>,
     /// What is wrong with the file by the promises in `docs/trace.md`; empty for a sound one.
@@ -138,8 +140,11 @@ impl Trace {
                 }
             }
             Record::Event(event) => {
-                let list =
-                    if event.category == "fxtrec" { &mut self.own } else { &mut self.events };
+                let list = match (event.category, event.name) {
+                    ("fxtrec", _) => &mut self.own,
+                    ("sched", "migrate") => &mut self.moves,
+                    _ => &mut self.events,
+                };
                 list.push(Event::of(event));
             }
             _ => {}

@@ -127,7 +127,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             ),
         ],
         Some("flame") => vec![(
-            "fxtrec flame app.fxt >app.folded",
+            "fxtrec flame app.fxt",
             "Print blocked times by stack, for programs that draw flame graphs.",
         )],
         Some("compare") => {

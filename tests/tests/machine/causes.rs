@@ -355,8 +355,8 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     };
     let trace = &recording.trace;
     assert!(has(trace, "migrate"), "every kernel has the tracepoint");
-    let moves = trace.events.iter().filter(|event| event.name == "migrate");
-    let moves = moves.map(|event| (event.time, 0, event.thread, event.number("dest_cpu")));
+    let moves =
+        trace.moves.iter().map(|event| (event.time, 0, event.thread, event.number("dest_cpu")));
     let wakeups = trace.wakeups.iter().map(|w| (w.time, 1, w.thread, u64::from(w.cpu)));
     let reported = trace.switches.iter().filter(|switch| !switch.inferred);
     let ins = reported.clone().map(|s| (s.time, 2, s.incoming, u64::from(s.cpu)));
@@ -415,9 +415,8 @@ fn assert_follows_the_script(source: &str) {
         let within = |time: u64| time > begin && time < end;
         let ins = trace.switches.iter().filter(|it| within(it.time) && it.incoming == thread);
         let came_in = steps(ins.map(|switch| u64::from(switch.cpu)));
-        let moves = trace.events.iter().filter(|event| {
-            event.name == "migrate" && event.thread == thread && within(event.time)
-        });
+        let moves = trace.moves.iter();
+        let moves = moves.filter(|event| event.thread == thread && within(event.time));
         let (mut moved_to, mut at) = (Vec::new(), None);
         for event in moves {
             let [from, to] = ["orig_cpu", "dest_cpu"].map(|name| event.number(name));

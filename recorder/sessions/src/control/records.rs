@@ -6,7 +6,7 @@
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::metadata::{self, MAGIC_WORD, provider_info};
 use fxt_format::walk::record_words;
-use fxt_format::{header, record_type};
+use fxt_format::{event, header, record_type, string};
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
 
 use fxtrec_units::convention::PROVIDER;
@@ -29,6 +29,9 @@ pub(super) fn head() -> Vec<u8> {
     head
 }
 
+/// The category of the scheduler's events, such as a thread's move to another run queue.
+const SCHED: &[u8] = b"sched";
+
 /// What comes is not a stream of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel's recorder wrote an invalid trace: no record begins with {0:#018x}")]
@@ -39,14 +42,16 @@ pub(super) struct NoRecord(u64);
 pub(super) struct Splitter {
     /// The beginning of a record whose end has not come.
     rest: Vec<u8>,
-    /// Whether scheduling records are wanted.
+    /// Whether scheduling records are wanted, and events of the scheduler.
     scheduling: bool,
+    /// The string reference that stands for the scheduler's category; 0 before it is defined, which is the empty string.
+    sched: u64,
 }
 
 impl Splitter {
     /// Begins with the first byte of an archive.
     pub(super) fn new(scheduling: bool) -> Splitter {
-        Splitter { rest: Vec::new(), scheduling }
+        Splitter { rest: Vec::new(), scheduling, sched: 0 }
     }
 
     /// The whole records that are there with these bytes.
@@ -60,6 +65,15 @@ impl Splitter {
         while let Some(first) = word(&self.rest[at..]) {
             let bytes = size(first)? * WORD_BYTES;
             let Some(record) = self.rest.get(at..at + bytes) else { break };
+            if header::TYPE.get(first) == record_type::STRING {
+                let (index, is_sched) = (string::INDEX.get(first), content(first, record) == SCHED);
+                match is_sched {
+                    true => self.sched = index,
+                    // It stands for something else from now on.
+                    false if self.sched == index => self.sched = 0,
+                    false => {}
+                }
+            }
             if self.is_wanted(first) {
                 whole.extend_from_slice(record);
             }
@@ -72,6 +86,9 @@ impl Splitter {
     fn is_wanted(&self, first: u64) -> bool {
         match header::TYPE.get(first) {
             record_type::SCHEDULING => self.scheduling,
+            record_type::EVENT => {
+                self.scheduling || self.sched == 0 || event::CATEGORY.get(first) != self.sched
+            }
             record_type::METADATA => {
                 let introduces = provider_info::METADATA_TYPE.get(first) == metadata::PROVIDER_INFO;
                 first != MAGIC_WORD && !introduces
@@ -79,6 +96,12 @@ impl Splitter {
             _ => true,
         }
     }
+}
+
+/// The text of a string record; nothing if it claims to be longer than its record.
+fn content(first: u64, record: &[u8]) -> &[u8] {
+    let length = usize::try_from(string::LENGTH.get(first)).unwrap_or(usize::MAX);
+    record.get(WORD_BYTES..).and_then(|text| text.get(..length)).unwrap_or_default()
 }
 
 fn word(bytes: &[u8]) -> Option<u64> {
@@ -136,6 +159,33 @@ mod tests {
         let stream = [string(), switch(), string()].concat();
         let whole = Splitter::new(false).take(&stream).expect("records");
         assert_eq!(whole, [string(), string()].concat());
+    }
+
+    /// An instant event with a category that is defined as `of`.
+    fn of_category(of: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let index = StringRef::indexed(7).expect("not zero");
+        StringRecord { index, content: of }.write(&mut bytes).expect("a vector");
+        let first = header::TYPE.put(record_type::EVENT)
+            | header::SIZE.put(2)
+            | event::THREAD.put(1)
+            | event::CATEGORY.put(7);
+        for word in [first, 1] {
+            bytes.extend_from_slice(&u64::to_ne_bytes(word));
+        }
+        bytes
+    }
+
+    #[test]
+    fn events_of_the_scheduler_are_left_out_with_its_records_and_others_are_not() {
+        let count = |stream: &[u8], scheduling| {
+            let whole = Splitter::new(scheduling).take(stream).expect("records");
+            (stream.len() - whole.len()) / WORD_BYTES
+        };
+        assert_eq!(count(&of_category("sched"), false), 2);
+        assert_eq!(count(&of_category("sched"), true), 0);
+        assert_eq!(count(&of_category("irq"), false), 0);
+        assert_eq!(count(&[of_category("sched"), of_category("irq")].concat(), false), 2);
     }
 
     #[test]
