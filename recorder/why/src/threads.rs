@@ -111,12 +111,14 @@ impl Family {
         koid == command || roster.process(koid) == Some(command) || self.born.contains(&koid)
     }
 
-    /// A thread is woken of which there was no record so far. Ids are given in turn, so that one which COMMAND woke and which
-    /// was there before COMMAND has a smaller one.
+    /// A thread is woken of which there was no record so far. A new one still has the name of the thread that made it, which
+    /// wakes it; kernel threads have names of their own. Ids are given in turn, so that one which was there before COMMAND has a
+    /// smaller one, unless they began anew in between.
     pub(crate) fn first_woken(&mut self, roster: &Roster, koid: u64, waker: Option<Koid>) {
         let Some(command) = self.process else { return };
-        let by_one = waker.is_some_and(|waker| self.has(roster, waker.0));
-        if by_one && roster.tid(koid) > roster.tid(command) {
+        let Some(Koid(waker)) = waker.filter(|waker| self.has(roster, waker.0)) else { return };
+        let inherits = roster.comm(koid).is_some_and(|comm| roster.comm(waker) == Some(comm));
+        if inherits && roster.tid(koid) > roster.tid(command) {
             self.born.insert(koid);
         }
     }

@@ -219,13 +219,15 @@ fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
     scene.switch(761_000, 0, 201, Leaves::S, 50);
     scene.end(1_000_000);
     assert_eq!(ask(&scene, &Query::default()).thread.comm, "audio");
-    // A child that COMMAND woke for the first time.
+    // A child that COMMAND woke for the first time, and a kernel thread that waited for longer.
     scene.switch(1_000_000, 1, 101, Leaves::S, 100);
-    scene.wake_by(1_001_000, 0, 301, 100);
-    scene.switch(1_301_000, 0, 50, Leaves::S, 301);
-    scene.switch(1_302_000, 0, 301, Leaves::X, 0);
+    scene.name(301, "main").wake_by(1_001_000, 0, 301, 100);
+    scene.name(302, "kworker/0:2").wake_by(1_001_000, 0, 302, 100);
+    scene.name(301, "child").switch(1_301_000, 0, 50, Leaves::S, 301);
+    scene.switch(1_302_000, 0, 301, Leaves::X, 302);
     scene.end(2_000_000);
-    assert_eq!(ask(&scene, &Query::default()).thread.tid, 301);
+    let found = ask(&scene, &Query::default()).thread;
+    assert_eq!((found.tid, &*found.comm), (301, "child"));
 }
 
 #[test]
