@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::io::Write;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fxt_reader::{Reader, Record};
+use fxt_reader::{Item, Reader, Record, Visitor};
 use fxt_writer::record::{
     ContextSwitch, Initialization, Magic, ProviderInfo, Record as _, StringRecord, ThreadState,
     Wakeup,
@@ -52,6 +52,30 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
+/// The same trace as a machine of the other byte order writes it: all words but those of texts are swapped.
+fn big_endian(little: &[u8]) -> Vec<u8> {
+    const METADATA: u64 = 0;
+    const PROVIDER_INFO: u64 = 1;
+    const STRING: u64 = 2;
+    let (words, _) = little.as_chunks::<8>();
+    let mut big = Vec::with_capacity(little.len());
+    let mut at = 0;
+    while at < words.len() {
+        let header = u64::from_le_bytes(words[at]);
+        let (kind, size) = (header & 0xf, (header >> 4 & 0xfff) as usize);
+        let is_text = kind == STRING || (kind == METADATA && header >> 16 & 0xf == PROVIDER_INFO);
+        for (index, word) in words[at..at + size].iter().enumerate() {
+            let mut word = *word;
+            if index == 0 || !is_text {
+                word.reverse();
+            }
+            big.extend(word);
+        }
+        at += size;
+    }
+    big
+}
+
 /// Takes from each record what an analysis of the scheduler takes.
 fn read(mut reader: Reader<'_>) -> u64 {
     let mut sum = 0_u64;
@@ -65,6 +89,31 @@ fn read(mut reader: Reader<'_>) -> u64 {
         };
     }
     sum
+}
+
+/// The sum that [`read`] makes, in one pass over all records.
+#[derive(Default)]
+struct Sum(u64);
+
+impl Visitor for Sum {
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        let Sum(sum) = *self;
+        self.0 = match &item.record {
+            Record::ContextSwitch(switch) => sum
+                .wrapping_add(switch.time.0 ^ switch.outgoing.0 ^ switch.incoming.0)
+                .wrapping_add(u64::from(switch.cpu.0)),
+            Record::Wakeup(wakeup) => sum.wrapping_add(wakeup.time.0 ^ wakeup.koid.0),
+            _ => sum,
+        };
+        true
+    }
+}
+
+fn pass(mut reader: Reader<'_>) -> u64 {
+    let mut sum = Sum::default();
+    while !reader.show_all(&mut sum).expect("a sound trace") {}
+    sum.0
 }
 
 /// The same, and looks both weights up by their names.
@@ -99,6 +148,17 @@ fn benchmark(criterion: &mut Criterion) {
     });
     group.bench_function("slice_with_weights", |bencher| {
         bencher.iter(|| read_weights(Reader::from_slice(black_box(&bytes))));
+    });
+    let swapped = big_endian(&bytes);
+    assert_eq!(read(Reader::from_slice(&swapped)), read(Reader::from_slice(&bytes)));
+    group.bench_function("slice_big_endian", |bencher| {
+        bencher.iter(|| read(Reader::from_slice(black_box(&swapped))));
+    });
+    group.bench_function("pass", |bencher| {
+        bencher.iter(|| pass(Reader::from_slice(black_box(&bytes))));
+    });
+    group.bench_function("pass_big_endian", |bencher| {
+        bencher.iter(|| pass(Reader::from_slice(black_box(&swapped))));
     });
     group.bench_function("file", |bencher| {
         bencher.iter(|| read(Reader::new(File::open(file.path()).expect("it is there"))));

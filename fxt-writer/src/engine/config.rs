@@ -39,6 +39,27 @@ pub enum OnFull {
     BlockFor(Duration),
 }
 
+/// Why the engine has no room for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Full {
+    /// The buffers are full; the record was dropped and counted.
+    #[error("the trace buffer is full; save buffers faster, give it more memory, or block")]
+    Dropped,
+    /// The engine has been stopped and takes no records.
+    #[error("the trace engine has been stopped")]
+    Stopped,
+    /// No buffer is large enough for the record, even when empty; it was dropped
+    /// and counted.
+    #[error("a record of {words} words is larger than the {max} words that fit this buffer")]
+    TooLarge {
+        /// Size of the record in words.
+        words: usize,
+        /// The most that fits, in words.
+        max: usize,
+    },
+}
+
 /// What an engine is asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {

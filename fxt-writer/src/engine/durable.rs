@@ -14,9 +14,10 @@
 use std::fmt;
 
 use super::Engine;
+use super::config::Full;
 use super::config::Mode;
 use super::memory::RollingSlot;
-use super::reserve::{Full, Wait};
+use super::reserve::Wait;
 use super::sync::Ordering;
 use crate::layout::limits::MAX_RECORD_WORDS;
 use crate::layout::walk::has_size;

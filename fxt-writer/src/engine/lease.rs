@@ -36,11 +36,10 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::barrier;
-use super::config::Mode;
+use super::config::{Full, Mode};
 use super::guard::Guard;
 use super::held::Held;
 use super::memory::{Reservation, filler_word, vacant_word};
-use super::reserve::Full;
 use super::state::State;
 use super::sync::Ordering;
 use crate::error::WriteError;

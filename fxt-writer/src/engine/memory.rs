@@ -38,8 +38,8 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::Engine;
+use super::config::Full;
 use super::position::Position;
-use super::reserve::{Full, Rolling};
 use super::sync::{AtomicU64, Ordering, fence};
 use crate::layout::limits::{MAX_RECORD_WORDS, WORD_BYTES};
 use crate::layout::walk::has_size;
@@ -371,7 +371,7 @@ impl Drop for RollingSlot<'_> {
 /// the durable lane of a blocking engine, which may wait for that very buffer;
 /// a batch left open for longer than the grace period is given up.
 ///
-/// It borrows its engine ([`Rolling::batch`]) or shares it ([`Batch::shared`]).
+/// It borrows its engine ([`Rolling::batch`](super::Rolling::batch)) or shares it ([`Batch::shared`]).
 #[derive(Debug)]
 #[must_use = "records reach the buffer when the batch is closed or dropped"]
 pub struct Batch<E: Deref<Target = Engine>> {
@@ -398,14 +398,6 @@ struct Chunk {
 /// more than a record can be.
 const SHARE: usize = if cfg!(loom) { 2 } else { 16 };
 
-impl<'e> Rolling<'e> {
-    /// Room for a run of records of this thread, at a fraction of the cost; see
-    /// [`Batch`].
-    pub const fn batch(&self) -> Batch<&'e Engine> {
-        Batch::new(self.engine)
-    }
-}
-
 impl Batch<Arc<Engine>> {
     /// A batch that keeps its engine alive, for a writer that is not tied to a scope.
     pub const fn shared(engine: Arc<Engine>) -> Self {
@@ -414,7 +406,7 @@ impl Batch<Arc<Engine>> {
 }
 
 impl<E: Deref<Target = Engine>> Batch<E> {
-    const fn new(engine: E) -> Self {
+    pub(super) const fn new(engine: E) -> Self {
         Self { engine, chunk: None }
     }
 

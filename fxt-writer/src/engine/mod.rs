@@ -71,7 +71,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use config::{Config, ConfigError, HEADER_WORDS, MAX_BYTES, MIN_BYTES, Mode, OnFull};
+pub use config::{Config, ConfigError, Full, HEADER_WORDS, MAX_BYTES, MIN_BYTES, Mode, OnFull};
 pub use durable::{Durable, DurableSlot};
 pub use handover::SaveError;
 pub use header::{Header, MAGIC, VERSION};
@@ -80,7 +80,7 @@ pub use lifecycle::{BufferDisposition, StartError};
 pub use memory::{Batch, BatchSlot, RollingSlot};
 pub use recover::{RecoverError, Recovered, recover};
 pub use remote::{Piece, Remote, RemoteError, SharedWords, Tally};
-pub use reserve::{Full, Rolling};
+pub use reserve::Rolling;
 pub use view::{View, ViewError};
 
 use commits::Commits;

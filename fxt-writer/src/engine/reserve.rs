@@ -3,35 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::Engine;
-use super::config::{Mode, OnFull};
+use super::config::{Full, Mode, OnFull};
 use super::guard::Guard;
-use super::memory::{Reservation, RollingSlot};
+use super::memory::{Batch, Reservation, RollingSlot};
 use super::position::Position;
 use super::state::State;
 use super::sync::Ordering;
 use crate::layout::limits::MAX_RECORD_WORDS;
 use crate::space::Space;
-
-/// Why the engine has no room for a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Full {
-    /// The buffers are full; the record was dropped and counted.
-    #[error("the trace buffer is full; save buffers faster, give it more memory, or block")]
-    Dropped,
-    /// The engine has been stopped and takes no records.
-    #[error("the trace engine has been stopped")]
-    Stopped,
-    /// No buffer is large enough for the record, even when empty; it was dropped
-    /// and counted.
-    #[error("a record of {words} words is larger than the {max} words that fit this buffer")]
-    TooLarge {
-        /// Size of the record in words.
-        words: usize,
-        /// The most that fits, in words.
-        max: usize,
-    },
-}
 
 /// The lane for records that may be dropped.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +29,12 @@ impl<'e> Rolling<'e> {
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }
+    }
+
+    /// Room for a run of records of this thread, at a fraction of the cost; see
+    /// [`Batch`].
+    pub const fn batch(&self) -> Batch<&'e Engine> {
+        Batch::new(self.engine)
     }
 }
 
