@@ -6,10 +6,12 @@
 //! - [`control`] and [`manager`] (`fxtrec-sessions`): who may start and stop recordings, and applications that record
 //!   their own events;
 //! - [`convert`]: other formats in and out, merge and cut;
+//! - `export`, with the feature `parquet`: tables for SQL;
 //! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to FXT
 //!   records, and what a recording watches out for meanwhile;
 //! - [`report`]: figures, verdicts and the page of a finished trace;
 //! - [`why`]: from late to because;
+//! - [`blame`]: the parts of an interval, and the chain of threads that it waited for;
 //! - [`sched`]: who has which CPU, and what each thread does;
 //! - [`gates`]: the language of gates and triggers;
 //! - [`sink`]: saved buffers to a file or pipe;
@@ -21,11 +23,15 @@
 
 pub mod cli;
 pub mod commands;
+pub mod config;
 pub mod program;
 
+pub use fxtrec_blame as blame;
 pub use fxtrec_capture as capture;
 pub use fxtrec_capture::{encode, flight};
 pub use fxtrec_convert as convert;
+#[cfg(feature = "parquet")]
+pub use fxtrec_export as export;
 pub use fxtrec_gates as gates;
 pub use fxtrec_kernel as kernel;
 pub use fxtrec_probe as probe;

@@ -4,15 +4,20 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write, sink, stderr, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
-    compare, convert, ctl, cut, daemon, demo, doctor, dump, flame, merge, open, probes, record,
-    report, why,
+    compare, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge, open, probes,
+    record, report, why,
 };
+use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
+use crate::kernel::pager::Pager;
+use crate::kernel::terminal::{Terminal, choose_colour};
 use crate::units::escape::{self, Escaping};
+use crate::units::look::Look;
 
 /// Does what the command line of this process says, and returns the exit status.
 pub fn main() -> ExitCode {
@@ -22,8 +27,8 @@ pub fn main() -> ExitCode {
         let words = line.into_iter().skip(1).filter_map(|word| word.into_string().ok());
         return ExitCode::from(u8::from(run_output_process(words).is_err()));
     }
-    let command = match Cli::parse_line(&line) {
-        Ok(command) => command,
+    let (mut command, display) = match Cli::parse_all(&line) {
+        Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
             // It repeats arguments, which others may have chosen, and has no colours of its own.
             for text in error.render().ansi().to_string().lines() {
@@ -39,6 +44,17 @@ pub fn main() -> ExitCode {
             };
         }
     };
+    let config = match (&command, display.no_config) {
+        // It tells about the file, and must work without it.
+        (Command::Doctor(_), _) | (_, true) => Config::default(),
+        _ => match Config::find() {
+            Ok(config) => config,
+            Err(error) => return fail(&error, EXIT_FAILURE),
+        },
+    };
+    config.apply(&mut command);
+    choose_colour(display.color.or(config.color).unwrap_or_default().colour());
+    let pages = Pages { wanted: !display.no_pager, usual: config.pager.as_deref() };
     match command {
         Command::Record(args) if args.quiet > 1 => match record::run(args, &mut sink()) {
             Ok(code) => ExitCode::from(code),
@@ -55,28 +71,39 @@ pub fn main() -> ExitCode {
                 code
             }
         },
-        Command::Doctor(args) => match doctor::run(args, &mut *output(args.json)) {
-            Ok(usable) => ExitCode::from(u8::from(!usable)),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(error) => fail(&error, EXIT_FAILURE),
-        },
-        Command::Dump(args) => match dump::dump(&args, &mut *output(args.json)) {
-            Ok(sound) => ExitCode::from(u8::from(!sound)),
-            Err(error) => fail(&error, EXIT_FAILURE),
-        },
-        Command::Report(args) => {
-            match report::run(&args, &mut *output(args.writes_for_programs()), &mut messages()) {
-                Ok(true) => ExitCode::SUCCESS,
-                Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
+        Command::Doctor(args) => {
+            match shown(args.json, pages, |out| doctor::run(args, display.no_config, look(), out)) {
+                Ok(usable) => ExitCode::from(u8::from(!usable)),
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
                 Err(error) => fail(&error, EXIT_FAILURE),
             }
         }
-        Command::Probes(args) => done(probes::run(&args, &mut *output(args.json))),
-        Command::Why(args) => done(why::run(&args, &mut *output(args.json))),
+        Command::Dump(args) => {
+            // What comes by a pipe is shown as it comes.
+            let pages = pages.unless(args.file == Path::new("-"));
+            match shown(args.json, pages, |out| dump::dump(&args, look(), out)) {
+                Ok(sound) => ExitCode::from(u8::from(!sound)),
+                Err(error) => fail(&error, EXIT_FAILURE),
+            }
+        }
+        Command::Report(args) => {
+            // Verdicts go to the terminal too, by standard error.
+            let pages = pages.unless(!args.gates.fail_if.is_empty());
+            let run = |out: &mut dyn Write| report::run(&args, look(), out, &mut messages());
+            match shown(args.writes_for_programs(), pages, run) {
+                Ok(outcome) => ExitCode::from(outcome.exit_code()),
+                Err(error) => fail(&error, EXIT_FAILURE),
+            }
+        }
+        Command::Probes(args) => {
+            done(shown(args.json, pages, |out| probes::run(&args, look(), out)))
+        }
+        Command::Why(args) => done(shown(args.json, pages, |out| why::run(&args, out))),
         Command::Convert(args) => done(convert::run(&args, &mut messages())),
+        Command::Export(args) => done(export::run(&args, &mut messages())),
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
-        Command::Flame(args) => done(flame::run(&args, &mut *output(false), &mut messages())),
+        Command::Flame(args) => done(flame::run(&args, &mut text(), &mut messages())),
         Command::Open(args) => done(open::run(&args, &mut messages())),
         Command::Demo(args) => match demo::run(&args, &mut messages()) {
             Ok(()) => ExitCode::SUCCESS,
@@ -85,12 +112,15 @@ pub fn main() -> ExitCode {
         Command::Daemon(args) => done(daemon::run(&args, &mut messages())),
         Command::Ctl(args) => {
             let json = args.common.json;
-            match ctl::run(args, &mut *output(json), &mut messages()) {
+            match shown(json, pages.unless(true), |out| {
+                ctl::run(args, look(), out, &mut messages())
+            }) {
                 Ok(code) => ExitCode::from(code),
                 Err(error) => fail(&error, error.exit_code()),
             }
         }
-        Command::Compare(args) => match compare::compare(&args, &mut *output(args.json)) {
+        Command::Compare(args) => match shown(args.json, pages, |out| compare::compare(&args, out))
+        {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
             Err(error) => fail(&error, EXIT_FAILURE),
@@ -105,18 +135,45 @@ fn done<E: std::error::Error>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// Standard output as it is, for programs, or with everything escaped that a terminal would obey.
-fn output(for_programs: bool) -> Box<dyn Write> {
-    if for_programs { Box::new(stdout().lock()) } else { Box::new(text()) }
+/// Whether long output is shown page by page, and by which program unless the environment names one.
+#[derive(Clone, Copy)]
+struct Pages<'a> {
+    wanted: bool,
+    usual: Option<&'a str>,
 }
 
+impl Pages<'_> {
+    fn unless(self, not: bool) -> Self {
+        Pages { wanted: self.wanted && !not, ..self }
+    }
+}
+
+/// Gives `run` standard output: as it is for programs; else with everything escaped that a terminal would obey, and page by
+/// page if that is wanted. When it returns, all is shown, and the pager has ended.
+fn shown<T>(for_programs: bool, pages: Pages<'_>, run: impl FnOnce(&mut dyn Write) -> T) -> T {
+    if for_programs {
+        return run(&mut stdout().lock());
+    }
+    let colour = Terminal::of_stdout().colour;
+    match pages.wanted.then(|| Pager::of_stdout(stdout().lock(), pages.usual)).flatten() {
+        Some(pager) => run(&mut Escaping::coloured(pager, colour)),
+        None => run(&mut text()),
+    }
+}
+
+/// How text on standard output looks.
+fn look() -> Look {
+    Terminal::of_stdout().look()
+}
+
+/// Standard output for people, without pages.
 fn text() -> Escaping<impl Write> {
-    Escaping::new(stdout().lock())
+    Escaping::coloured(stdout().lock(), Terminal::of_stdout().colour)
 }
 
 /// Standard error. What it gets may hold names that others have chosen.
 fn messages() -> Escaping<impl Write> {
-    Escaping::new(stderr())
+    Escaping::coloured(stderr(), Terminal::of_stderr().colour)
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {

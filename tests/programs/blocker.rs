@@ -69,4 +69,6 @@ fn main() {
             }
         });
     });
+    // On a busy machine the recorder looks into a process late, and must not come too late.
+    std::thread::sleep(Duration::from_millis(500));
 }

@@ -1,7 +1,9 @@
-//! Programs that use the C header, built by gcc.
+//! Programs that use the headers for C and C++, built by gcc and g++.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::programs::succeed;
 
 /// Where cargo puts the libraries that a test depends on.
 ///
@@ -27,8 +29,12 @@ pub fn build(folder: &Path, library: &[&str]) -> PathBuf {
 /// Builds a source in a folder, with flags that say which library to use.
 fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
     let program = folder.join(source.file_stem().expect("a name"));
-    let output = Command::new("gcc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+    let (compiler, language) = match source.extension().is_some_and(|kind| kind == "cpp") {
+        true => ("g++", "-std=c++17"),
+        false => ("gcc", "-std=gnu11"),
+    };
+    let output = Command::new(compiler)
+        .args([language, "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&program)
         .arg(source)
         .arg("-I")
@@ -36,7 +42,7 @@ fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
         .args(library)
         .args(["-lpthread", "-ldl", "-lm"])
         .output()
-        .expect("gcc");
+        .expect("a compiler");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
@@ -47,6 +53,67 @@ fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
 /// When it does not compile.
 pub fn build_statically(folder: &Path) -> PathBuf {
     compile_statically(&header().join("examples/provider.c"), folder)
+}
+
+/// Builds the example for C++ in a folder, with the static library.
+///
+/// # Panics
+/// When it does not compile.
+pub fn build_cpp(folder: &Path) -> PathBuf {
+    compile_statically(&header().join("examples/provider.cpp"), folder)
+}
+
+/// Installs headers and libraries below a folder.
+///
+/// # Panics
+/// When that fails.
+pub fn install(prefix: &Path) {
+    let mut install = Command::new(header().join("install"));
+    succeed(install.arg(prefix).arg("--built").arg(libraries()));
+}
+
+/// Builds the example for C++ with what pkg-config finds below a folder.
+///
+/// # Panics
+/// When it finds nothing, or the example does not compile.
+pub fn build_by_pkg_config(prefix: &Path, folder: &Path) -> PathBuf {
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.args(["--cflags", "--libs", "fxt_provider"]);
+    let flags = succeed(pkg_config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let program = folder.join("by-pkg-config");
+    let mut compiler = Command::new("g++");
+    compiler.args(["-std=c++17", "-o"]).arg(&program);
+    compiler.arg(header().join("examples/provider.cpp")).args(flags.split_whitespace());
+    let found = prefix.join("lib");
+    succeed(compiler.arg(format!("-Wl,-rpath,{}", found.display())).args(["-lpthread"]));
+    program
+}
+
+/// Builds both examples with what CMake finds below a folder: that for C++ with the static library, that for C with the shared
+/// one.
+///
+/// # Panics
+/// When it finds nothing, or an example does not compile.
+pub fn build_by_cmake(prefix: &Path, folder: &Path) -> [PathBuf; 2] {
+    let examples = header().join("examples").canonicalize().expect("a folder");
+    let lists = format!(
+        "cmake_minimum_required(VERSION 3.16)\n\
+         project(examples C CXX)\n\
+         set(CMAKE_CXX_STANDARD 17)\n\
+         find_package(fxt_provider 0.1 REQUIRED)\n\
+         add_executable(cpp {0}/provider.cpp)\n\
+         target_link_libraries(cpp fxt_provider::static)\n\
+         add_executable(c {0}/provider.c)\n\
+         target_link_libraries(c fxt_provider::shared pthread)\n",
+        examples.display()
+    );
+    std::fs::write(folder.join("CMakeLists.txt"), lists).expect("room");
+    let build = folder.join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(folder).arg("-B").arg(&build);
+    succeed(configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
+    succeed(Command::new("cmake").arg("--build").arg(&build));
+    ["cpp", "c"].map(|name| build.join(name))
 }
 
 /// Builds a source in a folder, with the static library.

@@ -32,8 +32,11 @@ impl Pluggable {
         found
     }
 
-    fn set(&self, online: &str) {
-        std::fs::write(&self.file, online).expect("root may take a CPU offline and back");
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn set_online(&self, online: bool) {
+        let text = if online { "1" } else { "0" };
+        std::fs::write(&self.file, text).expect("root may take a CPU offline and back");
     }
 
     /// Takes it offline for so long. Returns from when to when it was certainly away, by `CLOCK_MONOTONIC`.
@@ -41,11 +44,11 @@ impl Pluggable {
     /// # Panics
     /// When the kernel refuses.
     pub fn away_for(&self, time: Duration) -> Range<u64> {
-        self.set("0");
+        self.set_online(false);
         let went = now();
         std::thread::sleep(time);
         let comes = now();
-        self.set("1");
+        self.set_online(true);
         went..comes
     }
 }

@@ -28,3 +28,14 @@ pub fn shared() -> Turn {
 pub fn alone() -> Turn {
     Turn::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner))
 }
+
+/// The release of the running kernel, its first two numbers.
+///
+/// # Panics
+/// When it has none.
+pub fn release() -> (u32, u32) {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let mut next = || numbers.next().and_then(Result::ok).expect("a number");
+    (next(), next())
+}

@@ -7,13 +7,14 @@ use nix::unistd::{AccessFlags, access};
 use crate::skip::skip;
 
 /// Debian's packages of tools, where these are not called like them.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("chroot", "coreutils"),
     ("nm", "binutils"),
     ("node", "nodejs"),
     ("objcopy", "binutils"),
     ("objdump", "binutils"),
     ("perf", "linux-perf"),
+    ("pkg-config", "pkgconf"),
     ("readelf", "binutils"),
     ("setpriv", "util-linux"),
     ("strip", "binutils"),

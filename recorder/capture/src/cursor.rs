@@ -10,7 +10,6 @@ impl<'a> Cursor<'a> {
         Cursor(bytes)
     }
 
-    /// The next `len` bytes.
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;

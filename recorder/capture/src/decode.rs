@@ -88,7 +88,7 @@ fn read_user_state(cursor: &mut Cursor<'_>) -> Option<Option<UserState>> {
 }
 
 /// Decodes what is not a sample. Such records end with the sample's ids, of which the time is the last.
-fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Event> {
+pub(crate) fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Event> {
     let time = Nanos(cursor.read_back_u64()?);
     let kind = match record.kind {
         b::PERF_RECORD_LOST => {

@@ -1,5 +1,6 @@
 //! What a capture source reports: typed events, the same for every source.
 
+pub use crate::futex::Futex;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;
 pub use fxtrec_units::LocalId;
@@ -68,6 +69,8 @@ pub struct SliceFacts {
     pub steal: Nanos,
     /// Whether its thread may not run on since a quota is used up.
     pub throttled: Option<Throttle>,
+    /// The futex that it blocks on, if it does and somebody asked.
+    pub futex: Option<Futex>,
 }
 
 /// What interrupts took of the slice of a thread that goes out, and since when it was to go.
@@ -104,13 +107,11 @@ pub struct Wake {
     pub comm: Comm,
     /// The thread that runs on the CPU where this was seen.
     pub current: Tid,
-    /// Who does it.
     pub by: Waker,
     /// Of a first wake-up: whether the new thread belongs to the process of `current`, where the source tells it.
     pub same_process: Option<bool>,
 }
 
-/// Who wakes a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
     /// Nobody can tell: an interrupt may have completed what another CPU began.

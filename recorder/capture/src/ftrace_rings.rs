@@ -64,7 +64,6 @@ struct CpuRing {
     lane: Lane,
     /// The page that is being read.
     page: Vec<u8>,
-    /// Losses told so far.
     told_lost: u64,
     undecoded: u64,
     garbled: u64,

@@ -14,6 +14,7 @@ pub mod encode;
 pub mod event;
 pub mod flight;
 pub mod ftrace_rings;
+mod futex;
 pub mod life;
 pub mod losses;
 pub mod order;

@@ -12,11 +12,8 @@ const CLONE_THREAD: u32 = libc::CLONE_THREAD as u32;
 /// The tracepoints' own descriptions.
 #[derive(Clone, Debug)]
 pub struct LifeFormats {
-    /// `task:task_newtask`.
     pub newtask: Format,
-    /// `task:task_rename`.
     pub rename: Format,
-    /// `sched:sched_process_exit`.
     pub exit: Format,
 }
 

@@ -88,8 +88,13 @@ pub struct Causes {
     pub migrate: bool,
     /// Which threads may not run since the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
+    /// For how long quotas stopped each cgroup altogether, by the kernel's own counts. No source tells: it is known of the
+    /// machine.
+    pub quotas: bool,
     /// In which system call a thread blocks.
     pub syscall: bool,
+    /// On which futex a thread blocks. Only told where it is asked for, and not lacking elsewhere.
+    pub futex: bool,
     /// Who begins each wake-up, a thread or an interrupt.
     pub waker: bool,
 }
@@ -97,7 +102,8 @@ pub struct Causes {
 impl Causes {
     /// Their names, as they are in the trace.
     pub fn names(self) -> Vec<&'static str> {
-        self.all().into_iter().filter_map(|(name, given)| given.then_some(name)).collect()
+        let all = self.all().into_iter().chain([("futex", self.futex)]);
+        all.filter_map(|(name, given)| given.then_some(name)).collect()
     }
 
     /// The names of those that are not given.
@@ -105,11 +111,12 @@ impl Causes {
         self.all().into_iter().filter_map(|(name, given)| (!given).then_some(name)).collect()
     }
 
-    fn all(self) -> [(&'static str, bool); 7] {
+    fn all(self) -> [(&'static str, bool); 8] {
         [
             ("steal", self.steal),
             ("irq", self.irq),
             ("throttled", self.throttled),
+            ("quotas", self.quotas),
             ("migrate", self.migrate),
             ("need_resched", self.need_resched),
             ("waker", self.waker),
@@ -121,7 +128,6 @@ impl Causes {
 /// How many events of the scheduler's tracepoints, by what they tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedEvents {
-    /// Of `sched_switch`.
     pub switches: u64,
     /// Of the tracepoints of wake-ups and of moves between queues.
     pub others: u64,

@@ -17,12 +17,7 @@ pub enum LayoutError {
     #[error(
         "field `{field}` of tracepoint {event} is {size} bytes of an unknown kind; please report this kernel"
     )]
-    Field {
-        event: String,
-        field: String,
-        /// Its size in bytes.
-        size: usize,
-    },
+    Field { event: String, field: String, size: usize },
 }
 
 /// Offset of a four-byte field.

@@ -38,7 +38,8 @@ use filter::Names;
 use fxtrec_capture::encode::chain::{View, view};
 use fxtrec_capture::encode::unrecorded;
 use fxtrec_capture::encode::weight::NICE_0;
-use open::{Open, unsigned};
+use fxtrec_sched::unsigned;
+use open::Open;
 pub use section::{Owner, cut_section};
 
 /// The piece that is being written.
@@ -231,6 +232,14 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.trace_info(event)?;
                 Ok(true)
             }
+            ("fxtrec", "stack_info") => {
+                // Without it nobody knows which waits have stacks.
+                let time = event.time.max(self.window.from).min(self.window.to);
+                let moved = Record::Event(Event { time, ..*event });
+                self.names.need_all(&moved, &mut self.target)?;
+                self.write(&moved)?;
+                Ok(true)
+            }
             ("fxtrec", "trace_stats" | "probe_stats") if self.maker == Maker::Recording => {
                 // They come last, and stay so.
                 self.close()?;
@@ -242,6 +251,15 @@ impl<'w, 'o> Cutter<'w, 'o> {
             ("fxtrec", "host_steal") if self.maker == Maker::Cut => {
                 self.report
                     .count("what the host took in the whole recording (host_steal), left out");
+                Ok(true)
+            }
+            ("fxtrec", "quota_stat") if self.maker == Maker::Cut => {
+                self.report
+                    .count("what quotas stopped in the whole recording (quota_stat), left out");
+                Ok(true)
+            }
+            ("fxtrec", "stack_stats") if self.maker == Maker::Cut => {
+                self.report.count("what became of all stacks (stack_stats), left out");
                 Ok(true)
             }
             ("fxtrec", "trace_stats") => {
@@ -324,6 +342,11 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "syscall" if view.outgoing => {
                     number(arg.value)
                 }
+                "futex" | "futex_owner" if view.outgoing => match arg.value {
+                    ReadValue::Pointer(address) => Some(Value::Pointer(address)),
+                    ReadValue::Koid(owner) => Some(Value::Koid(fxt_writer::Koid(owner.0))),
+                    _ => None,
+                },
                 "throttled" if view.outgoing => {
                     Some(Value::Bool(arg.value == ReadValue::Bool(true)))
                 }

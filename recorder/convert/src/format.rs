@@ -23,7 +23,6 @@ pub enum Format {
 /// How the bytes of a file are packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
     #[default]
     Plain,
     Gzip,

@@ -117,8 +117,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn meter(length: Option<u64>) -> Progress {
-        let terminal = Terminal { is_terminal: false, can_redraw: false, colour: false };
-        let line = LiveLine::new(terminal, REDRAW);
+        let line = LiveLine::new(Terminal::NONE, REDRAW);
         let meter = Meter { line, begun: Instant::now(), read: 0, length, drawings: 0 };
         Progress(Rc::new(RefCell::new(Some(meter))))
     }

@@ -12,9 +12,8 @@ pub(super) enum Kind {
     Number,
     /// A text, without its quotes.
     Text(String),
-    /// One of `> >= < <= = == != ~ !~ ( )`.
+    /// One of `> >= < <= = == != ~ !~ ( ) .`.
     Sign,
-    /// Behind the last word.
     End,
 }
 
@@ -25,7 +24,7 @@ pub(super) struct Token {
     pub(super) span: Range<usize>,
 }
 
-const SIGNS: [&str; 11] = [">=", "<=", "==", "!=", "!~", ">", "<", "=", "~", "(", ")"];
+const SIGNS: [&str; 12] = [">=", "<=", "==", "!=", "!~", ">", "<", "=", "~", "(", ")", "."];
 
 /// Takes `source` apart. The last token is [`Kind::End`].
 pub(super) fn tokens(source: &str) -> Result<Vec<Token>, ParseError> {

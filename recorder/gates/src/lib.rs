@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! gate       = measure OP VALUE [ "if" condition ]
-//! measure    = METRIC [ "." STAT ]
+//! measure    = METRIC [ "." STAT ] | "span" "(" TEXT ")" [ "." PART ] "." STAT
 //! OP         = ">" | ">=" | "<" | "<=" | "=" | "!="
 //! VALUE      = NUMBER [ UNIT ]
 //! condition  = all { "or" all }
@@ -39,6 +39,7 @@ mod metric;
 mod parser;
 mod problem;
 mod quantity;
+mod span;
 mod trigger;
 
 use std::fmt;
@@ -49,6 +50,7 @@ pub use condition::{Condition, Subject};
 pub use metric::{Metric, NoSuchMetric};
 pub use problem::{ParseError, Problem};
 pub use quantity::{Dimension, Quantity, Stat, Total};
+pub use span::{SpanMetric, SpanPart};
 pub use trigger::{Trigger, What};
 
 /// How a measured value is held against a limit.

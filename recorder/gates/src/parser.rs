@@ -8,7 +8,8 @@ use super::lexer::{Kind, Token, tokens};
 use super::problem::{ParseError, Problem};
 use super::trigger::{Trigger, What};
 use super::{
-    Amount, Comparison, Condition, Dimension, Gate, Measure, Metric, Quantity, Stat, Total,
+    Amount, Comparison, Condition, Dimension, Gate, Measure, Metric, Quantity, SpanMetric,
+    SpanPart, Stat, Total,
 };
 use fxtrec_units::nearest::nearest;
 
@@ -33,14 +34,14 @@ pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
     let quantity = parser.quantity()?;
     let comparison = parser.comparison()?;
     let limit = parser.limit(&quantity.to_string(), quantity.dimension())?;
-    let condition = parser.rest(without_condition(quantity))?;
+    let condition = parser.condition_of(&quantity)?;
     Ok(Gate { text: source.trim().to_owned(), quantity, comparison, limit, condition })
 }
 
 pub(super) fn measure(source: &str) -> Result<Measure, ParseError> {
     let mut parser = Parser::new(source)?;
     let quantity = parser.quantity()?;
-    let condition = parser.rest(without_condition(quantity))?;
+    let condition = parser.condition_of(&quantity)?;
     Ok(Measure { text: source.trim().to_owned(), quantity, condition })
 }
 
@@ -57,7 +58,7 @@ pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
 }
 
 /// The name of a quantity that belongs to no thread.
-fn without_condition(quantity: Quantity) -> Option<&'static str> {
+fn without_condition(quantity: &Quantity) -> Option<&'static str> {
     match quantity {
         Quantity::Total(total) if !total.takes_condition() => Some(total.name()),
         _ => None,
@@ -119,6 +120,9 @@ impl<'a> Parser<'a> {
             return self.unexpected("a metric, such as wakeup.p99");
         }
         let (word, span) = self.take();
+        if word == "span" {
+            return self.span(span);
+        }
         let (name, stat) = match word.split_once('.') {
             Some((name, stat)) => (name, Some(stat)),
             None => (word, None),
@@ -133,17 +137,78 @@ impl<'a> Parser<'a> {
         }
         let Some(metric) = Metric::every().find(|metric| metric.name() == name) else {
             let known = Metric::every().map(Metric::name);
-            let nearest = nearest(name, known.chain(Total::ALL.map(Total::name)), 1).pop();
+            let totals = Total::ALL.map(Total::name);
+            let nearest = nearest(name, known.chain(totals).chain(["span"]), 1).pop();
             return self.fail(name_span, Problem::Metric { name: name.to_owned(), nearest });
         };
         let Some(stat) = stat else { return self.fail(span, Problem::NoStat(metric.name())) };
-        match Stat::ALL.into_iter().find(|known| known.name() == stat) {
-            Some(stat) => Ok(Quantity::Statistic(metric, stat)),
-            None => {
-                let nearest = nearest(stat, Stat::ALL.map(Stat::name), 1).pop();
-                let (metric, name) = (metric.name(), stat.to_owned());
-                self.fail(stat_span, Problem::Stat { metric, name, nearest })
+        Ok(Quantity::Statistic(metric, self.stat(metric.name(), stat, stat_span)?))
+    }
+
+    fn stat(
+        &self,
+        metric: &'static str,
+        name: &str,
+        span: Range<usize>,
+    ) -> Result<Stat, ParseError> {
+        let known = Stat::ALL.into_iter().find(|known| known.name() == name);
+        known.map_or_else(
+            || {
+                let nearest = nearest(name, Stat::ALL.map(Stat::name), 1).pop();
+                self.fail(span, Problem::Stat { metric, name: name.to_owned(), nearest })
+            },
+            Ok,
+        )
+    }
+
+    /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word `span`, which is there.
+    fn span(&mut self, word: Range<usize>) -> Result<Quantity, ParseError> {
+        if !self.take_if("(") {
+            return self.unexpected("`(` and the name of spans, as in span(\"app:request\").p99");
+        }
+        let name = self.text()?.0.into_boxed_str();
+        if !self.take_if(")") {
+            return self.unexpected("`)`");
+        }
+        let whole = word.start..self.peek().span.start.max(word.end);
+        if !self.take_if(".") {
+            return self.fail(whole, Problem::NoStat("span"));
+        }
+        if self.peek().kind != Kind::Name {
+            return self.unexpected("a statistic such as p99, or a part and its statistic");
+        }
+        let (words, span) = self.take();
+        let is_stat = |word: &str| Stat::ALL.iter().any(|stat| stat.name() == word);
+        let (part, stat, at) = match words.split_once('.') {
+            Some((part, stat)) if !is_stat(words) => {
+                let known = SpanPart::PARTS.iter().find(|known| known.name() == part);
+                let Some(known) = known else {
+                    let parts = SpanPart::PARTS.iter().map(|part| part.name());
+                    let nearest = nearest(part, parts, 1).pop();
+                    let problem = Problem::SpanPart { name: part.to_owned(), nearest };
+                    return self.fail(span.start..span.start + part.len(), problem);
+                };
+                (*known, stat, span.start + part.len() + 1..span.end)
             }
+            _ if SpanPart::PARTS.iter().any(|known| known.name() == words) => {
+                return self.fail(word.start..span.end, Problem::NoStat("span"));
+            }
+            _ => (SpanPart::Wall, words, span),
+        };
+        let stat = self.stat("span", stat, at)?;
+        Ok(Quantity::Span(SpanMetric { name, part }, stat))
+    }
+
+    /// The condition on whose values of a quantity are looked at, and the end.
+    fn condition_of(&mut self, quantity: &Quantity) -> Result<Option<Condition>, ParseError> {
+        let begin = self.peek().span.start;
+        let condition = self.rest(without_condition(quantity))?;
+        let names_cpus = condition.as_ref().is_some_and(|condition| !condition.cpus().is_empty());
+        match quantity {
+            Quantity::Span(..) if names_cpus => {
+                self.fail(begin..self.source.len(), Problem::CpuOfSpan)
+            }
+            _ => Ok(condition),
         }
     }
 
@@ -157,7 +222,7 @@ impl<'a> Parser<'a> {
             Some((name, _)) => (name, true),
             None => (word, false),
         };
-        if let Some(metric) = Metric::ALL.into_iter().find(|metric| metric.name() == name) {
+        if let Some(metric) = Metric::every().find(|metric| metric.name() == name) {
             if stat {
                 let after = span.start + name.len() + 1..span.end;
                 return self.fail(after, Problem::EachValue(metric.name()));
@@ -188,7 +253,7 @@ impl<'a> Parser<'a> {
                 if let Some(total) = Total::ALL.into_iter().find(|total| total.name() == name) {
                     return self.fail(span, Problem::NoMoment(total.name()));
                 }
-                let known = Metric::ALL.map(Metric::name).into_iter();
+                let known = Metric::every().map(Metric::name);
                 let nearest = nearest(name, known.chain(["lost", "probe", "alert"]), 1).pop();
                 self.fail(span, Problem::NoTrigger { name: name.to_owned(), nearest })
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Dimension, Metric, Stat, Total};
+use super::{Dimension, Metric, SpanPart, Stat, Total};
 
 /// A line that is not of the language, with the place where it stops being so. Shows itself with the line and a mark
 /// under the place.
@@ -36,6 +36,12 @@ pub enum Problem {
     /// No statistic has this name.
     #[error("{metric} has no statistic '{name}'")]
     Stat { metric: &'static str, name: String, nearest: Option<&'static str> },
+    /// Spans have no part of this name.
+    #[error("a span has no part '{name}'")]
+    SpanPart { name: String, nearest: Option<&'static str> },
+    /// A condition on a CPU for spans, which may be on several.
+    #[error("a span may be on several CPUs, so a condition on cpu cannot choose it")]
+    CpuOfSpan,
     /// A metric with many values without a statistic.
     #[error("{0} needs a statistic")]
     NoStat(&'static str),
@@ -90,7 +96,8 @@ fn kind_name(dimension: Dimension) -> &'static str {
 
 /// What triggers can be on.
 fn triggers() -> String {
-    format!("expected {}, lost, probe NAME or alert NAME", Metric::ALL.map(Metric::name).join(", "))
+    let metrics: Vec<&str> = Metric::every().map(Metric::name).collect();
+    format!("expected {}, lost, probe NAME or alert NAME", metrics.join(", "))
 }
 
 impl Problem {
@@ -103,13 +110,21 @@ impl Problem {
             Problem::Metric { nearest, .. } => {
                 let metrics = Metric::every().map(Metric::name).collect::<Vec<_>>().join(", ");
                 let totals = Total::ALL.map(Total::name).join(", ");
-                Some(format!("expected one of {metrics}, {totals}{}", near(nearest)))
+                Some(format!("expected one of {metrics}, {totals}, span(NAME){}", near(nearest)))
             }
             Problem::Stat { nearest, .. } => Some(format!(
                 "expected one of {}{}",
                 Stat::ALL.map(Stat::name).join(", "),
                 near(nearest)
             )),
+            Problem::SpanPart { nearest, .. } => {
+                let parts = SpanPart::PARTS.iter().map(|part| part.name()).collect::<Vec<_>>();
+                Some(format!("expected one of {}{}", parts.join(", "), near(nearest)))
+            }
+            Problem::CpuOfSpan => {
+                Some("conditions on comm, pid and tid are of its thread".to_owned())
+            }
+            Problem::NoStat("span") => Some("for example span(\"app:request\").p99".to_owned()),
             Problem::NoStat(metric) => Some(format!("for example {metric}.p99 or {metric}.max")),
             Problem::NeedlessStat(metric) => Some(format!("write {metric} alone")),
             Problem::EachValue(metric) => {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Metric;
+use crate::{Metric, SpanMetric};
 
 /// A metric that is one number for the whole recording, or for the threads of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,30 +111,44 @@ pub enum Dimension {
     Rate,
 }
 
+impl Dimension {
+    /// The unit in JSON.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Dimension::Time => "ns",
+            Dimension::Count => "count",
+            Dimension::Rate => "1/s",
+        }
+    }
+}
+
 /// One number that a recording can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// A statistic of a metric with many values.
     Statistic(Metric, Stat),
     Total(Total),
+    /// A statistic of spans, or of a part of them.
+    Span(SpanMetric, Stat),
 }
 
 impl Quantity {
-    pub fn dimension(self) -> Dimension {
+    pub fn dimension(&self) -> Dimension {
         match self {
             Quantity::Statistic(_, Stat::Count)
+            | Quantity::Span(_, Stat::Count)
             | Quantity::Total(Total::Lost | Total::Switches | Total::Migrations | Total::Moved) => {
                 Dimension::Count
             }
-            Quantity::Statistic(..) => Dimension::Time,
+            Quantity::Statistic(..) | Quantity::Span(..) => Dimension::Time,
             Quantity::Total(Total::SwitchesPerSecond) => Dimension::Rate,
         }
     }
 
     /// How many values there must be for it to mean anything.
-    pub fn samples_needed(self) -> u64 {
+    pub fn samples_needed(&self) -> u64 {
         match self {
-            Quantity::Statistic(_, stat) => stat.samples_needed(),
+            Quantity::Statistic(_, stat) | Quantity::Span(_, stat) => stat.samples_needed(),
             Quantity::Total(_) => 0,
         }
     }
@@ -145,6 +159,7 @@ impl fmt::Display for Quantity {
         match self {
             Quantity::Statistic(metric, stat) => write!(f, "{}.{}", metric.name(), stat.name()),
             Quantity::Total(total) => f.write_str(total.name()),
+            Quantity::Span(span, stat) => write!(f, "{span}.{}", stat.name()),
         }
     }
 }

@@ -138,9 +138,9 @@ fn a_measure_is_a_gate_without_its_limit() {
 fn an_unknown_metric_is_pointed_at_and_the_nearest_one_named() {
     assert_refused("wakup.p99 > 2ms", "^^^^^", "unknown metric 'wakup'");
     let text = "wakup.p99 > 2ms".parse::<Gate>().unwrap_err().to_string();
-    assert!(text.ends_with("migrations, moved; did you mean wakeup?"), "{text}");
+    assert!(text.ends_with("migrations, moved, span(NAME); did you mean wakeup?"), "{text}");
     let text = "throughput > 2".parse::<Gate>().unwrap_err().to_string();
-    assert!(text.ends_with("migrations, moved"), "{text}");
+    assert!(text.ends_with("migrations, moved, span(NAME)"), "{text}");
 }
 
 #[test]
@@ -245,4 +245,51 @@ fn conditions_deep_inside_each_other_are_refused_and_do_not_overflow() {
     // A long list is not a deep one.
     let list = vec!["cpu = 1"; 50_000].join(" or ");
     assert!(format!("slice.max > 1s if {list}").parse::<Gate>().is_ok());
+}
+
+#[test]
+fn every_part_of_a_span_can_be_asked_for() {
+    for part in SpanPart::ALL {
+        for stat in Stat::ALL {
+            let span = SpanMetric { name: r#"app:say "hi""#.into(), part };
+            let quantity = Quantity::Span(span, stat);
+            let limit = if stat == Stat::Count { "5" } else { "5us" };
+            let text = format!("{quantity} > {limit}");
+            assert_eq!(gate(&text).quantity, quantity, "{text}");
+        }
+    }
+    assert_eq!(gate(r#"span('x').p99.9 > 1ms"#), gate(r#"span('x').p99.9 > 1ms"#));
+    let spread = gate(r#"span ( "x" ) . cpu.p99.9 >= 1ms if comm = "a" and not tid = 3"#);
+    assert_eq!(spread.quantity, gate(r#"span("x").cpu.p99.9 > 1ms"#).quantity);
+    assert!(spread.condition.is_some());
+    let measure: Measure = r#"span("x").cpu.p90"#.parse().expect("a measure");
+    assert_eq!(measure.quantity.samples_needed(), 10);
+}
+
+#[test]
+fn what_is_no_part_of_a_span_is_refused_where_it_stands() {
+    for (text, marks, message) in [
+        (r#"span("x") > 1ms"#, "^^^^^^^^^^", "span needs a statistic"),
+        (r#"span("x").cpu > 1ms"#, "^^^^^^^^^^^^^", "span needs a statistic"),
+        (r#"span("x").p98 > 1ms"#, "          ^^^", "span has no statistic 'p98'"),
+        (r#"span("x").cpu.p98 > 1ms"#, "              ^^^", "span has no statistic 'p98'"),
+        (r#"span("x").cpi.p99 > 1ms"#, "          ^^^", "a span has no part 'cpi'"),
+        (r#"span(x).p99 > 1ms"#, "     ^", "expected a string in quotes, such as \"app\", found x"),
+        (r#"span("x".p99 > 1ms"#, "        ^", "expected `)`, found ."),
+        (
+            r#"span("x").p99 > 1"#,
+            "                ^",
+            "span(\"x\").p99 is a length of time and needs a unit",
+        ),
+        (
+            r#"span("x").p99 > 1ms if cpu = 1"#,
+            "                    ^^^^^^^^^^",
+            "a span may be on several CPUs, so a condition on cpu cannot choose it",
+        ),
+    ] {
+        assert_refused(text, marks, message);
+    }
+    let refused = r#"span("x").cpi.p99 > 1ms"#.parse::<Gate>().expect_err("no part").to_string();
+    assert!(refused.ends_with("expected one of cpu, steal, irq, runqueue, strangers, throttled, blocked; did you mean cpu?"), "{refused}");
+    assert!(r#"span("x").max > 1ms"#.parse::<Trigger>().is_err());
 }

@@ -5,7 +5,7 @@
 //! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
 //! ```
 //!
-//! METRIC is one of the six lengths of time that every recording has; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
+//! METRIC is one of the lengths of time that gates know; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
 //! quotes. A loss belongs to no thread, and an alert to a process that says no more; neither takes a condition.
 
 use std::fmt;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn each_length_of_time_can_be_waited_for() {
-        for metric in Metric::ALL {
+        for metric in Metric::every() {
             let parsed = trigger(&format!("{metric} >= 1.5ms"));
             let limit = Amount { number: 1.5e6, dimension: Dimension::Time };
             assert_eq!(
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_no_trigger_is_refused_where_it_stands() {
-        let metrics = "wakeup, preempt, runqueue, slice, blocked, blocked_d";
+        let metrics = "wakeup, preempt, runqueue, slice, blocked, blocked_d, steal, throttled, irq, need_resched";
         let known = format!("expected {metrics}, lost, probe NAME or alert NAME");
         for (text, marks, message, help) in [
             (

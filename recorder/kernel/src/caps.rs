@@ -20,7 +20,6 @@ pub enum Capability {
     SysAdmin,
     /// Gives threads real-time priority and negative nice values.
     SysNice,
-    /// Raises limits.
     SysResource,
     /// Opens performance events of the whole machine (since Linux 5.8).
     Perfmon,

@@ -14,11 +14,15 @@ const MOST_LOOKED_AT: usize = 100_000;
 /// The path of the cgroup with this number below the root of its hierarchy, that of the root being `/`. `None` where there
 /// is none such, or none that can be seen.
 pub fn path_of(number: u64) -> Option<String> {
-    let mounts = std::fs::read_to_string(MOUNTS_PATH).ok()?;
-    let root = hierarchy(&mounts)?;
+    let root = root()?;
     let found = find(&root, number)?;
     let below = found.strip_prefix(&root).ok()?;
     Some(format!("/{}", below.display()))
+}
+
+/// Where the hierarchy of the controller is mounted.
+pub(crate) fn root() -> Option<PathBuf> {
+    hierarchy(&std::fs::read_to_string(MOUNTS_PATH).ok()?)
 }
 
 /// Where the hierarchy is mounted that has the controller: one of the first version, or else that of the second.

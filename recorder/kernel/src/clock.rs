@@ -10,7 +10,6 @@ fn nanos(clock: ClockId) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `CLOCK_MONOTONIC` now.
 pub fn now() -> Nanos {
     Nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A part of a process's memory whose bytes can be run.
@@ -79,7 +79,17 @@ fn mapping(line: &[u8]) -> Option<ExecutableMapping> {
 /// When the process is gone, the mapping has changed, or it is not permitted.
 pub fn open_mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<File> {
     let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+    // By now the process may run another program, which has its code at the same place.
+    if undeleted(&std::fs::read_link(&link)?) != undeleted(&mapping.path) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     crate::regular::open(Path::new(&link))
+}
+
+/// What the kernel says behind the path of a deleted file is no part of it.
+fn undeleted(path: &Path) -> &[u8] {
+    let path = path.as_os_str().as_bytes();
+    path.strip_suffix(b" (deleted)").unwrap_or(path)
 }
 
 /// A part of the kernel's memory with code.

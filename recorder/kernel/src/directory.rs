@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::{
     AT_FDCWD, AtFlags, OFlag, RenameFlags, open, openat, readlinkat, renameat, renameat2,
 };
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
 
@@ -243,6 +243,14 @@ impl Directory {
     pub fn create(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
         let always = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(self, name, flags | always, Mode::from_bits_truncate(mode))?.into())
+    }
+
+    /// Makes a directory at `name`, where nothing may be.
+    ///
+    /// # Errors
+    /// What mkdirat(2) returns.
+    pub fn make(&self, name: &OsStr) -> io::Result<()> {
+        Ok(mkdirat(self, name, Mode::from_bits_truncate(0o777))?)
     }
 
     /// Moves a name; what was at the new one is replaced.

@@ -52,11 +52,8 @@ pub enum What {
 /// Which step of getting an extra event was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtraCall {
-    /// perf_event_open(2).
     Open,
-    /// `PERF_EVENT_IOC_SET_FILTER`.
     SetFilter,
-    /// `PERF_EVENT_IOC_ID`.
     Id,
 }
 

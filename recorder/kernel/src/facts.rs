@@ -26,7 +26,6 @@ pub struct Facts {
     pub paranoid: Option<i32>,
     /// `kernel.perf_event_mlock_kb`: KiB of rings per CPU that count against no other limit.
     pub mlock_kib: Option<u64>,
-    /// `RLIMIT_MEMLOCK` in bytes.
     pub memlock: Limit,
     /// `RLIMIT_NOFILE`, the soft one.
     pub open_files: Limit,
@@ -38,7 +37,6 @@ pub struct Facts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// No more than this.
     At(u64),
     /// As much as there is.
     Unlimited,

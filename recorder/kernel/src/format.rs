@@ -7,7 +7,6 @@
 
 use thiserror::Error;
 
-/// A parsed `format` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// The tracepoint's name, without its group.

@@ -2,6 +2,8 @@
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
+use crate::machine;
+
 /// Descriptors for everything that is not a perf event.
 const OTHERS: u64 = 64;
 
@@ -69,11 +71,7 @@ pub fn raise_locked_memory() -> bool {
 
 /// Whether a kernel of this release counts BPF programs and maps as locked memory: those before Linux 5.11 do.
 pub fn counts_bpf_as_locked(release: &str) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (5, 11),
-        _ => false,
-    }
+    machine::version(release).is_some_and(|version| version < (5, 11))
 }
 
 #[cfg(test)]

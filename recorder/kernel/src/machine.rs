@@ -36,10 +36,35 @@ pub fn is_realtime(sys: &dyn Sys) -> bool {
     words.any(|word| word == b"PREEMPT_RT")
 }
 
+/// The first two numbers of a kernel's release: 6 and 18 of `6.18.0-rc1`.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Whether a program on `sched_set_need_resched_tp` can do no harm in a kernel of this release.
+///
+/// Since Linux 7.0 the kernel enters a reader of RCU before it looks whether the program runs already, and when it leaves
+/// the reader it may ask for a switch: then the program is run again, and so on until the stack is full. Before, a program
+/// that runs already is passed over, outside of the reader. A kernel that does not say its release is not trusted.
+pub fn may_watch_requests(release: &str) -> bool {
+    version(release).is_some_and(|version| version < (7, 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::Fake;
+
+    #[test]
+    fn requests_are_watched_by_kernels_that_pass_over_a_running_program() {
+        for release in ["6.17.0", "6.18.44-fc-v669", "6.19.0-rc1"] {
+            assert!(may_watch_requests(release), "{release}");
+        }
+        for release in ["7.0.0", "7.3.4+deb14-amd64", "10.1", "", "x.y"] {
+            assert!(!may_watch_requests(release), "{release}");
+        }
+    }
 
     #[test]
     fn the_release_is_the_one_that_the_kernel_shows_in_proc() {

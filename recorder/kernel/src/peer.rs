@@ -14,11 +14,8 @@ const USUAL_GROUPS: usize = 64;
 pub struct Credentials {
     /// Its process id in this pid namespace; 0 when it is not visible here.
     pub pid: u32,
-    /// Its effective user id.
     pub uid: u32,
-    /// Its effective group id.
     pub gid: u32,
-    /// Its supplementary groups.
     pub groups: Vec<u32>,
 }
 

@@ -64,9 +64,7 @@ pub enum Call {
     OpenSwitchRecords,
     /// mmap(2) of a ring with this many data bytes.
     MapRing(usize),
-    /// `PERF_EVENT_IOC_SET_OUTPUT`.
     SetOutput,
-    /// `PERF_EVENT_IOC_ENABLE`.
     Enable,
 }
 

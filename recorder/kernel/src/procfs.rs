@@ -202,7 +202,6 @@ fn comm_of(file: &[u8]) -> Vec<u8> {
 /// What is needed of a `status` file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    /// `PPid`.
     pub(super) parent: u32,
     /// `NSpid`, outermost visible namespace first; empty on kernels before 4.1.
     pub(super) ids: Vec<u32>,

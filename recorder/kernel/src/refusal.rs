@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use super::caps::Capability;
 use super::extra::ExtraCall;
-use super::facts::{Facts, Limit};
+use super::facts::{Facts, Limit, Lockdown};
 use super::perf::{Call, OpenError};
 use super::tracefs::TracefsError;
 use crate::units::Cpu;
@@ -127,6 +127,13 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
             format!("Mounting needs CAP_SYS_ADMIN, and {}.", whoami(facts, "CAP_SYS_ADMIN")),
             "Run fxtrec with sudo, or once: sudo mount -t tracefs tracefs /sys/kernel/tracing"
                 .to_owned(),
+        ),
+        TracefsError::Absent { source } if facts.lockdown == Lockdown::Confidentiality => (
+            format!("tracefs cannot be mounted: {}.", described(source)),
+            "The kernel is locked down (confidentiality), which closes tracefs, performance events and BPF programs to root \
+             too."
+                .to_owned(),
+            "Boot with lockdown=integrity, under which fxtrec records, or without lockdown.".to_owned(),
         ),
         TracefsError::Absent { source } => (
             format!("tracefs cannot be mounted: {}.", described(source)),
@@ -516,6 +523,16 @@ mod tests {
         assert!(unmounted.remedy.contains("mount -t tracefs"), "{unmounted}");
         let absent = explained(&Fake::default().mount_fails(libc::ENODEV));
         assert!(absent.cause.contains("CONFIG_TRACING"), "{absent}");
+    }
+
+    #[test]
+    fn a_tracefs_that_lockdown_closes_is_no_missing_one() {
+        // What the kernel says where another tracefs seems to be mounted, which shows nothing.
+        let error = Tracefs::find(&Fake::default().mount_fails(libc::EBUSY)).expect_err("told to");
+        let facts = Facts { lockdown: Lockdown::Confidentiality, ..ordinary_user() };
+        let explained = explain_tracefs(&error, &facts);
+        assert!(explained.cause.contains("locked down"), "{explained}");
+        assert!(explained.remedy.contains("lockdown=integrity"), "{explained}");
     }
 
     #[test]

@@ -69,7 +69,6 @@ impl fmt::Display for Address {
 pub struct Peer {
     /// Its process id in this pid namespace; 0 when it is not visible here.
     pub pid: u32,
-    /// Its effective user id.
     pub uid: u32,
 }
 
@@ -150,7 +149,6 @@ impl AsFd for Listener {
 pub enum Received {
     /// A message of so many bytes.
     Message(usize),
-    /// Nothing yet.
     Nothing,
     /// The other side has closed, or is gone. An empty message looks the same, and no protocol here has such.
     End,

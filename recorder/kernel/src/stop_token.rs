@@ -36,7 +36,6 @@ impl StopToken {
         let _ = self.0.event.write(1);
     }
 
-    /// Whether [`StopToken::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::Acquire)
     }

@@ -3,38 +3,117 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The terminal on standard error, where the live line and the summary go.
+use fxtrec_units::look::Look;
+
+/// When there are colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// On a terminal, unless the environment says otherwise.
+    #[default]
+    Auto,
+    /// Wherever text for people goes.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// What the command line says, for the whole process.
+static CHOSEN: OnceLock<Colour> = OnceLock::new();
+
+/// Sets when there are colours, for the whole process; the first call counts.
+pub fn choose_colour(colour: Colour) {
+    // Whoever was first has already been asked by others.
+    let _ = CHOSEN.set(colour);
+}
+
+/// What the environment says of colours and terminals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wishes<'a> {
+    term: Option<&'a OsStr>,
+    no_color: Option<&'a OsStr>,
+    clicolor: Option<&'a OsStr>,
+    clicolor_force: Option<&'a OsStr>,
+}
+
+/// A terminal, or what is there in its place: standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Whether standard error is a terminal at all.
+    /// Whether it is a terminal at all.
     pub is_terminal: bool,
     /// Whether the line can be redrawn: a terminal other than `TERM=dumb`.
     pub can_redraw: bool,
-    /// Whether to use colour: like `can_redraw`, unless `NO_COLOR` is set.
+    /// Whether to use colour: like `can_redraw`, unless `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` or [`choose_colour`] say otherwise.
     pub colour: bool,
+    /// Columns, where it is a terminal that says so.
+    width: Option<usize>,
+    /// Lines, where it is a terminal that says so.
+    height: Option<usize>,
 }
 
 impl Terminal {
-    /// Looks at standard error and at `TERM` and `NO_COLOR`.
+    /// Looks at standard error and at the environment.
     pub fn of_stderr() -> Terminal {
-        Terminal::judge(
-            stderr().is_terminal(),
-            std::env::var_os("TERM").as_deref(),
-            std::env::var_os("NO_COLOR").as_deref(),
-        )
+        Terminal::of(&stderr())
     }
 
-    fn judge(is_terminal: bool, term: Option<&OsStr>, no_color: Option<&OsStr>) -> Terminal {
-        let can_redraw = is_terminal && term.is_some_and(|term| term != "dumb");
-        let refused = no_color.is_some_and(|value| !value.is_empty());
-        Terminal { is_terminal, can_redraw, colour: can_redraw && !refused }
+    /// Looks at standard output and at the environment.
+    pub fn of_stdout() -> Terminal {
+        Terminal::of(&stdout())
     }
 
-    /// Columns of standard error as they are now; 80 when unknown.
-    pub fn columns(self) -> usize {
-        columns_of(&stderr()).unwrap_or(80)
+    /// No terminal, and no colours.
+    pub const NONE: Terminal = Terminal {
+        is_terminal: false,
+        can_redraw: false,
+        colour: false,
+        width: None,
+        height: None,
+    };
+
+    fn of(stream: &(impl AsFd + IsTerminal)) -> Terminal {
+        let [term, no_color, clicolor, clicolor_force] =
+            ["TERM", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"].map(std::env::var_os);
+        let wishes = Wishes {
+            term: term.as_deref(),
+            no_color: no_color.as_deref(),
+            clicolor: clicolor.as_deref(),
+            clicolor_force: clicolor_force.as_deref(),
+        };
+        let chosen = CHOSEN.get().copied().unwrap_or_default();
+        let judged = Terminal::judge(stream.is_terminal(), wishes, chosen);
+        let size = size_of(stream);
+        let some = |number: u16| Some(usize::from(number)).filter(|number| *number > 0);
+        Terminal {
+            width: size.and_then(|size| some(size.ws_col)),
+            height: size.and_then(|size| some(size.ws_row)),
+            ..judged
+        }
+    }
+
+    fn judge(is_terminal: bool, wishes: Wishes<'_>, chosen: Colour) -> Terminal {
+        let can_redraw = is_terminal && wishes.term.is_some_and(|term| term != "dumb");
+        let set = |value: Option<&OsStr>| value.is_some_and(|value| !value.is_empty());
+        let colour = match chosen {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto if set(wishes.no_color) => false,
+            Colour::Auto if set(wishes.clicolor_force) && !is_zero(wishes.clicolor_force) => true,
+            Colour::Auto => can_redraw && !is_zero(wishes.clicolor),
+        };
+        Terminal { is_terminal, can_redraw, colour, ..Terminal::NONE }
+    }
+
+    /// How text looks there.
+    pub fn look(self) -> Look {
+        Look { colour: self.colour, columns: self.width.filter(|_| self.is_terminal) }
+    }
+
+    /// Lines of the terminal, where that is known.
+    pub fn lines(self) -> Option<usize> {
+        self.height.filter(|_| self.is_terminal)
     }
 }
 
@@ -64,7 +143,8 @@ impl LiveLine {
     /// # Errors
     /// When standard error is gone.
     pub fn draw(&mut self, now: Instant, text: &str) -> io::Result<()> {
-        let columns = self.terminal.columns();
+        // It may have been made wider since.
+        let columns = columns_of(&stderr()).unwrap_or(80);
         self.draw_to(&mut stderr(), now, text, columns)
     }
 
@@ -107,11 +187,19 @@ pub fn stdout_is_terminal() -> bool {
     stdout().is_terminal()
 }
 
+fn is_zero(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| value == "0")
+}
+
 fn columns_of(fd: &impl AsFd) -> Option<usize> {
+    size_of(fd).map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+fn size_of(fd: &impl AsFd) -> Option<libc::winsize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ fills the winsize it is given, which lives longer than the call.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+    (result == 0).then_some(size)
 }
 
 #[cfg(test)]
@@ -122,8 +210,10 @@ mod tests {
 
     #[test]
     fn colour_needs_a_terminal_that_can_and_a_user_who_does_not_mind() {
-        let judge = |is_terminal, term: Option<&str>, no_color: Option<&str>| {
-            let t = Terminal::judge(is_terminal, term.map(OsStr::new), no_color.map(OsStr::new));
+        let judge = |is_terminal, term: Option<&'static str>, no_color: Option<&'static str>| {
+            let (term, no_color) = (term.map(OsStr::new), no_color.map(OsStr::new));
+            let wishes = Wishes { term, no_color, ..Wishes::default() };
+            let t = Terminal::judge(is_terminal, wishes, Colour::Auto);
             (t.can_redraw, t.colour)
         };
         assert_eq!(judge(true, Some("xterm"), None), (true, true));
@@ -135,6 +225,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_chosen_goes_before_no_color_that_before_force_and_that_before_the_terminal() {
+        let colour =
+            |is_terminal, no: &'static str, force: &'static str, on: &'static str, chosen| {
+                let wish = |text: &'static str| Some(OsStr::new(text)).filter(|_| text != "unset");
+                let wishes = Wishes {
+                    term: Some(OsStr::new("xterm")),
+                    no_color: wish(no),
+                    clicolor_force: wish(force),
+                    clicolor: wish(on),
+                };
+                Terminal::judge(is_terminal, wishes, chosen).colour
+            };
+        use Colour::{Always, Auto, Never};
+        assert!(colour(false, "1", "unset", "0", Always));
+        assert!(!colour(true, "unset", "1", "1", Never));
+        assert!(!colour(true, "1", "1", "1", Auto));
+        assert!(colour(false, "unset", "1", "0", Auto));
+        assert!(colour(false, "", "yes", "unset", Auto));
+        assert!(!colour(false, "unset", "0", "1", Auto));
+        assert!(!colour(false, "unset", "", "unset", Auto));
+        assert!(colour(true, "unset", "0", "1", Auto));
+        assert!(!colour(true, "unset", "unset", "0", Auto));
+    }
+
+    #[test]
+    fn only_a_terminal_has_a_width_that_lines_must_fit() {
+        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(&size, None).unwrap();
+        let slave = std::fs::File::from(pty.slave);
+        let terminal = Terminal::of(&slave);
+        assert_eq!((terminal.look().columns, terminal.lines()), (Some(100), Some(24)));
+        let file = Terminal::of(&tempfile::tempfile().unwrap());
+        assert_eq!((file.look().columns, file.lines()), (None, None));
+    }
+
+    #[test]
     fn the_width_is_the_terminals_own() {
         let size = Winsize { ws_row: 24, ws_col: 132, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
@@ -143,7 +269,7 @@ mod tests {
     }
 
     fn drawn(can_redraw: bool) -> String {
-        let terminal = Terminal { is_terminal: can_redraw, can_redraw, colour: false };
+        let terminal = Terminal { is_terminal: can_redraw, can_redraw, ..Terminal::NONE };
         let mut line = LiveLine::new(terminal, Duration::from_millis(100));
         let (begin, mut out) = (Instant::now(), Vec::new());
         for millis in [0, 50, 100, 199, 200] {

@@ -16,7 +16,6 @@ use nix::unistd::{Gid, Group, Uid, User, fchown, geteuid, getgrouplist};
 pub struct Account {
     pub name: String,
     pub uid: u32,
-    /// Primary group id.
     pub gid: u32,
     /// All groups, the primary one among them.
     pub groups: Vec<u32>,

@@ -12,12 +12,20 @@ fn runs_a_command(sub: Option<&str>) -> bool {
 
 pub(crate) fn exit_status(sub: Option<&str>) -> Vec<Entry> {
     let mut entries = vec![("0", "Success.")];
+    match sub {
+        Some("dump") => entries.push(("1", "--check found a mistake.")),
+        Some("doctor") => entries.push(("1", "Recording does not work here.")),
+        _ => {}
+    }
     if matches!(sub, None | Some("record" | "report" | "compare")) {
         entries.push((
             "3",
             "A gate failed: an expression of --fail-if is true, or a comparison found a change for the worse. When a COMMAND \
              fails, its own status goes before this one.",
         ));
+    }
+    if matches!(sub, None | Some("record" | "report")) {
+        entries.push(("4", "A gate was disturbed, with --on-disturbed exit-4."));
     }
     if runs_a_command(sub) {
         entries.extend([
@@ -61,13 +69,33 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
             "Without either, the address is printed and no browser is started.",
         ));
     }
-    if sub.is_none() {
-        entries.push(("NO_COLOR", "If set and not empty, nothing is printed in colour."));
+    if matches!(sub, Some("report" | "why" | "dump" | "compare" | "probes" | "doctor")) {
+        entries.push((
+            "FXTREC_PAGER, PAGER",
+            "What shows output that is longer than the terminal; none if empty. Without either, less -FRX. Under sudo it runs as the caller.",
+        ));
     }
+    entries.extend([
+        ("NO_COLOR", "If set and not empty, nothing is printed in colour. --color goes before it."),
+        (
+            "CLICOLOR_FORCE",
+            "If set, not empty and not 0, text is printed in colour also to files and pipes.",
+        ),
+        ("CLICOLOR", "If 0, nothing is printed in colour."),
+    ]);
     entries
 }
 
 pub(crate) fn files(sub: Option<&str>) -> Vec<Entry> {
+    let mut entries = files_of(sub);
+    entries.push((
+        "~/.config/fxtrec/config.toml, /etc/fxtrec/config.toml",
+        "Defaults for color, pager, source, ring-size and buffer-size; the first that exists is used. --no-config reads none.",
+    ));
+    entries
+}
+
+fn files_of(sub: Option<&str>) -> Vec<Entry> {
     match sub {
         None | Some("record") => vec![
             (
@@ -116,6 +144,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         ],
         Some("report") => vec![
             ("fxtrec report app.fxt", "Print who waited, for how long, and for whom."),
+            ("fxtrec report app.fxt --stacks", "Print where threads were blocked, by stack."),
             ("fxtrec report app.fxt --html app.html", "Write one page for the browser."),
             ("fxtrec report app.fxt --fail-if 'runqueue.max > 20ms'", "A verdict for a script."),
         ],
@@ -143,6 +172,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             ("fxtrec convert perf.data app.fxt", "From perf to FXT."),
             ("fxtrec convert app.fxt app.json", "To Chrome's JSON."),
         ],
+        Some("export") => vec![(
+            "fxtrec export *.fxt -o traces --label commit=8f3a",
+            "Write the tables of many traces below a directory, for DuckDB and others.",
+        )],
         Some("merge") => {
             vec![("fxtrec merge one.fxt two.fxt -o both.fxt", "Merge two traces into one.")]
         }

@@ -7,105 +7,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use fxt_reader::Cpu;
+use fxtrec_gates::Metric;
+
+pub use fxtrec_blame::{Cause, Causes};
 
 use super::calls::{Call, Calls};
 use super::distribution::Distribution;
 use super::tally::Tally;
-use fxtrec_gates::Metric;
-
-/// A fact that a recording may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Time in which the virtual CPU did not run.
-    Steal,
-    /// Time in interrupt handlers.
-    Irq,
-    /// When cgroups had used up their quota.
-    Throttled,
-    /// When threads changed queues.
-    Migrate,
-    /// When the scheduler asked for a switch.
-    NeedResched,
-    /// Who woke whom, or that an interrupt did.
-    Waker,
-    /// In which system call a thread blocked.
-    Syscall,
-}
-
-impl Cause {
-    /// All of them.
-    pub const ALL: [Cause; 7] = [
-        Cause::Steal,
-        Cause::Irq,
-        Cause::Throttled,
-        Cause::Migrate,
-        Cause::NeedResched,
-        Cause::Waker,
-        Cause::Syscall,
-    ];
-
-    /// The name in `trace_info`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Cause::Steal => "steal",
-            Cause::Irq => "irq",
-            Cause::Throttled => "throttled",
-            Cause::Migrate => "migrate",
-            Cause::NeedResched => "need_resched",
-            Cause::Waker => "waker",
-            Cause::Syscall => "syscall",
-        }
-    }
-
-    /// The fact that a metric is made of; `None` for those that every recording has.
-    pub const fn of(metric: Metric) -> Option<Cause> {
-        match metric {
-            Metric::Steal => Some(Cause::Steal),
-            Metric::Throttled => Some(Cause::Throttled),
-            Metric::Irq => Some(Cause::Irq),
-            Metric::NeedResched => Some(Cause::NeedResched),
-            _ => None,
-        }
-    }
-}
-
-/// The facts that a recording has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Causes(u8);
-
-impl Causes {
-    /// Those in a list of names with commas between them. Names of others are left out.
-    pub fn parse(list: &str) -> Causes {
-        let named = |name: &str| Cause::ALL.into_iter().find(|cause| cause.name() == name.trim());
-        let bits = list.split(',').filter_map(named).map(Causes::bit);
-        Causes(bits.fold(0, |all, bit| all | bit))
-    }
-
-    fn bit(cause: Cause) -> u8 {
-        1 << cause as u8
-    }
-
-    /// Whether this is one of them.
-    pub fn has(self, cause: Cause) -> bool {
-        self.0 & Causes::bit(cause) != 0
-    }
-
-    /// Whether there are figures of this metric.
-    pub fn knows(self, metric: Metric) -> bool {
-        Cause::of(metric).is_none_or(|cause| self.has(cause))
-    }
-
-    /// The facts that both have.
-    #[must_use]
-    pub fn and(self, other: Causes) -> Causes {
-        Causes(self.0 & other.0)
-    }
-
-    /// The names of those that it has.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Cause::ALL.into_iter().filter(move |&cause| self.has(cause)).map(Cause::name)
-    }
-}
 
 /// What the host took of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +31,20 @@ impl HostSteal {
         let during = self.during.as_secs_f64();
         if during > 0.0 { self.stolen.as_secs_f64() / during } else { 0.0 }
     }
+}
+
+/// For how long a quota stopped a cgroup, by the kernel's own counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Its path below the root of the hierarchy.
+    pub cgroup: String,
+    /// For how long its queues were throttled, summed over CPUs.
+    pub throttled: Duration,
+    /// In how many of the periods that ended the quota was used up.
+    pub throttled_periods: u64,
+    pub periods: u64,
+    /// In which time.
+    pub during: Duration,
 }
 
 /// The figures of a thread or a CPU that come from facts; most have none.
@@ -196,32 +118,5 @@ impl FactTallies {
     pub(super) fn freeze(self) -> Facts {
         let metrics = self.tallies.map(Tally::freeze);
         Facts { metrics, irqs: self.irqs, moved: self.moved, calls: self.calls }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_causes_has_those_that_it_names() {
-        let causes = Causes::parse("steal, waker,something new,irq");
-        let names: Vec<&str> = causes.names().collect();
-        assert_eq!(names, ["steal", "irq", "waker"]);
-        assert!(causes.knows(Metric::Steal) && !causes.knows(Metric::Throttled));
-        assert!(Causes::default().knows(Metric::Wakeup));
-        assert_eq!(Causes::parse(""), Causes::default());
-        let both = causes.and(Causes::parse("irq,throttled"));
-        assert_eq!(both, Causes::parse("irq"));
-    }
-
-    #[test]
-    fn every_metric_that_is_made_of_a_fact_says_which() {
-        for metric in Metric::FACTS {
-            assert_eq!(Cause::of(metric).map(Cause::name), Some(metric.name()));
-        }
-        for metric in Metric::ALL {
-            assert_eq!(Cause::of(metric), None);
-        }
     }
 }

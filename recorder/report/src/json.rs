@@ -2,6 +2,7 @@
 //!
 //! The shape is a promise of its own, so it has types of its own, whatever becomes of the model.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use serde::Serialize;
 use super::calls::Call;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts};
-use super::model::{Party, Report, Span, Stats, Wait};
-use fxtrec_gates::Metric;
+use super::gates::evaluate::Verdict;
+use super::gates::show::JsonVerdict;
+use super::model::{Party, Report, Sleep, Span, Stats, Wait};
+use super::spans::SpanReport;
+use fxtrec_gates::{Metric, SpanPart};
 
 /// Goes up when a member changes its meaning or goes away; new members may come at any time.
 pub const VERSION: u32 = 1;
@@ -29,9 +33,49 @@ struct Document<'a> {
     work_not_conserved_ns: Option<u64>,
     total: Figures,
     cpus: Vec<Cpu>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quotas: Option<Vec<Quota<'a>>>,
     processes: Vec<Process<'a>>,
     threads: Vec<Thread<'a>>,
     worst: Vec<Worst<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_of_command: Option<Vec<Worst<'a>>>,
+    worst_blocked: Vec<Blocked<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spans: Option<Vec<Spans<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gates: Option<Vec<JsonVerdict>>,
+}
+
+#[derive(Serialize)]
+struct Blocked<'a> {
+    #[serde(flatten)]
+    thread: Who<'a>,
+    metric: &'static str,
+    begin_ns: u64,
+    end_ns: u64,
+    length_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syscall: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syscall_name: Option<&'static str>,
+    waker: Option<Who<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupt: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Spans<'a> {
+    category: &'a str,
+    name: &'a str,
+    tid: u64,
+    pid: Option<u64>,
+    comm: &'a str,
+    /// By their names, those that the recording tells.
+    parts: BTreeMap<&'static str, Values>,
+    undisturbed: Values,
+    blocked_by: BTreeMap<&'static str, u64>,
+    unknown_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -151,6 +195,15 @@ struct Cpu {
 }
 
 #[derive(Serialize)]
+struct Quota<'a> {
+    cgroup: &'a str,
+    throttled_ns: u64,
+    throttled_periods: u64,
+    periods: u64,
+    during_ns: u64,
+}
+
+#[derive(Serialize)]
 struct Process<'a> {
     koid: u64,
     pid: Option<u64>,
@@ -168,6 +221,8 @@ struct Thread<'a> {
     comm: &'a str,
     process: &'a str,
     threads: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_command: Option<bool>,
     #[serde(flatten)]
     figures: Figures,
 }
@@ -324,11 +379,30 @@ fn worst(causes: Causes, wait: &Wait) -> Worst<'_> {
     }
 }
 
-/// Writes the report as one JSON object.
+fn blocked<'a>(report: &Report, sleep: &'a Sleep) -> Blocked<'a> {
+    let Span { begin, end } = sleep.span;
+    Blocked {
+        thread: who(&sleep.thread),
+        metric: sleep.metric.name(),
+        begin_ns: begin.0,
+        end_ns: end.0,
+        length_ns: ns(sleep.span.length()),
+        syscall: sleep.call,
+        syscall_name: sleep.call.and_then(|number| report.call_name(number)),
+        waker: sleep.waker.as_ref().map(who),
+        interrupt: report.causes.has(Cause::Waker).then_some(sleep.by_interrupt),
+    }
+}
+
+/// Writes the report as one JSON object, with the verdicts if there are gates.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_json(
+    report: &Report,
+    verdicts: Option<&[Verdict<'_>]>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let processes = report.processes();
     let causes = report.causes;
     let document = Document {
@@ -355,6 +429,7 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         work_not_conserved_ns: report.unconserved.map(ns),
         total: figures(report, report.total()),
         cpus: report.cpus.iter().map(|of| cpu(report, of)).collect(),
+        quotas: report.causes.has(Cause::Quotas).then(|| report.quotas.iter().map(quota).collect()),
         processes: processes
             .iter()
             .map(|process| Process {
@@ -375,13 +450,40 @@ pub fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 comm: &thread.comm,
                 process: &thread.process_name,
                 threads: thread.threads,
+                in_command: report.has_command.then_some(thread.in_command),
                 figures: figures(report, &thread.stats),
             })
             .collect(),
         worst: report.worst().iter().map(|wait| worst(causes, wait)).collect(),
+        worst_of_command: report
+            .has_command
+            .then(|| report.worst_of_command().iter().map(|wait| worst(causes, wait)).collect()),
+        worst_blocked: report.blocked().sleeps.iter().map(|sleep| blocked(report, sleep)).collect(),
+        spans: report.spans.as_ref().map(spans),
+        gates: verdicts.map(|all| all.iter().map(JsonVerdict::of).collect()),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
+}
+
+fn spans(of: &SpanReport) -> Vec<Spans<'_>> {
+    let known = || SpanPart::ALL.into_iter().filter(|part| of.knows(*part));
+    let rows = of.rows.iter().map(|row| {
+        let figures = &row.figures;
+        let blocked_by = figures.blocked_by.iter();
+        Spans {
+            category: &row.category,
+            name: &row.name,
+            tid: row.tid,
+            pid: row.pid,
+            comm: &row.comm,
+            parts: known().map(|part| (part.name(), values(figures.part(part)))).collect(),
+            undisturbed: values(&figures.undisturbed),
+            blocked_by: blocked_by.map(|(class, sum)| (class.name(), ns(*sum))).collect(),
+            unknown_ns: ns(figures.unknown),
+        }
+    });
+    rows.collect()
 }
 
 fn losses(report: &Report) -> Losses {
@@ -425,6 +527,16 @@ fn cpu(report: &Report, cpu: &super::model::CpuReport) -> Cpu {
     }
 }
 
+fn quota(quota: &super::facts::Quota) -> Quota<'_> {
+    Quota {
+        cgroup: &quota.cgroup,
+        throttled_ns: ns(quota.throttled),
+        throttled_periods: quota.throttled_periods,
+        periods: quota.periods,
+        during_ns: ns(quota.during),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -439,7 +551,7 @@ mod tests {
         scene.switch(20, 0, 101, Leaves::D, 0);
         scene.lose(30, 0, 3);
         let mut out = Vec::new();
-        write_json(&scene.report(), &mut out).expect("memory");
+        write_json(&scene.report(), None, &mut out).expect("memory");
         serde_json::from_slice(&out).expect("JSON")
     }
 
@@ -472,6 +584,7 @@ mod tests {
         assert_eq!(document["losses"]["list"][0]["events"], 3);
         assert_eq!(document["worst"][0]["waker"]["tid"], 202);
         assert_eq!(document["worst"][0]["idle_ns"], 5_000);
+        assert!(thread.get("in_command").is_none() && document.get("worst_of_command").is_none());
     }
 
     #[test]
@@ -492,7 +605,7 @@ mod tests {
         scene.wake(10, 0, 101).switch(15, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::S, 0);
         scene.host_steal(30, 0, 3, 30);
         let mut out = Vec::new();
-        write_json(&scene.report(), &mut out).expect("memory");
+        write_json(&scene.report(), None, &mut out).expect("memory");
         let document: Value = serde_json::from_slice(&out).expect("JSON");
         let causes = json!(["steal", "throttled", "migrate", "waker"]);
         assert_eq!(document["trace"]["recorded"]["causes"], causes);
@@ -504,7 +617,76 @@ mod tests {
         let wait = &document["worst"][0];
         assert_eq!((&wait["moves"], &wait["throttled_ns"]), (&json!([]), &json!(0)));
         assert_eq!(wait["interrupt"], false);
+        assert!(document.get("quotas").is_none() && total.get("blocked_in").is_none());
         let cpu = &document["cpus"][0];
         assert_eq!((&cpu["host_steal_ns"], &cpu["host_during_ns"]), (&json!(3000), &json!(30_000)));
+    }
+
+    #[test]
+    fn of_a_command_its_threads_its_waits_and_what_blocked_it_are_told() {
+        let mut scene = Scene::of_command("waker,syscall", 100);
+        scene.switch(0, 0, 0, Leaves::R, 101).wake_by(10, 0, 201, 101);
+        let call = [("syscall", fxt_writer::Value::Uint32(202))];
+        scene.switch_with((60, 0), 101, Leaves::S, 201, &call);
+        scene.wake_by(80, 0, 101, 201).switch(85, 0, 201, Leaves::S, 101);
+        scene.switch(95, 0, 101, Leaves::R, 0).end(200);
+        let mut out = Vec::new();
+        write_json(&scene.report(), None, &mut out).expect("memory");
+        let document: Value = serde_json::from_slice(&out).expect("JSON");
+        let tids = |list: &str| -> Vec<u64> {
+            let list = document[list].as_array().expect("a list").iter();
+            list.map(|it| it["tid"].as_u64().expect("a number")).collect()
+        };
+        assert_eq!((tids("worst"), tids("worst_of_command")), (vec![201, 101], vec![101]));
+        let is_of_command = |thread: &Value| (thread["tid"].clone(), thread["in_command"].clone());
+        let threads: Vec<_> =
+            document["threads"].as_array().expect("a list").iter().map(is_of_command).collect();
+        assert_eq!(threads, [(json!(201), json!(false)), (json!(101), json!(true))]);
+        let expected = json!([{
+            "koid": 101, "tid": 101, "pid": 100, "comm": "t101", "metric": "blocked",
+            "begin_ns": 60_000, "end_ns": 80_000, "length_ns": 20_000, "syscall": 202,
+            "syscall_name": "futex", "interrupt": false,
+            "waker": {"koid": 201, "tid": 201, "pid": 200, "comm": "t201"},
+        }]);
+        assert_eq!(document["worst_blocked"], expected);
+    }
+
+    #[test]
+    fn quotas_that_stopped_cgroups_are_listed_where_the_recording_knows() {
+        let mut scene = Scene::with_causes("quotas");
+        scene.switch(10, 0, 0, Leaves::R, 101).quota_stat(30, "/x", 12, (3, 4));
+        let mut out = Vec::new();
+        write_json(&scene.report(), None, &mut out).expect("memory");
+        let document: Value = serde_json::from_slice(&out).expect("JSON");
+        let expected = json!([{
+            "cgroup": "/x", "throttled_ns": 12_000, "throttled_periods": 3, "periods": 4, "during_ns": 30_000,
+        }]);
+        assert_eq!(document["quotas"], expected);
+    }
+
+    #[test]
+    fn the_system_calls_that_a_thread_was_blocked_in_are_listed_with_their_times() {
+        let in_call = |number| [("syscall", fxt_writer::Value::Uint32(number))];
+        let mut scene = Scene::with_causes("syscall");
+        scene.switch(10, 0, 0, Leaves::R, 101);
+        for (out, number, back) in [(20, 202, 50), (60, 0, 70), (80, 202, 90)] {
+            scene.switch_with((out, 0), 101, Leaves::S, 0, &in_call(number));
+            scene.wake(back, 0, 101).switch(back + 1, 0, 0, Leaves::R, 101);
+        }
+        let mut out = Vec::new();
+        write_json(&scene.report(), None, &mut out).expect("memory");
+        let document: Value = serde_json::from_slice(&out).expect("JSON");
+        let thread = document["threads"]
+            .as_array()
+            .expect("threads")
+            .iter()
+            .find(|thread| thread["koid"] == 101);
+        let calls = &thread.expect("it is there")["blocked_in"];
+        let expected = json!([
+            {"syscall": 202, "name": "futex", "count": 2, "sum_ns": 40_000, "max_ns": 30_000},
+            {"syscall": 0, "name": "read", "count": 1, "sum_ns": 10_000, "max_ns": 10_000},
+        ]);
+        assert_eq!(calls, &expected);
+        assert_eq!(document["total"]["blocked_in"], expected);
     }
 }

@@ -45,6 +45,8 @@ pub mod page;
 #[cfg(any(test, feature = "scene"))]
 pub mod scene;
 mod selection;
+pub mod spans;
+pub mod stacks;
 mod tally;
 pub mod text;
 pub mod timehist;
@@ -52,11 +54,12 @@ pub mod timehist;
 pub use analysis::{Analysis, Observer, Options, analyse};
 pub use calls::{Call, call_name};
 pub use distribution::{Bucket, Distribution};
-pub use facts::{Cause, Causes, Facts, HostSteal};
-pub use fxtrec_gates::{Metric, NoSuchMetric};
+pub use facts::{Cause, Causes, Facts, HostSteal, Quota};
+pub use fxtrec_gates::{Metric, NoSuchMetric, SpanPart};
 pub use fxtrec_units::glob::{Pattern, PatternError};
 pub use model::{
-    Antagonist, CpuReport, Gap, Losses, Move, Origin, Party, ProcessReport, Report, Span, Stats,
-    ThreadReport, Wait,
+    Antagonist, Blocked, CpuReport, Gap, Losses, Move, Origin, Party, ProcessReport, Report, Sleep,
+    Span, Stats, ThreadReport, Wait,
 };
 pub use selection::{Moment, Selection, ThreadFilter, TimeRange};
+pub use spans::{SpanFigures, SpanReport, SpanRow, SpanTime};

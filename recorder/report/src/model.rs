@@ -8,8 +8,9 @@ use fxt_reader::{Cpu, Koid, Nanos};
 
 use super::calls::call_name;
 use super::distribution::Distribution;
-use super::facts::{Cause, Causes, Facts, HostSteal};
+use super::facts::{Cause, Causes, Facts, HostSteal, Quota};
 use super::selection::ThreadFilter;
+use super::spans::SpanReport;
 use fxtrec_gates::Metric;
 
 /// What the scheduler did with the threads of a trace.
@@ -21,6 +22,8 @@ pub struct Report {
     pub causes: Causes,
     /// What the host took of the CPUs, where the kernel counted that.
     pub host: Vec<HostSteal>,
+    /// The cgroups that quotas stopped in the whole recording, where the kernel counted that.
+    pub quotas: Vec<Quota>,
     /// From the first scheduling record to the end, or where it was cut.
     pub span: Span,
     /// What is known of each CPU, in order of their numbers.
@@ -32,9 +35,20 @@ pub struct Report {
     pub idle_wakeups: u64,
     /// How many ended threads are summed up by name instead of one by one.
     pub folded: u64,
+    /// Whether there may be spans: there are, or the trace was not read to its end.
+    pub may_have_spans: bool,
+    /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
+    pub spans: Option<SpanReport>,
     pub(super) threads: Vec<ThreadReport>,
     pub(super) total: Stats,
     pub(super) worst: Vec<Wait>,
+    pub(super) worst_of_command: Vec<Wait>,
+    /// Whether it is known which threads are COMMAND's.
+    pub has_command: bool,
+    /// Whether it has only threads that were chosen.
+    pub(super) is_chosen: bool,
+    /// How many of the longest waits and blocked times are wanted.
+    pub(super) most: usize,
 }
 
 /// What fxtrec wrote into a trace about the recording.
@@ -110,7 +124,6 @@ pub struct Gap {
 pub struct ThreadReport {
     /// Its id in the trace; `None` for threads that were summed up.
     pub koid: Option<Koid>,
-    /// Its last name.
     pub comm: Arc<str>,
     pub pid: Option<u64>,
     pub tid: Option<u64>,
@@ -120,8 +133,13 @@ pub struct ThreadReport {
     pub process_name: Arc<str>,
     /// How many threads it stands for.
     pub threads: u64,
+    /// Whether COMMAND started it.
+    pub in_command: bool,
     pub stats: Stats,
     pub worst: Option<Box<Wait>>,
+    /// The longest two times for which it was blocked, the longest first; without that in which COMMAND waited for the
+    /// recorder to begin.
+    pub sleeps: Vec<Sleep>,
 }
 
 impl ThreadReport {
@@ -139,6 +157,8 @@ pub struct ProcessReport {
     pub pid: Option<u64>,
     /// How many of its threads are in the report.
     pub threads: u64,
+    /// Whether any of them is COMMAND's.
+    pub in_command: bool,
     /// The figures of these threads together.
     pub stats: Stats,
 }
@@ -268,6 +288,32 @@ impl Wait {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// Who, as it was called at its end.
+    pub thread: Party,
+    /// [`Metric::Blocked`] or [`Metric::BlockedUninterruptible`].
+    pub metric: Metric,
+    /// From the switch out to the wake-up.
+    pub span: Span,
+    /// The number of the system call that it was in, where that is known.
+    pub call: Option<u16>,
+    /// Who woke it, where the trace says so.
+    pub waker: Option<Party>,
+    /// Whether an interrupt did.
+    pub by_interrupt: bool,
+}
+
+/// The longest times for which threads were blocked, at most one of each thread.
+#[derive(Clone, Debug)]
+pub struct Blocked<'a> {
+    /// The longest first; of those that were chosen if any were, else of COMMAND's threads if there is one.
+    pub sleeps: Vec<&'a Sleep>,
+    /// Whether it has only uninterruptible ones, as it does where nobody says which threads matter: most threads of a
+    /// machine sleep because they have nothing to do.
+    pub only_uninterruptible: bool,
+}
+
 /// A thread goes over to the queue of another CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
@@ -308,6 +354,32 @@ impl Report {
     /// The longest run-queue waits, the longest first.
     pub fn worst(&self) -> &[Wait] {
         &self.worst
+    }
+
+    /// The longest run-queue waits of COMMAND's threads, the longest first.
+    pub fn worst_of_command(&self) -> &[Wait] {
+        &self.worst_of_command
+    }
+
+    /// The longest times for which threads were blocked. One of more than half of the trace is how a thread lives, and no
+    /// incident: the next longest of that thread stands for it.
+    pub fn blocked(&self) -> Blocked<'_> {
+        let only_uninterruptible = !self.has_command && !self.is_chosen;
+        let half = self.span.length() / 2;
+        let fits = |sleep: &&Sleep| {
+            sleep.span.length() <= half
+                && (!only_uninterruptible || sleep.metric == Metric::BlockedUninterruptible)
+        };
+        let threads = self.threads.iter();
+        let all = self.is_chosen || !self.has_command;
+        let threads = threads.filter(|thread| all || thread.in_command);
+        let mut sleeps: Vec<&Sleep> =
+            threads.filter_map(|thread| thread.sleeps.iter().find(fits)).collect();
+        sleeps.sort_by_key(|sleep| {
+            (Reverse(sleep.span.length()), sleep.span.begin, sleep.thread.koid)
+        });
+        sleeps.truncate(self.most);
+        Blocked { sleeps, only_uninterruptible }
     }
 
     /// Switches of all CPUs, those from and to idle included.
@@ -367,6 +439,7 @@ impl Report {
                 name: members[0].1.process_name.clone(),
                 pid: members[0].1.pid,
                 threads: members.len() as u64,
+                in_command: members.iter().any(|(_, thread)| thread.in_command),
                 stats: Stats::merge(members.iter().map(|(_, thread)| &thread.stats)),
             })
             .collect();
@@ -376,10 +449,19 @@ impl Report {
 
     /// Adds each thread's longest wait to the longest of all, of which `most` are kept.
     pub(super) fn complete_worst(&mut self, most: usize) {
+        self.most = most;
         self.worst
             .extend(self.threads.iter().filter_map(|thread| thread.worst.as_deref()).cloned());
         self.worst.sort_by_key(|wait| (Reverse(wait.length()), wait.span.begin, wait.thread.koid));
         self.worst.dedup_by_key(|wait| (wait.thread.koid, wait.span.begin));
+        let of_command: std::collections::HashSet<Koid> = self
+            .threads
+            .iter()
+            .filter(|thread| thread.in_command)
+            .filter_map(|thread| thread.worst.as_ref().map(|wait| wait.thread.koid))
+            .collect();
+        let waits = self.worst.iter().filter(|wait| of_command.contains(&wait.thread.koid));
+        self.worst_of_command = waits.take(most).cloned().collect();
         self.worst.truncate(most);
     }
 

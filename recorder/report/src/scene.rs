@@ -17,17 +17,13 @@ use super::model::{Report, ThreadReport};
 /// How a thread leaves a CPU, in the kernel's letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// Able to run.
     R,
-    /// Asleep.
     S,
     /// Asleep, and no signal wakes it.
     D,
     /// Idle, as a worker of the kernel is.
     I,
-    /// Stopped.
     T,
-    /// Dead.
     X,
 }
 
@@ -243,6 +239,25 @@ impl Scene {
         self
     }
 
+    /// An application says that an operation began on one thread and ended on another.
+    pub fn async_span(
+        &mut self,
+        id: u64,
+        begin: (u64, u64),
+        end: (u64, u64),
+        operation: &str,
+    ) -> &mut Scene {
+        self.put(&ProviderInfo { id: APPLICATION, name: "app" });
+        for ((micros, koid), kind) in
+            [(begin, EventKind::AsyncBegin { id }), (end, EventKind::AsyncEnd { id })]
+        {
+            self.know(koid);
+            self.event((micros, kind), koid, ("app", operation), &[]);
+        }
+        self.put(&ProviderSection { id: PROVIDER });
+        self
+    }
+
     /// The host took so many of so many microseconds of a CPU.
     pub fn host_steal(&mut self, micros: u64, cpu: u16, stolen: u64, during: u64) -> &mut Scene {
         let args = [
@@ -251,6 +266,25 @@ impl Scene {
             Arg::new(name("during_ns"), Value::Uint64(during * 1000)),
         ];
         self.own_event(micros, "host_steal", &args);
+        self
+    }
+
+    /// A quota stopped a cgroup for so many microseconds, in so many of so many periods.
+    pub fn quota_stat(
+        &mut self,
+        micros: u64,
+        cgroup: &str,
+        stopped: u64,
+        periods: (u64, u64),
+    ) -> &mut Scene {
+        let args = [
+            Arg::new(name("cgroup"), Value::Str(name(cgroup))),
+            Arg::new(name("throttled_ns"), Value::Uint64(stopped * 1000)),
+            Arg::new(name("throttled_periods"), Value::Uint64(periods.0)),
+            Arg::new(name("periods"), Value::Uint64(periods.1)),
+            Arg::new(name("during_ns"), Value::Uint64(micros * 1000)),
+        ];
+        self.own_event(micros, "quota_stat", &args);
         self
     }
 
@@ -299,7 +333,6 @@ impl Scene {
         self
     }
 
-    /// A CPU goes offline.
     pub fn offline(&mut self, micros: u64, cpu: u16) -> &mut Scene {
         let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
         self.own_event(micros, "cpu_offline", &args);
@@ -326,13 +359,11 @@ impl Scene {
         self
     }
 
-    /// The recording ended.
     pub fn end(&mut self, micros: u64) -> &mut Scene {
         self.own_event(micros, "trace_stats", &[]);
         self
     }
 
-    /// The trace.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -39,11 +39,11 @@
 //!
 //! | consumer | key | feeds | takes |
 //! | --- | --- | --- | --- |
-//! | figures of a report | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`Tenure`] for busy and idle; [`Machine::seat`] at the end |
-//! | slices to draw (page, TEF) | index or koid | switches, wake-ups, gaps | every [`Tenure`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
+//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`Tenure`] for busy and idle; [`Machine::seat`] at the end; the page, every [`Change`] that the report tells it of |
+//! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`Tenure`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
 //! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`Seat::occupant`], and threads for which [`State::is_waiting`] holds |
 //! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps with doubt | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
-//! | the encoder's chain | index and koid | the same | [`Seat::last`]: who had the CPU before a gap; [`Found::displaced`]: that a switch is to be inferred |
+//! | the encoder's chain | index and koid | a [`Seat`] for each CPU, without threads: switches, gaps | [`Seat::presumed`]: who had the CPU before a gap, of whom a switch is to be inferred if another leaves it |
 //! | the beginning of a trace, from its end | koid | switches | the first [`Switched`] of each CPU, if its tenure begins at [`Edge::Start`] |
 //!
 //! ```
@@ -68,19 +68,19 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backtrace;
 mod machine;
 mod periods;
 mod said;
+mod seat;
 mod state;
 #[cfg(test)]
 mod tests;
 mod threads;
 
-pub use machine::{
-    Change, Edge, Enter, Found, Leave, Left, Lost, Machine, Met, Occupant, Seat, Switch, Switched,
-    Tenure,
-};
-pub use periods::{Held, Periods, Stretch};
-pub use said::{Said, WakeupSaid, unsigned};
+pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
+pub use periods::{Held, Periods, Stretch, is_period, period_of};
+pub use said::{Said, WakeupSaid, cpu_of, unsigned};
+pub use seat::{Edge, Occupant, Seat, Tenure};
 pub use state::State;
 pub use threads::{Thread, Threads};

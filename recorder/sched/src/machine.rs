@@ -2,61 +2,17 @@
 
 use fxt_reader::{Cpu, Nanos};
 
+use crate::seat::{Edge, Occupant, Seat, Tenure, edge};
 use crate::state::State;
 use crate::threads::{Thread, Threads};
 
-/// Who has a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Occupant<K> {
-    /// The idle task.
-    Idle,
-    /// Whoever it is, it is outside the scope of the recording.
-    NotRecorded,
-    /// A thread.
-    Thread(K),
-}
-
-impl<K> Occupant<K> {
-    /// The thread, if it is one.
-    #[inline]
-    pub fn thread(self) -> Option<K> {
-        match self {
-            Occupant::Thread(key) => Some(key),
-            Occupant::Idle | Occupant::NotRecorded => None,
-        }
-    }
-}
-
-/// How the beginning or the end of something is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Edge {
-    /// Cut by the beginning of the recording, or of the window: it began then or before.
-    #[default]
-    Start,
-    /// An event reported it.
-    Recorded,
-    /// No event reported it; it was then at the latest.
-    Inferred,
-    /// Cut by a gap: events are missing.
-    Gap,
-    /// Cut by the time in which the CPU was offline.
-    Offline,
-    /// Cut by the end of the recording: it goes on.
-    End,
-}
-
-/// A context switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Switch<K> {
-    /// When.
     pub time: Nanos,
-    /// Where.
     pub cpu: Cpu,
-    /// Who goes out.
     pub outgoing: Occupant<K>,
     /// What the one that goes out does next, if it is a thread.
     pub next: State,
-    /// Who comes in.
     pub incoming: Occupant<K>,
     /// Whether nobody reported it, so that it was then at the latest.
     pub inferred: bool,
@@ -65,11 +21,8 @@ pub struct Switch<K> {
 /// The first half of a [`Switch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Leave<K> {
-    /// When.
     pub time: Nanos,
-    /// Where.
     pub cpu: Cpu,
-    /// Who goes out.
     pub outgoing: Occupant<K>,
     /// What the one that goes out does next, if it is a thread.
     pub next: State,
@@ -80,84 +33,16 @@ pub struct Leave<K> {
 /// The second half of a [`Switch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Enter<K> {
-    /// When.
     pub time: Nanos,
-    /// Where.
     pub cpu: Cpu,
-    /// Who comes in.
     pub incoming: Occupant<K>,
     /// Whether nobody reported it.
     pub inferred: bool,
 }
 
-/// How the time of a switch is known.
-#[inline(always)]
-fn edge(inferred: bool) -> Edge {
-    if inferred { Edge::Inferred } else { Edge::Recorded }
-}
-
-/// A CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat<K> {
-    /// Who has it; `None` when that is not known, or nobody has.
-    pub occupant: Option<Occupant<K>>,
-    /// Who had it before the gaps since its last switch, of which one began while it had the CPU.
-    pub last: Option<Occupant<K>>,
-    /// Since when it is so; 0 for before the trace.
-    pub since: Nanos,
-    /// How that is known. It is [`Edge::Gap`] from a gap on until the next switch, even if it turns out who has the CPU.
-    pub begin: Edge,
-}
-
-impl<K> Seat<K> {
-    const fn unseen(since: Nanos) -> Seat<K> {
-        Seat { occupant: None, last: None, since, begin: Edge::Start }
-    }
-
-    /// Whether anything has happened on it.
-    pub fn is_seen(&self) -> bool {
-        self.occupant.is_some() || self.begin != Edge::Start
-    }
-
-    /// What it is used for, if that is known, up to `until`.
-    #[inline]
-    fn tenure(self, cpu: Cpu, until: Nanos, end: Edge) -> Option<Tenure<K>> {
-        let Seat { occupant, since, begin, .. } = self;
-        occupant.map(|who| Tenure { cpu, who, since, until, begin, end })
-    }
-}
-
-/// A stretch of time in which one had a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tenure<K> {
-    /// The CPU.
-    pub cpu: Cpu,
-    /// Who had it.
-    pub who: Occupant<K>,
-    /// Since when; 0 for before the trace.
-    pub since: Nanos,
-    /// Until when.
-    pub until: Nanos,
-    /// How the beginning is known.
-    pub begin: Edge,
-    /// How the end is known.
-    pub end: Edge,
-}
-
-impl<K> Tenure<K> {
-    /// Its length in nanoseconds, if events reported both ends. All switches of a CPU are reported by that CPU, so that
-    /// nothing that is missing elsewhere makes it doubtful.
-    #[inline]
-    pub fn length(&self) -> Option<u64> {
-        let whole = self.begin == Edge::Recorded && self.end == Edge::Recorded;
-        whole.then_some(self.until.0.saturating_sub(self.since.0))
-    }
-}
-
 /// A thread goes over from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<K> {
-    /// The thread.
     pub thread: K,
     /// What it was until now: its state, since when, and on which CPU.
     pub before: Thread,
@@ -167,7 +52,6 @@ pub struct Change<K> {
     pub time: Nanos,
     /// How the end is known.
     pub end: Edge,
-    /// What it is now.
     pub after: State,
 }
 
@@ -244,7 +128,6 @@ fn slice<K>(met: Met, tenure: &Tenure<K>) -> Option<u64> {
 /// Somebody turned out to have a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
-    /// Whether it was known.
     pub met: Met,
     /// What the CPU was used for until now, if that was by another.
     pub tenure: Option<Tenure<K>>,
@@ -358,8 +241,7 @@ impl<K: Copy + PartialEq> Machine<K> {
     ) -> Option<Change<K>> {
         let Enter { time, cpu, incoming, inferred } = enter;
         let (epoch, edge) = (self.epoch, edge(inferred));
-        let seat = self.seat_mut(cpu);
-        *seat = Seat { occupant: Some(incoming), last: None, since: time, begin: edge };
+        self.seat_mut(cpu).enter(incoming, time, inferred);
         let at = At { time, cpu, epoch, edge };
         incoming.thread().map(|key| at.change(threads, key, State::Running))
     }
@@ -379,13 +261,12 @@ impl<K: Copy + PartialEq> Machine<K> {
                 return Found { met: Met::Expected, tenure: None, displaced: None, thread: None };
             }
             Some(_) => {
-                *seat =
-                    Seat { occupant: Some(who), last: None, since: time, begin: Edge::Inferred };
+                seat.enter(who, time, true);
                 before.tenure(cpu, time, Edge::Inferred)
             }
             None => {
                 // Who has it now has had it since it is not known who has.
-                seat.occupant = Some(who);
+                seat.claim(who);
                 None
             }
         };
@@ -453,20 +334,13 @@ impl<K: Copy + PartialEq> Machine<K> {
     ) -> [Option<Change<K>>; 2] {
         let epoch = self.epoch;
         let thread = threads.thread(key);
-        let before = *thread;
-        if !before.state.is_waiting() || from < before.since || until < from {
-            return [None; 2];
-        }
+        let Some([waited, held]) = thread.held_back((from, until)) else { return [None; 2] };
         let stretch = |before: Thread, time: Nanos, after: State| {
             let sound = before.epoch == epoch;
             let change = Change { thread: key, before, sound, time, end: Edge::Recorded, after };
             (time > before.since).then_some(change)
         };
-        let begin = if from > before.since { Edge::Recorded } else { before.begin };
-        let held = Thread { since: from, begin, state: before.state.held(), ..before };
-        let released = held.state.released();
-        *thread = Thread { since: until, begin: Edge::Recorded, state: released, ..held };
-        [stretch(before, from, held.state), stretch(held, until, released)]
+        [stretch(waited, from, held.state), stretch(held, until, thread.state)]
     }
 
     /// Events of a CPU are missing between two times: what it was used for is known up to `from`, and then no more. The
@@ -480,8 +354,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         let epoch = self.epoch;
         let seat = self.seat_mut(cpu);
         let tenure = seat.tenure(cpu, from, Edge::Gap);
-        let last = seat.occupant.or(seat.last);
-        *seat = Seat { occupant: None, last, since: to, begin: Edge::Gap };
+        seat.lose(to);
         let at = At { time: from, cpu, epoch, edge: Edge::Gap };
         let change = match tenure {
             Some(Tenure { who: Occupant::Thread(key), .. }) => at.vanish(threads, key),
@@ -501,9 +374,7 @@ impl<K: Copy + PartialEq> Machine<K> {
 
     /// Who has a CPU is not known any more, though nothing is missing: an event said that it says nothing of it.
     pub fn forget(&mut self, cpu: Cpu, time: Nanos) {
-        let seat = self.seat_mut(cpu);
-        let begin = if seat.begin == Edge::Gap { Edge::Gap } else { Edge::Inferred };
-        *seat = Seat { occupant: None, last: None, since: time, begin };
+        self.seat_mut(cpu).forget(time);
     }
 
     /// Something is missing: any state may have ended unseen, except that of a thread which has a CPU.

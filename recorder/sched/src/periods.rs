@@ -12,7 +12,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use fxt_reader::record::{Args, Event, EventKind, Value};
 use fxt_reader::{Cpu, Nanos};
+
+use crate::said::{cpu_of, unsigned};
+use crate::threads::Thread;
 
 /// So many periods are remembered for a cgroup on a CPU. A wait through more of them is not known exactly.
 const REMEMBERED: usize = 64;
@@ -20,7 +24,6 @@ const REMEMBERED: usize = 64;
 /// So many pairs of a cgroup and a CPU are followed; a file may name any number.
 const MOST_PLACES: usize = 1 << 16;
 
-/// A stretch of time.
 pub type Stretch = (Nanos, Nanos);
 
 /// What is known of the quota in a wait that is over.
@@ -36,6 +39,17 @@ pub struct Held<'a> {
     pub at_begin: bool,
     /// Whose quota it was, where that is known.
     pub by: Option<&'a str>,
+}
+
+impl<'a> Held<'a> {
+    /// Of a thread that waited until `end`, was held back for so many nanoseconds, and by whose quota. `None` if it did not
+    /// wait, or nothing held it back.
+    pub fn of(waited: Thread, end: Nanos, (nanos, by): (u64, Option<&'a str>)) -> Option<Held<'a>> {
+        let at_begin = waited.state.is_throttled();
+        let is_held = waited.state.is_waiting() && (nanos > 0 || at_begin);
+        let wait = (waited.since, end);
+        is_held.then_some(Held { wait, cpu: waited.cpu, nanos, at_begin, by })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +74,28 @@ impl Periods {
         self.places.is_empty()
     }
 
+    /// Takes what an event says of periods, if it does: on which CPU, and when, one began, or ended as far as that is known.
+    pub fn event(&mut self, event: &Event<'_>) -> Option<(Cpu, Nanos)> {
+        if !is_period(event) {
+            return None;
+        }
+        let process = event.thread.process.0;
+        match event.kind {
+            EventKind::AsyncBegin { id } => {
+                let place = period_of(event)?;
+                self.begin((process, id), place, event.time);
+                Some((place.1, event.time))
+            }
+            EventKind::AsyncEnd { id } => {
+                let (_, end) = self.end((process, id), period_end(event.time, event.args))?;
+                cpu_of(event.args, "cpu").map(|cpu| (cpu, end))
+            }
+            _ => None,
+        }
+    }
+
     /// A period of a cgroup begins on a CPU. `id` is the process of its async span, and its id there.
-    pub fn begin(&mut self, id: (u64, u64), (cgroup, cpu): (&str, Cpu), time: Nanos) {
+    fn begin(&mut self, id: (u64, u64), (cgroup, cpu): (&str, Cpu), time: Nanos) {
         let known = self.cgroups.get(cgroup).and_then(|cpus| cpus.get(&cpu.0)).copied();
         let place = match known {
             Some(place) => place,
@@ -78,10 +112,12 @@ impl Periods {
         self.open.insert(id, place);
     }
 
-    /// A period ends. Which it was, unless its begin is missing.
-    pub fn end(&mut self, id: (u64, u64), time: Nanos) -> Option<Stretch> {
+    /// A period is over, and when it ended, where that is known. Which it was, unless its begin or
+    /// its end is missing.
+    fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<Stretch> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;
+        let time = end.filter(|end| *end >= begin)?;
         if place.over.len() == REMEMBERED {
             place.over.pop_front();
         }
@@ -115,6 +151,28 @@ impl Periods {
     }
 }
 
+/// Whether an event is about a period in which a cgroup is throttled, which belongs to a CPU and to no thread.
+pub fn is_period(event: &Event<'_>) -> bool {
+    event.category == "sched" && event.name == "throttled"
+}
+
+/// The cgroup that is throttled, and the CPU, where the event says so.
+pub fn period_of<'a>(event: &Event<'a>) -> Option<(&'a str, Cpu)> {
+    Some((event.args.str("cgroup")?, cpu_of(event.args, "cpu")?))
+}
+
+/// When a period ended in which a cgroup was throttled, as the event at `time` says that it is over: `late_ns` after that, or
+/// with `inferred`, nobody knows how long after.
+fn period_end(time: Nanos, args: Args<'_>) -> Option<Nanos> {
+    match args.get("inferred") {
+        Some(Value::Bool(true)) => None,
+        _ => {
+            let late = args.get("late_ns").and_then(unsigned).unwrap_or(0);
+            Some(Nanos(time.0.saturating_sub(late)))
+        }
+    }
+}
+
 /// Makes stretches exactly as long together as the wait says, if they are nearly: the last one gives way.
 fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
     let sum: u64 = stretches.iter().map(|(from, until)| until.0 - from.0).sum();
@@ -143,7 +201,7 @@ mod tests {
         let mut periods = Periods::default();
         for &(begin, end) in list {
             periods.begin((1, 7), ("/a", Cpu(1)), Nanos(begin));
-            assert_eq!(periods.end((1, 7), Nanos(end)), Some((Nanos(begin), Nanos(end))));
+            assert_eq!(periods.end((1, 7), Some(Nanos(end))), Some((Nanos(begin), Nanos(end))));
         }
         periods
     }
@@ -188,10 +246,20 @@ mod tests {
     #[test]
     fn a_period_that_goes_on_and_one_without_a_begin_are_taken_as_they_are() {
         let mut periods = Periods::default();
-        assert_eq!(periods.end((1, 3), Nanos(5)), None);
+        assert_eq!(periods.end((1, 3), Some(Nanos(5))), None);
         periods.begin((1, 7), ("/a", Cpu(1)), Nanos(20 * MS));
         let wait = held((10 * MS, 30 * MS), 10 * MS, false);
         assert_eq!(place(&periods, wait), Some(vec![(20 * MS, 30 * MS)]));
+    }
+
+    #[test]
+    fn a_period_of_unknown_end_explains_nothing() {
+        let mut periods = Periods::default();
+        periods.begin((1, 7), ("/a", Cpu(1)), Nanos(20 * MS));
+        assert_eq!(periods.end((1, 7), None), None);
+        periods.begin((1, 8), ("/a", Cpu(1)), Nanos(30 * MS));
+        assert_eq!(periods.end((1, 8), Some(Nanos(25 * MS))), None, "it ended before a cut");
+        assert_eq!(place(&periods, held((10 * MS, 40 * MS), 10 * MS, false)), None);
     }
 
     #[test]

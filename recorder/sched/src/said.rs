@@ -1,7 +1,7 @@
 //! What records say besides who and when: facts of slices, waits and wake-ups.
 
-use fxt_reader::Koid;
 use fxt_reader::record::{Args, Value};
+use fxt_reader::{Cpu, Koid};
 
 /// What a switch says besides who goes out, in which of the common states, and who comes in. Of a fact that the recording
 /// does not have, it says 0 or nothing too.
@@ -27,6 +27,10 @@ pub struct Said<'a> {
     pub held_by: Option<&'a str>,
     /// The number of the system call in which who goes out waits.
     pub syscall: Option<u64>,
+    /// The address of the futex on which it waits.
+    pub futex: Option<u64>,
+    /// Who had that lock when the wait began.
+    pub futex_owner: Option<Koid>,
 }
 
 impl<'a> Said<'a> {
@@ -46,6 +50,8 @@ impl<'a> Said<'a> {
                 ("need_resched_ns", value) => said.need_resched = unsigned(value),
                 ("throttled_ns", value) => said.held = unsigned(value).unwrap_or(0),
                 ("syscall", value) => said.syscall = unsigned(value),
+                ("futex", Value::Pointer(address)) => said.futex = Some(address),
+                ("futex_owner", Value::Koid(owner)) => said.futex_owner = Some(owner),
                 _ => {}
             }
         }
@@ -96,4 +102,9 @@ pub fn unsigned(value: Value<'_>) -> Option<u64> {
         Value::Int64(value) => u64::try_from(value).ok(),
         _ => None,
     }
+}
+
+/// The CPU of that name.
+pub fn cpu_of(args: Args<'_>, name: &str) -> Option<Cpu> {
+    args.get(name).and_then(unsigned).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu)
 }

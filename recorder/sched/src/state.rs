@@ -8,7 +8,6 @@ pub enum State {
     /// Not known: it was not seen yet, or something about it is missing.
     #[default]
     Unknown,
-    /// It has a CPU.
     Running,
     /// Able to run, waiting for a CPU: it was woken.
     Woken,

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hash};
 
 use fxt_reader::{Cpu, Nanos};
 
-use crate::machine::Edge;
+use crate::periods::Stretch;
+use crate::seat::Edge;
 use crate::state::State;
 
 /// What is known of a thread.
@@ -17,10 +18,25 @@ pub struct Thread {
     pub(crate) epoch: u32,
     /// The CPU that it has, waits for, or had last.
     pub cpu: Cpu,
-    /// What it does.
     pub state: State,
     /// How `since` is known.
     pub begin: Edge,
+}
+
+impl Thread {
+    /// It turns out that a quota held it back for some stretch of its wait, and that it waits for a CPU since. What it was
+    /// before, and during the stretch; `None` if it does not wait, or not so long.
+    pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
+        let waited = *self;
+        if !waited.state.is_waiting() || from < waited.since || until < from {
+            return None;
+        }
+        let begin = if from > waited.since { Edge::Recorded } else { waited.begin };
+        let held = Thread { since: from, begin, state: waited.state.held(), ..waited };
+        let released = held.state.released();
+        *self = Thread { since: until, begin: Edge::Recorded, state: released, ..held };
+        Some([waited, held])
+    }
 }
 
 /// The threads, each with what the machine knows of it.

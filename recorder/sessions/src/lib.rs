@@ -7,3 +7,4 @@
 
 pub mod control;
 pub mod manager;
+pub mod settings;

@@ -112,7 +112,6 @@ pub struct Totals {
 /// Where a trace goes, and how it is packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The file or pipe.
     pub target: Target,
     pub compression: Compression,
     /// Whether the user named it. Only then may it be a FIFO or a device: a name that can be guessed may have been

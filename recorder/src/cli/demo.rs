@@ -17,7 +17,7 @@ Examples:
   sudo fxtrec demo                 records to fxtrec-demo.fxt, and makes fxtrec-demo.html
   sudo fxtrec demo -o /tmp/demo    the same, named /tmp/demo.fxt and /tmp/demo.html")]
 pub struct DemoArgs {
-    /// Path of the trace and the page, without their endings
+    /// Path of the trace and the page, with or without an ending
     #[arg(short, long, value_name = "PATH", default_value = "fxtrec-demo")]
     pub output: PathBuf,
     /// How long to record

@@ -15,6 +15,7 @@ Examples:
   fxtrec dump make.fxt                          print every record, one per line
   fxtrec dump make.fxt --type wakeup --koid 42  wake-ups of one thread
   fxtrec dump make.fxt.zst --stats              count records by type
+  fxtrec dump make.fxt --json | jq .type        one JSON object per line, for programs
   fxtrec dump make.fxt --check                  check the file
 
 Exit status: 0; 1 when --check finds a mistake; 125 when FILE cannot be read.")]
@@ -40,8 +41,8 @@ pub struct DumpArgs {
     /// Print counts and bytes per record type instead of the records
     #[arg(long, conflicts_with = "check")]
     pub stats: bool,
-    /// Print the table as JSON
-    #[arg(long, requires = "stats")]
+    /// Print a JSON object per record, or the table of --stats as one (members: docs/output.md)
+    #[arg(long, conflicts_with_all = ["raw", "check"])]
     pub json: bool,
     /// Check the trace against the format and against what fxtrec promises, instead of printing it
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to"])]

@@ -10,16 +10,32 @@ use crate::report::Pattern;
 /// The arguments of `fxtrec flame`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Each line is a thread's name, the functions from the outermost to the innermost (the kernel's end
-in _[k]), and for how many nanoseconds threads were blocked there. The trace must have been
-recorded with --stacks.
+The trace must have been recorded with --stacks; --wake needs --stacks=wake, --cpu needs
+--stacks=cpu. The ending of the output's name chooses the format:
+  .folded  a line for each stack: the thread's name, the functions from the outermost to the
+           innermost (the kernel's end in _[k]), and nanoseconds; also what is printed without -o
+  .svg     a flame graph for the browser, in one file
+  .pb.gz   a profile for pprof
 
 Examples:
-  fxtrec flame app.fxt > app.folded            flamegraph.pl, inferno and speedscope read this
-  fxtrec flame app.fxt --comm 'worker*' | sort -nk2")]
+  fxtrec flame app.fxt -o app.svg              where threads were blocked
+  fxtrec flame app.fxt --cpu -o app.pb.gz      where they ran, for pprof
+  fxtrec flame app.fxt --comm 'worker*' | sort -t' ' -nk2")]
 pub struct FlameArgs {
     /// FXT trace, plain, gzip or zstd
     pub file: PathBuf,
+    /// For how long threads were blocked, by their stacks (the default)
+    #[arg(long, group = "kind")]
+    pub offcpu: bool,
+    /// For how long threads were blocked, by the stacks of those who ended it
+    #[arg(long, group = "kind")]
+    pub wake: bool,
+    /// For how long threads had a CPU, by their stacks
+    #[arg(long, group = "kind")]
+    pub cpu: bool,
+    /// Output: a file that ends in .folded, .svg or .pb.gz [default: folded text to standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Only threads whose name matches this glob, for example 'audio*'; can be given more than once
     #[arg(long = "comm", value_name = "GLOB")]
     pub comms: Vec<Pattern>,

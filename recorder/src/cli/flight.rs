@@ -15,8 +15,8 @@ pub struct FlightArgs {
     /// In circular mode, write a snapshot when this happens, for example 'wakeup > 5ms'
     ///
     /// METRIC OP TIME [if CONDITION], as in 'wakeup > 5ms if comm ~ "audio*"', tests each value by itself. Metrics
-    /// are wakeup, preempt, runqueue, slice, blocked and blocked_d; conditions are on comm (=, ~ with a pattern), pid,
-    /// tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
+    /// are wakeup, preempt, runqueue, slice, blocked and blocked_d, and where the recording has them, steal, throttled, irq
+    /// and need_resched; conditions are on comm (=, ~ with a pattern), pid, tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
     /// 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
     /// SIGUSR2 writes a snapshot at any time.
     #[arg(long = "trigger", value_name = "EXPR")]

@@ -22,8 +22,10 @@ mod ctl;
 mod cut;
 mod daemon;
 mod demo;
+mod display;
 mod doctor;
 mod dump;
+mod export;
 mod flame;
 mod flight;
 mod gates;
@@ -55,11 +57,13 @@ pub use ctl::{
 pub use cut::CutArgs;
 pub use daemon::DaemonArgs;
 pub use demo::DemoArgs;
+pub use display::{ColorWhen, DisplayArgs};
 pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
+pub use export::{ExportArgs, Label, NoLabel};
 pub use flame::FlameArgs;
 pub use flight::{FlightArgs, Rotate, RotateError};
-pub use gates::{EXIT_GATE_FAILED, GateArgs};
+pub use gates::{EXIT_DISTURBED, EXIT_GATE_FAILED, GateArgs};
 pub use merge::{MergeArgs, Offset};
 pub use open::OpenArgs;
 pub use page::PageArgs;
@@ -78,9 +82,9 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 16] = [
+const RESERVED: [&str; 17] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "demo", "why", "flame", "help",
+    "daemon", "ctl", "demo", "why", "flame", "export", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -100,7 +104,7 @@ Examples:
 Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
 Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a
-gate failed; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was
+gate failed, 4 with --on-disturbed exit-4; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was
 not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
 /// Everything a command line of fxtrec can say.
@@ -127,11 +131,16 @@ pub struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    display: DisplayArgs,
 }
 
 /// What fxtrec is asked to do.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "a process has one of it")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a process has one of it; it depends on how large the second largest is"
+)]
 pub enum Command {
     /// Record the scheduler (the default; the word `record` may be left out)
     #[command(
@@ -161,6 +170,9 @@ pub enum Command {
     /// Convert a trace to FXT or to Chrome's JSON
     #[command(arg_required_else_help = true)]
     Convert(ConvertArgs),
+    /// Export traces as Parquet tables, for SQL
+    #[command(arg_required_else_help = true)]
+    Export(ExportArgs),
     /// Merge several traces into one
     #[command(arg_required_else_help = true)]
     Merge(MergeArgs),
@@ -183,13 +195,25 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Parses a whole command line, the program's own name first.
+    /// Parses a whole command line, the program's own name first, as [`Cli::parse_all`] does, and leaves out how text looks.
+    ///
+    /// # Errors
+    /// As of [`Cli::parse_all`].
+    pub fn parse_line<I, T>(line: I) -> Result<Command, clap::Error>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<OsString>,
+    {
+        Ok(Cli::parse_all(line)?.0)
+    }
+
+    /// Parses a whole command line, the program's own name first: what to do, and how text looks.
     ///
     /// # Errors
     /// A [`clap::Error`], which also stands for `--help` and `--version`: exit with [`exit_code`]. What goes to standard
     /// output is clap's own text, to be printed with its `print`. What goes to standard error repeats arguments as they
     /// are and has no colours, so that everything in it that a terminal would obey can be escaped.
-    pub fn parse_line<I, T>(line: I) -> Result<Command, clap::Error>
+    pub fn parse_all<I, T>(line: I) -> Result<(Command, DisplayArgs), clap::Error>
     where
         I: IntoIterator<Item = T>,
         T: Into<OsString>,
@@ -202,7 +226,7 @@ impl Cli {
             let before = line.len().checked_sub(args.command.len() + 1).map(|at| &line[at]);
             args.before_command = before.filter(|word| *word != "--").cloned();
         }
-        Ok(command)
+        Ok((command, cli.display))
     }
 }
 

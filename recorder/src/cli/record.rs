@@ -15,7 +15,7 @@ use crate::units::quantity::{ByteSize, TimeSpan};
 const WHAT: &str = "What to record";
 const OUTPUT: &str = "Output";
 pub(super) const BUFFERS: &str = "Memory";
-const DISPLAY: &str = "Display";
+pub(super) const DISPLAY: &str = "Display";
 
 /// The arguments of `fxtrec` and of `fxtrec record`.
 #[derive(Args, Clone, Debug, Default)]
@@ -66,12 +66,20 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 
-    /// Also record how long before each switch the scheduler asked for it (source bpf, Linux 6.15)
+    /// Also record how long before each switch the scheduler asked for it (source bpf, Linux 6.17 to 6.19)
     ///
     /// The argument need_resched_ns of switches, and the metric need_resched of reports. Costs about as much again for
-    /// each switch that was asked for as recording it does.
+    /// each switch that was asked for as recording it does. Left out on real-time kernels and since Linux 7.0,
+    /// where it can stop the machine (docs/machines.md).
     #[arg(long, help_heading = WHAT)]
     pub need_resched: bool,
+
+    /// Also record which futex each thread blocks on, and who has the lock (source bpf; x86-64 and arm64)
+    ///
+    /// The arguments futex and futex_owner of switches. Owners are known of mutexes of the GNU C library,
+    /// and of locks that inherit priority or are robust (docs/locks.md). `fxtrec why` names them.
+    #[arg(long, help_heading = WHAT)]
+    pub locks: bool,
 
     /// Run COMMAND as this user: a name, a uid, or @sudo for the user who called sudo
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]

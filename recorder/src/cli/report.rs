@@ -20,10 +20,12 @@ const FOR_PROGRAMS: [&str; 3] = ["timehist", "json", "csv"];
 #[command(after_help = "\
 Examples:
   fxtrec report make.fxt                             who waited, for how long, and for whom
+  fxtrec report make.fxt --all                       more rows, all metrics, CPUs, a histogram
   fxtrec report make.fxt --comm 'cc1*' --sort p99    compilers, largest 99th percentile first
   fxtrec report make.fxt --metric blocked_d          uninterruptible sleeps instead of waits
   fxtrec report make.fxt --from +2s --to +3s --cpu 1 one second of one CPU
   fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
+  fxtrec report make.fxt --stacks --worst 3          where threads were blocked, by stack
   fxtrec report make.fxt --html make.html            one page for the browser
   fxtrec report make.fxt.zst --json | jq .total      for programs
   fxtrec report make.fxt --fail-if 'wakeup.p99 > 2ms'  exit with status 3 when latency is too high
@@ -42,21 +44,23 @@ pub struct ReportArgs {
     /// One row per thread, or per process
     #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with_all = FOR_PROGRAMS)]
     pub by: By,
-    /// Maximum number of rows in the table; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = number::<usize>, conflicts_with_all = FOR_PROGRAMS)]
-    pub rows: usize,
-    /// Number of longest waits to show
-    #[arg(long, value_name = "N", default_value_t = crate::report::analysis::DEFAULT_WORST, value_parser = number::<usize>)]
-    pub worst: usize,
+    /// Print all parts but causes, and more rows, instead of what fits on one screen
+    #[arg(long, conflicts_with = "show", conflicts_with_all = FOR_PROGRAMS)]
+    pub all: bool,
+    /// Maximum number of rows in each table; 0 for all [default: as many as one screen has; 25 with --all or --show]
+    #[arg(long, value_name = "N", value_parser = number::<usize>, conflicts_with_all = FOR_PROGRAMS)]
+    pub rows: Option<usize>,
+    /// Number of longest waits, and of longest blocked times [default: as many as one screen has; 10 with --all, --show or --json]
+    #[arg(long, value_name = "N", value_parser = number::<usize>)]
+    pub worst: Option<usize>,
     /// Parts of the report to print
-    #[arg(
-        long,
-        value_name = "PART,..",
-        value_delimiter = ',',
-        default_value = "head,metrics,threads,cpus,histogram,worst",
-        conflicts_with_all = FOR_PROGRAMS
-    )]
+    #[arg(long, value_name = "PART,..", value_delimiter = ',', conflicts_with_all = FOR_PROGRAMS)]
     pub show: Vec<Part>,
+    /// Print the longest blocked times with their stacks instead, and for how long threads were blocked by stack
+    ///
+    /// The trace must have been recorded with --stacks. With --json, the same for programs (docs/stacks.md).
+    #[arg(long, conflicts_with_all = ["metric", "sort", "by", "show", "timehist", "csv", "html", "fail_if", "junit"])]
+    pub stacks: bool,
 
     /// Only threads whose name matches this glob, for example 'audio*'; can be given more than once
     #[arg(long = "comm", value_name = "GLOB", help_heading = FILTERS)]
@@ -95,7 +99,42 @@ pub struct ReportArgs {
     pub gates: super::gates::GateArgs,
 }
 
+/// What is printed unless something else is asked for: one screen.
+const SCREEN: [Part; 6] =
+    [Part::Head, Part::Figures, Part::Spans, Part::Threads, Part::Worst, Part::Blocked];
+
+/// What `--all` prints.
+const ALL: [Part; 8] = [
+    Part::Head,
+    Part::Metrics,
+    Part::Spans,
+    Part::Threads,
+    Part::Cpus,
+    Part::Histogram,
+    Part::Worst,
+    Part::Blocked,
+];
+
 impl ReportArgs {
+    /// The parts to print.
+    pub fn parts(&self) -> &[Part] {
+        match self.show.as_slice() {
+            [] if self.all => &ALL,
+            [] => &SCREEN,
+            show => show,
+        }
+    }
+
+    /// At most so many rows, `None` for all; so many unless the number is given.
+    pub fn most_rows(&self, by_default: usize) -> Option<usize> {
+        Some(self.rows.unwrap_or(by_default)).filter(|rows| *rows > 0)
+    }
+
+    /// Whether what is printed is to fit on a screen.
+    pub fn is_screen(&self) -> bool {
+        self.show.is_empty() && !self.all
+    }
+
     /// Whether the output is for programs, so nothing in it is escaped for terminals.
     pub fn writes_for_programs(&self) -> bool {
         self.json || self.page.to_stdout()
@@ -116,8 +155,12 @@ pub enum By {
 pub enum Part {
     /// What was recorded, and what was lost
     Head,
+    /// Wake-ups and preemptions in a line each, and how busy CPUs were
+    Figures,
     /// One line per metric
     Metrics,
+    /// One row per name of spans
+    Spans,
     /// One row per thread or process
     Threads,
     /// One row per CPU
@@ -126,6 +169,8 @@ pub enum Part {
     Histogram,
     /// The longest waits
     Worst,
+    /// The longest times for which threads were blocked
+    Blocked,
     /// What the host, quotas and interrupts took from each thread
     Causes,
 }

@@ -9,9 +9,9 @@ use super::record::BUFFERS;
 pub struct SourceArgs {
     /// How the kernel reports events
     ///
-    /// All sources give the same trace; they differ in cost and in what the kernel must permit.
-    #[arg(long = "source", value_name = "SOURCE", default_value = "auto", help_heading = BUFFERS)]
-    pub choice: SourceChoice,
+    /// All sources give the same trace; they differ in cost and in what the kernel must permit. [default: auto]
+    #[arg(long = "source", value_name = "SOURCE", help_heading = BUFFERS)]
+    pub choice: Option<SourceChoice>,
 }
 
 /// The sources, and the choice to leave it to fxtrec.

@@ -238,3 +238,19 @@ fn the_recorder_understands_what_the_daemon_gives_it() {
     assert_eq!(args.trace_points.syscalls.len(), 1);
     assert_eq!(args.trace_points.probes, plan.probes);
 }
+
+#[test]
+fn how_text_looks_is_said_before_or_behind_a_subcommand_and_not_to_command() {
+    let color = |line: &[&str]| {
+        let all = Cli::parse_all(std::iter::once(&"fxtrec").chain(line)).expect("good");
+        all.1.color
+    };
+    assert_eq!(color(&["report", "x.fxt"]), None);
+    assert_eq!(color(&["report", "x.fxt", "--color", "always"]), Some(ColorWhen::Always));
+    assert_eq!(color(&["report", "--color=never", "x.fxt"]), Some(ColorWhen::Never));
+    assert_eq!(color(&["ctl", "status", "--color=never"]), Some(ColorWhen::Never));
+    assert_eq!(color(&["--color", "never", "--", "ls"]), Some(ColorWhen::Never));
+    assert_eq!(color(&["ls", "--color", "always"]), None);
+    assert_eq!(record(&["ls", "--color"]).command, ["ls", "--color"]);
+    refused(&["report", "x.fxt", "--color", "blue"]);
+}

@@ -38,7 +38,7 @@ pub struct WhyArgs {
     /// Whose time: the name or the id of a thread [default: those of COMMAND]
     #[arg(short, long, value_name = "NAME|TID", help_heading = INTERVAL)]
     pub thread: Option<String>,
-    /// Spans with this name
+    /// Spans with this name, or with this category and name, as in app:request
     #[arg(long, value_name = "NAME", conflicts_with_all = ["metric", "life"], help_heading = INTERVAL)]
     pub span: Option<String>,
     /// Which stretches of a thread's time

@@ -1,9 +1,10 @@
 //! `fxtrec dump`: shows what is in a trace, counts it, or checks it.
 //!
 //! Everything goes to one output. Lines that begin with `#` are remarks about
-//! the file: damage, a last record that is not all there, totals.
+//! the file: damage, a last record that is not all there, totals. With `--json`, every line is an object.
 
 mod filter;
+mod json;
 mod line;
 mod stats;
 
@@ -16,6 +17,7 @@ use fxt_reader::{Error, Summary};
 use crate::cli::DumpArgs;
 use crate::commands::trace_file::{ReadError, open};
 use crate::units::escape;
+use crate::units::look::Look;
 use filter::Filter;
 use line::Lines;
 use stats::Stats;
@@ -39,9 +41,9 @@ pub enum DumpError {
 ///
 /// When the file cannot be opened or decompressed, is no trace, or the output
 /// fails. Damaged records are part of what is shown.
-pub fn dump(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
+pub fn dump(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, DumpError> {
     let mut out = BufWriter::new(out);
-    let result = dump_to(args, &mut out).and_then(|sound| {
+    let result = dump_to(args, look, &mut out).and_then(|sound| {
         out.flush()?;
         Ok(sound)
     });
@@ -51,7 +53,7 @@ pub fn dump(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
     }
 }
 
-fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
+fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, DumpError> {
     let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
     let mut reader = open(&args.file)?;
     if args.check {
@@ -66,7 +68,7 @@ fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
         if args.json {
             stats.write_json(&summary, out)?;
         } else {
-            stats.write_table(out)?;
+            stats.write_table(look, out)?;
             write_remarks(&summary, out)?;
         }
         return Ok(true);
@@ -76,15 +78,26 @@ fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
         // Names come behind what they name, or once for a koid that is mentioned from the beginning.
         lines.learn_ahead(&mut open(&args.file)?);
     }
+    let mut written = 0;
+    if args.json {
+        json::write_head(out)?;
+    }
     loop {
         match reader.next() {
             Ok(Some(item)) => {
                 lines.learn(&item.record);
                 if filter.admits(&item.record) {
-                    lines.write(&item, out)?;
+                    match args.json {
+                        true => json::write_item(&item, &lines, out)?,
+                        false => lines.write(&item, out)?,
+                    }
+                    written += 1;
                 }
             }
             Ok(None) => break,
+            Err(Error::Damaged(damage)) if args.json => {
+                json::write_damage(&damage.to_string(), out)?;
+            }
             Err(Error::Damaged(damage)) => writeln!(out, "# {damage}")?,
             Err(error) => {
                 // What was read before the failure is worth showing.
@@ -93,7 +106,10 @@ fn dump_to(args: &DumpArgs, out: &mut dyn Write) -> Result<bool, DumpError> {
             }
         }
     }
-    write_remarks(&reader.summary(), out)?;
+    match args.json {
+        true => json::write_end(written, &reader.summary(), out)?,
+        false => write_remarks(&reader.summary(), out)?,
+    }
     Ok(true)
 }
 

@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod demo;
 pub mod doctor;
 pub mod dump;
+pub mod export;
 pub mod flame;
 pub mod gates;
 pub mod merge;

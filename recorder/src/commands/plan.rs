@@ -15,7 +15,9 @@ use std::time::Duration;
 use flight::{FlightError, FlightPlan};
 use fxt_writer::engine;
 
+use crate::cli::StackKind;
 use crate::cli::{self, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
+use crate::kernel::bpf::stacks::Wanted;
 use crate::kernel::child::Launch;
 use crate::kernel::syscalls;
 use crate::kernel::terminal::stdout_is_terminal;
@@ -60,10 +62,12 @@ pub struct Plan {
     pub waking: bool,
     /// Whether it is noted when a switch is asked for.
     pub need_resched: bool,
+    /// Whether it is noted what locks threads wait for.
+    pub locks: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
-    /// How long a thread must be off its CPU for its stack to be recorded; `None` when none is.
-    pub stacks: Option<Nanos>,
+    /// Which stacks are recorded; `None` when none is.
+    pub stacks: Option<Wanted>,
     /// How applications record their own events; `None` when they are not to.
     pub providers: Option<Providers>,
     pub source: SourceChoice,
@@ -157,13 +161,10 @@ pub enum PlanError {
     /// `-a` with `-p` or with `--scope app`.
     #[error("-a records the whole machine, {0} only part of it: use one of them")]
     AllAndPart(&'static str),
-    /// `--scope app` without COMMAND.
     #[error("--scope app records COMMAND and its descendants: give a COMMAND")]
     ScopeWithoutCommand,
-    /// `--scope all` with `-p`.
     #[error("-p records some processes, --scope all the whole machine: use one of them")]
     PidsAndAll,
-    /// `-u` without COMMAND.
     #[error("-u is the user to run COMMAND as: give a COMMAND")]
     UserWithoutCommand,
     /// The user of `-u` is not known.
@@ -190,6 +191,9 @@ pub enum PlanError {
     /// What was asked of flight recording cannot be.
     #[error(transparent)]
     Flight(#[from] FlightError),
+    /// How often to look, and nothing to look at.
+    #[error("--frequency needs --stacks=cpu")]
+    FrequencyWithoutSamples,
     /// Stacks in a recording of which a part is kept.
     #[error("--stacks cannot be used with {0} yet: modules would be missing in some of the files")]
     StacksInParts(&'static str),
@@ -246,6 +250,7 @@ impl Plan {
             duration: args.duration.map(|span| span.duration()),
             waking: args.waking,
             need_resched: args.need_resched,
+            locks: args.locks,
             trace_points: TracePoints {
                 probes: args.trace_points.probes,
                 events: args.trace_points.events,
@@ -255,7 +260,7 @@ impl Plan {
             },
             stacks,
             providers: Providers::new(&args.providers, categories, !flight.triggers.is_empty())?,
-            source: args.source.choice,
+            source: args.source.choice.unwrap_or_default(),
             output,
             mode: args.mode,
             ring_bytes: ring_bytes.map(|bytes| bytes.max(page_bytes()).next_power_of_two()),
@@ -325,15 +330,16 @@ fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
 /// When `--stacks-over` says nothing.
 const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
 
-/// How long a thread must be off its CPU for its stack to be recorded, if it is.
+/// How often a CPU is looked at when `-F` says nothing: not in step with what happens every ten milliseconds.
+const DEFAULT_FREQUENCY: u32 = 99;
+
+/// Which stacks are recorded, if any is.
 fn stacks(
     args: &cli::StackArgs,
     mode: Mode,
     flight: &FlightPlan,
-) -> Result<Option<Nanos>, PlanError> {
-    if args.stacks.is_none() {
-        return Ok(None);
-    }
+) -> Result<Option<Wanted>, PlanError> {
+    let Some(kinds) = &args.stacks else { return Ok(None) };
     if mode == Mode::Circular {
         return Err(PlanError::StacksInParts("--mode circular"));
     }
@@ -341,7 +347,13 @@ fn stacks(
         return Err(PlanError::StacksInParts("--rotate"));
     }
     let over = args.stacks_over.map_or(DEFAULT_STACKS_OVER, TimeSpan::duration);
-    Ok(Some(Nanos(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX))))
+    let over = Nanos(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
+    let frequency = args.frequency.unwrap_or(DEFAULT_FREQUENCY);
+    let frequency = kinds.contains(&StackKind::Cpu).then_some(frequency);
+    if frequency.is_none() && args.frequency.is_some() {
+        return Err(PlanError::FrequencyWithoutSamples);
+    }
+    Ok(Some(Wanted { over, wakes: kinds.contains(&StackKind::Wake), frequency }))
 }
 
 fn launch(

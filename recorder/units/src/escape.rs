@@ -8,8 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// What fxtrec itself says to a terminal: red and bold, and back. A name that holds it changes its own colour.
-const OWN: [&[u8]; 2] = [b"\x1b[1;31m", b"\x1b[0m"];
+use crate::look::PALETTE;
 
 /// Whether showing the character does more than that: control characters (C0, DEL, C1), separators of lines, marks that
 /// turn the direction of what follows, and what is no character at all.
@@ -41,19 +40,26 @@ pub fn line(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Passes text on with everything escaped that a terminal would obey, except line breaks, tabulators and fxtrec's own
-/// colours. Bytes that are no UTF-8 are escaped too.
+/// Passes text on with everything escaped that a terminal would obey, except line breaks, tabulators and, where they are
+/// wanted, fxtrec's own colours: a name that holds one changes its own colour. Bytes that are no UTF-8 are escaped too.
 #[derive(Debug)]
 pub struct Escaping<W: Write> {
     out: W,
+    /// What fxtrec itself says to the terminal.
+    own: &'static [&'static str],
     /// The beginning of a character or of a colour whose rest is still to come.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Escaping<W> {
-    /// Stands before `out`.
+    /// Stands before `out`, which gets no colours.
     pub fn new(out: W) -> Escaping<W> {
-        Escaping { out, begun: Vec::new() }
+        Escaping { out, own: &[], begun: Vec::new() }
+    }
+
+    /// Stands before `out`, which gets fxtrec's own colours if `colour`.
+    pub fn coloured(out: W, colour: bool) -> Escaping<W> {
+        Escaping { out, own: if colour { &PALETTE } else { &[] }, begun: Vec::new() }
     }
 
     /// Writes what can be told, and keeps what cannot unless it is the end.
@@ -62,13 +68,12 @@ impl<W: Write> Escaping<W> {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             if first == 0x1b {
-                if let Some(own) = OWN.iter().find(|own| rest.starts_with(own)) {
-                    // They are ASCII.
-                    text.extend(own.iter().copied().map(char::from));
+                if let Some(own) = self.own.iter().find(|own| rest.starts_with(own.as_bytes())) {
+                    text.push_str(own);
                     rest = &rest[own.len()..];
                     continue;
                 }
-                if !is_end && OWN.iter().any(|own| own.starts_with(rest)) {
+                if !is_end && self.own.iter().any(|own| own.as_bytes().starts_with(rest)) {
                     break;
                 }
                 push('\x1b', &mut text);
@@ -145,9 +150,13 @@ mod tests {
 
     /// What comes out, however the bytes are divided into two writes.
     fn passed(bytes: &[u8]) -> String {
+        passed_with(true, bytes)
+    }
+
+    fn passed_with(colour: bool, bytes: &[u8]) -> String {
         let passed = |at: usize| {
             let mut out = Vec::new();
-            let mut escaping = Escaping::new(&mut out);
+            let mut escaping = Escaping::coloured(&mut out, colour);
             escaping.write_all(&bytes[..at]).expect("memory");
             escaping.write_all(&bytes[at..]).expect("memory");
             drop(escaping);
@@ -166,6 +175,15 @@ mod tests {
         assert_eq!(passed(text.as_bytes()), text);
         let own = "\x1b[1;31mFAILED\x1b[0m\n";
         assert_eq!(passed(own.as_bytes()), own);
+        for colour in PALETTE {
+            assert_eq!(passed(colour.as_bytes()), colour);
+        }
+    }
+
+    #[test]
+    fn without_colours_not_even_fxtrecs_own_pass() {
+        let own = b"\x1b[1;31mFAILED\x1b[0m\n";
+        assert_eq!(passed_with(false, own), "\\x1b[1;31mFAILED\\x1b[0m\n");
     }
 
     #[test]
@@ -180,8 +198,9 @@ mod tests {
         #[test]
         fn what_passes_holds_no_control_character(bytes: Vec<u8>) {
             let text = passed(&bytes);
-            let own = text.replace("\x1b[1;31m", "").replace("\x1b[0m", "");
-            proptest::prop_assert!(own.replace(['\n', '\t'], "").find(acts).is_none(), "{own:?}");
+            let others = PALETTE.iter().fold(text, |text, own| text.replace(own, ""));
+            let others = others.replace(['\n', '\t'], "");
+            proptest::prop_assert!(others.find(acts).is_none(), "{others:?}");
         }
     }
 }

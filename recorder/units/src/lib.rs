@@ -7,6 +7,8 @@
 pub mod convention;
 pub mod escape;
 pub mod glob;
+pub mod grid;
+pub mod look;
 pub mod nearest;
 pub mod quantity;
 pub mod text;

@@ -78,7 +78,6 @@ impl Error for ValueError {}
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// The number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }

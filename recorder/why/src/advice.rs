@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 
-use fxtrec_report::Cause;
+use fxtrec_blame::Cause;
 use rustc_hash::FxHashMap;
 
-use crate::cause::Class;
-use crate::chain::{Blocked, Ended, Frame, What};
-use crate::explain::{Names, divide};
+use crate::explain::Names;
 use crate::sentence::{list, party};
-use crate::threads::Index;
-use crate::track::{By, Reason, Tenant};
+use fxtrec_blame::Class;
+use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
+use fxtrec_blame::parts::divide;
+use fxtrec_blame::threads::Index;
+use fxtrec_blame::track::{By, Reason, Tenant};
 
 /// What takes less than this share of the interval is no reason to do anything.
 const SHARE: u64 = 5;
@@ -33,7 +34,6 @@ enum Matter {
     Throttled {
         cgroup: Option<u32>,
     },
-    /// It ran.
     Ran {
         thread: Index,
     },

@@ -5,7 +5,6 @@ use serde::Serialize;
 /// The version of the JSON. It changes when a member changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 
-/// Answers to a query.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub format: &'static str,
@@ -29,7 +28,6 @@ pub struct Trace {
     pub gaps: u64,
 }
 
-/// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Hash, PartialOrd, Ord)]
 pub struct Who {
     pub koid: u64,
@@ -46,6 +44,8 @@ pub struct Explanation {
     /// How many spans of that name there are.
     pub spans: Option<u64>,
     pub median_ns: Option<u64>,
+    /// The thread on which it began, if it is an asynchronous span. `thread` is the one on which it ended.
+    pub begun_on: Option<Who>,
     pub thread: Who,
     pub from_ns: u64,
     pub to_ns: u64,
@@ -55,7 +55,6 @@ pub struct Explanation {
     pub blame: Vec<Part>,
     /// The critical path, in order of time: it tiles the interval.
     pub chain: Vec<Link>,
-    /// What to try next.
     pub advice: Vec<String>,
     /// What the recording does not tell, and would matter here.
     pub missing: Vec<String>,
@@ -114,6 +113,9 @@ pub struct Link {
     pub class: Option<&'static str>,
     pub syscall: Option<String>,
     pub ended_by: Option<&'static str>,
+    /// The address of the futex that it was blocked on, and who had that lock when the wait began.
+    pub futex: Option<String>,
+    pub owner: Option<Who>,
     /// Who woke it, of `blocked`.
     pub waker: Option<Who>,
     pub steal_ns: Option<u64>,

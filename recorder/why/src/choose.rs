@@ -3,10 +3,10 @@
 use fxt_reader::record::Event;
 use fxtrec_sched::State;
 
-use crate::spans::Spans;
-use crate::threads::Index;
-use crate::track::{About, Begin, By, Sink, Tracker};
 use crate::{Metric, Pick, Query, Subject, WhyError};
+use fxtrec_blame::spans::Spans;
+use fxtrec_blame::threads::Index;
+use fxtrec_blame::track::{About, Begin, By, Sink, Tracker};
 
 /// So many of the longest stretches of each thread are kept at most.
 const MOST_EACH: usize = 1000;
@@ -16,7 +16,6 @@ const MOST_EACH: usize = 1000;
 struct Stretch {
     from: u64,
     to: u64,
-    /// Who ended it.
     waker: Option<Index>,
 }
 
@@ -58,6 +57,8 @@ struct Life {
     turn: Option<u64>,
     /// Who woke it last.
     waker: Option<Index>,
+    /// Who ended its first sleep, and when that began. What woke it before that began its life.
+    first_woken: Option<(Option<Index>, u64)>,
     first: u64,
     last: u64,
     lists: Option<Box<[Longest; 4]>>,
@@ -81,8 +82,9 @@ pub(crate) struct Finder {
 
 impl Finder {
     pub(crate) fn new(query: &Query) -> Finder {
+        // One more, since that for the recorder does not count.
         let most = match query.pick {
-            Pick::Worst(number) => number.clamp(1, MOST_EACH),
+            Pick::Worst(number) => number.clamp(1, MOST_EACH) + 1,
             Pick::Over(_) | Pick::At(_) => MOST_EACH,
         };
         Finder {
@@ -135,6 +137,9 @@ impl Sink for Finder {
                         By::Interrupt | By::Unknown => None,
                     };
                     let blocked = life.blocked.take();
+                    if let Some(from) = blocked {
+                        life.first_woken.get_or_insert((life.waker, from));
+                    }
                     if let Some(from) = blocked {
                         add(life, BLOCKED, from);
                     }
@@ -300,24 +305,30 @@ fn spans(
     threads: &Chosen<'_>,
 ) -> Result<Vec<Choice>, WhyError> {
     let spans = &finder.spans;
-    let Some(number) = spans.find(name) else {
+    let numbers = spans.find(name);
+    if numbers.is_empty() {
         let near = fxtrec_units::nearest::nearest(name, spans.names(), 3);
         let near = near.into_iter().map(str::to_owned).collect();
         return Err(WhyError::NoSpan { name: name.to_owned(), near });
-    };
-    let (count, median) = spans.medians().get(&number).copied().unwrap_or_default();
+    }
+    let (count, median) = spans.median(&numbers);
     let all = query.thread.is_none();
     let mut found: Vec<Choice> = spans
         .list
         .iter()
-        .filter(|span| span.name == number && span.from < span.to)
+        .filter(|span| numbers.contains(&span.name) && span.from < span.to)
         .filter(|span| all || threads.has(span.koid))
         .filter(|span| span.from >= finder.from && span.to <= finder.to)
         .map(|span| Choice {
             koid: span.koid,
             from: span.from,
             to: span.to,
-            subject: Subject::Span { name: name.to_owned(), count, median },
+            subject: Subject::Span {
+                name: name.to_owned(),
+                count,
+                median,
+                begun_on: span.begun_on,
+            },
         })
         .collect();
     pick(query, &mut found);
@@ -339,22 +350,25 @@ fn pick(query: &Query, found: &mut Vec<Choice>) {
 fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Choice> {
     let spans = &finder.spans;
     let medians = spans.medians();
-    let beyond = |span: &&crate::spans::Span| {
+    let beyond = |span: &&fxtrec_blame::spans::Span| {
         let median = medians.get(&span.name).map_or(0, |known| known.1);
         span.length().saturating_sub(median)
     };
     let worst = spans
         .list
         .iter()
-        .filter(|span| span.is_provider && (query.thread.is_none() || threads.has(span.koid)))
+        .filter(|span| {
+            spans.name_of(span.name).is_provider
+                && (query.thread.is_none() || threads.has(span.koid))
+        })
         .filter(|span| span.from >= finder.from && span.to <= finder.to)
         .max_by_key(|span| (beyond(span), u64::MAX - span.from))?;
     let (count, median) = medians.get(&worst.name).copied()?;
     if worst.length() <= median {
         return None;
     }
-    let name = spans.name_of(worst.name).to_owned();
-    let subject = Subject::Span { name, count, median };
+    let name = spans.name_of(worst.name).name.to_string();
+    let subject = Subject::Span { name, count, median, begun_on: worst.begun_on };
     Some(Choice { koid: worst.koid, from: worst.from, to: worst.to, subject })
 }
 
@@ -384,6 +398,14 @@ fn prefer_who_waits_last(found: &mut Vec<Choice>, wakers: &Wakers) {
     *found = vec![chosen];
 }
 
+/// Since when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
+/// ready. That is nothing that COMMAND does without a recorder.
+fn gate(life: &Life, koid: u64, tracker: &Tracker) -> Option<u64> {
+    let (waker, since) = life.first_woken?;
+    let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
+    (by_recorder && tracker.family.process == Some(koid)).then_some(since)
+}
+
 fn stretches(
     query: &Query,
     tracker: &Tracker,
@@ -396,7 +418,11 @@ fn stretches(
         for (index, life) in finder.lives.iter().enumerate() {
             let koid = tracker.roster.koid(index as Index);
             let Some(lists) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
+            let gate = gate(life, koid, tracker);
             for &Stretch { from, to, waker } in &lists[list].0 {
+                if gate == Some(from) {
+                    continue;
+                }
                 found.push(Choice { koid, from, to, subject: subject.clone() });
                 if let Some(waker) = waker {
                     wakers.insert((koid, from), tracker.roster.koid(waker));

@@ -1,44 +1,18 @@
 //! Two passes over a trace: which intervals, and why.
 
-use std::collections::HashMap;
-
-use fxt_reader::{Cpu, Error, Item, Reader, Visitor};
-use fxtrec_report::Cause;
+use fxt_reader::{Error, Reader};
+use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
+use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
+use fxtrec_blame::pass::{self, Follower, Interval};
+use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::track::{By, Tenant, Tracker};
+use fxtrec_blame::{Class, log};
 
 use crate::advice;
 use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
-use crate::cause::Class;
-use crate::chain::{self, Blocked, Ended, Frame, Step, What};
 use crate::choose::{Choice, Finder, choose};
-use crate::log::{self, Log, Taken};
 use crate::sentence;
-use crate::threads::{Index, Roster};
-use crate::track::{Begin, By, Sink, Tenant, Tracker};
 use crate::{Query, Subject, WhyError};
-
-/// A pass that is under way.
-struct Pass<'a, S> {
-    tracker: &'a mut Tracker,
-    sink: S,
-}
-
-impl<S: Sink> Visitor for Pass<'_, S> {
-    #[inline(always)]
-    fn visit(&mut self, item: &Item<'_>) -> bool {
-        self.tracker.take(item, &mut self.sink)
-    }
-}
-
-fn pass<S: Sink>(mut reader: Reader<'_>, tracker: &mut Tracker, sink: S) -> Result<S, WhyError> {
-    let mut pass = Pass { tracker, sink };
-    loop {
-        match reader.show_all(&mut pass) {
-            Ok(_) => return Ok(pass.sink),
-            Err(Error::Damaged(_)) => pass.tracker.damaged(),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
 
 /// What a trace is explained with: who is called how.
 pub(crate) struct Names<'a> {
@@ -70,78 +44,7 @@ impl Names<'_> {
     /// What a thread waited for while it was blocked.
     pub(crate) fn class(&self, blocked: &Blocked) -> Class {
         let name = blocked.syscall.map(|number| self.syscall(number));
-        let known = self.tracker.origin.causes.has(Cause::Syscall) || blocked.syscall.is_some();
-        Class::of(blocked.state, known.then_some(name.as_deref()))
-    }
-}
-
-/// Follows the intervals of the choices.
-struct Follower<'a> {
-    log: Log,
-    /// Those that are still to come, the one that ends last first.
-    open: Vec<usize>,
-    choices: &'a [Choice],
-    begin: u64,
-    frames: Vec<Option<Frame>>,
-}
-
-impl Follower<'_> {
-    fn new(choices: &[Choice], most: usize) -> Follower<'_> {
-        let mut open: Vec<usize> = (0..choices.len()).collect();
-        open.sort_by_key(|&at| u64::MAX - choices[at].to);
-        let begin = choices.iter().map(|choice| choice.from).min().unwrap_or(0);
-        let frames = vec![None; choices.len()];
-        Follower { log: Log::new(most), open, choices, begin, frames }
-    }
-
-    /// Explains those that end before `time`.
-    #[cold]
-    fn close(&mut self, tracker: &Tracker, time: u64) {
-        while let Some(&at) = self.open.last() {
-            let choice = &self.choices[at];
-            if choice.to >= time {
-                return;
-            }
-            self.open.pop();
-            let Some(thread) = tracker.roster.find(choice.koid) else { continue };
-            tracker.settle(self);
-            self.frames[at] = Some(chain::follow(&self.log, thread, (choice.from, choice.to)));
-        }
-    }
-}
-
-impl Sink for Follower<'_> {
-    #[inline]
-    fn begin(&mut self, thread: Index, begin: Begin) {
-        self.log.begin(thread, begin);
-    }
-
-    fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
-        self.log.taken(thread, Taken { steal, irq });
-    }
-
-    fn quota(&mut self, thread: Index, cgroup: u32) {
-        self.log.quota(thread, cgroup);
-    }
-
-    #[inline]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        self.log.tenant(cpu, time, tenant);
-    }
-
-    #[inline]
-    fn advance(&mut self, tracker: &Tracker, time: u64) -> bool {
-        if time >= self.begin && !self.log.is_on() {
-            self.log.switch_on();
-        }
-        match self.open.last() {
-            Some(&at) if self.choices[at].to < time => {
-                self.close(tracker, time);
-                !self.open.is_empty()
-            }
-            Some(_) => true,
-            None => false,
-        }
+        blocked.class(self.tracker.origin.causes, name.as_deref())
     }
 }
 
@@ -166,7 +69,7 @@ pub(crate) fn explain_keeping<'r>(
     most: usize,
 ) -> Result<Answer, WhyError> {
     let mut tracker = Tracker::new(Roster::default());
-    let finder = pass(open()?, &mut tracker, Finder::new(query))?;
+    let finder = pass::run(open()?, &mut tracker, Finder::new(query))?;
     let choices = choose(query, &tracker, &finder)?;
     let spans_left_out = finder.spans.too_many;
     drop(finder);
@@ -180,12 +83,20 @@ pub(crate) fn explain_keeping<'r>(
     for choice in &choices {
         tracker.roster.index(choice.koid);
     }
-    let mut follower = pass(open()?, &mut tracker, Follower::new(&choices, most))?;
-    follower.close(&tracker, u64::MAX);
+    let intervals: Vec<Interval> = choices
+        .iter()
+        .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
+        .collect();
+    let mut frames = vec![None; choices.len()];
+    let follower = Follower::new(&intervals, Wakers::Followed, most, |_, at, frame| {
+        frames[at] = Some(frame);
+    });
+    let follower = pass::run(open()?, &mut tracker, follower)?;
+    follower.finish(&tracker);
     // The pass may have ended before all that the recording says of itself.
     tracker.origin = origin;
     let names = Names { tracker: &tracker, syscall: &syscall };
-    let frames = follower.frames.into_iter().zip(&choices);
+    let frames = frames.into_iter().zip(&choices);
     let tell = |(frame, choice): (Option<Frame>, &Choice)| {
         let mut why = tell(choice, &frame?, &names);
         if spans_left_out && matches!(choice.subject, Subject::Span { .. }) {
@@ -209,15 +120,30 @@ pub(crate) fn explain_keeping<'r>(
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations })
 }
 
+/// What nobody says of an asynchronous span.
+const UNLINKED: &str = "which threads worked on an asynchronous span between its beginning and its end: the time is that of \
+                        the thread that ended it";
+
 fn tell(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Explanation {
     let (subject, span) = match &choice.subject {
-        Subject::Span { name, count, median } => ("span", Some((name.clone(), *count, *median))),
+        Subject::Span { name, count, median, .. } => {
+            ("span", Some((name.clone(), *count, *median)))
+        }
         Subject::Metric(metric) => (metric.name(), None),
         Subject::Life => ("life", None),
         Subject::Range => ("range", None),
     };
+    let begun_on = match &choice.subject {
+        Subject::Span { begun_on, .. } => begun_on.map(|koid| names.who_of(koid)),
+        _ => None,
+    };
+    let mut missing = advice::missing(frame, names);
+    if begun_on.is_some() {
+        missing.push(UNLINKED.to_owned());
+    }
     Explanation {
         subject,
+        begun_on,
         spans: span.as_ref().map(|span| span.1),
         median_ns: span.as_ref().map(|span| span.2),
         span: span.map(|span| span.0),
@@ -229,49 +155,7 @@ fn tell(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Explanation {
         blame: blame(frame, names),
         chain: links(frame, names),
         advice: advice::advice(frame, names),
-        missing: advice::missing(frame, names),
-    }
-}
-
-/// What makes parts one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Key {
-    OnCpu,
-    Stolen,
-    Interrupts,
-    OnCpuUndivided,
-    Waiting(Tenant),
-    Throttled(Option<u32>),
-    Blocked { class: Class, syscall: Option<u64>, ended: Option<EndedBy>, uninterruptible: bool },
-    Underway,
-    Unknown(crate::Reason),
-}
-
-/// Who woke a thread, as far as parts tell them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum EndedBy {
-    Thread(Index),
-    Interrupt,
-    Unknown,
-}
-
-impl EndedBy {
-    fn of(ended: Ended) -> Option<EndedBy> {
-        match ended {
-            Ended::NotYet => None,
-            Ended::Woken(By::Thread(thread)) => Some(EndedBy::Thread(thread)),
-            Ended::Woken(By::Interrupt) => Some(EndedBy::Interrupt),
-            Ended::Woken(By::Unknown) => Some(EndedBy::Unknown),
-        }
-    }
-}
-
-pub(crate) fn ended_by(ended: Ended) -> &'static str {
-    match EndedBy::of(ended) {
-        None => "not_yet",
-        Some(EndedBy::Thread(_)) => "thread",
-        Some(EndedBy::Interrupt) => "interrupt",
-        Some(EndedBy::Unknown) => "unknown",
+        missing,
     }
 }
 
@@ -284,53 +168,9 @@ fn tenant_name(tenant: Tenant) -> &'static str {
     }
 }
 
-/// Divides what a thread had a CPU for: its own, stolen, by interrupts.
-pub(crate) fn divide(length: u64, taken: Taken) -> (u64, u64, u64) {
-    let stolen = taken.steal.min(length);
-    let irq = taken.irq.min(length - stolen);
-    (length - stolen - irq, stolen, irq)
-}
-
 /// The parts of a thread's own time, the longest first.
 fn blame(frame: &Frame, names: &Names<'_>) -> Vec<Part> {
-    let mut sums: HashMap<Key, (u64, u64)> = HashMap::new();
-    let mut add = |key: Key, ns: u64| {
-        if ns > 0 {
-            let sum = sums.entry(key).or_default();
-            *sum = (sum.0 + ns, sum.1 + 1);
-        }
-    };
-    for step in &frame.steps {
-        let length = step.length();
-        match &step.what {
-            What::Ran { taken: Some(taken), .. } => {
-                let (own, stolen, irq) = divide(length, *taken);
-                add(Key::OnCpu, own);
-                add(Key::Stolen, stolen);
-                add(Key::Interrupts, irq);
-            }
-            What::Ran { taken: None, all_taken, .. } => {
-                // So much at most: the rest is its own, wherever that was.
-                let taken = length.min(*all_taken);
-                add(Key::OnCpu, length - taken);
-                add(Key::OnCpuUndivided, taken);
-            }
-            What::Waited { shares, .. } => {
-                shares.iter().for_each(|&(tenant, ns)| add(Key::Waiting(tenant), ns));
-            }
-            What::Throttled { cgroup } => add(Key::Throttled(*cgroup), length),
-            What::Blocked(blocked) => {
-                let class = names.class(blocked);
-                let uninterruptible = blocked.state == fxtrec_sched::State::Uninterruptible;
-                let (syscall, ended) = (blocked.syscall, EndedBy::of(blocked.ended));
-                add(Key::Blocked { class, syscall, ended, uninterruptible }, length);
-            }
-            What::Underway => add(Key::Underway, length),
-            What::Unknown(reason) => add(Key::Unknown(*reason), length),
-        }
-    }
-    let mut sums: Vec<(Key, (u64, u64))> = sums.into_iter().collect();
-    sums.sort_by(|a, b| b.1.0.cmp(&a.1.0).then(a.0.cmp(&b.0)));
+    let sums = parts::sums(frame, |blocked| names.class(blocked));
     sums.into_iter().map(|(key, sum)| part(&key, sum, names)).collect()
 }
 
@@ -368,12 +208,7 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
             part.part = "blocked";
             part.class = Some(class.name());
             part.syscall = syscall.map(|number| names.syscall(number));
-            part.ended_by = Some(match ended {
-                None => "not_yet",
-                Some(EndedBy::Thread(_)) => "thread",
-                Some(EndedBy::Interrupt) => "interrupt",
-                Some(EndedBy::Unknown) => "unknown",
-            });
+            part.ended_by = Some(ended_by(*ended));
             if let Some(EndedBy::Thread(thread)) = ended {
                 part.thread = Some(names.who(*thread));
             }
@@ -412,6 +247,8 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         class: None,
         syscall: None,
         ended_by: None,
+        futex: None,
+        owner: None,
         waker: None,
         steal_ns: None,
         irq_ns: None,
@@ -426,7 +263,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         }
         What::Waited { cpu, woken, shares } => {
             (link.state, link.cpu) = ("waiting", Some(cpu.0));
-            link.woken_by = woken.map(|by| ended_by(Ended::Woken(by)));
+            link.woken_by = woken.map(|by| ended_by(EndedBy::of(Ended::Woken(by))));
             let (named, rest) = chain::longest(shares);
             link.tenants = named
                 .iter()
@@ -451,7 +288,9 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             link.state = "blocked";
             link.class = Some(names.class(blocked).name());
             link.syscall = blocked.syscall.map(|number| names.syscall(number));
-            link.ended_by = Some(ended_by(blocked.ended));
+            link.futex = blocked.lock.map(|lock| format!("{:#x}", lock.address));
+            link.owner = blocked.lock.and_then(|lock| Some(names.who(lock.owner?)));
+            link.ended_by = Some(ended_by(EndedBy::of(blocked.ended)));
             if let Ended::Woken(By::Thread(waker)) = blocked.ended {
                 link.waker = Some(names.who(waker));
             }

@@ -36,16 +36,10 @@
 
 mod advice;
 mod answer;
-mod cause;
-mod chain;
 mod choose;
 mod explain;
-mod log;
 mod sentence;
-mod spans;
 mod text;
-mod threads;
-mod track;
 
 #[cfg(test)]
 mod tests;
@@ -53,10 +47,10 @@ mod tests;
 use fxt_reader::Nanos;
 
 pub use answer::{Answer, Explanation, Link, Part, Share, Who};
-pub use cause::Class;
 pub use explain::explain;
+pub use fxtrec_blame::Class;
+pub use fxtrec_blame::track::{Origin, Reason};
 pub use text::{write_json, write_text};
-pub use track::{Origin, Reason};
 
 /// So many intervals are explained at once.
 pub const MOST_EXPLAINED: usize = 20;
@@ -129,6 +123,8 @@ pub enum Subject {
         name: String,
         count: u64,
         median: u64,
+        /// The thread on which it began, if it is asynchronous.
+        begun_on: Option<u64>,
     },
     Metric(Metric),
     /// It is the whole life of the thread.

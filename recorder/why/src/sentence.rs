@@ -10,19 +10,23 @@ use fxtrec_units::text::short;
 use rustc_hash::FxHashMap;
 
 use crate::answer::Who;
-use crate::cause::Class;
-use crate::chain::{Ended, Frame, What};
 use crate::choose::Choice;
-use crate::explain::{Names, divide};
-use crate::threads::Index;
-use crate::track::{By, Reason, Tenant};
+use crate::explain::Names;
 use crate::{Metric, Subject};
+use fxtrec_blame::Class;
+use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
+use fxtrec_blame::parts::divide;
+use fxtrec_blame::threads::Index;
+use fxtrec_blame::track::{By, Lock, Reason, Tenant};
 
 /// So many wakers are told one after the other.
 const MOST_DEEP: usize = 6;
 
 /// So many of those who had the CPU are named.
 const MOST_NAMED: usize = 2;
+
+/// Where a thread is blocked that is in no system call.
+pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
 /// What is less than this share of the longest is not told.
 const SHARE: u64 = 4;
@@ -53,6 +57,7 @@ struct Why {
     class: Class,
     uninterruptible: bool,
     syscall: Option<u64>,
+    lock: Option<Lock>,
     by: Option<Waker>,
 }
 
@@ -112,10 +117,9 @@ impl<'a> Sums<'a> {
                     };
                     let class = names.class(blocked);
                     let uninterruptible = blocked.state == State::Uninterruptible;
-                    let group = sums
-                        .blocked
-                        .entry(Why { class, uninterruptible, syscall: blocked.syscall, by })
-                        .or_default();
+                    let Blocked { syscall, lock, .. } = *blocked;
+                    let why = Why { class, uninterruptible, syscall, lock, by };
+                    let group = sums.blocked.entry(why).or_default();
                     group.nanos += length;
                     group.frames.extend(blocked.inside.as_deref());
                     group.stopped = blocked.stopped.or(group.stopped);
@@ -147,7 +151,7 @@ impl<'a> Sums<'a> {
             told.push((length, Clause { passive: true, text }));
         }
         let mut groups: Vec<(Why, Group<'_>)> = self.blocked.into_iter().collect();
-        groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall));
+        groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
             // Only of the longest of all is it told what the waker did.
@@ -261,7 +265,12 @@ fn blocked_clause(
 ) -> Clause {
     let length = nanos(group.nanos);
     let call = why.syscall.map(|number| format!(" in {}", names.syscall(number)));
-    let call = call.unwrap_or_default();
+    let owner = why.lock.and_then(|lock| lock.owner);
+    let call = match (why.lock, why.class) {
+        (Some(lock), _) => on_lock(&lock, names),
+        (None, Class::NoSyscall) => format!(" {OUTSIDE}"),
+        (None, _) => call.unwrap_or_default(),
+    };
     let begin = match why.class {
         Class::Sleep => format!("slept {length}{call}"),
         Class::Stopped => format!("stopped for {length}"),
@@ -276,7 +285,9 @@ fn blocked_clause(
         Some(Waker::Interrupt) => text += " until an interrupt or a timer woke it",
         Some(Waker::Unknown) => text += "; who woke it is unknown",
         Some(Waker::Thread(waker)) => {
-            text += &format!(" until {} woke it", party(&names.who(waker)));
+            if owner != Some(waker) {
+                text += &format!(" until {} woke it", party(&names.who(waker)));
+            }
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
                 None => String::new(),
@@ -289,6 +300,18 @@ fn blocked_clause(
         }
     }
     Clause { passive, text }
+}
+
+/// That a thread is blocked on a lock.
+fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
+    let address = lock.address;
+    match lock.owner {
+        Some(owner) => {
+            format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
+        }
+        // It may be something else than a lock.
+        None => format!(" in futex ({address:#x}, unknown owner)"),
+    }
 }
 
 /// What a thread did, to follow its name or `which was`.
@@ -324,15 +347,18 @@ pub(crate) fn sentence(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Str
     let who = party(&names.who_of(choice.koid));
     let length = nanos(choice.to - choice.from);
     let begin = match &choice.subject {
-        Subject::Span { name, count, median } => {
-            let name = fxtrec_units::escape::line(name);
+        Subject::Span { name, count, median, begun_on } => {
+            let mut name = format!("'{}'", fxtrec_units::escape::line(name));
+            if let Some(begun_on) = begun_on.filter(|begun_on| *begun_on != choice.koid) {
+                name += &format!(", which {} began", party(&names.who_of(begun_on)));
+            }
             let more = (choice.to - choice.from).saturating_sub(*median);
             match *count > 1 && more > 0 {
                 true => format!(
-                    "{who} took {length} for '{name}', {} more than the median of {count}",
+                    "{who} took {length} for {name}, {} more than the median of {count}",
                     nanos(more)
                 ),
-                false => format!("{who} took {length} for '{name}'"),
+                false => format!("{who} took {length} for {name}"),
             }
         }
         Subject::Metric(Metric::Late | Metric::RunQueue) => format!("{who} was {length} late"),

@@ -7,7 +7,7 @@ use fxtrec_units::escape;
 use fxtrec_units::text::percent;
 
 use crate::answer::{Answer, Explanation, Link, Part, Share};
-use crate::sentence::{nanos, party};
+use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
 /// So many rows of the blame, and so many links of the chain, are shown.
@@ -174,7 +174,7 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
         (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
         (_, Some(call)) => format!("blocked in {call}"),
-        (Some("no_syscall"), None) => "blocked outside of 64-bit system calls".to_owned(),
+        (Some("no_syscall"), None) => format!("blocked {OUTSIDE}"),
         _ => "blocked".to_owned(),
     }
 }
@@ -252,7 +252,13 @@ fn describe_link(link: &Link) -> String {
             None => "was throttled by a quota".to_owned(),
         },
         "blocked" => {
-            let mut text = format!("was {}", what(link.class, link.syscall.as_deref()));
+            let mut text = match (&link.futex, &link.owner) {
+                (Some(futex), Some(owner)) => {
+                    format!("was blocked on a lock (futex {futex}) held by {}", party(owner))
+                }
+                (Some(futex), None) => format!("was blocked in futex ({futex}, unknown owner)"),
+                (None, _) => format!("was {}", what(link.class, link.syscall.as_deref())),
+            };
             match (link.ended_by, &link.waker) {
                 (Some("thread"), Some(who)) => text += &format!(" until {} woke it", party(who)),
                 (Some("interrupt"), _) => text += " until an interrupt or a timer woke it",

@@ -8,9 +8,8 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use fxtrec_tests::placement::{allowed_cpus, stay_on};
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 
 fn main() -> io::Result<()> {
     // What started it may be killed, as may the test.
@@ -44,19 +43,10 @@ fn main() -> io::Result<()> {
 
 /// The first two CPUs that this process may use.
 fn two_cpus() -> io::Result<[usize; 2]> {
-    let allowed = sched_getaffinity(Pid::from_raw(0))?;
-    let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true));
-    match (cpus.next(), cpus.next()) {
-        (Some(first), Some(second)) => Ok([first, second]),
+    match allowed_cpus()?[..] {
+        [first, second, ..] => Ok([first, second]),
         _ => Err(io::Error::other("apart needs two CPUs")),
     }
-}
-
-/// Keeps the calling thread on a CPU.
-fn stay_on(cpu: usize) -> io::Result<()> {
-    let mut only = CpuSet::new();
-    only.set(cpu)?;
-    Ok(sched_setaffinity(Pid::from_raw(0), &only)?)
 }
 
 /// Gives back every byte that comes in.

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use fxtrec_tests::placement::{await_sleep, send, stay_on};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
@@ -132,12 +133,10 @@ fn states() {
         std::process::Command::new("true").status().expect("true");
     }
     println!("uninterruptible {}", gettid());
-    let mut set = nix::sched::CpuSet::new();
-    set.set(0).expect("CPU 0");
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(move || {
-                nix::sched::sched_setaffinity(Pid::from_raw(0), &set).expect("affinity");
+                stay_on(0).expect("affinity");
                 burn(Duration::from_millis(200));
                 println!("preempted {}", gettid());
             });
@@ -253,26 +252,12 @@ fn takeover() {
 /// The calling thread stays on CPU 0, has a name, and goes before every ordinary thread if asked to.
 fn be(name: &std::ffi::CStr, real_time: bool) {
     nix::sys::prctl::set_name(name).expect("prctl");
-    let mut set = nix::sched::CpuSet::new();
-    set.set(0).expect("CPU 0");
-    nix::sched::sched_setaffinity(Pid::from_raw(0), &set).expect("affinity");
+    stay_on(0).expect("affinity");
     if real_time {
         let param = libc::sched_param { sched_priority: 1 };
         // SAFETY: the pointer is to a parameter that lives longer than the call; 0 is the calling thread.
         let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
         assert_eq!(result, 0, "root may have real-time threads");
-    }
-}
-
-/// Waits until a thread of this process is asleep.
-fn await_sleep(thread: Pid) {
-    loop {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("stat");
-        // The name is in parentheses, and the state behind it.
-        if stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -356,14 +341,6 @@ fn calls(rounds: usize) {
 /// Prints its tid, and for each of the three: begin, end, and the CPUs that it was to be on.
 fn places(rounds: usize) {
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
-    let on = |cpu: usize| {
-        let mut set = nix::sched::CpuSet::new();
-        set.set(cpu).expect("a CPU");
-        set
-    };
-    let send = |thread: Pid, cpu: usize| {
-        nix::sched::sched_setaffinity(thread, &on(cpu)).expect("affinity");
-    };
     // Not simply in turn: some steps lead nowhere.
     let path: Vec<usize> = (0..rounds).map(|round| (round * round / 3 + round) % 2).collect();
     let now = || clock(ClockId::CLOCK_MONOTONIC);
@@ -379,7 +356,7 @@ fn places(rounds: usize) {
             println!("{}", gettid());
             let begin = now();
             for cpu in path {
-                send(Pid::from_raw(0), *cpu);
+                stay_on(*cpu).expect("affinity");
                 burn(Duration::from_micros(300));
             }
             told(begin, path);
@@ -404,7 +381,7 @@ fn places(rounds: usize) {
         };
         let begin = now();
         for cpu in path {
-            send(mover, *cpu);
+            send(mover, *cpu).expect("affinity");
             arrives(*cpu);
         }
         told(begin, path);
@@ -412,7 +389,7 @@ fn places(rounds: usize) {
         await_sleep(mover);
         let begin = now();
         for cpu in path {
-            send(mover, *cpu);
+            send(mover, *cpu).expect("affinity");
             place.store(-1, SeqCst);
             tell.send(()).expect("it waits");
             arrives(*cpu);

@@ -1,7 +1,9 @@
 //! Commands that make files from recordings, and pieces and windows of recordings.
 
 mod convert;
+mod export;
 mod flight;
 mod import;
 mod outputs;
 mod page;
+mod terminal;

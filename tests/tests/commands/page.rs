@@ -9,7 +9,7 @@ mod layout;
 mod look;
 mod recording;
 mod scale;
-mod scene;
+pub(crate) mod scene;
 mod use_it;
 
 use std::path::{Path, PathBuf};

@@ -1,18 +1,17 @@
 //! What the scheduler did to threads besides letting them wait, held against what the kernel itself counts.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use fxt_reader::ThreadState;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
+use fxtrec_tests::quota::Quota;
 use fxtrec_tests::recording::{Ongoing, Recording};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
+use fxtrec_tests::tools::or_skip;
 use fxtrec_tests::trace::Trace;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
@@ -129,8 +128,8 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     if !may_record() {
         return;
     }
-    if Command::new("perf").arg("version").output().is_err() {
-        return skip("perf is not installed");
+    if !or_skip(&["perf"]) {
+        return;
     }
     let _turn = machine::alone();
     let folder = Folder::new();
@@ -205,81 +204,6 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     assert!(by_interrupts > 0, "timers wake somebody");
 }
 
-/// A cgroup of its own with a quota. Removed when dropped.
-pub(super) struct Quota {
-    folder: PathBuf,
-    /// What the trace calls it.
-    name: String,
-    is_first_version: bool,
-}
-
-impl Quota {
-    /// One that may use so much of each tenth of a second; `None` where there is no controller for it.
-    pub(super) fn new(label: &str, micros: u32) -> Option<Quota> {
-        let name = format!("fxtrec-{label}-{}", std::process::id());
-        let first = Path::new("/sys/fs/cgroup/cpu");
-        let second = Path::new("/sys/fs/cgroup");
-        let controllers = fs::read_to_string(second.join("cgroup.subtree_control"));
-        let has_cpu = |list: String| list.split_whitespace().any(|word| word == "cpu");
-        let (root, is_first_version) = match controllers.is_ok_and(has_cpu) {
-            true => (second, false),
-            false if first.join("cpu.cfs_quota_us").exists() => (first, true),
-            false => return None,
-        };
-        let folder = root.join(&name);
-        fs::create_dir(&folder).ok()?;
-        let quota = Quota { folder, name: format!("/{name}"), is_first_version };
-        match is_first_version {
-            true => {
-                quota.write("cpu.cfs_period_us", "100000");
-                quota.write("cpu.cfs_quota_us", &micros.to_string());
-            }
-            false => quota.write("cpu.max", &format!("{micros} 100000")),
-        }
-        Some(quota)
-    }
-
-    fn write(&self, file: &str, text: &str) {
-        fs::write(self.folder.join(file), text).expect("the cgroup is ours");
-    }
-
-    /// Nanoseconds for which its queues were throttled, summed over CPUs.
-    fn throttled(&self) -> u64 {
-        let stat = fs::read_to_string(self.folder.join("cpu.stat")).expect("cpu.stat");
-        let (name, unit) =
-            if self.is_first_version { ("throttled_time", 1) } else { ("throttled_usec", 1_000) };
-        let value =
-            stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-        value.expect("a figure") * unit
-    }
-
-    /// The command that runs another one in it.
-    pub(super) fn words(&self, command: &[&str]) -> Vec<String> {
-        let procs = self.folder.join("cgroup.procs");
-        let script = format!("echo $$ > {} && exec \"$@\"", procs.display());
-        let shell = ["sh", "-c", &script, "sh"];
-        shell.iter().chain(command).map(|word| (*word).to_owned()).collect()
-    }
-
-    /// Runs the workload in it.
-    fn run(&self, workload: &[&str]) {
-        let words = self.words(&[&[WORKLOAD], workload].concat());
-        succeed(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()));
-    }
-}
-
-impl Drop for Quota {
-    fn drop(&mut self) {
-        // A process that has just ended may be in it still.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.folder).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
 #[test]
 fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() {
     if !may_record() {
@@ -291,7 +215,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
     };
     let before = quota.throttled();
     let Some(recording) =
-        record_machine(&["--source", "bpf"], || quota.run(&["slices", "2", "800"]))
+        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "800"]))
     else {
         return;
     };
@@ -363,21 +287,42 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     let outs = reported.map(|s| (s.time, 3, s.outgoing, u64::from(s.cpu)));
     let mut all: Vec<_> = moves.chain(wakeups).chain(ins).chain(outs).collect();
     all.sort_unstable();
-    let mut queues: BTreeMap<u64, u64> = BTreeMap::new();
-    let (mut explained, mut moved) = (0, 0);
+    let unseen = unseen(trace);
+    let mut queues: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let (mut explained, mut excused, mut moved) = (0, 0, 0);
     for (time, kind, thread, cpu) in all {
         if kind == 2 && thread != 0 {
             // Else nobody saw where it was before.
-            if let Some(queue) = queues.get(&thread) {
-                assert_eq!(*queue, cpu, "thread {thread} comes in at {time}");
-                explained += 1;
+            if let Some(&(queue, since)) = queues.get(&thread) {
+                if queue == cpu {
+                    explained += 1;
+                } else {
+                    let excuse = unseen.iter().any(|&(from, to)| from < time && to > since);
+                    assert!(excuse, "thread {thread} comes in on {cpu} at {time}, was on {queue}");
+                    excused += 1;
+                }
             }
         }
         moved += u64::from(kind == 0);
-        queues.insert(thread, cpu);
+        queues.insert(thread, (cpu, time));
     }
-    println!("{explained} slices, {moved} migrations");
+    println!("{explained} slices, {moved} migrations, {excused} unseen ones");
     assert!(explained > 10_000, "{explained}");
+    assert!(excused <= explained / 1000, "{excused} of {explained}");
+}
+
+/// When the kernel may have reported nothing on some CPU: a silent task ran, which is known when it is gone. An interrupt meanwhile
+/// moves and wakes threads unseen.
+fn unseen(trace: &Trace) -> Vec<(u64, u64)> {
+    let mut since = BTreeMap::new();
+    let mut unseen = Vec::new();
+    for switch in &trace.switches {
+        let began = since.insert(switch.cpu, switch.time).unwrap_or(0);
+        if switch.inferred {
+            unseen.push((began, switch.time));
+        }
+    }
+    unseen
 }
 
 /// Of a list, all but those that are like the one before.
@@ -387,23 +332,25 @@ fn steps(places: impl IntoIterator<Item = u64>) -> Vec<u64> {
     steps
 }
 
-/// A thread goes by a script; the trace has to tell the same way, by where it comes in and by how it was moved.
-fn assert_follows_the_script(source: &str) {
+/// A thread goes by a script; the trace has to tell the same way, by where it comes in and by how it was moved. What it tells
+/// otherwise, if it does.
+fn follow_the_script(source: &str) -> Result<(), String> {
     let mut printed = String::new();
     let Some(recording) = record_machine(&["--source", source], || {
         printed = run(&["places", "60"]);
     }) else {
-        return;
+        return Ok(());
     };
     let trace = &recording.trace;
     // What a source cannot tell is said once.
     let lacks = "not recorded by this source: steal, irq, throttled, ";
     assert_eq!(recording.said.matches(lacks).count(), usize::from(source != "bpf"));
-    assert_eq!(has(trace, "steal") || has(trace, "syscall"), source == "bpf");
+    // Every kernel tells the programs of interrupts.
+    assert_eq!(has(trace, "irq"), source == "bpf");
     if !has(trace, "migrate") {
         // Then no promise is made of it.
         eprintln!("{source} does not see what a silent task does");
-        return;
+        return Ok(());
     }
     let mut lines = printed.lines();
     let thread: u64 = lines.next().and_then(|line| line.parse().ok()).expect("a thread");
@@ -414,6 +361,7 @@ fn assert_follows_the_script(source: &str) {
         let script = steps(words[2].split(',').map(|cpu| cpu.parse().expect("a CPU")));
         let within = |time: u64| time > begin && time < end;
         let ins = trace.switches.iter().filter(|it| within(it.time) && it.incoming == thread);
+        let inferred = ins.clone().filter(|switch| switch.inferred).count();
         let came_in = steps(ins.map(|switch| u64::from(switch.cpu)));
         let moves = trace.moves.iter();
         let moves = moves.filter(|event| event.thread == thread && within(event.time));
@@ -429,13 +377,18 @@ fn assert_follows_the_script(source: &str) {
         let tail = |all: &[u64], len: usize| all[all.len().saturating_sub(len)..].to_vec();
         println!("{source}: {} steps, {} moves", script.len(), moved_to.len());
         let least = script.len() - 1;
-        assert!(came_in.len() >= least && came_in.len() <= script.len() + 1, "{came_in:?}");
-        assert_eq!(tail(&came_in, least), tail(&script, least), "{line}");
-        assert!(moved_to.len() >= least && moved_to.len() <= script.len(), "{moved_to:?}");
-        assert_eq!(tail(&moved_to, least), tail(&script, least), "{line}");
+        for (what, places, most) in
+            [("comes in on", &came_in, script.len() + 1), ("is moved to", &moved_to, script.len())]
+        {
+            let fits = (least..=most).contains(&places.len());
+            if !fits || tail(places, least) != tail(&script, least) {
+                return Err(format!("{source}: {line}, {what} {places:?}, {inferred} inferred"));
+            }
+        }
         scripts += 1;
     }
     assert_eq!(scripts, 3, "of its own accord, sent awake, sent asleep");
+    Ok(())
 }
 
 #[test]
@@ -448,6 +401,11 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
     }
     let _turn = machine::alone();
     for source in ["bpf", "perf", "ftrace"] {
-        assert_follows_the_script(source);
+        // A switch that the kernel does not report is inferred at the next one of its CPU, which may be after the script's end: once
+        // in some fifty recordings of a machine with a load of twenty. A fault of a source is there the next time, too.
+        if let Err(fault) = follow_the_script(source) {
+            eprintln!("once more, since {fault}");
+            follow_the_script(source).unwrap_or_else(|fault| panic!("{fault}"));
+        }
     }
 }

@@ -2,20 +2,26 @@
 //!
 //! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: alone, or beside others that do not mind.
 
+mod action;
 mod blocked;
 mod causes;
 mod command_line;
 mod compare;
+mod disturbed;
 mod doctor;
 mod ftrace;
 mod gates;
 mod hotplug;
+mod locks;
 mod losses;
+mod quotas;
 mod report;
+mod short_lives;
 mod slices;
 mod sources;
 mod stacks;
 mod truth;
+mod unwinding;
 mod why;
 mod workflow;
 mod workloads;

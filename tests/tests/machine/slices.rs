@@ -45,6 +45,31 @@ fn within(seen: &[Seen], from: u64, to: u64) -> (u64, u64) {
     (count, sum)
 }
 
+/// How far a figure is from another one, as a share of that.
+fn share(found: u64, expected: u64) -> f64 {
+    found.abs_diff(expected) as f64 / expected as f64
+}
+
+/// Asserts that the time of interrupts in slices is what somebody else saw of the same slices.
+///
+/// The two read the clock one after the other, at the beginning and at the end of an interrupt: what passes in between is in
+/// only one of them, be it the writing of the other one or what a host takes. What a host takes spoils the sum; where most
+/// interrupts are as short as that writing, as those by which CPUs call each other, it spoils the median.
+fn assert_close(what: &str, times: &[(u64, u64)]) {
+    let mut shares: Vec<f64> = times.iter().map(|(found, other)| share(*found, *other)).collect();
+    shares.sort_unstable_by(f64::total_cmp);
+    let median = shares[shares.len() / 2];
+    let sum = |of: fn(&(u64, u64)) -> u64| times.iter().map(of).sum::<u64>();
+    let (found, other) = (sum(|times| times.0), sum(|times| times.1));
+    let apart = share(found, other);
+    println!(
+        "{what}: {found} ns in {} slices, {other} by the other: {apart}, {median}",
+        shares.len()
+    );
+    assert!(median.min(apart) <= 0.05, "{what}: {found}, {other}: {apart}, {median}");
+    assert!(apart <= 0.15, "{what}: {found}, {other}: {apart}, {median}");
+}
+
 /// The switches of a CPU.
 fn of_cpu(trace: &Trace, cpu: u16) -> Vec<&Switch> {
     trace.switches.iter().filter(|switch| switch.cpu == cpu).collect()
@@ -71,11 +96,11 @@ fn interrupts_in_slices_are_as_many_and_as_long_as_a_tracing_instance_sees_them(
     if !has(trace, "irq") {
         return skip("this kernel does not let programs count interrupts");
     }
-    let (mut all, mut slices, mut untold) = ((0, 0), 0, 0);
+    let (mut all, mut slices) = ((0, 0), 0);
     let cpus: BTreeSet<u16> = trace.switches.iter().map(|switch| switch.cpu).collect();
     for cpu in cpus {
         let seen = instance.read(cpu);
-        let (mut found, mut expected) = ((0, 0), (0, 0));
+        let (mut found, mut told) = ((0, 0), Vec::new());
         for pair in of_cpu(trace, cpu).windows(2) {
             let [before, switch] = pair else { continue };
             if before.time < times.0 || switch.time > times.1 {
@@ -89,25 +114,69 @@ fn interrupts_in_slices_are_as_many_and_as_long_as_a_tracing_instance_sees_them(
             }
             let (known, known_nanos) = within(&seen, before.time, switch.time);
             slices += u64::from(known > 0);
-            if count == 0 && known > 0 {
-                // The encoder lost sight of who had the CPU, as when an id is another's by now.
-                untold += 1;
-                continue;
-            }
             assert_eq!(count, known, "{switch:?} after {before:?}");
             assert!(nanos <= switch.time - before.time, "{switch:?} after {before:?}");
             assert_eq!(nanos > 0, count > 0, "{switch:?}");
+            if count > 0 {
+                told.push((nanos, known_nanos));
+            }
             found = (found.0 + count, found.1 + nanos);
-            expected = (expected.0 + known, expected.1 + known_nanos);
         }
-        println!("CPU {cpu}: {found:?}, the instance saw {expected:?}");
-        let tolerance = expected.1 / 20;
-        assert!(found.1.abs_diff(expected.1) <= tolerance, "CPU {cpu}: {found:?}, {expected:?}");
+        assert_close(&format!("CPU {cpu}"), &told);
         all = (all.0 + found.0, all.1 + found.1);
     }
-    println!("of {slices} slices with interrupts, {untold} do not tell of them");
-    assert!(untold * 100 <= slices, "{untold} of {slices}");
+    println!("{slices} slices with interrupts");
     assert!(all.0 > 500 && all.1 > 500_000, "{all:?}: a tick, and a timer for each sleep");
+}
+
+/// The interrupts that `--irq` records, by CPU, as an instance would tell them.
+fn recorded_interrupts(trace: &Trace) -> BTreeMap<u16, Vec<Seen>> {
+    let mut by_cpu: BTreeMap<u16, Vec<Seen>> = BTreeMap::new();
+    for event in trace.events.iter().filter(|event| event.begins() || event.ends()) {
+        let (name, _) = &trace.threads[&event.thread];
+        let cpu = name.strip_prefix("CPU ").and_then(|cpu| cpu.parse().ok()).expect("a CPU");
+        let seen = Seen { time: event.time, event: usize::from(event.ends()) };
+        by_cpu.entry(cpu).or_default().push(seen);
+    }
+    by_cpu
+}
+
+#[test]
+fn interrupts_in_slices_take_as_long_as_those_that_are_recorded_one_by_one() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let Some(recording) = record_machine(&["--source", "bpf", "--irq"], || {
+        run(&["slices", "3", "400"]);
+    }) else {
+        return;
+    };
+    let trace = &recording.trace;
+    if !has(trace, "irq") {
+        return skip("this kernel does not let programs count interrupts");
+    }
+    let by_cpu = recorded_interrupts(trace);
+    let (mut slices, mut times) = (0, Vec::new());
+    for (cpu, seen) in &by_cpu {
+        for pair in of_cpu(trace, *cpu).windows(2) {
+            let [before, switch] = pair else { continue };
+            let [nanos, count] = ["irq_ns", "irqs"].map(|name| switch.number(name));
+            if count == 0 {
+                continue;
+            }
+            slices += 1;
+            // perf tells neither of the interrupts that it uses itself nor of those of silent tasks.
+            let (known, known_nanos) = within(seen, before.time, switch.time);
+            assert!(known <= count, "{known} recorded in {switch:?} after {before:?}");
+            if known == count {
+                times.push((nanos, known_nanos));
+            }
+        }
+    }
+    println!("{} of {slices} slices have as many of them", times.len());
+    assert!(times.len() * 2 > slices && times.len() > 500, "{} of {slices}", times.len());
+    assert_close("recorded one by one", &times);
 }
 
 #[test]

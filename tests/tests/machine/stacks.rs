@@ -89,7 +89,8 @@ impl Stacks {
     }
 }
 
-/// The time that a thread was off its CPU, for each wait that it blocked in: since when, until when.
+/// The time that a thread was off its CPU, for each wait that it blocked in: since when, until when. Those of which the kernel did not
+/// report the end are left out: then no program ran that could take a stack.
 fn waits(recording: &Recording, thread: u64) -> Vec<(u64, u64)> {
     let mut waits = Vec::new();
     let mut since = None;
@@ -99,6 +100,7 @@ fn waits(recording: &Recording, thread: u64) -> Vec<(u64, u64)> {
             since = blocks.then_some(switch.time);
         } else if switch.incoming == thread
             && let Some(since) = since.take()
+            && !switch.inferred
         {
             waits.push((since, switch.time));
         }
@@ -111,7 +113,8 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
+    // Another test's workload of that name would be in the sums.
+    let _turn = machine::alone();
     const ROUNDS: usize = 50;
     const OVER: u64 = 1_000_000;
     let folder = Folder::new();
@@ -136,6 +139,14 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             .into_iter()
             .filter(|(since, until)| until - since > 2 * OVER)
             .collect();
+        // Before Linux 5.18 the program reads the state in the task, and takes a thread that is woken while it goes out for
+        // one that would run on.
+        let may_look_runnable = |since: u64| {
+            let mut wakeups = recording.trace.wakeups.iter();
+            let at_once = since.saturating_sub(OVER)..=since + OVER;
+            machine::release() < (5, 18)
+                && wakeups.any(|it| it.thread == thread && at_once.contains(&it.time))
+        };
         // The program looks at the clock a little after the switch is recorded, which matters next to the threshold only.
         for (since, until) in &long {
             let within = own.iter().filter(|stack| (*since - late..*until).contains(&stack.time));
@@ -143,7 +154,11 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             let near: Vec<i64> = near.filter(|distance| distance.abs() < 20_000_000).collect();
             let mut switches = recording.trace.switches.iter();
             let left = switches.find(|it| it.outgoing == thread && it.time == *since);
-            assert_eq!(within.count(), 1, "{what} for {} ns: {near:?}, {left:?}", until - since);
+            let count = within.count();
+            if count == 0 && may_look_runnable(*since) {
+                continue;
+            }
+            assert_eq!(count, 1, "{what} for {} ns: {near:?}, {left:?}", until - since);
         }
         if what == "short" {
             continue;

@@ -5,6 +5,7 @@ mod containers;
 mod languages;
 mod linking;
 mod refusals;
+mod runtimes;
 mod usdt;
 
 use fxtrec_tests::recording::{self, Recording};

@@ -5,6 +5,7 @@ mod kills;
 mod managers;
 mod numbers;
 mod options;
+mod python;
 mod short;
 mod together;
 

@@ -1,7 +1,7 @@
 //! One CPU's lane: from its records to events.
 
 use crate::event::{
-    Comm, Event, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind, Waker,
+    Comm, Event, Futex, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind, Waker,
 };
 use crate::order::{Lane as Queue, Merger};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
@@ -143,6 +143,16 @@ impl CpuLane {
         CpuLane { cpu, lane, queue, decoder, told_lost: 0, told_nested: 0, away: Away::No }
     }
 
+    /// Lets the programs write.
+    pub(super) fn open(&self) {
+        self.lane.open();
+    }
+
+    /// As [`Lane::close`].
+    pub(super) fn close(&self) -> bool {
+        self.lane.close()
+    }
+
     /// Moves what the lane holds into the merger; true when it is not empty since the queue is full.
     pub(super) fn read(&mut self, states: &States, merger: &mut Merger, unknown: &mut u64) -> bool {
         let mut waiting = self.lane.waiting();
@@ -250,7 +260,7 @@ impl Decoder {
                 }
                 // What was stolen goes back to the switch before.
                 let whole = std::mem::replace(&mut self.began, true);
-                let told = |facts: &SliceFacts| whole || facts.throttled.is_some();
+                let told = |it: &SliceFacts| whole || it.throttled.is_some() || it.futex.is_some();
                 if let Some(mut facts) = self.slice.take().filter(told) {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
@@ -318,6 +328,9 @@ impl Decoder {
                 let throttle = Throttle { kept, cgroup, own };
                 self.slice.get_or_insert_default().throttled = Some(throttle);
             }
+            Record::Futex(raw) => {
+                self.slice.get_or_insert_default().futex = Some(Futex::new(raw));
+            }
             // It has no time of its own: it is of the record that follows.
             Record::Wait { tid, kept, cpu, own } => {
                 self.kept = Some(Kind::Kept { tid, kept, cpu, own });
@@ -344,6 +357,7 @@ impl Decoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fxtrec_kernel::bpf::lane;
     use fxtrec_kernel::format::Format;
 
     fn events(decoder: &mut Decoder, record: Record) -> Vec<Kind> {
@@ -472,7 +486,7 @@ mod tests {
         events(&mut decoder, slice(900));
         events(&mut decoder, Record::Throttled { kept: Nanos(9), cgroup: 12, own: 13 });
         let throttled = Some(Throttle { kept: Nanos(9), cgroup: 12, own: 13 });
-        let expected = Kind::Slice(SliceFacts { steal: Nanos(0), throttled });
+        let expected = Kind::Slice(SliceFacts { steal: Nanos(0), throttled, futex: None });
         assert_eq!(events(&mut decoder, switch(1, 2))[0], expected);
         let (tid, kept, cpu, own) = (Tid(1), Nanos(20), Cpu(1), 13);
         assert!(events(&mut decoder, Record::Wait { tid, kept, cpu, own }).is_empty());
@@ -480,6 +494,18 @@ mod tests {
         let expected =
             [Kind::Kept { tid, kept, cpu, own }, Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
         assert_eq!(events(&mut decoder, moved), expected);
+        assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
+    }
+
+    #[test]
+    fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
+        let mut decoder = Decoder::new(false);
+        events(&mut decoder, slice(900));
+        let raw = lane::Futex { address: 0x1000, value: 2, word: 2, ..lane::Futex::default() };
+        events(&mut decoder, Record::Futex(lane::Futex { after_8: 7, ..raw }));
+        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(7)) });
+        let expected = Kind::Slice(SliceFacts { futex, ..SliceFacts::default() });
+        assert_eq!(events(&mut decoder, switch(1, 2))[0], expected);
         assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
     }
 

@@ -27,6 +27,9 @@ use fxtrec_units::{Cpu, Nanos, Pid, Tid};
 /// How many times the threads of a process are listed at most, until no new one turns up.
 const LISTINGS: usize = 100;
 
+/// How many microseconds to wait after each try to close the lanes. A program takes one, unless the host takes its CPU away.
+const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
+
 /// What a recording asks of this source.
 #[derive(Clone, Debug)]
 pub struct BpfOptions {
@@ -36,10 +39,11 @@ pub struct BpfOptions {
     pub min_perf_ring_bytes: usize,
     /// Bytes of each CPU's lane, at most.
     pub lane_bytes: usize,
-    /// Whether `sched_waking` is recorded.
     pub waking: bool,
     /// Whether it is noted when a switch is asked for.
     pub need_resched: bool,
+    /// Whether it is noted which futexes threads block on.
+    pub locks: bool,
     /// Whether only some processes are wanted, which [`Source::narrow`] will tell.
     pub narrow: bool,
 }
@@ -69,8 +73,15 @@ impl BpfSource {
         layout: SchedLayout,
         options: BpfOptions,
     ) -> Result<BpfSource, SourceError> {
-        let BpfOptions { mut perf, min_perf_ring_bytes, lane_bytes, waking, need_resched, narrow } =
-            options;
+        let BpfOptions {
+            mut perf,
+            min_perf_ring_bytes,
+            lane_bytes,
+            waking,
+            need_resched,
+            locks,
+            narrow,
+        } = options;
         if perf.namespace_ids {
             return Err(SourceError::InnerPidNamespace);
         }
@@ -79,6 +90,8 @@ impl BpfSource {
         let possible = cpus::possible(&*sys)?.last().map_or(0, |cpu| cpu.0 as usize + 1);
         let steal = steal::is_accounted(&*sys);
         let threaded_softirqs = machine::is_realtime(&*sys);
+        let need_resched =
+            need_resched && machine::may_watch_requests(&machine::Machine::current().release);
         let wanted = Wanted {
             cpus: &online,
             possible,
@@ -88,6 +101,7 @@ impl BpfSource {
             narrow,
             steal,
             threaded_softirqs,
+            locks,
         };
         let (events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
@@ -106,6 +120,18 @@ impl BpfSource {
             lanes.iter_mut().fold(full, |full, lane| read(lane) || full)
         };
         merger.round(read, clock::now, take)
+    }
+
+    /// Ends the recording on all CPUs at once, as far as no program is held up.
+    fn close_lanes(&self) {
+        for (tries, micros) in CLOSING.into_iter().enumerate() {
+            // All of them each time: see [`Lane::close`](fxtrec_kernel::bpf::lane::Lane::close).
+            let open = self.lanes.iter().filter(|lane| !lane.close()).count();
+            if open == 0 && tries > 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(micros));
+        }
     }
 
     /// Adds what the programs could not write or did not see. The latter belongs to no CPU; the first one stands for it.
@@ -149,6 +175,8 @@ impl Source for BpfSource {
             migrate: true,
             syscall: self.events.tells_syscalls(),
             waker: self.events.tells_wakers(),
+            futex: self.events.tells_futexes(),
+            quotas: false,
         }
     }
 
@@ -159,7 +187,9 @@ impl Source for BpfSource {
     fn enable(&mut self) -> Result<(), SourceError> {
         // Forks and names first, so that no event comes from a thread whose fork was missed.
         self.rings.enable()?;
-        Ok(self.events.attach()?)
+        self.events.attach()?;
+        self.lanes.iter().for_each(CpuLane::open);
+        Ok(())
     }
 
     fn narrow(&mut self, pids: &[Pid]) {
@@ -173,6 +203,7 @@ impl Source for BpfSource {
     }
 
     fn finish(&mut self, take: &mut Take<'_>) {
+        self.close_lanes();
         self.events.detach();
         self.rings.disable();
         if self.round_once(&mut *take) {
@@ -215,6 +246,7 @@ impl Source for BpfSource {
                 let time = clock::now();
                 let lane = self.events.add(cpu)?;
                 let lane = CpuLane::new(cpu, lane, &mut self.merger, self.narrow);
+                lane.open();
                 // It had none until now, and what found none nobody counted.
                 lane.tell_unknown(&mut self.merger, time);
                 self.lanes.push(lane);

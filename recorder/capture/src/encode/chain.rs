@@ -6,6 +6,11 @@
 //!                                                                       idle -> D is inferred first
 //! ```
 //!
+//! Who has the CPU in truth is a [`Seat`] of the scheduling machine, with its rules for switches and gaps. What threads do is
+//! not worked out here: the encoder knows of its threads what it needs to leave out wake-ups in vain, and a ledger has the
+//! rest when a trigger is waited for. A property test (`agreement` of `fxtrec-convert`) has the encoder write down a story,
+//! and compares the report with the machine.
+//!
 //! With a narrow scope the file shows less than the truth: a switch is written
 //! when a thread of the scope goes out or comes in, and the outsider that
 //! follows such a thread is shown until it goes out itself. The rest of the time a
@@ -20,6 +25,7 @@
 use super::threads::Slot;
 use crate::event::{SliceFacts, Taken};
 use fxt_writer::Koid;
+use fxtrec_sched::{Edge, Occupant as Has, Seat};
 use fxtrec_units::{Cpu, Nanos};
 
 /// A thread as a CPU's chain remembers it, which may outlive what is known about the thread.
@@ -32,32 +38,62 @@ pub struct Occupant {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
-    /// Who has the CPU; `None` until an event told it.
-    pub current: Option<Occupant>,
+    /// Who has the CPU, in truth: by the rules of the scheduling machine.
+    pub(super) seat: Seat<Occupant>,
     /// Who has it in the file; `None` before its first record.
     pub shown: Option<Koid>,
-    /// Whether events of this CPU were lost since its last switch.
-    pub gap: bool,
     /// What is known of the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
     pub taken: Option<Taken>,
-    /// When the present slice began; `None` where that was not seen.
-    pub since: Option<Nanos>,
     /// Whether the trace has the name of the thread that stands for what is not recorded.
     pub unrecorded: bool,
 }
 
 impl Chain {
+    /// Who has the CPU, or had it before what was lost; `None` until an event told it. The idle task is a thread here.
+    #[inline(always)]
+    pub fn current(&self) -> Option<Occupant> {
+        self.seat.presumed().and_then(Has::thread)
+    }
+
+    /// Whether events of this CPU were lost since its last switch.
+    #[inline(always)]
+    pub fn has_gap(&self) -> bool {
+        self.seat.has_gap()
+    }
+
+    /// A switch brings in a thread.
+    #[inline(always)]
+    pub fn enter(&mut self, incoming: Occupant, time: Nanos, inferred: bool) {
+        self.seat.enter(Has::Thread(incoming), read_time(time), inferred);
+    }
+
+    /// It turns out who has the CPU, of whom that was not known.
+    pub fn claim(&mut self, who: Occupant) {
+        self.seat.claim(Has::Thread(who));
+    }
+
+    /// Events of this CPU are missing up to `time`.
+    pub fn lose(&mut self, time: Nanos) {
+        self.seat.lose(read_time(time));
+    }
+
+    /// Who has the CPU is not known any more, though nothing is missing.
+    pub fn forget(&mut self, time: Nanos) {
+        self.seat.forget(read_time(time));
+    }
+
     /// What is known of the slice of `koid`, which a switch ends at `time`.
     #[inline]
     pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> (Option<SliceFacts>, Option<Taken>) {
-        let since = self.since.replace(time);
         if self.slice.is_none() && self.taken.is_none() {
             return (None, None);
         }
-        let whole = self.current.is_some_and(|current| current.koid == koid);
-        let since = since.filter(|_| whole).unwrap_or(time);
-        let length = Nanos(time.0.saturating_sub(since.0));
+        // Of a slice whose begin no event reported, what is told is another's as well.
+        let whole = self.seat.begin == Edge::Recorded
+            && self.current().is_some_and(|current| current.koid == koid);
+        let since = if whole { self.seat.since.0 } else { time.0 };
+        let length = Nanos(time.0.saturating_sub(since));
         // The scheduler looks at its clocks a moment before it reports a switch. What happens in between counts as the
         // next slice's, and may be more than that has.
         let slice = self.slice.take();
@@ -71,12 +107,16 @@ impl Chain {
     }
 }
 
+#[inline(always)]
+fn read_time(time: Nanos) -> fxt_reader::Nanos {
+    fxt_reader::Nanos(time.0)
+}
+
 /// The chains of all CPUs.
 #[derive(Debug, Default)]
 pub struct Chains(Vec<Chain>);
 
 impl Chains {
-    /// The chain of `cpu`.
     pub fn of(&mut self, cpu: Cpu) -> &mut Chain {
         let at = cpu.0 as usize;
         if at >= self.0.len() {

@@ -2,8 +2,8 @@
 
 mod departed;
 mod moment;
+pub mod owner;
 mod probes;
-pub mod stacks;
 mod throttles;
 mod watch;
 
@@ -20,6 +20,7 @@ use probes::Probes;
 use super::Closed;
 use super::chain::{Chains, Occupant, View, view};
 use super::generations::id_of;
+use super::periods::OpenPeriods;
 use super::stats::Stats;
 use super::strings;
 use super::threads::weight::{self, weight};
@@ -29,7 +30,7 @@ use super::threads::{
 use super::throttles::CgroupNames;
 use super::unrecorded;
 use crate::event::{
-    Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Wake, WakeKind, Waker,
+    Comm, Event, Futex, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Wake, WakeKind, Waker,
 };
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
@@ -50,6 +51,8 @@ pub struct Encoder<L> {
     /// What is waited for, when something is.
     watch: Option<Box<Watch>>,
     cgroups: CgroupNames,
+    /// The cgroups that are throttled now.
+    periods: OpenPeriods,
 }
 
 /// One side of a switch, as it is written.
@@ -174,6 +177,7 @@ impl<L: Lanes> Encoder<L> {
             probes: Probes::default(),
             watch: None,
             cgroups: CgroupNames::default(),
+            periods: OpenPeriods::default(),
         }
     }
 
@@ -265,13 +269,10 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
-            Kind::Kept { tid, kept, cpu, own } => {
-                self.kept(*tid, *kept, *cpu, *own);
-                Ok(())
-            }
+            Kind::Kept { tid, kept, cpu, own } => self.kept(time, *tid, *kept, *cpu, *own),
             Kind::Moved { tid, from, to } => self.moved(time, *tid, *from, *to),
             Kind::Skipped => {
-                self.chains.of(cpu).current = None;
+                self.chains.of(cpu).forget(time);
                 Ok(())
             }
             Kind::Lost(loss) => self.lost(time, cpu, loss),
@@ -306,10 +307,16 @@ impl<L: Lanes> Encoder<L> {
         self.has_cpu(time, cpu, outgoing)?;
         let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
+        let slice = match slice {
+            Some(SliceFacts { futex: Some(futex), .. }) => {
+                self.with_owner(outgoing, slice, futex)?
+            }
+            slice => slice,
+        };
         let out = self.side(outgoing, switch.prev_prio);
         let inn = self.side(incoming, switch.next_prio);
         let wait = match self.threads.thread(incoming).throttled {
-            Some(_) => self.waited(time, incoming),
+            Some(_) => self.waited(time, incoming)?,
             None => None,
         };
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
@@ -319,14 +326,12 @@ impl<L: Lanes> Encoder<L> {
             self.stats.switches_written += 1;
         }
         if let Some(throttle) = slice.and_then(|facts| facts.throttled) {
-            self.throttled(time, cpu, outgoing, throttle);
+            self.throttled(time, cpu, outgoing, throttle)?;
         }
         if self.watch.is_some() {
-            self.watch_switch(time, cpu, (outgoing, incoming), state)?;
+            self.watch_switch(time, cpu, (outgoing, incoming), words)?;
         }
-        let chain = self.chains.of(cpu);
-        chain.current = Some(Occupant { slot: incoming, koid: inn.koid });
-        chain.gap = false;
+        self.chains.of(cpu).enter(Occupant { slot: incoming, koid: inn.koid }, time, false);
         self.threads.set_run(incoming, Run::Running);
         match state.fxt {
             ThreadState::Running => self.threads.set_run(outgoing, Run::Runnable),
@@ -340,6 +345,30 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
+    /// Makes sure that the one that a program calls the owner of a futex may be that: another thread of the process of
+    /// `waiter`, which is there. A program may write anything into its memory.
+    #[cold]
+    fn with_owner(
+        &mut self,
+        waiter: Slot,
+        slice: Option<SliceFacts>,
+        futex: Futex,
+    ) -> Result<Option<SliceFacts>, Closed> {
+        let thread = self.threads.thread(waiter);
+        let (process, in_scope) = (thread.process, thread.in_scope);
+        if self.narrow && !in_scope {
+            return Ok(slice.map(|facts| SliceFacts { futex: None, ..facts }));
+        }
+        let owner = futex.owner.filter(|owner| {
+            let found = self.threads.find(*owner).filter(|slot| *slot != waiter && *slot != IDLE);
+            found.is_some_and(|slot| self.threads.thread(slot).process == process)
+        });
+        if let Some(slot) = owner.and_then(|owner| self.threads.find(owner)) {
+            self.name(slot)?;
+        }
+        Ok(slice.map(|facts| SliceFacts { futex: Some(Futex { owner, ..futex }), ..facts }))
+    }
+
     /// The earlier owner of an id, if it has the CPU still. The kernel gives the id of a thread that ends away before it
     /// has gone out for the last time.
     #[inline]
@@ -347,7 +376,7 @@ impl<L: Lanes> Encoder<L> {
         let koid = self.threads.thread(slot).koid;
         let chain = self.chains.of(cpu);
         let is_former = |now: &Occupant| now.koid != koid && id_of(now.koid) == u64::from(tid.0);
-        chain.current.filter(is_former).filter(|_| !chain.gap)
+        chain.current().filter(is_former).filter(|_| !chain.has_gap())
     }
 
     /// It goes out under an id that is another's, who is not concerned.
@@ -364,6 +393,8 @@ impl<L: Lanes> Encoder<L> {
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
         let (slice, taken) = self.chains.of(cpu).end_slice(time, former.koid);
+        // Whose process it was is not known any more.
+        let slice = slice.map(|facts| SliceFacts { futex: None, ..facts });
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
         let words = Words { syscall, ..Words::reported(state, slice, taken) };
         // It is known no more; its name was written when it came in.
@@ -371,7 +402,7 @@ impl<L: Lanes> Encoder<L> {
             self.stats.switches_written += 1;
         }
         self.watch_found(time, cpu, None, incoming);
-        self.chains.of(cpu).current = Some(Occupant { slot: incoming, koid: inn.koid });
+        self.chains.of(cpu).enter(Occupant { slot: incoming, koid: inn.koid }, time, false);
         self.threads.set_run(incoming, Run::Running);
         Ok(())
     }
@@ -482,13 +513,22 @@ impl<L: Lanes> Encoder<L> {
         words: Words,
     ) -> Result<(), Closed> {
         let none = Arg::new(Text::EMPTY, Value::Null);
-        let mut args = [none; 12];
+        let mut args = [none; 14];
+        let facts = words.slice.unwrap_or_default();
+        let futex = facts.futex.filter(|_| words.syscall.is_some());
+        let owner = futex.and_then(|futex| self.threads.find(futex.owner?));
+        let owner = owner.map(|slot| self.threads.thread(slot).koid);
         let mut count = common_args(&mut args, out, inn, words);
         let mut add = |arg| {
             args[count] = arg;
             count += 1;
         };
-        let facts = words.slice.unwrap_or_default();
+        if let Some(futex) = futex {
+            add(Arg::new(strings::FUTEX, Value::Pointer(futex.address)));
+        }
+        if let Some(owner) = owner {
+            add(Arg::new(strings::FUTEX_OWNER, Value::Koid(owner)));
+        }
         if facts.steal > Nanos(0) {
             add(Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0)));
         }
@@ -527,7 +567,7 @@ impl<L: Lanes> Encoder<L> {
         let koid = self.threads.thread(slot).koid;
         let chain = self.chains.of(cpu);
         let now = Occupant { slot, koid };
-        match chain.current {
+        match chain.current() {
             Some(current) if current.koid == koid => Ok(()),
             Some(before) => self.infer(time, cpu, before, now),
             None => self.first_seen(time, cpu, now),
@@ -539,7 +579,7 @@ impl<L: Lanes> Encoder<L> {
     fn first_seen(&mut self, time: Nanos, cpu: Cpu, now: Occupant) -> Result<(), Closed> {
         let former = self.former_self(now.slot);
         let first = former.unwrap_or(now);
-        self.chains.of(cpu).current = Some(first);
+        self.chains.of(cpu).claim(first);
         self.threads.set_run(first.slot, Run::Running);
         self.watch_found(time, cpu, None, first.slot);
         match former {
@@ -568,12 +608,11 @@ impl<L: Lanes> Encoder<L> {
             self.infer(time, cpu, before, former)?;
             return self.infer(time, cpu, former, now);
         }
-        let gap = std::mem::take(&mut self.chains.of(cpu).gap);
         let chain = self.chains.of(cpu);
-        chain.current = Some(now);
-        // What is told of the slice that goes on is of another's as well, and when its wait ended nobody saw.
-        chain.since = None;
-        self.threads.thread_mut(now.slot).throttled = None;
+        let gap = chain.has_gap();
+        chain.enter(now, time, true);
+        // When its wait ended nobody saw.
+        self.waited(time, now.slot)?;
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
         self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
@@ -614,7 +653,7 @@ impl<L: Lanes> Encoder<L> {
     /// A thread has executed a program. When another than the main thread did, it goes by the main thread's id from now
     /// on, and the thread that it was is gone.
     fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
-        let current = self.chains.of(cpu).current;
+        let current = self.chains.of(cpu).current();
         let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);
         let seen = before.is_some_and(|before| self.threads.is_takeover(before.slot, slot));
         if seen || self.threads.has_former_self(slot) {
@@ -733,9 +772,10 @@ impl<L: Lanes> Encoder<L> {
 
     fn lost(&mut self, time: Nanos, cpu: Cpu, loss: &Loss) -> Result<(), Closed> {
         self.stats.count_loss(loss);
-        self.chains.of(cpu).gap = true;
+        self.chains.of(cpu).lose(time);
         self.threads.doubt();
         self.doubt_interrupts(time, cpu)?;
+        self.doubt_periods(time)?;
         self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
         let mut args = [cpu_arg(cpu); 4];
         let mut count = 0;
@@ -771,11 +811,11 @@ impl<L: Lanes> Encoder<L> {
 
     /// The CPU is gone, and nobody has it until it is back.
     fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
-        if goes_idle && self.chains.of(cpu).current.is_some() {
+        if goes_idle && self.chains.of(cpu).current().is_some() {
             // That the idle task comes in last needs no tracepoint to be known.
-            self.chains.of(cpu).gap = true;
+            self.chains.of(cpu).lose(time);
             self.has_cpu(time, cpu, IDLE)?;
-            self.chains.of(cpu).gap = true;
+            self.chains.of(cpu).lose(time);
         }
         self.instant(time, strings::CPU_OFFLINE, &[cpu_arg(cpu)])
     }

@@ -10,6 +10,7 @@ pub mod generations;
 pub mod ids;
 pub mod lookup;
 pub mod moment;
+pub mod periods;
 pub mod probes;
 pub mod snapshot;
 pub mod stats;

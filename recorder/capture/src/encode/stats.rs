@@ -15,7 +15,6 @@ pub struct Stats {
     pub wakeups_written: u64,
     /// Wake-ups of threads that were awake, which are not in the trace.
     pub spurious_wakeups: u64,
-    /// `sched_waking` events.
     pub wakings: u64,
     /// Moves between queues that the kernel reported.
     pub moves: u64,

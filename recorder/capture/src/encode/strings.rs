@@ -67,6 +67,10 @@ strings! {
     IRQ_NS = 42, "irq_ns";
     IRQS = 43, "irqs";
     NEED_RESCHED_NS = 44, "need_resched_ns";
+    CGROUP = 45, "cgroup";
+    LATE_NS = 46, "late_ns";
+    FUTEX = 47, "futex";
+    FUTEX_OWNER = 48, "futex_owner";
 }
 
 /// How many there are in all; they have the indices from 1 on.

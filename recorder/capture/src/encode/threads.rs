@@ -63,7 +63,6 @@ pub enum Run {
 /// Whether the trace has the name of a thread or process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// It has none.
     Never,
     /// It has a name that is no longer right.
     Outdated,

@@ -1,5 +1,6 @@
 //! Who may not run since a quota is used up, and what the cgroups are called whose quota it is.
 
+use fxt_writer::text;
 use rustc_hash::FxHashMap;
 
 use crate::event::Throttle;
@@ -14,6 +15,8 @@ pub struct Throttled {
     pub throttle: Throttle,
     /// For how long, once that is known.
     pub length: Option<Nanos>,
+    /// The period of its cgroup on that CPU, where that is told.
+    pub period: Option<u64>,
 }
 
 impl Throttled {
@@ -34,6 +37,16 @@ impl Throttled {
     }
 }
 
+/// The path of a cgroup is cut to this many bytes.
+const PATH_BYTES: usize = 1024;
+
+/// The path of a cgroup as traces have it.
+pub fn path_text(path: &str) -> String {
+    let path = text::clean(path.as_bytes());
+    let end = (0..=PATH_BYTES.min(path.len())).rev().find(|end| path.is_char_boundary(*end));
+    path[..end.unwrap_or(0)].to_owned()
+}
+
 /// What cgroups are called, by their numbers.
 #[derive(Debug, Default)]
 pub struct CgroupNames(FxHashMap<u64, Option<Box<str>>>);
@@ -51,7 +64,7 @@ mod tests {
 
     fn throttled() -> Throttled {
         let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8 };
-        Throttled { since: Nanos(20), cpu: Cpu(1), throttle, length: None }
+        Throttled { since: Nanos(20), cpu: Cpu(1), throttle, length: None, period: None }
     }
 
     #[test]

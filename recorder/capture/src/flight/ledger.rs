@@ -20,7 +20,6 @@ use crate::encode::chain::Occupant;
 pub struct Length {
     /// Of what.
     pub metric: Metric,
-    /// How long.
     pub nanos: Nanos,
     /// The CPU that it belongs to.
     pub cpu: Cpu,

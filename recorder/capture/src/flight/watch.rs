@@ -22,6 +22,9 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 /// What has fired and was not taken yet; more than these are suppressed.
 const MOST_WAITING: usize = 64;
 
+/// How many metrics there are.
+const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
+
 /// How often triggers may fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -85,7 +88,7 @@ pub struct Watch {
     /// What threads are in the middle of.
     pub ledger: Ledger,
     triggers: Vec<Trigger>,
-    lengths: [Vec<Limit>; Metric::ALL.len()],
+    lengths: [Vec<Limit>; METRICS],
     losses: Vec<Limit>,
     /// The trigger of each event beside the scheduler's.
     probes: Vec<Option<usize>>,
@@ -98,9 +101,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches out for `triggers`.
     pub fn new(triggers: Vec<Trigger>, limits: Limits) -> Watch {
-        let mut lengths: [Vec<Limit>; Metric::ALL.len()] = Default::default();
+        let mut lengths: [Vec<Limit>; METRICS] = Default::default();
         let mut losses = Vec::new();
         for (trigger, wanted) in triggers.iter().enumerate() {
             match &wanted.what {

@@ -1,17 +1,24 @@
 //! The thread that reads samples and finds out which code they are in.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Counts;
 use super::images::Images;
-use super::{Counts, flag};
-use fxtrec_kernel::bpf::stacks::{BlockedStacks, KERNEL_FRAMES, Sample, USER_FRAMES, UserStack};
+use super::lives::{Life, Lives, is_user};
+use super::unwind::{Cache, Code, Stack, Unwinder};
+use fxtrec_kernel::bpf::stacks::{
+    BlockedStacks, KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked,
+};
+use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
 use fxtrec_kernel::priority;
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
 /// How often the ring is looked at. It has room for what some thousand long waits leave.
@@ -49,6 +56,7 @@ pub(super) enum Told {
     },
     Stack {
         tid: Tid,
+        /// When the thread was there.
         since: Nanos,
         until: Nanos,
         flags: u32,
@@ -79,8 +87,9 @@ struct Program {
     mappings: Vec<Mapping>,
     /// For each module, by its number: where its file is kept.
     images: Vec<Option<usize>>,
+    unwinder: Unwinder,
     /// All that there were when its mappings were read last.
-    found: Vec<ExecutableMapping>,
+    found: Arc<Vec<ExecutableMapping>>,
     /// Frames that are in no mapping.
     nowhere: FxHashSet<u64>,
     /// The look at the ring in which its mappings were read last.
@@ -120,15 +129,43 @@ pub(super) struct Collector {
     source: BlockedStacks,
     to: Sender<Told>,
     programs: Vec<Program>,
-    by_process: FxHashMap<(Pid, u64), usize>,
+    /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
+    by_process: FxHashMap<(Pid, u64, Nanos), usize>,
+    lives: Lives,
     kernel: Option<KernelCode>,
     images: Images,
+    cache: Cache,
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
     frames: FxHashSet<Frame>,
+    /// For each thread that was woken from a long wait: since when it waited, and the stack of who woke it.
+    wakes: FxHashMap<Tid, (Nanos, Told)>,
+    /// How many waits have the stack of their end.
+    links: u64,
     counts: Counts,
     looks: u64,
+    /// When the ring was looked at last.
+    fetched: Instant,
+    /// What was in it and is to be told.
+    samples: VecDeque<Sample>,
     /// When the last wait ended.
     last: Nanos,
+}
+
+impl Counts {
+    /// Counts what a stack lacks.
+    fn note(&mut self, problems: u32) {
+        for (bit, count) in [
+            (problem::KERNEL_UNREADABLE, &mut self.kernel_unreadable),
+            (problem::KERNEL_TOO_DEEP, &mut self.kernel_too_deep),
+            (problem::USER_UNREADABLE, &mut self.user_unreadable),
+            (problem::USER_TOO_DEEP, &mut self.user_too_deep),
+            (problem::USER_NO_ROOM, &mut self.user_no_room),
+            (problem::USER_CUT, &mut self.user_cut),
+            (problem::USER_UNPROVED, &mut self.user_unproved),
+        ] {
+            *count += u64::from(problems & bit != 0);
+        }
+    }
 }
 
 impl Collector {
@@ -138,12 +175,18 @@ impl Collector {
             to,
             programs: vec![Program::default()],
             by_process: FxHashMap::default(),
+            lives: Lives::default(),
             kernel: None,
             images: Images::default(),
+            cache: Cache::default(),
             user_stacks: FxHashMap::default(),
             frames: FxHashSet::default(),
+            wakes: FxHashMap::default(),
+            links: 0,
             counts: Counts::default(),
             looks: 0,
+            fetched: Instant::now(),
+            samples: VecDeque::new(),
             last: Nanos(0),
         }
     }
@@ -152,6 +195,10 @@ impl Collector {
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
         // A process that ends before it was looked at is not known.
         priority::raise();
+        if self.source.has_own_stacks() {
+            // To tell the tracepoint's own functions from the rest.
+            self.kernel.get_or_insert_with(KernelCode::read);
+        }
         while !stop.is_stopped() {
             self.look();
             if stop.wait(std::iter::empty(), LOOK).is_err() {
@@ -165,75 +212,168 @@ impl Collector {
         self.counts.lost += missing.no_room;
         self.counts.unseen = missing.unseen;
         self.counts.given_up = missing.given_up;
+        self.counts.lost_mappings = self.lives.lost();
         self.counts
     }
 
     fn look(&mut self) {
-        self.looks += 1;
-        let mut samples = Vec::new();
-        let mut garbled = 0;
-        self.source.read(|sample| match sample {
-            Some(sample) => samples.push(sample),
-            None => garbled += 1,
-        });
-        self.counts.lost += garbled;
-        for sample in samples {
+        self.fetch();
+        while let Some(sample) = self.samples.pop_front() {
             self.take(&sample);
+            // A large file may take a while, and in the meantime processes begin and end.
+            if self.fetched.elapsed() >= LOOK {
+                self.fetch();
+            }
         }
     }
 
+    /// Takes over what is in the ring, and looks at once into the processes that are new: they may end soon.
+    fn fetch(&mut self) {
+        self.looks += 1;
+        self.fetched = Instant::now();
+        let mut new = Vec::new();
+        let mut garbled = 0;
+        self.source.read(|sample| match sample {
+            Some(sample) => new.push(sample),
+            None => garbled += 1,
+        });
+        self.counts.lost += garbled;
+        // After the samples: a function is mapped before it is called.
+        let now = clock::now();
+        self.source.read_code(|record| self.lives.note(record));
+        self.lives.settle(now, |pid| code::executable_mappings(pid.0).unwrap_or_default());
+        for sample in &new {
+            let frames = match &sample.user {
+                UserStack::Walked(walked) => walked.frames.clone(),
+                UserStack::Number(number) => self.in_table(*number).to_vec(),
+                UserStack::NoProgram | UserStack::Unreadable | UserStack::NoRoom => Vec::new(),
+            };
+            let Some(&first) = frames.first() else { continue };
+            let number = self.program(sample);
+            let program = &self.programs[number];
+            if !program.finds(first) && program.read_in != Some(self.looks) {
+                self.read_mappings(number, &frames, sample);
+            }
+        }
+        self.samples.extend(new);
+    }
+
+    /// A stack of the kernel's table.
+    fn in_table(&mut self, number: u32) -> Arc<[u64]> {
+        let (known, source) = (&mut self.user_stacks, &self.source);
+        let read = || source.user_stack(number).unwrap_or_default().into();
+        known.entry(number).or_insert_with(read).clone()
+    }
+
     fn take(&mut self, sample: &Sample) {
-        let mut flags = 0;
-        let mut note = |bit: u32, count: &mut u64| {
-            flags |= bit;
-            *count += 1;
-        };
+        let mut problems = 0;
         let kernel = match &sample.kernel {
-            Some(frames) => frames.as_slice(),
+            Some(frames) => self.without_tracepoint(sample.kind, frames),
             None => {
-                note(flag::KERNEL_UNREADABLE, &mut self.counts.kernel_unreadable);
+                problems |= problem::KERNEL_UNREADABLE;
                 &[]
             }
         };
         if kernel.len() >= KERNEL_FRAMES {
-            note(flag::KERNEL_TOO_DEEP, &mut self.counts.kernel_too_deep);
-        }
-        let user = match sample.user {
-            UserStack::NoProgram => Arc::default(),
-            UserStack::Number(number) => {
-                let (known, source) = (&mut self.user_stacks, &self.source);
-                known
-                    .entry(number)
-                    .or_insert_with(|| source.user_stack(number).unwrap_or_default().into())
-                    .clone()
-            }
-            UserStack::Unreadable => Arc::default(),
-            UserStack::NoRoom => {
-                note(flag::USER_NO_ROOM, &mut self.counts.user_no_room);
-                Arc::default()
-            }
-        };
-        let has_program = !matches!(sample.user, UserStack::NoProgram | UserStack::NoRoom);
-        if has_program && user.is_empty() {
-            note(flag::USER_UNREADABLE, &mut self.counts.user_unreadable);
-        }
-        if user.len() >= USER_FRAMES {
-            note(flag::USER_TOO_DEEP, &mut self.counts.user_too_deep);
+            problems |= problem::KERNEL_TOO_DEEP;
         }
         // The kernel does not go away: what is known of it is read at the end, which takes a while.
         self.frames.extend(kernel.iter().enumerate().map(|(at, &frame)| (KERNEL, frame, at > 0)));
         self.last = self.last.max(sample.until);
-        let code = match user.is_empty() {
-            true => 0,
-            false => self.user_frames(&user, sample),
-        };
-        if code < user.len() {
-            flags |= flag::USER_CUT;
-            self.counts.user_cut += 1;
-        }
-        let frames = [kernel, &user[..code]].concat();
+        let (user, of_user) = self.user_part(sample);
+        problems |= of_user;
+        self.counts.note(problems);
+        let frames = [kernel, &user].concat();
         let Sample { tid, since, until, .. } = *sample;
-        self.tell(Told::Stack { tid, since, until, flags, frames });
+        match sample.kind {
+            SampleKind::OffCpu => {
+                let mut flags = problems | Kind::OffCpu.flags();
+                let wake = self.wakes.remove(&tid).filter(|(of, _)| *of == since);
+                if let Some((_, Told::Stack { tid, since, until, flags: of_waker, frames })) = wake
+                {
+                    let link = link_flags(self.links);
+                    self.links += 1;
+                    flags |= link;
+                    self.tell(Told::Stack { tid, since, until, flags: of_waker | link, frames });
+                }
+                self.tell(Told::Stack { tid, since, until, flags, frames });
+            }
+            SampleKind::Wake(woken) => {
+                let flags = problems | Kind::Wake.flags();
+                let told = Told::Stack { tid, since: until, until, flags, frames };
+                self.wakes.insert(woken, (since, told));
+            }
+            SampleKind::Cpu => {
+                let flags = problems | Kind::Cpu.flags();
+                self.tell(Told::Stack { tid, since, until, flags, frames });
+            }
+        }
+    }
+
+    /// A stack that was taken on a tracepoint begins with what takes it.
+    fn without_tracepoint<'a>(&self, kind: SampleKind, frames: &'a [u64]) -> &'a [u64] {
+        let (SampleKind::Wake(_), Some(code)) = (kind, &self.kernel) else { return frames };
+        let is_own = |&frame: &u64| {
+            let name = code.symbol(frame.saturating_sub(1)).map_or("", |(name, _)| name);
+            ["bpf_", "__bpf_", "__traceiter_"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        let own = frames.iter().take_while(|frame| is_own(frame)).count();
+        &frames[own..]
+    }
+
+    /// The program's functions, the innermost first, and what they lack.
+    fn user_part(&mut self, sample: &Sample) -> (Vec<u64>, u32) {
+        match &sample.user {
+            UserStack::NoProgram => (Vec::new(), 0),
+            UserStack::Unreadable => (Vec::new(), problem::USER_UNREADABLE),
+            UserStack::NoRoom => (Vec::new(), problem::USER_NO_ROOM),
+            UserStack::Walked(walked) if walked.registers.instruction == 0 => {
+                (Vec::new(), problem::USER_UNREADABLE)
+            }
+            UserStack::Walked(walked) => self.unwound(walked, sample),
+            UserStack::Number(number) => {
+                let user = self.in_table(*number);
+                if user.is_empty() {
+                    return (Vec::new(), problem::USER_UNREADABLE);
+                }
+                let mut problems = problem::USER_UNPROVED;
+                if user.len() >= USER_FRAMES {
+                    problems |= problem::USER_TOO_DEEP;
+                }
+                self.code_of(user.to_vec(), problems, sample)
+            }
+        }
+    }
+
+    fn unwound(&mut self, walked: &Walked, sample: &Sample) -> (Vec<u64>, u32) {
+        let number = self.program(sample);
+        let mut stack = Stack::new(walked);
+        while let Some(address) = stack.next() {
+            self.locate(number, address, &walked.frames, sample);
+            let program = &self.programs[number];
+            let code = match program.mapping(address) {
+                Some(mapping) => {
+                    let image = program.images.get(usize::from(mapping.module)).copied().flatten();
+                    match image.and_then(|image| self.images.tables(image)) {
+                        Some(_) => Code::Tables,
+                        None => Code::NoTables,
+                    }
+                }
+                None if program.finds(address) || program.found.is_empty() => Code::NoTables,
+                None => Code::None,
+            };
+            stack.step(code, &program.unwinder, &mut self.cache);
+        }
+        let (frames, problems) = stack.finish();
+        self.code_of(frames, problems, sample)
+    }
+
+    /// Of these frames those that are code, and tells which files they are in.
+    fn code_of(&mut self, mut frames: Vec<u64>, problems: u32, sample: &Sample) -> (Vec<u64>, u32) {
+        let code = self.user_frames(&frames, sample);
+        let cut = if code < frames.len() { problem::USER_CUT } else { 0 };
+        frames.truncate(code);
+        (frames, problems | cut)
     }
 
     fn tell(&mut self, told: Told) {
@@ -265,9 +405,10 @@ impl Collector {
         self.tell(Told::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// Tells which files the frames of a program are in, as far as that is new. How many frames are code.
-    fn user_frames(&mut self, frames: &[u64], sample: &Sample) -> usize {
-        let key = (sample.pid, sample.space);
+    /// The number of the program that a sample is of.
+    fn program(&mut self, sample: &Sample) -> usize {
+        let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
+        let key = (sample.pid, sample.space, life.map_or(Nanos(0), Life::since));
         let next = self.programs.len();
         let number = *self.by_process.entry(key).or_insert(next);
         if number == next {
@@ -279,31 +420,47 @@ impl Collector {
             let Sample { tid, until, .. } = *sample;
             self.tell(Told::Code { program: number, tid, until, modules, mappings });
         }
+        number
+    }
+
+    /// Tells which files the frames of a program are in, as far as that is new. How many frames are code.
+    fn user_frames(&mut self, frames: &[u64], sample: &Sample) -> usize {
+        let number = self.program(sample);
         for (at, &frame) in frames.iter().enumerate() {
             self.frames.insert((number, frame, at > 0));
-        }
-        for &frame in frames {
-            let program = &self.programs[number];
-            if program.mapping(frame).is_some() || program.nowhere.contains(&frame) {
-                continue;
-            }
-            if !program.finds(frame) && program.read_in != Some(self.looks) {
-                self.read_mappings(number, frames, sample);
-            }
-            self.tell_mapping(number, frame, sample);
+            self.locate(number, frame, frames, sample);
         }
         self.programs[number].whole(frames)
     }
 
+    /// Tells which file a frame is in, as far as that is new. `frames` are of the same program.
+    fn locate(&mut self, number: usize, frame: u64, frames: &[u64], sample: &Sample) {
+        let program = &self.programs[number];
+        if program.mapping(frame).is_some() || program.nowhere.contains(&frame) {
+            return;
+        }
+        if !program.finds(frame) && program.read_in != Some(self.looks) {
+            self.read_mappings(number, frames, sample);
+        }
+        self.tell_mapping(number, frame, sample);
+    }
+
     fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
         let program = &mut self.programs[number];
-        let mut found = code::executable_mappings(sample.pid.0).unwrap_or_default();
-        // What looks like the kernel's would be taken for it.
-        found.retain(|mapping| mapping.end >> 63 == 0);
-        let is_its = |mapping: &ExecutableMapping| frames.iter().any(|frame| mapping.has(*frame));
+        // Whatever comes of it: a process that has ended is not asked for each of its frames.
+        program.read_in = Some(self.looks);
+        let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
+            found.iter().any(|mapping| frames.iter().any(|frame| mapping.has(*frame)))
+        };
+        let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
+        let told = life.map(|life| life.mappings().clone());
+        let ask = || {
+            let mut found = code::executable_mappings(sample.pid.0).unwrap_or_default();
+            found.retain(is_user);
+            Arc::new(found)
+        };
         // By now the process may run another program, or a child of the one that blocked.
-        if found.iter().any(is_its) {
-            program.read_in = Some(self.looks);
+        if let Some(found) = told.filter(is_its).or_else(|| Some(ask()).filter(is_its)) {
             program.found = found;
         } else {
             let is_first = !std::mem::replace(&mut program.failed, true);
@@ -334,6 +491,9 @@ impl Collector {
         let mapping = Mapping { module: id, flags, start, end, module_address };
         program.images.push(image);
         program.mappings.push(mapping);
+        if let Some(tables) = image.and_then(|image| self.images.tables(image)) {
+            program.unwinder.add((start, end), module_address, tables);
+        }
         let modules = vec![Module { id, name, build_id }];
         let Sample { tid, until, .. } = *sample;
         self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
@@ -369,6 +529,14 @@ impl Collector {
         let image = (*program.images.get(usize::from(mapping.module))?)?;
         let within = (address - mapping.start).wrapping_add(mapping.module_address);
         self.images.function(image, within)
+    }
+}
+
+/// When the thread was where its stack says.
+fn when(sample: &Sample) -> Nanos {
+    match sample.kind {
+        SampleKind::OffCpu => sample.since,
+        SampleKind::Wake(_) | SampleKind::Cpu => sample.until,
     }
 }
 

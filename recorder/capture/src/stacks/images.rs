@@ -3,16 +3,24 @@
 //! A file is kept open from the moment that a process was seen with it: its name may mean another file later, or none.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fxtrec_kernel::code::{ExecutableMapping, open_mapped};
+use fxtrec_kernel::regular;
 use fxtrec_probe::elf::{
-    self, Elf, FileData, Functions, Names, Segment, data_of, separate_debug_file,
+    self, Arch, Elf, FileData, Functions, Names, Segment, data_of, separate_debug_file,
 };
+use nix::sys::stat;
 use rustc_hash::FxHashMap;
+
+use super::unwind::{Section, Tables};
 
 /// How many files are kept open at most; of others only the build id is known.
 const MOST_FILES: usize = 256;
+
+/// How much of tables to unwind by is kept, in bytes: a browser's take 20 MB, libc's 150 KB.
+const MOST_TABLES: usize = 64 << 20;
 
 /// A page, as far as file offsets of mappings are multiples of it. Larger pages are multiples of this.
 const PAGE: u64 = 4096;
@@ -22,6 +30,8 @@ struct Image {
     build_id: Vec<u8>,
     segments: Vec<Segment>,
     file: Option<FileData>,
+    /// What its functions are unwound by.
+    tables: Option<Tables>,
     /// Its functions, once they have been asked for.
     functions: Option<Functions>,
 }
@@ -33,10 +43,18 @@ impl fmt::Debug for Image {
 }
 
 /// All files, by device and inode.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Images {
     all: Vec<Image>,
     known: FxHashMap<(String, u64), Option<usize>>,
+    /// How much more tables may take, in bytes.
+    room: usize,
+}
+
+impl Default for Images {
+    fn default() -> Images {
+        Images { all: Vec::new(), known: FxHashMap::default(), room: MOST_TABLES }
+    }
 }
 
 impl Images {
@@ -55,16 +73,28 @@ impl Images {
         number
     }
 
-    fn open(&self, pid: u32, mapping: &ExecutableMapping) -> Option<Image> {
+    fn open(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<Image> {
         // By its path as long as links to mapped files are not permitted.
         let by_path = || elf::open(&in_root(pid, &mapping.path)).ok();
-        let file = open_mapped(pid, mapping).ok().map(data_of).or_else(by_path)?;
+        let mapped = || open_mapped(pid, mapping).ok().map(data_of);
+        let open = || mapped().or_else(by_path).or_else(|| open_same(mapping));
+        let file = open()?;
         let (build_id, segments) = {
             let elf = Elf::parse(&file).ok()?;
             (elf.build_id().unwrap_or_default().to_vec(), elf.segments().to_vec())
         };
         let file = (self.all.len() < MOST_FILES).then_some(file);
-        Some(Image { path: mapping.path.clone(), build_id, segments, file, functions: None })
+        // What is read of `file` stays in memory twice.
+        let tables = open().and_then(|file| tables(&file, self.room));
+        let used = tables.as_ref().map_or(0, bytes_of);
+        self.room -= used;
+        let path = mapping.path.clone();
+        Some(Image { path, build_id, segments, file, tables, functions: None })
+    }
+
+    /// What the functions of a file are unwound by, if it has that.
+    pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
+        self.all[image].tables.as_ref()
     }
 
     pub(super) fn build_id(&self, image: usize) -> Vec<u8> {
@@ -95,6 +125,31 @@ impl Images {
         let (function, _) = functions.at(address)?;
         Some(Names::of(&function.raw).short.into_owned())
     }
+}
+
+/// The file that is at the path of a mapping for us, if it is the very same: its process may have ended.
+fn open_same(mapping: &ExecutableMapping) -> Option<FileData> {
+    let file = regular::open(&mapping.path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let (device, inode) = mapping.file.as_ref()?;
+    let (major, minor) = (stat::major(metadata.dev()), stat::minor(metadata.dev()));
+    (*device == format!("{major:02x}:{minor:02x}") && *inode == metadata.ino())
+        .then(|| data_of(file))
+}
+
+fn bytes_of(tables: &Tables) -> usize {
+    tables.frames.bytes.len() + tables.index.as_ref().map_or(0, |index| index.bytes.len())
+}
+
+/// The tables of a file, if they take at most `room` bytes.
+fn tables(file: &FileData, room: usize) -> Option<Tables> {
+    let elf = Elf::parse(file).ok().filter(|elf| elf.arch() == Arch::HOST)?;
+    let section = |name: &str| {
+        let (bytes, address) = elf.section(name).ok()??;
+        (!bytes.is_empty()).then(|| Section { bytes: bytes.into(), address })
+    };
+    let tables = Tables { frames: section(".eh_frame")?, index: section(".eh_frame_hdr") };
+    (bytes_of(&tables) <= room).then_some(tables)
 }
 
 /// A path as a process knows it, from here.

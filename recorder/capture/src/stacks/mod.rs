@@ -1,4 +1,4 @@
-//! Where threads blocked: from the kernel's samples to records.
+//! Where threads were in their code: from the kernel's samples to records.
 //!
 //! ```text
 //!   thread fxtrec-stacks    samples --> the code they are in --> Told --+       at the end: names of functions
@@ -11,6 +11,8 @@
 
 mod collector;
 mod images;
+mod lives;
+mod unwind;
 mod write;
 
 use std::io;
@@ -22,29 +24,13 @@ use fxt_writer::lanes::Lanes;
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use collector::{Collector, Told};
-use fxtrec_kernel::bpf::stacks::BlockedStacks;
+use fxtrec_kernel::bpf::stacks::{BlockedStacks, Wanted};
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::Nanos;
 use write::Records;
 
 /// How much may wait for the capture thread. What comes then is counted as lost.
 const WAITING: usize = 16 * 1024;
-
-/// What a backtrace of fxtrec's says in its flags.
-pub mod flag {
-    /// The kernel's stack could not be walked.
-    pub const KERNEL_UNREADABLE: u32 = 1 << 0;
-    /// The kernel's stack has more frames.
-    pub const KERNEL_TOO_DEEP: u32 = 1 << 1;
-    /// The program's stack could not be walked.
-    pub const USER_UNREADABLE: u32 = 1 << 2;
-    /// The program's stack has more frames.
-    pub const USER_TOO_DEEP: u32 = 1 << 3;
-    /// The program's stack was not kept: there was no room.
-    pub const USER_NO_ROOM: u32 = 1 << 4;
-    /// The program's stack ends early: the next frame is no code, most often since a function has no frame pointer.
-    pub const USER_CUT: u32 = 1 << 5;
-}
 
 /// What became of the stacks, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +43,7 @@ pub struct Counts {
     pub user_too_deep: u64,
     pub user_no_room: u64,
     pub user_cut: u64,
+    pub user_unproved: u64,
     /// Samples that were lost, since a buffer was full.
     pub lost: u64,
     /// Switches that the kernel's program did not see.
@@ -67,6 +54,8 @@ pub struct Counts {
     pub unknown_threads: u64,
     /// Processes that could not be looked into, most often because they had ended.
     pub unknown_processes: u64,
+    /// Records of code as it was loaded, or of processes, that were lost.
+    pub lost_mappings: u64,
     /// Functions that were given a name.
     pub symbols: u64,
 }
@@ -87,7 +76,7 @@ impl Stacks {
     ///
     /// # Errors
     /// When a thread or an eventfd cannot be had.
-    pub fn start(source: BlockedStacks, over: Nanos) -> io::Result<Stacks> {
+    pub fn start(source: BlockedStacks, wanted: Wanted) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
         let (to, told) = bounded(WAITING);
         let collector = Collector::new(source, to);
@@ -95,7 +84,7 @@ impl Stacks {
         let thread = std::thread::Builder::new()
             .name("fxtrec-stacks".to_owned())
             .spawn(move || collector.run(&token))?;
-        Ok(Stacks { told, next: None, stop, thread: Some(thread), records: Records::new(over) })
+        Ok(Stacks { told, next: None, stop, thread: Some(thread), records: Records::new(wanted) })
     }
 
     /// Writes what is known by now of waits that ended until `ended`.

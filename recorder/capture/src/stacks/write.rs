@@ -9,7 +9,8 @@ use super::Counts;
 use super::collector::{KERNEL, Told};
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
-use crate::encode::encoder::stacks::Owner;
+use crate::encode::encoder::owner::Owner;
+use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_units::{Nanos, Tid};
 
 /// The process that the kernel's code is put on: that of the idle task.
@@ -18,7 +19,7 @@ const KERNEL_PROCESS: Koid = Koid(0);
 /// Writes what the collector tells.
 #[derive(Debug)]
 pub(super) struct Records {
-    over: Nanos,
+    wanted: Wanted,
     /// The processes of programs.
     processes: FxHashMap<usize, Koid>,
     written: u64,
@@ -27,9 +28,9 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn new(over: Nanos) -> Records {
+    pub(super) fn new(wanted: Wanted) -> Records {
         let processes = FxHashMap::from_iter([(KERNEL, KERNEL_PROCESS)]);
-        Records { over, processes, written: 0, unknown_threads: 0, begun: false }
+        Records { wanted, processes, written: 0, unknown_threads: 0, begun: false }
     }
 
     pub(super) fn write<L: Lanes>(
@@ -62,6 +63,8 @@ impl Records {
             Told::Stack { tid, since, until, flags, frames } => {
                 self.begin(encoder, *since)?;
                 let (process, thread) = match encoder.owner(*tid, *until)? {
+                    // An interrupt of an idle CPU wakes somebody.
+                    _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
                     Owner::Recorded { process, thread } => (process, thread),
                     // It is left out as its switches are.
                     Owner::Unwanted => return Ok(()),
@@ -109,11 +112,20 @@ impl Records {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
+        let Wanted { over, wakes, frequency } = self.wanted;
+        let kind = match (wakes, frequency.is_some()) {
+            (false, false) => "offcpu",
+            (true, false) => "offcpu,wake",
+            (false, true) => "offcpu,cpu",
+            (true, true) => "offcpu,wake,cpu",
+        };
         let args = [
-            Arg::new(Text::Inline("kind"), Value::Str(Text::Inline("offcpu"))),
-            Arg::new(Text::Inline("over_ns"), Value::uint(self.over.0)),
+            Arg::new(Text::Inline("kind"), Value::Str(Text::Inline(kind))),
+            Arg::new(Text::Inline("over_ns"), Value::uint(over.0)),
+            Arg::new(Text::Inline("frequency"), Value::uint(frequency.unwrap_or(0).into())),
         ];
-        encoder.instant(time, Text::Inline("stack_info"), &args)
+        let args = if frequency.is_some() { &args[..] } else { &args[..2] };
+        encoder.instant(time, Text::Inline("stack_info"), args)
     }
 
     /// Counts with those that only this knows.
@@ -137,11 +149,13 @@ impl Records {
             ("user_too_deep", counts.user_too_deep),
             ("user_no_room", counts.user_no_room),
             ("user_cut", counts.user_cut),
+            ("user_unproved", counts.user_unproved),
             ("lost", counts.lost),
             ("unseen", counts.unseen),
             ("given_up", counts.given_up),
             ("unknown_threads", counts.unknown_threads),
             ("unknown_processes", counts.unknown_processes),
+            ("lost_mappings", counts.lost_mappings),
             ("symbols", counts.symbols),
         ]
         .map(|(name, count)| Arg::new(Text::Inline(name), Value::uint(count)));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fxt_reader::record::{Event, KernelObject, Value, is_not_recorded};
+use fxt_reader::record::{KernelObject, Value, is_not_recorded};
 use fxt_reader::{Cpu, Koid, ObjectType, Record};
 use fxt_writer::record as write;
 use rustc_hash::FxHashSet;
@@ -11,6 +11,7 @@ use super::Target;
 use crate::copy::{AsItIs, arguments};
 use crate::error::ConvertError;
 use fxtrec_capture::encode::unrecorded;
+use fxtrec_sched::{is_period, period_of};
 use fxtrec_units as units;
 
 /// The idle tasks of all CPUs.
@@ -83,21 +84,6 @@ impl Filter {
             _ => true,
         }
     }
-}
-
-/// Whether an event is about a period in which a cgroup is throttled, which belongs to a CPU and to no thread.
-pub(super) fn is_period(event: &Event<'_>) -> bool {
-    event.category == "sched" && event.name == "throttled"
-}
-
-/// The cgroup that is throttled, and the CPU, where the event says so.
-pub(super) fn period_of<'a>(event: &Event<'a>) -> Option<(&'a str, Cpu)> {
-    let cpu = match event.args.get("cpu")? {
-        Value::UInt32(cpu) => u16::try_from(cpu).ok()?,
-        Value::UInt64(cpu) => u16::try_from(cpu).ok()?,
-        _ => return None,
-    };
-    Some((event.args.str("cgroup")?, Cpu(cpu)))
 }
 
 /// What a thread is called, and of which process it is.

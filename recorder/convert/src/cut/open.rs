@@ -10,10 +10,13 @@ use fxt_reader::record::{
 use fxt_reader::{Cpu, Koid, Nanos, Record, Thread, ThreadState};
 use fxt_writer::record as write;
 use fxt_writer::{Arg, Text, Ticks, Value};
-use fxtrec_sched::{Held, Machine, Occupant, Periods, State, Switch, Thread as Does};
+use fxtrec_sched::{
+    Held, Machine, Occupant, Periods, Said, State, Switch, Thread as Does, WakeupSaid, is_period,
+    period_of, unsigned,
+};
 use rustc_hash::FxHashMap;
 
-use super::filter::{Filter, Names, is_period, period_of};
+use super::filter::{Filter, Names};
 use super::{Target, Window};
 use crate::error::ConvertError;
 use crate::retype;
@@ -80,7 +83,7 @@ impl Open {
     }
 
     fn wakeup(&mut self, wakeup: &Wakeup<'_>) {
-        let throttled = wakeup.args.get("throttled") == Some(ReadValue::Bool(true));
+        let throttled = WakeupSaid::of(wakeup.args).throttled;
         let state = if throttled { State::WokenThrottled } else { State::Woken };
         let after = (wakeup.cpu, state);
         self.machine.wake_to(&mut self.threads, wakeup.koid, after, wakeup.time);
@@ -96,7 +99,7 @@ impl Open {
         let next = match switch.outgoing_state {
             // One that never ran is in no queue.
             ThreadState::New => State::Unknown,
-            ThreadState::Running if is_true(switch, "throttled") => State::Throttled,
+            ThreadState::Running if Said::of(switch.args).throttled => State::Throttled,
             state => State::after(state, None),
         };
         let (outgoing, incoming) = (occupant(switch.outgoing), occupant(switch.incoming));
@@ -165,18 +168,7 @@ impl Open {
 
     /// Takes note of when cgroups are throttled, also within the window.
     pub(super) fn follow_periods(&mut self, event: &Event<'_>) {
-        let process = event.thread.process.0;
-        match event.kind {
-            EventKind::AsyncBegin { id } if is_period(event) => {
-                if let Some(place) = period_of(event) {
-                    self.periods.begin((process, id), place, event.time);
-                }
-            }
-            EventKind::AsyncEnd { id } if is_period(event) => {
-                self.periods.end((process, id), event.time);
-            }
-            _ => {}
-        }
+        self.periods.event(event);
     }
 
     /// For how long a quota held a thread back in the part of its wait that is in the window, where the window begins within
@@ -188,15 +180,9 @@ impl Open {
     ) -> Option<u64> {
         let wait = self.cut.remove(&switch.incoming)?;
         let nanos = switch.args.get("throttled_ns").and_then(unsigned)?;
-        let held = Held {
-            wait: (wait.since, switch.time),
-            cpu: wait.cpu,
-            nanos,
-            at_begin: wait.state.is_throttled(),
-            by: switch.args.str("throttled_by"),
-        };
+        let held = Held::of(wait, switch.time, (nanos, switch.args.str("throttled_by")));
         let within = switch.time.0.saturating_sub(from.0);
-        Some(match self.periods.place(held) {
+        Some(match held.and_then(|held| self.periods.place(held)) {
             Some(stretches) => {
                 let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
                 stretches.into_iter().map(inside).sum::<u64>().min(within)
@@ -390,19 +376,6 @@ fn write_switch(
         outgoing_state,
         args: &args,
     })?)
-}
-
-/// Whether a switch has this argument, and it is true.
-fn is_true(switch: &ContextSwitch<'_>, name: &str) -> bool {
-    switch.args.get(name) == Some(ReadValue::Bool(true))
-}
-
-pub(super) fn unsigned(value: ReadValue<'_>) -> Option<u64> {
-    match value {
-        ReadValue::UInt32(value) => Some(value.into()),
-        ReadValue::UInt64(value) => Some(value),
-        _ => None,
-    }
 }
 
 fn cpu_number(value: ReadValue<'_>) -> Option<Cpu> {

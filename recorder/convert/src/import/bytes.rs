@@ -32,7 +32,6 @@ impl<'a> Bytes<'a> {
         ImportError::Short { part: self.part, at: self.whole - self.rest.len() }
     }
 
-    /// The next `len` bytes.
     pub(super) fn take(&mut self, len: u64) -> Result<&'a [u8], ImportError> {
         let len = usize::try_from(len).map_err(|_| self.short())?;
         let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.short())?;

@@ -30,7 +30,8 @@ fn trace() -> Vec<u8> {
     scene.switch_with((95, 1), 0, Leaves::R, 102, &[("throttled_ns", us(50)), BY]);
     scene.switch_with((100, 0), 303, Leaves::S, 101, &[("throttled_ns", us(50)), BY]);
     scene.switch(120, 0, 101, Leaves::S, 0).switch(120, 1, 102, Leaves::S, 0);
-    scene.host_steal(130, 0, 4, 120).host_steal(130, 1, 0, 120).end(130);
+    scene.host_steal(130, 0, 4, 120).host_steal(130, 1, 0, 120);
+    scene.quota_stat(130, "/a", 50, (1, 1)).end(130);
     scene.bytes().to_vec()
 }
 
@@ -55,6 +56,28 @@ fn named(list: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
     list.iter().map(|(name, begin, end)| ((*name).to_owned(), *begin, *end)).collect()
 }
 
+/// Others may write numbers with a sign.
+#[test]
+fn facts_are_read_as_the_report_reads_them_whatever_the_type_of_their_numbers() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    scene.switch_with((30, 0), 101, Leaves::R, 303, &[("steal_ns", Value::Int64(4000)), THROTTLED]);
+    let held = [("throttled_ns", Value::Int64(50_000)), BY];
+    scene.switch_with((100, 0), 303, Leaves::S, 101, &held).end(120);
+    let expected = [
+        ("Running, partly stolen", 10, 30),
+        ("Throttled", 30, 80),
+        ("Runnable", 80, 100),
+        ("Running", 100, 120),
+    ];
+    assert_eq!(states(&to_json(scene.bytes(), Sched::Slices), 101), named(&expected));
+    let report = analyse(Reader::from_slice(scene.bytes()), ReportOptions::default());
+    let report = report.expect("a trace");
+    let stats = &thread(&report, 101).stats;
+    let nanos = |metric| stats.metric(metric).sum().as_nanos();
+    assert_eq!([Metric::Steal, Metric::Throttled].map(nanos), [4_000, 50_000]);
+}
+
 #[test]
 fn throttled_and_stolen_stretches_have_names_of_their_own() {
     let json = to_json(&trace(), Sched::Slices);
@@ -67,6 +90,13 @@ fn throttled_and_stolen_stretches_have_names_of_their_own() {
     ];
     assert_eq!(states(&json, 101), named(&expected));
     let events = events(&json);
+    let stolen = events.iter().filter(|event| event["name"] == "Running, partly stolen");
+    let told: Vec<&Json> = stolen.map(|event| &event["args"]["steal_ns"]).collect();
+    assert_eq!(
+        told,
+        [4000, 4000],
+        "both ends have the same arguments, or viewers take them for two"
+    );
     let stolen = events.iter().find(|event| event["name"] == expected[0].0).expect("there is one");
     assert_eq!(stolen["args"]["steal_ns"], 4_000);
 }
@@ -145,7 +175,34 @@ fn a_cut_keeps_what_was_done_to_threads() {
     let report = figures(&whole);
     assert!(report.causes.knows(Metric::Steal));
     assert!(report.host.is_empty(), "it was counted over the whole recording");
+    assert!(report.quotas.is_empty(), "and so was this");
+    let before = figures(&trace()).quotas;
+    assert_eq!((before.len(), before[0].throttled.as_micros()), (1, 50));
     assert_eq!(report.worst()[0].moves.len(), 1);
+}
+
+#[test]
+fn a_cut_keeps_in_which_system_call_a_thread_blocked() {
+    let in_call = [("syscall", Value::Uint32(202))];
+    let mut scene = Scene::with_causes("syscall");
+    scene.switch(10, 0, 0, Leaves::R, 101).switch_with((20, 0), 101, Leaves::S, 0, &in_call);
+    scene.wake(50, 0, 101).switch(55, 0, 0, Leaves::R, 101);
+    scene.switch_with((60, 0), 101, Leaves::S, 0, &in_call).wake(90, 0, 101);
+    scene.switch(95, 0, 0, Leaves::R, 101).switch(99, 0, 101, Leaves::S, 0).end(100);
+    let calls = |bytes: &[u8]| {
+        let facts = thread(&figures(bytes), 101).stats.facts.clone().unwrap_or_default();
+        facts
+            .calls()
+            .iter()
+            .map(|call| (call.number, call.count, call.sum.as_micros()))
+            .collect::<Vec<_>>()
+    };
+    let piece = |from, to| piece_of(scene.bytes(), from, to, Filter::default());
+    assert_eq!(calls(&piece(0, 200)), [(202, 2, 60)]);
+    // The first of them begins before the window, so that its length is not known.
+    assert_eq!(calls(&piece(30, 200)), [(202, 1, 30)]);
+    let filter = Filter { pids: vec![100], ..Filter::default() };
+    assert_eq!(calls(&piece_of(scene.bytes(), 0, 200, filter)), [(202, 2, 60)]);
 }
 
 #[test]

@@ -281,6 +281,9 @@ fn a_piece_of_one_cpu_has_the_scheduling_of_no_other() {
 fn trace_with_stacks() -> Vec<u8> {
     use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName};
     let mut trace = Writer::new(trace());
+    let over = [("over_ns", fxt_writer::Value::uint(7))];
+    let recorder = (Koid(1), Koid(1));
+    trace.instant(Ticks(2), recorder, "fxtrec", "stack_info", &over).expect("room");
     let mut put_code = |process: u64, id: u16, time: u64, start: u64| {
         let (process, time) = (ProcessName::Inline(Koid(process)), Ticks(time));
         let name = format!("code {id}");
@@ -347,12 +350,17 @@ fn a_cut_keeps_the_backtraces_of_its_window_and_the_code_that_they_are_in() {
                     assert_eq!((backtrace.flags, backtrace.frames.len()), (9, 3));
                     found.push(format!("backtrace {}", backtrace.time.0));
                 }
+                Record::Event(event) if event.name == "stack_info" => {
+                    let over = event.args.get("over_ns").expect("it says which waits are long");
+                    found.push(format!("stack_info {} {over}", event.time.0));
+                }
                 _ => {}
             }
         }
         found
     };
     let expected = [
+        "stack_info 4 7",
         "module 4 0 code 0",
         "mapping 4 0xffffffff81000000",
         "module 4 40 code 1",
@@ -363,7 +371,7 @@ fn a_cut_keeps_the_backtraces_of_its_window_and_the_code_that_they_are_in() {
     ];
     assert_eq!(piece_of(&window(&[])), expected);
     assert_eq!(piece_of(&window(&["worker"])), expected);
-    assert_eq!(piece_of(&window(&["rival"])), [] as [&str; 0]);
+    assert_eq!(piece_of(&window(&["rival"])), ["stack_info 4 7"]);
 }
 
 #[test]

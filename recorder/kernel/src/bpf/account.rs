@@ -103,7 +103,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// `None` where the kernel has no such tracepoints (before Linux 6.15).
+    /// `None` where the kernel has no such tracepoints (6.16 has only the second, 6.18 has both).
     pub fn new(btf: &Btf) -> Option<Asking> {
         let names = ["sched_set_need_resched_tp", "sched_exit_tp"].map(str::to_owned);
         match *btf.tracepoints(&names) {

@@ -33,15 +33,12 @@ pub enum Reg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     Byte,
-    /// 2 bytes.
     Half,
     /// 4 bytes. A load clears the upper half of the register.
     Word,
-    /// 8 bytes.
     Double,
 }
 
-/// Arithmetic on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alu {
     Add,
@@ -110,6 +107,13 @@ pub enum Helper {
     GetStackId = 27,
     /// The ids of the process, in the upper half, and of the thread that runs.
     GetCurrentPidTgid = 14,
+    /// `bpf_get_current_task()`: the address of the task that runs, which is a mere number.
+    GetCurrentTask = 35,
+    /// `bpf_get_stack(context, target, size, flags)`: how many bytes of program counters of the thread that runs, or a negative
+    /// error.
+    GetStack = 67,
+    /// `bpf_probe_read_user(target, size, address)`: 0, or a negative error; then the target is zero.
+    ProbeReadUser = 112,
     /// `bpf_probe_read_kernel(target, size, address)`; the target is zero where there is nothing to read.
     ProbeReadKernel = 113,
     /// `bpf_ringbuf_output(map, data, size, flags)`.
@@ -233,7 +237,6 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// An empty program.
     pub fn new() -> Assembler {
         Assembler::default()
     }
@@ -316,7 +319,6 @@ impl Assembler {
         self.put(JMP | CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
-    /// Goes to `label`.
     pub fn jump(&mut self, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.put(JMP | ALWAYS, Reg::R0, Reg::R0, 0, 0);

@@ -13,7 +13,7 @@ use super::lane::{Lane, LaneShape};
 use super::programs::{self, Accounts, Program, Setting};
 use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
-use super::task::{QueueLayout, SyscallLayout, TaskLayout, ThrottleLayout};
+use super::task::{FutexLayout, QueueLayout, SyscallLayout, TaskLayout, ThrottleLayout};
 use super::wakers;
 use crate::sys::Sys;
 use crate::units::Cpu;
@@ -79,7 +79,6 @@ pub struct Wanted<'a> {
     pub possible: usize,
     /// Bytes of each CPU's lane, at most.
     pub lane_bytes: usize,
-    /// Whether `sched_waking` is recorded.
     pub waking: bool,
     /// Whether it is noted when a switch is asked for.
     pub need_resched: bool,
@@ -89,6 +88,8 @@ pub struct Wanted<'a> {
     pub steal: bool,
     /// Whether soft interrupts run in threads, which may be preempted like others.
     pub threaded_softirqs: bool,
+    /// Whether it is wanted which futexes threads block on.
+    pub locks: bool,
 }
 
 #[derive(Debug)]
@@ -115,6 +116,7 @@ pub struct BpfEvents {
     steal: bool,
     throttles: bool,
     syscalls: bool,
+    futexes: bool,
     wakers: bool,
 }
 
@@ -125,27 +127,36 @@ struct Way {
     stolen: Option<QueueLayout>,
     throttle: Option<ThrottleLayout>,
     syscall: Option<SyscallLayout>,
+    futex: Option<FutexLayout>,
 }
 
 impl Way {
-    const LEAST: Way =
-        Way { interrupts: InterruptCount::Unknown, stolen: None, throttle: None, syscall: None };
+    const LEAST: Way = Way {
+        interrupts: InterruptCount::Unknown,
+        stolen: None,
+        throttle: None,
+        syscall: None,
+        futex: None,
+    };
 
     /// The ways that are worth trying, the best first. The last of them asks least.
-    fn all(btf: &Btf, steal: bool) -> Vec<Way> {
+    fn all(btf: &Btf, files: &dyn Sys, steal: bool, locks: bool) -> Vec<Way> {
+        let interrupts = InterruptCount::candidates(btf, files);
         let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
         let throttle = ThrottleLayout::new(btf).ok();
         let syscall = SyscallLayout::new(btf).ok();
+        let futex = FutexLayout::new(btf).ok().filter(|_| locks && syscall.is_some());
         let mut choices = vec![
-            (stolen, throttle, syscall),
-            (stolen, throttle, None),
-            (stolen, None, None),
-            (None, None, None),
+            (stolen, throttle, syscall, futex),
+            (stolen, throttle, syscall, None),
+            (stolen, throttle, None, None),
+            (stolen, None, None, None),
+            (None, None, None, None),
         ];
         choices.dedup();
-        let with = |(stolen, throttle, syscall)| {
-            let interrupts = InterruptCount::candidates(btf).into_iter();
-            interrupts.map(move |interrupts| Way { interrupts, stolen, throttle, syscall })
+        let with = |(stolen, throttle, syscall, futex)| {
+            let interrupts = interrupts.iter().copied();
+            interrupts.map(move |interrupts| Way { interrupts, stolen, throttle, syscall, futex })
         };
         choices.into_iter().flat_map(with).collect()
     }
@@ -186,8 +197,9 @@ impl BpfEvents {
         let scope = wanted.narrow.then(|| ScopeMap::new(&*sys)).transpose();
         let scope = scope.map_err(map_error("the threads in scope"))?;
         let layout = |way: Way| -> Result<TaskLayout, BtfError> {
-            let Way { interrupts, stolen, throttle, syscall } = way;
-            Ok(TaskLayout { stolen, throttle, syscall, ..TaskLayout::new(&btf, interrupts)? })
+            let Way { interrupts, stolen, throttle, syscall, futex } = way;
+            let layout = TaskLayout::new(&btf, interrupts)?;
+            Ok(TaskLayout { stolen, throttle, syscall, futex, ..layout })
         };
         let wakers = sys.map_create(&wakers::map()).map_err(map_error("who wakes whom"))?;
         let accounts = sys.map_create(&account::map(wanted.possible));
@@ -197,14 +209,17 @@ impl BpfEvents {
             Accounts { map, possible, irqs, asking }
         };
         let layout_of_least = layout(Way::LEAST)?;
-        let asking = Asking::new(&btf).filter(|_| wanted.need_resched);
+        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of a
+        // reader asks for a switch all the time, so older kernels of that kind are not trusted either.
+        let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
+        let asking = Asking::new(&btf).filter(|_| may_ask);
         let asking = asking.map_or(Ok(Vec::new()), |asking| {
             programs::on_requests(&layout_of_least, with(false, true), asking)
         })?;
-        let asking = load_if_possible(&*sys, &asking);
+        let asking = load_if_possible(&*sys, &asking)?;
         let handlers = account::handlers(&btf, wanted.threaded_softirqs);
         let irqs = programs::on_interrupts(with(true, false), &handlers)?;
-        let irqs = load_if_possible(&*sys, &irqs);
+        let irqs = load_if_possible(&*sys, &irqs)?;
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
         let load_with = |way| {
             let setting = Setting {
@@ -218,10 +233,12 @@ impl BpfEvents {
             };
             Ok((way, load_all(&*sys, &setting, wanted.waking)?))
         };
-        let (way, programs) = first_loaded(Way::all(&btf, wanted.steal), load_with)?;
+        let (way, programs) =
+            first_loaded(Way::all(&btf, files, wanted.steal, wanted.locks), load_with)?;
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
         let syscalls = way.syscall.is_some();
+        let futexes = way.futex.is_some();
         let tells_wakers = way.interrupts != InterruptCount::Unknown;
         let events = BpfEvents {
             sys,
@@ -236,16 +253,16 @@ impl BpfEvents {
             steal,
             throttles,
             syscalls,
+            futexes,
             wakers: tells_wakers,
         };
-        for (cpu, lane) in &lanes {
-            events.give(*cpu, lane)?;
-        }
+        let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();
+        events.give(&maps)?;
         Ok((events, lanes))
     }
 
-    fn give(&self, cpu: Cpu, lane: &Lane) -> Result<(), BpfError> {
-        let given = self.sys.map_set_map(self.outer.as_fd(), cpu.0, lane.map());
+    fn give(&self, lanes: &[(u32, BorrowedFd<'_>)]) -> Result<(), BpfError> {
+        let given = self.sys.map_set_maps(self.outer.as_fd(), lanes);
         given.map_err(map_error("a CPU"))
     }
 
@@ -255,7 +272,7 @@ impl BpfEvents {
     /// [`BpfError::Map`].
     pub fn add(&self, cpu: Cpu) -> Result<Lane, BpfError> {
         let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
-        self.give(cpu, &lane)?;
+        self.give(&[(cpu.0, lane.map())])?;
         Ok(lane)
     }
 
@@ -301,6 +318,11 @@ impl BpfEvents {
     /// Whether the programs tell in which system call a thread blocks.
     pub fn tells_syscalls(&self) -> bool {
         self.syscalls
+    }
+
+    /// Whether the programs tell on which futexes threads block.
+    pub fn tells_futexes(&self) -> bool {
+        self.futexes
     }
 
     /// Whether the programs tell who begins a wake-up, be it an interrupt.
@@ -370,11 +392,22 @@ fn load_all(
     programs::all(setting, waking)?.iter().map(|program| load(sys, program)).collect()
 }
 
-/// Loads all of them; none if the kernel refuses one.
-fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Vec<Loaded> {
+/// Loads all of them; none if the kernel has no such programs.
+///
+/// # Errors
+/// What it is short of, which says nothing about programs.
+fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Result<Vec<Loaded>, BpfError> {
     let loaded: Result<Vec<Loaded>, BpfError> =
         programs.iter().map(|program| load(sys, program)).collect();
-    loaded.unwrap_or_default()
+    match loaded {
+        Err(BpfError::Load { error, .. }) if !is_short(&error) => Ok(Vec::new()),
+        loaded => loaded,
+    }
+}
+
+/// Out of descriptors or memory.
+fn is_short(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 fn load(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {

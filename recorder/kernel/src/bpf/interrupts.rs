@@ -5,8 +5,11 @@
 //! and that not every kernel lets a program get at directly. So there are
 //! several ways; the first that the kernel accepts is taken.
 
+use std::path::Path;
+
 use super::btf::{Btf, BtfError, TypeId};
 use super::task::offset;
+use crate::sys::Sys;
 
 /// Where the kernel keeps its count of nested interrupts. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,9 @@ pub enum InterruptCount {
         run_queue: i16,
         /// From the beginning of the CPU's run queue to the count.
         distance: i32,
+        /// Whether programs may look into the task that runs, which they may since Linux 5.11. Before, they copy what
+        /// they need, step by step.
+        looks: bool,
     },
     /// In the task that runs (arm64 and others).
     OfTask {
@@ -38,15 +44,36 @@ pub enum InterruptCount {
 
 impl InterruptCount {
     /// The ways that are worth trying, what costs least first. The last of them always works.
-    pub fn candidates(btf: &Btf) -> Vec<InterruptCount> {
+    pub fn candidates(btf: &Btf, files: &dyn Sys) -> Vec<InterruptCount> {
         let variable = variable(btf);
         let of_cpu = variable
             .as_ref()
             .ok()
             .map(|(_, id, offset)| InterruptCount::OfCpu { variable: *id, offset: *offset });
-        let beside = variable.and_then(|(name, _, offset)| beside(btf, name, offset)).ok();
-        let found = [of_cpu, beside, in_task(btf).ok(), Some(InterruptCount::Unknown)];
+        let in_task = in_task(btf).ok();
+        let distance = match &variable {
+            Ok((name, _, offset)) => {
+                btf.distance("runqueues", name).ok().map(|far| far + i64::from(*offset))
+            }
+            // Those that have it in the task need no search.
+            Err(_) if in_task.is_none() => listed_distance(files),
+            Err(_) => None,
+        };
+        let beside = |looks| beside(btf, distance?, looks).ok();
+        let unknown = Some(InterruptCount::Unknown);
+        let found = [of_cpu, beside(true), in_task, beside(false), unknown];
         found.into_iter().flatten().collect()
+    }
+}
+
+/// The part of the count that says that an interrupt runs: hard ones in four bits, a soft one in bit 8. They are those of
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
+///
+/// Linux 7 counts in bits `[16 .. 23]` how often interrupts were disabled, and hard ones in the four bits behind them.
+pub fn bits(btf: &Btf) -> i32 {
+    match btf.variable("local_interrupt_disable_state") {
+        Ok(_) => 0x0f00_0100,
+        Err(_) => 0x000f_0100,
     }
 }
 
@@ -61,17 +88,40 @@ fn variable(btf: &Btf) -> Result<(&'static str, TypeId, i16), BtfError> {
     Ok((name, id, offset(btf.member(kind, "preempt_count")?.offset, name)?))
 }
 
-fn beside(btf: &Btf, name: &str, within: i16) -> Result<InterruptCount, BtfError> {
+/// How far the count lies behind the run queue, by the kernel's list of symbols: not every kernel describes its variables
+/// (Linux 5.10 as Debian builds it). `None` for users who may not see addresses.
+fn listed_distance(files: &dyn Sys) -> Option<i64> {
+    let list = files.read(Path::new("/proc/kallsyms")).ok()?;
+    let mut places = [const { None }; 2];
+    for line in list.split(|byte| *byte == b'\n') {
+        let mut words = line.split(|byte| *byte == b' ');
+        let (address, name) = (words.next()?, words.nth(1));
+        let wanted = [b"runqueues".as_slice(), b"__preempt_count"];
+        let Some(at) = wanted.iter().position(|wanted| name == Some(*wanted)) else { continue };
+        let address = i64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?;
+        // Hidden ones are 0. Of two by the same name nobody knows which is meant.
+        if address == 0 || places[at].replace(address).is_some() {
+            return None;
+        }
+    }
+    let [queue, count] = places;
+    Some(count? - queue?)
+}
+
+fn beside(btf: &Btf, distance: i64, looks: bool) -> Result<InterruptCount, BtfError> {
     let task = btf.structure("task_struct")?;
     let entity = btf.member(task, "se")?;
     let queue = entity.offset + btf.member(entity.type_id, "cfs_rq")?.offset;
     let run_queue = btf.member(btf.structure("cfs_rq")?, "rq")?.offset;
-    let distance = btf.distance("runqueues", name)? + i64::from(within);
-    let far = |_| BtfError::Missing { kind: "variable near the run queue", name: name.to_owned() };
+    let far = |_| BtfError::Missing {
+        kind: "count of interrupts near",
+        name: "the run queue".to_owned(),
+    };
     Ok(InterruptCount::BesideRunQueue {
         queue: offset(queue, "se.cfs_rq")?,
         run_queue: offset(run_queue, "rq")?,
         distance: i32::try_from(distance).map_err(far)?,
+        looks,
     })
 }
 
@@ -79,4 +129,35 @@ fn in_task(btf: &Btf) -> Result<InterruptCount, BtfError> {
     let info = btf.member(btf.structure("task_struct")?, "thread_info")?;
     let at = info.offset + btf.member(info.type_id, "preempt_count")?.offset;
     Ok(InterruptCount::OfTask { offset: offset(at, "thread_info.preempt_count")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    fn distance(list: &str) -> Option<i64> {
+        let fake = Fake::default().file("/proc/kallsyms", list);
+        listed_distance(&fake)
+    }
+
+    #[test]
+    fn the_list_of_symbols_tells_how_far_the_count_is_from_the_run_queue() {
+        let list = "000000000001a5c0 A __preempt_count\n\
+                    0000000000000000 A fixed_percpu_data\n\
+                    000000000002c140 A runqueues\n\
+                    ffffffff81000000 T _stext\n\
+                    ffffffffc0000000 t runqueues_of_others\t[other]\n";
+        assert_eq!(distance(list), Some(0x1a5c0 - 0x2c140));
+    }
+
+    #[test]
+    fn what_is_hidden_missing_or_there_twice_is_unknown() {
+        let hidden = "0000000000000000 A __preempt_count\n0000000000000000 A runqueues\n";
+        let twice = "0000000000000010 A __preempt_count\n0000000000000020 A runqueues\n\
+                     0000000000000030 d runqueues\n";
+        for list in ["", hidden, twice, "0000000000000020 A runqueues\n", "x\n\ny z"] {
+            assert_eq!(distance(list), None, "{list:?}");
+        }
+    }
 }

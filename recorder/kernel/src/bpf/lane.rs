@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of eleven kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of twelve kinds, wake-ups being three:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -20,6 +20,7 @@
 //!   throttled kept   cgroup                      own cgroup  kind    -       -       -
 //!   wait    kept     tid           CPU           own cgroup  kind    -       -       -
 //!   moved   time     tid           to CPU        from CPU    kind    -       -       -
+//!   futex   address  word          word + 8      value       kind    op      of the word + 16
 //! ```
 //!
 //! The lane tells the CPU. Of a state, the lower 16 bits are kept, which has all that are reported; a system call has a
@@ -28,7 +29,7 @@
 //! of the waker, whose id has only 22 bits. A name stands before the first record of its
 //! lane that mentions the thread, and before the first after it was renamed. What
 //! befell a slice stands before the switch that ends it, and so does whose quota keeps its thread from running on; most
-//! have nothing to tell.
+//! have nothing to tell. With `--locks`, so does the futex that its thread blocks on.
 //!
 //! Head and tail count records and never go back. The tracepoints fire with
 //! preemption off, so one CPU is never in two programs at once, with one
@@ -37,6 +38,10 @@
 //! which then leaves the ring alone and adds to `nested`. So nothing needs a
 //! lock, nor an atomic operation but for publishing the head where the machine
 //! reorders stores.
+//!
+//! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last
+//! there are switches without the wake-ups that caused them. So a lane is closed at first, and again before the programs go: by
+//! a value of its own in `busy`, at which a program leaves and counts nothing.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,14 +73,17 @@ pub mod at {
     pub const RECORDS: usize = 36864;
 }
 
+/// In [`at::BUSY`]: nothing is written or counted.
+pub const CLOSED: i32 = 2;
+
 /// How many names a lane remembers; a power of two.
 pub const NAMES: usize = 1024;
 
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept: an event may bring six more records along: a loss, a name, two of the slice, one for each side that
-/// is throttled.
+/// Room that is kept: an event may bring seven more records along: a loss, a name, two of the slice, one for each side that
+/// is throttled, a futex.
 pub const SPARE: usize = 8;
 
 /// The tracepoints whose events are counted, in the order of the counts.
@@ -148,7 +156,7 @@ pub struct LaneCounts {
 }
 
 impl Lane {
-    /// Makes a lane.
+    /// Makes a lane, which is closed.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -157,7 +165,22 @@ impl Lane {
         let mapping = Mapping::new(Some(map.as_fd()), shape.bytes())?;
         let lane = Lane { map, mapping, shape, tail: 0 };
         lane.word(at::BELL).store(shape.bell_records() as u64, Ordering::Relaxed);
+        lane.word(at::BUSY).store(CLOSED as u64, Ordering::Relaxed);
         Ok(lane)
+    }
+
+    /// Lets the programs write.
+    pub fn open(&self) {
+        self.word(at::BUSY).store(0, Ordering::Release);
+    }
+
+    /// Keeps the programs from writing from now on, if none of them is doing so; returns whether it is closed. One that was
+    /// about to begin opens it again, so this is to be called once more.
+    pub fn close(&self) -> bool {
+        let [open, closed] = [0, CLOSED as u64];
+        let order = Ordering::Relaxed;
+        let was = self.word(at::BUSY).compare_exchange(open, closed, order, order);
+        was.is_ok() || was == Err(closed)
     }
 
     /// The map, to be given to the programs.
@@ -170,7 +193,7 @@ impl Lane {
         assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
         // SAFETY: the assertion keeps the aligned word inside the mapping, which lives as long as self. Programs and
         // reader access these words only whole, and one of the two only reads each of them but BELL, where it does not
-        // matter who wins.
+        // matter who wins, and BUSY, see `close`.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
@@ -192,7 +215,6 @@ impl Lane {
         self.word(at::BELL).store(bell, Ordering::Relaxed);
     }
 
-    /// Bytes of the lane.
     pub fn bytes(&self) -> usize {
         self.shape.bytes()
     }
@@ -273,6 +295,12 @@ pub mod part {
     pub const WAIT_CPU: i16 = 12;
     pub const TO_CPU: i16 = 12;
     pub const FROM_CPU: i16 = 16;
+    pub const ADDRESS: i16 = 0;
+    pub const WORD: i16 = 8;
+    pub const WORD_AFTER_8: i16 = 12;
+    pub const VALUE: i16 = 16;
+    pub const OPERATION: i16 = 21;
+    pub const WORD_AFTER_16: i16 = 22;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +327,8 @@ pub enum RecordKind {
     Moved = 10,
     /// What interrupts took of the slice that the next switch of the lane ends, and since when that was asked for.
     Taken = 11,
+    /// The futex that the thread blocks on which the next switch of the lane takes off the CPU.
+    Futex = 12,
 }
 
 /// The bits of a record's flags.
@@ -350,11 +380,7 @@ pub enum Record {
         count: u64,
     },
     /// What a thread is called.
-    Name {
-        tid: Tid,
-        /// The kernel's 16 bytes.
-        name: [u8; 16],
-    },
+    Name { tid: Tid, name: [u8; 16] },
     /// What befell the slice that the next switch ends.
     Slice {
         /// For how long the host had taken the CPU.
@@ -388,6 +414,25 @@ pub enum Record {
     },
     /// A thread is moved to another queue.
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
+    /// The thread that goes out next blocks on a futex.
+    Futex(Futex),
+}
+
+/// A call of futex(2), and what is in the memory that it is about. A program may write anything there, and what could not be
+/// read is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Futex {
+    pub address: u64,
+    /// The lower eight bits of the operation, which have the command and whether the futex is private.
+    pub operation: u8,
+    /// The third argument of the call: of most that wait, what the word has to be.
+    pub value: u32,
+    /// The futex itself when the thread went out.
+    pub word: u32,
+    /// The four bytes that begin 8 bytes behind the word's first.
+    pub after_8: u32,
+    /// The lower half of those that begin 16 bytes behind it.
+    pub after_16: u16,
 }
 
 /// In the place of a number: no system call, or one that is not known.
@@ -479,6 +524,14 @@ impl Record {
                 from: Cpu(u32_at(part::FROM_CPU)),
                 to: Cpu(u32_at(part::TO_CPU)),
             },
+            _ if kind == RecordKind::Futex as u8 => Record::Futex(Futex {
+                address: u64_at(part::ADDRESS),
+                operation: bytes[part::OPERATION as usize],
+                value: u32_at(part::VALUE),
+                word: u32_at(part::WORD),
+                after_8: u32_at(part::WORD_AFTER_8),
+                after_16: u16_at(part::WORD_AFTER_16),
+            }),
             _ => return None,
         })
     }
@@ -594,6 +647,27 @@ mod tests {
     }
 
     #[test]
+    fn a_futex_is_read_back() {
+        let bytes = record(&[
+            (part::ADDRESS, &0x7f00_1000u64.to_ne_bytes()),
+            (part::WORD, &2u32.to_ne_bytes()),
+            (part::WORD_AFTER_8, &77u32.to_ne_bytes()),
+            (part::VALUE, &3u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Futex as u8, 128]),
+            (part::WORD_AFTER_16, &0x201u16.to_ne_bytes()),
+        ]);
+        let expected = Futex {
+            address: 0x7f00_1000,
+            operation: 128,
+            value: 3,
+            word: 2,
+            after_8: 77,
+            after_16: 0x201,
+        };
+        assert_eq!(Record::parse(&bytes), Some(Record::Futex(expected)));
+    }
+
+    #[test]
     fn the_flags_of_a_first_wake_up_are_told_apart() {
         for (flags, expected) in [(0, (false, false)), (1, (true, false)), (2, (false, true))] {
             let bytes = record(&[(part::KIND, &[RecordKind::WakeupNew as u8, flags, 120, 0])]);
@@ -621,7 +695,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 12, 255] {
+        for kind in [0, 13, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

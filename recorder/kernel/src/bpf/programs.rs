@@ -23,6 +23,14 @@ mod account;
 mod event;
 mod life;
 
+/// The arguments of `sched_switch`, eight bytes each.
+pub(super) mod switched {
+    pub(in super::super) const PREEMPTED: i16 = 0;
+    pub(in super::super) const PREV: i16 = 8;
+    pub(in super::super) const NEXT: i16 = 16;
+    pub(in super::super) const PREV_STATE: i16 = 24;
+}
+
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::account::{Asking, Handler};
@@ -55,9 +63,7 @@ pub struct Accounts<'a> {
     pub map: BorrowedFd<'a>,
     /// How many CPUs there may ever be.
     pub possible: usize,
-    /// Whether programs count interrupts.
     pub irqs: bool,
-    /// Whether programs note requests.
     pub asking: bool,
 }
 
@@ -79,7 +85,7 @@ pub struct Program {
 impl Program {
     /// How the kernel is asked to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
-        ProgramSpec { name: self.name, insns: &self.insns, tracepoint: self.tracepoint }
+        ProgramSpec { name: self.name, insns: &self.insns, tracepoint: Some(self.tracepoint) }
     }
 }
 
@@ -164,7 +170,7 @@ fn find_bit(
 }
 
 /// A constant as an operand. All of them are far below 2^31.
-fn number(value: usize) -> Operand {
+pub(super) fn number(value: usize) -> Operand {
     Operand::Imm(i32::try_from(value).unwrap_or(i32::MAX))
 }
 

@@ -10,15 +10,10 @@ use super::asm::Insn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
-    /// `BPF_MAP_TYPE_ARRAY`.
     Array = 2,
-    /// `BPF_MAP_TYPE_PERCPU_ARRAY`.
     PerCpuArray = 6,
-    /// `BPF_MAP_TYPE_STACK_TRACE`.
     StackTrace = 7,
-    /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
     ArrayOfMaps = 12,
-    /// `BPF_MAP_TYPE_RINGBUF`.
     RingBuffer = 27,
 }
 
@@ -36,29 +31,40 @@ pub struct MapSpec<'a> {
     pub inner: Option<BorrowedFd<'a>>,
 }
 
-/// A program to be loaded, for the tracepoint whose typedef has this id.
+/// A program to be loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramSpec<'a> {
     /// At most 15 letters.
     pub name: &'static str,
     pub insns: &'a [Insn],
-    /// The id of `btf_trace_` and the tracepoint's name.
-    pub tracepoint: u32,
+    /// The id of `btf_trace_` and the name of the tracepoint that it is for; `None` if it is for samples of perf events.
+    pub tracepoint: Option<u32>,
 }
 
 /// The calls that a machine may refuse.
 pub trait BpfSys: Debug {
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd>;
 
-    /// `BPF_MAP_UPDATE_ELEM` of a map of maps.
-    fn map_set_map(&self, outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>)
-    -> io::Result<()>;
+    /// Puts maps into a map of maps, by their keys.
+    ///
+    /// After each change of such a map the kernel waits until every CPU has left the programs that run, so this makes one change
+    /// of all of them where it can.
+    fn map_set_maps(
+        &self,
+        outer: BorrowedFd<'_>,
+        inner: &[(u32, BorrowedFd<'_>)],
+    ) -> io::Result<()>;
 
     /// `BPF_PROG_LOAD`, with what the verifier says written into `log` if there is one.
     fn program_load(&self, spec: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd>;
 
     /// `BPF_RAW_TRACEPOINT_OPEN`: the program runs until the descriptor is closed.
     fn attach(&self, program: BorrowedFd<'_>) -> io::Result<OwnedFd>;
+
+    /// `BPF_LINK_CREATE`: the program runs at each sample of the perf event until the descriptor is closed (since Linux 5.15).
+    fn attach_to(&self, _program: BorrowedFd<'_>, _event: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// `BPF_MAP_LOOKUP_ELEM` of a map of stacks, whose values are as long as `value`.
     fn map_lookup(&self, _map: BorrowedFd<'_>, _key: u32, _value: &mut [u8]) -> io::Result<()> {
@@ -79,13 +85,22 @@ const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+const MAP_UPDATE_BATCH: libc::c_int = 26;
+const LINK_CREATE: libc::c_int = 28;
+
+/// What the kernel returns for a command that a kind of map does not have; `ENOTSUPP`, which is not for user space.
+const NOT_FOR_THIS_MAP: i32 = 524;
 
 const MMAPABLE: u32 = 1 << 10;
 
-/// `BPF_PROG_TYPE_TRACING`.
 const TRACING: u32 = 26;
 
 const TRACE_RAW_TP: u32 = 23;
+
+const PERF_EVENT: u32 = 7;
+
+/// `BPF_PERF_EVENT`, what such a program is attached as.
+const TO_PERF_EVENT: u32 = 41;
 
 /// The licence of the programs, in the words that the kernel knows.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
@@ -108,6 +123,19 @@ struct MapUpdate {
     padding: u32,
     key: u64,
     value: u64,
+    flags: u64,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct MapBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
     flags: u64,
 }
 
@@ -142,6 +170,15 @@ struct RawTracepointOpen {
     name: u64,
     prog_fd: u32,
     padding: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
 }
 
 #[derive(Default)]
@@ -217,21 +254,15 @@ impl BpfSys for LinuxBpf {
         unsafe { bpf_fd(MAP_CREATE, &attr) }
     }
 
-    fn map_set_map(
+    fn map_set_maps(
         &self,
         outer: BorrowedFd<'_>,
-        key: u32,
-        inner: BorrowedFd<'_>,
+        inner: &[(u32, BorrowedFd<'_>)],
     ) -> io::Result<()> {
-        let value = raw(inner);
-        let attr = MapUpdate {
-            map_fd: raw(outer),
-            key: address(&raw const key),
-            value: address(&raw const value),
-            ..MapUpdate::default()
-        };
-        // SAFETY: keys of arrays and values of maps of maps are four bytes, and both live until the call returns.
-        unsafe { bpf(MAP_UPDATE_ELEM, &attr) }.map(drop)
+        match set_at_once(outer, inner) {
+            Err(error) if !knows_batches(&error) => set_side_by_side(outer, inner),
+            result => result,
+        }
     }
 
     fn program_load(&self, spec: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
@@ -246,7 +277,7 @@ impl BpfSys for LinuxBpf {
             None => (0, 0, 0),
         };
         let attr = ProgLoad {
-            prog_type: TRACING,
+            prog_type: if spec.tracepoint.is_some() { TRACING } else { PERF_EVENT },
             insn_cnt: u32::try_from(spec.insns.len()).unwrap_or(u32::MAX),
             insns: address(spec.insns.as_ptr()),
             license: address(LICENSE.as_ptr()),
@@ -254,8 +285,8 @@ impl BpfSys for LinuxBpf {
             log_size,
             log_buf,
             prog_name,
-            expected_attach_type: TRACE_RAW_TP,
-            attach_btf_id: spec.tracepoint,
+            expected_attach_type: if spec.tracepoint.is_some() { TRACE_RAW_TP } else { 0 },
+            attach_btf_id: spec.tracepoint.unwrap_or(0),
             ..ProgLoad::default()
         };
         // SAFETY: the instructions and the licence, which ends with a zero, are only read; the log is writable for the
@@ -267,6 +298,13 @@ impl BpfSys for LinuxBpf {
         let attr = RawTracepointOpen { prog_fd: raw(program), ..RawTracepointOpen::default() };
         // SAFETY: a name of null is allowed: the program knows its tracepoint. The command returns a descriptor.
         unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attr) }
+    }
+
+    fn attach_to(&self, program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let (prog_fd, target_fd) = (raw(program), raw(event));
+        let attr = LinkCreate { prog_fd, target_fd, attach_type: TO_PERF_EVENT, flags: 0 };
+        // SAFETY: the structure has no pointers. The command returns a descriptor.
+        unsafe { bpf_fd(LINK_CREATE, &attr) }
     }
 
     fn map_lookup(&self, map: BorrowedFd<'_>, key: u32, value: &mut [u8]) -> io::Result<()> {
@@ -299,8 +337,77 @@ impl BpfSys for LinuxBpf {
     }
 }
 
+/// Whether a refusal has another reason than a kernel without batches: before Linux 5.6 there are none, and before 5.19 none for
+/// maps of maps.
+fn knows_batches(error: &io::Error) -> bool {
+    !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | NOT_FOR_THIS_MAP))
+}
+
+/// By one call.
+fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
+    let (keys, values): (Vec<u32>, Vec<u32>) =
+        inner.iter().map(|(key, map)| (*key, raw(*map))).unzip();
+    let attr = MapBatch {
+        keys: address(keys.as_ptr()),
+        values: address(values.as_ptr()),
+        count: u32::try_from(inner.len()).unwrap_or(u32::MAX),
+        map_fd: raw(outer),
+        ..MapBatch::default()
+    };
+    // SAFETY: keys of arrays and values of maps of maps are four bytes, and there are `count` of both, which live until the
+    // call returns.
+    unsafe { bpf(MAP_UPDATE_BATCH, &attr) }.map(drop)
+}
+
+/// By one call for each, all at the same time: they wait for the same.
+pub(super) fn set_side_by_side(
+    outer: BorrowedFd<'_>,
+    inner: &[(u32, BorrowedFd<'_>)],
+) -> io::Result<()> {
+    /// Enough that few waits follow each other, and few enough for any limit of threads.
+    const SETTERS: usize = 64;
+    std::thread::scope(|scope| {
+        let setters = inner.chunks(inner.len().div_ceil(SETTERS).max(1)).map(|some| {
+            let set = move || some.iter().try_for_each(|(key, map)| set(outer, *key, *map));
+            // Without a thread of its own it takes longer.
+            std::thread::Builder::new().spawn_scoped(scope, set).map_err(|_| set())
+        });
+        let setters: Vec<_> = setters.collect();
+        let ended =
+            |setter: Result<std::thread::ScopedJoinHandle<'_, io::Result<()>>, _>| match setter {
+                Ok(setter) => {
+                    setter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
+                Err(done) => done,
+            };
+        setters.into_iter().try_for_each(ended)
+    })
+}
+
+fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
+    let value = raw(inner);
+    let attr = MapUpdate {
+        map_fd: raw(outer),
+        key: address(&raw const key),
+        value: address(&raw const value),
+        ..MapUpdate::default()
+    };
+    // SAFETY: keys of arrays and values of maps of maps are four bytes, and both live until the call returns.
+    unsafe { bpf(MAP_UPDATE_ELEM, &attr) }.map(drop)
+}
+
 /// How long the values of a map are that has one of each, in bytes.
 fn map_value_bytes(map: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(map_info(map)?.value_size as usize)
+}
+
+/// The kernel's number of a map, which is what a lookup in a map of maps finds.
+#[cfg(test)]
+pub(super) fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(map_info(map)?.id)
+}
+
+fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
     let mut info = MapInfo::default();
     let attr = GetInfo {
         bpf_fd: raw(map),
@@ -309,7 +416,7 @@ fn map_value_bytes(map: BorrowedFd<'_>) -> io::Result<usize> {
     };
     // SAFETY: `info` is writable for the length given, and the kernel takes no address from it.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &attr) }?;
-    Ok(info.value_size as usize)
+    Ok(info)
 }
 
 /// Loads a program; when the kernel refuses, asks again for what the verifier has to say.

@@ -2,7 +2,7 @@
 
 use super::asm::Width;
 use super::btf::{Btf, BtfError, TypeId};
-use super::interrupts::InterruptCount;
+use super::interrupts::{InterruptCount, bits};
 
 /// Where the scheduler keeps what it knows about a CPU. Not every kernel has it, or lets programs read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,26 @@ pub struct SyscallLayout {
     pub number_width: Width,
 }
 
+/// Where the arguments of futex(2) are, from the beginning of the registers that a program had when it entered the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FutexLayout {
+    /// The number of the system call.
+    pub call: i32,
+    pub address: i16,
+    pub operation: i16,
+    pub value: i16,
+}
+
+/// Where a program's registers are that a stack is walked from, from the beginning of what it had when it entered the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisterLayout {
+    pub instruction: i16,
+    pub stack: i16,
+    pub frame: i16,
+    /// Where arm64 keeps the address that a function returns to.
+    pub link: Option<i16>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoints {
     pub switch: TypeId,
@@ -88,12 +108,16 @@ pub struct TaskLayout {
     pub state: Option<(i16, usize)>,
     /// The count of nested interrupts.
     pub interrupts: InterruptCount,
+    /// The part of that count that says that one runs.
+    pub interrupt_bits: i32,
     /// Where stolen time is counted.
     pub stolen: Option<QueueLayout>,
     /// Where throttling is told.
     pub throttle: Option<ThrottleLayout>,
     /// Where the system call is told in which a task blocks.
     pub syscall: Option<SyscallLayout>,
+    /// Where it is told on which futex it blocks. Only used together with [`TaskLayout::syscall`].
+    pub futex: Option<FutexLayout>,
     pub tracepoints: Tracepoints,
 }
 
@@ -148,9 +172,11 @@ impl TaskLayout {
             exit_state: field("exit_state", 4)?,
             state,
             interrupts,
+            interrupt_bits: bits(btf),
             stolen: None,
             throttle: None,
             syscall: None,
+            futex: None,
             tracepoints,
         })
     }
@@ -251,6 +277,59 @@ impl SyscallLayout {
             number: offset(btf.member(btf.structure("pt_regs")?, number)?.offset, number)?,
             number_width,
         })
+    }
+}
+
+impl FutexLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] on other machines than x86-64 and arm64.
+    pub fn new(btf: &Btf) -> Result<FutexLayout, BtfError> {
+        match std::env::consts::ARCH {
+            "x86_64" => {
+                let registers = btf.structure("pt_regs")?;
+                let member = |name: &str| offset(btf.member(registers, name)?.offset, name);
+                let (address, operation, value) = (member("di")?, member("si")?, member("dx")?);
+                Ok(FutexLayout { call: 202, address, operation, value })
+            }
+            // The first registers of the user interface, which is fixed. They keep their values until the call returns.
+            "aarch64" => Ok(FutexLayout { call: 98, address: 0, operation: 8, value: 16 }),
+            other => {
+                let name = other.to_owned();
+                Err(BtfError::Missing { kind: "known futex(2) of", name })
+            }
+        }
+    }
+}
+
+impl RegisterLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] on other machines than x86-64 and arm64.
+    pub fn new(btf: &Btf) -> Result<RegisterLayout, BtfError> {
+        let registers = btf.structure("pt_regs")?;
+        let member = |name: &str| offset(btf.member(registers, name)?.offset, name);
+        match std::env::consts::ARCH {
+            "x86_64" => Ok(RegisterLayout {
+                instruction: member("ip")?,
+                stack: member("sp")?,
+                frame: member("bp")?,
+                link: None,
+            }),
+            // Its structure begins with that of the user interface, which is fixed: 31 registers, sp, pc.
+            "aarch64" => Ok(RegisterLayout {
+                instruction: 32 * 8,
+                stack: 31 * 8,
+                frame: 29 * 8,
+                link: Some(30 * 8),
+            }),
+            other => {
+                let name = other.to_owned();
+                Err(BtfError::Missing { kind: "known registers of", name })
+            }
+        }
     }
 }
 

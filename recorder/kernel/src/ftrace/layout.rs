@@ -26,11 +26,7 @@ pub enum PageLayoutError {
     Page(#[from] FormatError),
     /// A part of it has an unknown size.
     #[error("events/header_page gives `{field}` {size} bytes; please report this kernel")]
-    Size {
-        field: &'static str,
-        /// Its size in bytes.
-        size: usize,
-    },
+    Size { field: &'static str, size: usize },
     /// The event's description lacks a line, or the numbers in it cannot be.
     #[error("events/header_event has no usable line for `{0}`; please report this kernel")]
     Event(&'static str),

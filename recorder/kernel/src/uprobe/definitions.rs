@@ -59,7 +59,6 @@ fn file(tracefs: &Tracefs) -> PathBuf {
 }
 
 impl Definitions {
-    /// No definitions so far.
     pub fn new(sys: Box<dyn Sys + Send>, tracefs: Tracefs) -> Definitions {
         let owner = Owner::current(&*sys);
         let group = format!("{PREFIX}{}_{}", owner.pid(), owner.start());

@@ -57,13 +57,9 @@ pub enum ArgKind {
 /// The size of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
-    /// One byte.
     Bits8,
-    /// Two bytes.
     Bits16,
-    /// Four bytes.
     Bits32,
-    /// Eight bytes.
     Bits64,
 }
 
@@ -76,7 +72,6 @@ impl Width {
         Width::ALL.into_iter().find(|width| width.bits() == bits)
     }
 
-    /// Its size in bits.
     pub const fn bits(self) -> u32 {
         match self {
             Width::Bits8 => 8,
@@ -86,7 +81,6 @@ impl Width {
         }
     }
 
-    /// Its size in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Width::Bits8 => 1,

@@ -29,7 +29,6 @@ pub enum BoundsError {
     )]
     Beyond {
         function: String,
-        /// Its size in bytes.
         size: u64,
         /// The offset that was asked for.
         offset: u64,

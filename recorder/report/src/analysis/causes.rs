@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+use fxt_reader::Nanos;
 use fxt_reader::record::{Args, Event, EventKind};
-use fxt_reader::{Cpu, Nanos};
-use fxtrec_sched::{Said, Threads, WakeupSaid};
+use fxtrec_sched::{Said, Threads, WakeupSaid, cpu_of};
 
 use super::cpu::CpuState;
 use super::records::number;
 use super::thread::{BY_INTERRUPT, Live};
 use super::way::Way;
-use super::{Analysis, Observer};
-use crate::facts::{FactTallies, HostSteal};
+use super::{Analysis, Moved, Observer};
+use crate::facts::{FactTallies, HostSteal, Quota};
 use fxtrec_gates::Metric;
+
+/// So many cgroups are stopped by quotas at most; a file may say anything.
+const MOST_QUOTAS: usize = 1 << 10;
 
 /// So many CPUs have something taken by the host at most; a file may say anything.
 const MOST_CPUS: usize = 1 << 16;
@@ -85,24 +88,13 @@ impl<O: Observer> Analysis<O> {
     /// An event of the scheduler that is not a record of its own. False when that is beyond what is wanted.
     #[cold]
     pub(super) fn sched_event(&mut self, event: &Event<'_>) -> bool {
-        let process = event.thread.process.0;
-        match (event.name, event.kind) {
-            ("migrate", EventKind::Instant) if self.span.is_some() => return self.migrated(event),
-            ("throttled", EventKind::AsyncBegin { id }) => {
-                let cgroup = event.args.str("cgroup");
-                if let (Some(cgroup), Some(cpu)) = (cgroup, cpu_of(event, "cpu")) {
-                    self.periods.begin((process, id), (cgroup, cpu), event.time);
-                    self.cpus.get(cpu.0).mark(event.time.0);
-                }
-            }
-            ("throttled", EventKind::AsyncEnd { id }) => {
-                if let (Some(_), Some(cpu)) =
-                    (self.periods.end((process, id), event.time), cpu_of(event, "cpu"))
-                {
-                    self.cpus.get(cpu.0).mark(event.time.0);
-                }
-            }
-            _ => {}
+        if let ("migrate", EventKind::Instant) = (event.name, event.kind)
+            && self.span.is_some()
+        {
+            return self.migrated(event);
+        }
+        if let Some((cpu, time)) = self.periods.event(event) {
+            self.cpus.get(cpu.0).mark(time.0);
         }
         true
     }
@@ -113,9 +105,13 @@ impl<O: Observer> Analysis<O> {
             return false;
         }
         let (now, koid) = (self.now, event.thread.thread.0);
-        let Some(to) = cpu_of(event, "dest_cpu") else { return true };
+        let Some(to) = cpu_of(event.args, "dest_cpu") else { return true };
         if koid == 0 {
             return true;
+        }
+        if let Some(from) = cpu_of(event.args, "orig_cpu") {
+            let (time, thread) = (Nanos(now), event.thread.thread);
+            self.observer.moved(&Moved { time, thread, from, to });
         }
         let key = self.roster.key(koid, &self.selection.threads);
         let before = *self.roster.thread(key);
@@ -148,7 +144,7 @@ impl<O: Observer> Analysis<O> {
     pub(super) fn host_steal(&mut self, event: &Event<'_>) {
         let nanos = |name| number(event, name).map(Duration::from_nanos);
         let (Some(cpu), Some(stolen), Some(during)) =
-            (cpu_of(event, "cpu"), nanos("steal_ns"), nanos("during_ns"))
+            (cpu_of(event.args, "cpu"), nanos("steal_ns"), nanos("during_ns"))
         else {
             return;
         };
@@ -161,6 +157,23 @@ impl<O: Observer> Analysis<O> {
     }
 }
 
-fn cpu_of(event: &Event<'_>, name: &str) -> Option<Cpu> {
-    number(event, name).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu)
+impl<O> Analysis<O> {
+    /// For how long a quota stopped a cgroup in the whole recording.
+    pub(super) fn quota_stat(&mut self, event: &Event<'_>) {
+        let count = |name| number(event, name);
+        let (Some(cgroup), Some(throttled), Some(throttled_periods)) =
+            (event.args.str("cgroup"), count("throttled_ns"), count("throttled_periods"))
+        else {
+            return;
+        };
+        if self.quotas.len() < MOST_QUOTAS {
+            self.quotas.push(Quota {
+                cgroup: cgroup.to_owned(),
+                throttled: Duration::from_nanos(throttled),
+                throttled_periods,
+                periods: count("periods").unwrap_or(throttled_periods),
+                during: Duration::from_nanos(count("during_ns").unwrap_or(0)),
+            });
+        }
+    }
 }

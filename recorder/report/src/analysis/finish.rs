@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use fxt_reader::Nanos;
+use fxt_reader::{Koid, Nanos};
 use fxtrec_sched::{Tenure, Threads};
 
 use super::cpu::Occupant;
 use super::roster::{freeze, freeze_facts};
+use super::switches::shown;
 use super::thread::metric;
-use super::{Analysis, Observer};
+use super::{Analysis, Observer, Ran};
 use crate::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
 use fxtrec_gates::Metric;
 
@@ -28,7 +29,7 @@ impl<O: Observer> Analysis<O> {
         let mut cpus = Vec::new();
         if self.active {
             self.cut_slices(end);
-            self.cut_waits();
+            self.cut_waits(end);
             self.cpus.settle_queues(end);
             let length = end.saturating_sub(span.begin.0);
             cpus.extend(self.cpus.iter().filter(|(_, on)| on.counted).map(|(cpu, on)| CpuReport {
@@ -48,7 +49,7 @@ impl<O: Observer> Analysis<O> {
         }
         let unconserved = Duration::from_nanos(self.cpus.unconserved(end));
         let unconserved = (!narrow).then_some(unconserved);
-        let mut threads = self.roster.finish();
+        let mut threads = self.roster.finish(&self.family);
         let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
         threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
         let total = Stats::merge(threads.iter().map(|thread| &thread.stats));
@@ -56,15 +57,22 @@ impl<O: Observer> Analysis<O> {
             origin: self.origin,
             causes: self.causes,
             host: self.host,
+            quotas: self.quotas,
             span,
             cpus,
             unconserved,
             losses: self.losses,
             idle_wakeups,
+            may_have_spans: self.has_spans || self.wanted.to != u64::MAX,
+            spans: None,
             folded,
             threads,
             total,
             worst: self.worst.finish(),
+            worst_of_command: Vec::new(),
+            has_command: self.family.process.is_some(),
+            most,
+            is_chosen: !self.selection.threads.is_everything(),
         };
         report.retain(&self.selection.threads);
         report.complete_worst(most);
@@ -80,6 +88,14 @@ impl<O: Observer> Analysis<O> {
             if !on.counted {
                 continue;
             }
+            self.observer.ran(&Ran {
+                span: Span { begin: tenure.since, end: Nanos(end) },
+                cpu: tenure.cpu,
+                who: shown(tenure.who),
+                is_whole: false,
+                next: None,
+                said: None,
+            });
             match tenure.who {
                 Occupant::Idle => on.idle = on.idle.saturating_add(ran),
                 Occupant::NotRecorded => {}
@@ -97,8 +113,9 @@ impl<O: Observer> Analysis<O> {
     }
 
     /// Threads that still wait at the end.
-    fn cut_waits(&mut self) {
+    fn cut_waits(&mut self, end: u64) {
         for live in self.roster.living() {
+            self.observer.still(Koid(live.koid), &live.doing, Nanos(end));
             let Some(metric) = metric(live.doing.state) else { continue };
             let on = self.cpus.get(live.doing.cpu.0);
             if on.counted {

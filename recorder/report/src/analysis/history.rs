@@ -80,15 +80,15 @@ pub(super) struct Segment {
 
 /// Who had a CPU in some stretch of time. All parts together are as long as that is.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Shares {
+pub struct Shares {
     /// Koids and nanoseconds of those who had it longest, the most first.
-    pub(super) named: Vec<(u64, u64)>,
+    pub named: Vec<(u64, u64)>,
     /// How many more had it.
-    pub(super) more: u64,
+    pub more: u64,
     /// How long these had it together.
-    pub(super) others: Duration,
-    pub(super) idle: Duration,
-    pub(super) unknown: Duration,
+    pub others: Duration,
+    pub idle: Duration,
+    pub unknown: Duration,
 }
 
 impl Segment {

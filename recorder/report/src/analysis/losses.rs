@@ -1,11 +1,13 @@
 //! Gaps: what is no longer known when something is missing.
 
 use fxt_reader::record::Event;
-use fxt_reader::{Cpu, Nanos};
+use fxt_reader::{Cpu, Koid, Nanos};
+use fxtrec_sched::{Occupant, cpu_of};
 
 use super::history::Tenant;
 use super::records::number;
-use super::{Analysis, Observer};
+use super::switches::shown_change;
+use super::{Analysis, Observer, Ran, Vacated};
 use crate::model::{Gap, Span};
 
 /// So many gaps are listed.
@@ -30,7 +32,7 @@ impl<O: Observer> Analysis<O> {
         if !self.advance(event.time) {
             return false;
         }
-        let cpu = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok());
+        let cpu = cpu_of(event.args, "cpu").map(|cpu| cpu.0);
         let count = number(event, "count");
         if self.active {
             self.losses.unknown += u64::from(count.is_none());
@@ -45,22 +47,52 @@ impl<O: Observer> Analysis<O> {
         if !self.advance(event.time) {
             return false;
         }
-        let Some(cpu) = number(event, "cpu").and_then(|cpu| u16::try_from(cpu).ok()) else {
-            return true;
-        };
+        let Some(Cpu(cpu)) = cpu_of(event.args, "cpu") else { return true };
         let now = self.now;
+        let is_vacant = self.cpus.machine.seat(Cpu(cpu)).occupant.is_none();
         let Some(idle) = self.cpus.machine.offline(Cpu(cpu), Nanos(now)) else {
-            // It is back already, as its events say.
+            // It is back already, as its events say; or it was not heard of.
+            self.vacant(Cpu(cpu), is_vacant);
             return true;
         };
+        self.vacant(Cpu(cpu), true);
         let on = self.cpus.get(cpu);
         on.idle += if on.counted { now.saturating_sub(idle.since.0) } else { 0 };
+        self.observer.ran(&Ran {
+            span: Span { begin: idle.since, end: Nanos(now) },
+            cpu: Cpu(cpu),
+            who: Occupant::Idle,
+            is_whole: idle.length().is_some(),
+            next: None,
+            said: None,
+        });
         let full = on.history.push(now, Tenant::Unknown);
         self.cpus.weigh(cpu, now);
         if full {
             self.tidy_history(cpu);
         }
         true
+    }
+
+    /// A CPU is back. Who has it, its next switch says.
+    pub(super) fn cpu_online(&mut self, event: &Event<'_>) -> bool {
+        if !self.advance(event.time) {
+            return false;
+        }
+        if let Some(cpu) = cpu_of(event.args, "cpu") {
+            self.cpus.machine.online(cpu, Nanos(self.now));
+            let is_vacant = self.cpus.machine.seat(cpu).occupant.is_none();
+            self.vacant(cpu, is_vacant);
+        }
+        true
+    }
+
+    /// Shows the observer that nobody has a CPU, if so.
+    fn vacant(&mut self, cpu: Cpu, is_vacant: bool) {
+        if is_vacant {
+            let time = Nanos(self.now);
+            self.observer.vacated(&Vacated { time, cpu, lost: None, thread: None });
+        }
     }
 
     /// A gap was announced by something that had no time.
@@ -85,11 +117,15 @@ impl<O: Observer> Analysis<O> {
         for number in hit {
             begin = begin.min(self.cpus.machine.seat(number).since.0);
             let lost = self.cpus.machine.gap(&mut self.roster, number, (Nanos(now), Nanos(now)));
+            let thread = lost.change.map(|change| Koid(change.thread.koid));
+            let (time, cpu) = (Nanos(now), number);
+            self.observer.vacated(&Vacated { time, cpu, lost: Some(events), thread });
             let Some(on) = self.cpus.seen(number) else { continue };
             // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
             on.history.correct(Tenant::Unknown);
             let full = on.history.push(now, Tenant::Unknown);
             if let Some(change) = lost.change {
+                self.observer.changed(&shown_change(&change), None);
                 self.vanished(number, change.thread);
             }
             if full {
@@ -102,9 +138,10 @@ impl<O: Observer> Analysis<O> {
         if self.active {
             self.losses.events = self.losses.events.saturating_add(events.unwrap_or(0));
             self.losses.gaps += 1;
+            let gap = Gap { cpu, span: Span { begin: Nanos(begin), end: Nanos(now) }, events };
+            self.observer.lost(&gap);
             if self.losses.list.len() < MAX_LISTED {
-                let span = Span { begin: Nanos(begin), end: Nanos(now) };
-                self.losses.list.push(Gap { cpu, span, events });
+                self.losses.list.push(gap);
             }
         }
     }

@@ -11,9 +11,11 @@ mod cpu;
 mod finish;
 mod history;
 mod losses;
+mod observer;
 mod recent;
 mod records;
 mod roster;
+mod sleeps;
 mod switches;
 mod thread;
 mod way;
@@ -22,15 +24,18 @@ mod worst;
 #[cfg(test)]
 mod tests;
 
-use fxt_reader::{Cpu, Error, Item, Koid, Nanos, ProviderId, Reader, ThreadState};
+use fxt_reader::{Error, Nanos, ProviderId, Reader};
 
+use fxtrec_blame::threads::Family;
 use fxtrec_sched::Periods;
 
-use super::facts::{Causes, HostSteal};
+use super::facts::{Causes, HostSteal, Quota};
 use super::model::{Losses, Origin, Report, Span};
 use super::selection::Selection;
 use cpu::Cpus;
+pub use history::Shares;
 use losses::Pending;
+pub use observer::{Moved, Names, Observer, Ran, Switched, SwitchedOut, Vacated, Waited, Woken};
 use roster::Roster;
 use worst::Worst;
 
@@ -51,82 +56,25 @@ impl Default for Options {
     }
 }
 
-/// Is shown what an analysis makes of a trace, as it goes.
-pub trait Observer {
-    /// A record is about to be looked at.
-    #[inline]
-    fn record(&mut self, _: &Item<'_>) {}
-
-    /// A thread other than idle has left a CPU, by a switch that was not inferred.
-    fn switched_out(&mut self, _: &SwitchedOut<'_>, _: Names<'_>) {}
-
-    /// Whether it has seen enough: the analysis may then end early.
-    fn is_content(&self) -> bool {
-        false
-    }
-}
-
-/// Looks at nothing.
-impl Observer for () {}
-
-/// What is known of a thread when it leaves a CPU.
-#[derive(Clone, Copy, Debug)]
-pub struct SwitchedOut<'a> {
-    pub time: Nanos,
-    pub cpu: Cpu,
-    pub koid: Koid,
-    /// How long it had been blocked before it was woken, in nanoseconds.
-    pub blocked: Option<u64>,
-    /// How long it had waited for the CPU after that, in nanoseconds.
-    pub latency: Option<u64>,
-    /// How long it had waited for the CPU after it was preempted, in nanoseconds.
-    pub preempted: Option<u64>,
-    /// How long it ran, in nanoseconds.
-    pub ran: Option<u64>,
-    /// The state it left in.
-    pub state: ThreadState,
-    /// The kernel's letters, where the trace keeps them.
-    pub detail: Option<&'a str>,
-    /// Which facts the recording has, and so which of the following are known.
-    pub causes: Causes,
-    /// For how long a quota held it back before it ran, in nanoseconds.
-    pub throttled: u64,
-    /// How long the host took the CPU while it ran, in nanoseconds.
-    pub steal: u64,
-    /// How long interrupts took the CPU while it ran, in nanoseconds.
-    pub irq: u64,
-}
-
-/// The names of threads, as far as the trace has told them.
-#[derive(Clone, Copy, Debug)]
-pub struct Names<'a>(&'a Roster);
-
-impl<'a> Names<'a> {
-    /// The thread's name, and the id of its process.
-    pub fn of(self, thread: Koid) -> (Option<&'a str>, Option<u64>) {
-        self.0.comm_and_pid(thread.0)
-    }
-
-    pub fn tid(self, thread: Koid) -> u64 {
-        self.0.tid(thread.0)
-    }
-}
-
 /// A pass over a trace that is under way.
 #[derive(Debug)]
 pub struct Analysis<O = ()> {
     observer: O,
     selection: Selection,
     roster: Roster,
+    /// Which threads are COMMAND's.
+    family: Family,
     cpus: Cpus,
     worst: Worst,
     losses: Losses,
     origin: Option<Origin>,
     causes: Causes,
     host: Vec<HostSteal>,
+    quotas: Vec<Quota>,
     /// When cgroups were throttled.
     periods: Periods,
     ignored_wakeups: u64,
+    has_spans: bool,
     /// The time of the last record that was looked at.
     now: u64,
     span: Option<Span>,
@@ -185,14 +133,17 @@ impl<O: Observer> Analysis<O> {
         Analysis {
             observer,
             roster: Roster::default(),
+            family: Family::default(),
             cpus: Cpus::default(),
             worst: Worst::new(worst, &selection.threads),
             losses: Losses::default(),
             origin: None,
             causes: Causes::default(),
             host: Vec::new(),
+            quotas: Vec::new(),
             periods: Periods::default(),
             ignored_wakeups: 0,
+            has_spans: false,
             now: 0,
             span: None,
             wanted: Wanted { from: 0, to: u64::MAX },

@@ -1,17 +1,18 @@
 //! Records: what an analysis takes from each kind of them.
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
-use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Wakeup};
+use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
 use fxt_reader::record::{
-    Event, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent, is_not_recorded,
+    Event, EventKind, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent,
+    is_not_recorded,
 };
-use fxt_reader::{Item, Koid, ObjectType, Record, Visitor};
+use fxt_reader::{Item, Koid, Nanos, ObjectType, Record, Visitor};
 use fxtrec_sched::{Said, unsigned};
 
 use super::causes::about_wakeup;
 use super::cpu::Occupant;
 use super::losses::Pending;
-use super::{Analysis, Observer};
+use super::{Analysis, Observer, Woken};
 use crate::facts::Causes;
 use crate::model::Origin;
 
@@ -66,6 +67,10 @@ impl<O: Observer> Analysis<O> {
             }
             Record::Event(event) if event.category == FXTREC => self.own_event(event),
             Record::Event(event) if event.category == SCHED => self.sched_event(event),
+            Record::Event(event) => {
+                self.has_spans |= is_span(event.kind);
+                true
+            }
             Record::ProviderInfo(info) => {
                 self.roster.by_fxtrec |= info.name == FXTREC;
                 true
@@ -135,7 +140,9 @@ impl<O: Observer> Analysis<O> {
             return false;
         }
         let said = if wakeup.args.len() > 1 { more_about(wakeup.args) } else { (0, false) };
-        self.wake(wakeup.cpu, wakeup.koid.0, said);
+        let next = self.wake(wakeup.cpu, wakeup.koid.0, said);
+        let (time, cpu, thread) = (Nanos(self.now), wakeup.cpu, wakeup.koid);
+        self.observer.woken(&Woken { time, cpu, thread, next, args: wakeup.args });
         true
     }
 
@@ -161,6 +168,10 @@ impl<O: Observer> Analysis<O> {
                 // What one of several recordings does not have, all together do not.
                 self.causes = self.origin.as_ref().map_or(causes, |_| causes.and(self.causes));
                 self.origin = Some(origin);
+                if let Some(Value::Koid(command)) = event.args.get("command") {
+                    self.family.process = Some(command.0);
+                    self.family.recorder = Some(event.thread.process.0);
+                }
             }
             "trace_stats" if event.time.0 <= self.wanted.to => {
                 self.now = self.now.max(event.time.0);
@@ -174,7 +185,9 @@ impl<O: Observer> Analysis<O> {
             }
             "loss_stats" => self.losses.unreported = number(event, "unreported").unwrap_or(0),
             "host_steal" => self.host_steal(event),
+            "quota_stat" => self.quota_stat(event),
             "cpu_offline" => return self.cpu_offline(event),
+            "cpu_online" => return self.cpu_online(event),
             _ => {}
         }
         true
@@ -186,6 +199,10 @@ impl<O: Observer> Analysis<O> {
             self.pending = Pending::Loss;
         }
     }
+}
+
+fn is_span(kind: EventKind) -> bool {
+    matches!(kind, EventKind::DurationBegin | EventKind::DurationComplete { .. })
 }
 
 /// Nobody has more causes than these; a file may say anything.

@@ -1,17 +1,20 @@
 //! All threads: those that live, in slots; those that ended, as reports; and everybody's names.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fxt_reader::{Cpu, Koid};
+use fxtrec_blame::threads::{Family, Known};
 use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::recent::Recent;
+use super::sleeps::KEPT;
 use super::thread::Live;
 use crate::distribution::Distribution;
 use crate::facts::{FactTallies, Facts};
-use crate::model::{Party, Stats, ThreadReport, Wait};
+use crate::model::{Party, Sleep, Stats, ThreadReport, Wait};
 use crate::selection::ThreadFilter;
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
@@ -58,6 +61,20 @@ impl Threads for Roster {
     }
 }
 
+impl Known for Roster {
+    fn comm(&self, koid: u64) -> Option<&str> {
+        self.named.get(&koid).map(|named| &*named.comm)
+    }
+
+    fn process(&self, koid: u64) -> Option<u64> {
+        self.named.get(&koid)?.process
+    }
+
+    fn tid(&self, koid: u64) -> u64 {
+        Roster::tid(self, koid)
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.
@@ -65,12 +82,15 @@ pub(super) struct Roster {
     slots: FxHashMap<u64, u32>,
     recent: Recent,
     lives: Vec<Live>,
+    /// How many threads got a slot so far.
+    pub(super) made: u64,
     vacant: Vec<u32>,
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Arc<str>>,
     texts: FxHashSet<Arc<str>>,
     ended: Vec<ThreadReport>,
-    groups: FxHashMap<Arc<str>, Group>,
+    /// By name, and whether they were COMMAND's.
+    groups: FxHashMap<(Arc<str>, bool), Group>,
     /// Processes with a thread that was woken: in a trace of narrow scope, those in scope.
     woken: FxHashSet<u64>,
     /// How many were summed up.
@@ -87,6 +107,7 @@ struct Group {
     sums: Stats,
     facts: Option<Box<FactTallies>>,
     worst: Option<Box<Wait>>,
+    sleeps: Vec<Sleep>,
 }
 
 impl Roster {
@@ -117,6 +138,7 @@ impl Roster {
 
     #[cold]
     fn add(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
+        self.made += 1;
         let chosen = filter.is_everything() || self.fits(koid, filter);
         let live = Live { koid, chosen, ..Live::default() };
         let slot = match self.vacant.pop() {
@@ -246,20 +268,20 @@ impl Roster {
     }
 
     /// The thread in the slot has ended.
-    pub(super) fn end(&mut self, slot: u32) {
+    pub(super) fn end(&mut self, slot: u32, family: &Family) {
         let live = std::mem::take(self.live(slot));
         self.slots.remove(&live.koid);
         self.vacant.push(slot);
         if self.ended.len() < MAX_ENDED {
-            let report = self.report(live);
+            let report = self.report(live, family);
             self.ended.extend(report);
         } else {
-            self.fold(live);
+            self.fold(live, family);
         }
     }
 
     #[cold]
-    fn fold(&mut self, live: Live) {
+    fn fold(&mut self, live: Live, family: &Family) {
         self.folded += 1;
         self.fading.push_back(live.koid);
         if self.fading.len() > AFTERLIFE
@@ -268,10 +290,12 @@ impl Roster {
             self.named.remove(&koid);
             self.processes.remove(&koid);
         }
-        let Some(report) = self.report(live) else { return };
-        let crowded = self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&report.comm);
-        let name = if crowded { self.text(OTHERS) } else { report.comm };
-        let group = self.groups.entry(name).or_default();
+        let Some(report) = self.report(live, family) else { return };
+        let mut key = (report.comm, report.in_command);
+        if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&key) {
+            key.0 = self.text(OTHERS);
+        }
+        let group = self.groups.entry(key).or_default();
         group.threads += 1;
         for (tally, distribution) in group.tallies.iter_mut().zip(&report.stats.metrics) {
             tally.add(distribution);
@@ -289,10 +313,13 @@ impl Roster {
         if length(&report.worst) > length(&group.worst) {
             group.worst = report.worst;
         }
+        group.sleeps.extend(report.sleeps);
+        group.sleeps.sort_by_key(|sleep| Reverse(sleep.span.length()));
+        group.sleeps.truncate(KEPT);
     }
 
     /// The report of a thread, unless there is nothing to report.
-    fn report(&mut self, mut live: Live) -> Option<ThreadReport> {
+    fn report(&mut self, mut live: Live, family: &Family) -> Option<ThreadReport> {
         let stats = Stats {
             metrics: freeze(std::mem::take(&mut live.tallies)),
             cpu_time: std::time::Duration::from_nanos(live.cpu_time),
@@ -308,6 +335,7 @@ impl Roster {
         let process = self.named.get(&live.koid).and_then(|named| named.process);
         let Party { koid, comm, pid, tid } = self.party(live.koid);
         let process_name = process.and_then(|process| self.processes.get(&process)).cloned();
+        let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));
         Some(ThreadReport {
             koid: Some(koid),
             pid,
@@ -316,21 +344,23 @@ impl Roster {
             process_name: process_name.unwrap_or_else(|| comm.clone()),
             comm,
             threads: 1,
+            in_command: family.has(self, live.koid),
             stats,
             worst: live.worst,
+            sleeps: sleeps.unwrap_or_default(),
         })
     }
 
     /// The reports of all threads.
-    pub(super) fn finish(mut self) -> Vec<ThreadReport> {
+    pub(super) fn finish(mut self, family: &Family) -> Vec<ThreadReport> {
         let mut slots: Vec<u32> = self.slots.values().copied().collect();
         slots.sort_unstable();
         let mut reports = std::mem::take(&mut self.ended);
         for slot in slots {
             let live = std::mem::take(self.live(slot));
-            reports.extend(self.report(live));
+            reports.extend(self.report(live, family));
         }
-        reports.extend(self.groups.into_iter().map(|(comm, group)| ThreadReport {
+        reports.extend(self.groups.into_iter().map(|((comm, in_command), group)| ThreadReport {
             koid: None,
             pid: None,
             tid: None,
@@ -338,6 +368,7 @@ impl Roster {
             process_name: comm.clone(),
             comm,
             threads: group.threads,
+            in_command,
             // A run-queue wait was made of its parts already.
             stats: Stats {
                 metrics: group.tallies.map(|tally| tally.freeze()),
@@ -345,6 +376,7 @@ impl Roster {
                 ..group.sums
             },
             worst: group.worst,
+            sleeps: group.sleeps,
         }));
         reports
     }

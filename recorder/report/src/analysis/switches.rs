@@ -8,14 +8,12 @@ use super::cpu::{CpuState, Occupant, tenant};
 use super::history::Tenant;
 use super::records::Side;
 use super::roster::Key;
-use super::thread::{Live, metric};
-use super::{Analysis, Names, Observer, SwitchedOut};
+use super::sleeps::Slept;
+use super::thread::{BY_INTERRUPT, Live, metric};
+use super::{Analysis, Names, Observer, Ran, Switched, SwitchedOut};
 use crate::calls;
 use crate::model::Span;
 use fxtrec_gates::Metric;
-
-/// The argument of a switch that says a thread waits uninterruptibly.
-const UNINTERRUPTIBLE: &str = "D";
 
 /// Takes a sample of a thread on a CPU.
 #[inline(always)]
@@ -45,19 +43,35 @@ fn detail<'a>(said: Option<&Said<'a>>) -> Option<&'a str> {
     said.and_then(|said| said.detail)
 }
 
-/// What a thread does that went out in this state, as far as figures tell states apart.
+/// What a thread does that went out in this state.
 #[inline(always)]
 fn next(state: ThreadState, said: Option<&Said<'_>>) -> State {
     match state {
+        ThreadState::Dying | ThreadState::Dead => State::after(state, None),
         // Where it is after a switch that was inferred, the trace does not say.
         _ if inferred(said) => State::Unknown,
         ThreadState::Running if said.is_some_and(|said| said.throttled) => State::Throttled,
-        ThreadState::Running => State::Preempted,
-        ThreadState::Blocked if detail(said) == Some(UNINTERRUPTIBLE) => State::Uninterruptible,
-        ThreadState::Blocked => State::Sleeping,
-        ThreadState::Suspended => State::Stopped,
-        _ => State::Unknown,
+        // No thread leaves a CPU before it was there.
+        ThreadState::New => State::Unknown,
+        _ => State::after(state, detail(said)),
     }
+}
+
+/// As others than the analysis name it.
+#[inline(always)]
+pub(super) fn shown(occupant: Occupant) -> fxtrec_sched::Occupant<Koid> {
+    match occupant {
+        Occupant::Idle => fxtrec_sched::Occupant::Idle,
+        Occupant::NotRecorded => fxtrec_sched::Occupant::NotRecorded,
+        Occupant::Thread(key) => fxtrec_sched::Occupant::Thread(Koid(key.koid)),
+    }
+}
+
+/// The same of a change.
+#[inline(always)]
+pub(super) fn shown_change(change: &Change<Key>) -> Change<Koid> {
+    let Change { thread, before, sound, time, end, after } = *change;
+    Change { thread: Koid(thread.koid), before, sound, time, end, after }
 }
 
 impl<O: Observer> Analysis<O> {
@@ -95,6 +109,17 @@ impl<O: Observer> Analysis<O> {
                 self.switched_out(key.slot, &left, ran, state, said);
             }
         }
+        self.observer.ran(&Ran {
+            span: Span { begin: Nanos(time.0.saturating_sub(ran)), end: time },
+            cpu,
+            who: shown(outgoing),
+            is_whole: left.slice().is_some(),
+            next: left.outgoing.map(|change| change.after),
+            said,
+        });
+        for change in [&left.displaced, &left.outgoing].into_iter().flatten() {
+            self.observer.changed(&shown_change(change), said);
+        }
         let incoming = match inn.no_thread() {
             Some(occupant) => occupant,
             None => Occupant::Thread(self.roster.key(inn.koid, &self.selection.threads)),
@@ -103,10 +128,24 @@ impl<O: Observer> Analysis<O> {
         let change = self.cpus.machine.enter(&mut self.roster, enter);
         if let Some(change) = change {
             self.switched_in(cpu, &change, said);
+            self.observer.changed(&shown_change(&change), said);
         }
         if self.cpus.switched(cpu.0, time.0, (incoming, inn.koid), inferred) {
             self.tidy_history(cpu.0);
         }
+        self.observer.switched(&Switched {
+            time,
+            cpu,
+            met: left.met,
+            displaced: left.displaced.map(|change| Koid(change.thread.koid)),
+            outgoing: shown(outgoing),
+            before: left.outgoing.map(|change| change.before),
+            next,
+            incoming: shown(incoming),
+            waited: change.map(|change| change.before),
+            said,
+            periods: &self.periods,
+        });
     }
 
     /// Who goes out of a CPU, and whether it is another than the one that has it. Threads are compared by koid: the key of
@@ -232,7 +271,7 @@ impl<O: Observer> Analysis<O> {
             self.observer.switched_out(&shown, Names(&self.roster));
         }
         if matches!(state, ThreadState::Dying | ThreadState::Dead) {
-            self.roster.end(slot);
+            self.roster.end(slot, &self.family);
         }
     }
 
@@ -279,7 +318,7 @@ impl<O: Observer> Analysis<O> {
         }
         live.waited = whole.then_some((waited_for, length));
         let is_long = length > live.longest || self.worst.wants(live, length);
-        let noted = whole && on.counted && is_long;
+        let noted = whole && on.counted && (is_long || self.observer.wants_waits());
         live.came_in(cpu, (on.counted, inferred));
         if noted {
             let span = Span { begin, end: Nanos(now) };
@@ -311,11 +350,20 @@ impl<O: Observer> Analysis<O> {
         live.came_in(cpu, (counted, inferred));
     }
 
-    /// A thread becomes able to run, at the present time.
+    /// A thread becomes able to run, at the present time. What it does then, if it was not able to already.
     #[inline(always)]
-    pub(super) fn wake(&mut self, cpu: Cpu, koid: u64, (waker, throttled): (u64, bool)) {
+    pub(super) fn wake(
+        &mut self,
+        cpu: Cpu,
+        koid: u64,
+        (waker, throttled): (u64, bool),
+    ) -> Option<State> {
         let now = self.now;
+        let made = self.roster.made;
         let key = self.roster.key(koid, &self.selection.threads);
+        if self.roster.made != made {
+            self.first_woken(koid, waker);
+        }
         if self.narrow {
             self.roster.was_woken(koid);
         }
@@ -324,8 +372,9 @@ impl<O: Observer> Analysis<O> {
         let machine = &mut self.cpus.machine;
         let Some(change) = machine.wake_to(&mut self.roster, key, after, Nanos(now)) else {
             self.ignored_wakeups += 1;
-            return;
+            return None;
         };
+        self.observer.changed(&shown_change(&change), None);
         let live = self.roster.live(key.slot);
         let state = change.before.state;
         match metric(state) {
@@ -337,8 +386,14 @@ impl<O: Observer> Analysis<O> {
                 live.blocked = change.sound.then_some(length);
                 if change.sound {
                     sample(live, on, metric, length, now);
-                    if let Some(number) = live.call.take() {
+                    let call = live.call.take();
+                    if let Some(number) = call {
                         note_call(live, on, number, length);
+                    }
+                    if length > live.blocked_floor && on.counted {
+                        let begin = change.before.since.0;
+                        let slept = Slept { begin, end: now, state, call, waker };
+                        self.note_sleep(key.slot, slept);
                     }
                 } else {
                     censor(live, on, metric);
@@ -346,9 +401,18 @@ impl<O: Observer> Analysis<O> {
             }
             None => {}
         }
-        live.waker = waker;
+        self.roster.live(key.slot).waker = waker;
         if !throttled {
             self.cpus.enqueue(cpu.0, now);
         }
+        Some(change.after)
+    }
+
+    /// A thread is woken of which there was no record so far.
+    #[cold]
+    fn first_woken(&mut self, koid: u64, waker: u64) {
+        let interrupt = waker == BY_INTERRUPT;
+        let by = (Some(Koid(waker)).filter(|_| !interrupt), interrupt);
+        self.family.first_woken(&self.roster, koid, by);
     }
 }

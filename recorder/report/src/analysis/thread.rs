@@ -3,6 +3,7 @@
 use fxt_reader::Cpu;
 use fxtrec_sched::{State, Thread};
 
+use super::sleeps::Sleeps;
 use super::way::Way;
 use crate::facts::FactTallies;
 use crate::model::Wait;
@@ -49,12 +50,16 @@ pub(super) struct Live {
     pub(super) inferred: u64,
     /// How long it was blocked before it was last woken.
     pub(super) blocked: Option<u64>,
+    /// For how long it must be blocked to be among its longest times, in nanoseconds: longer than that.
+    pub(super) blocked_floor: u64,
     /// How long it waited before it last came in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
     /// Where it waited before it changed queues; of the wait that began then.
     pub(super) way: Option<Box<Way>>,
     pub(super) worst: Option<Box<Wait>>,
+    /// The longest times for which it was blocked.
+    pub(super) sleeps: Option<Box<Sleeps>>,
     pub(super) tallies: [Tally; 6],
 }
 

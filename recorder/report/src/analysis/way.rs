@@ -21,7 +21,6 @@ const MOST_SUMS: usize = 64;
 /// Where a thread waited before it changed queues.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// When the wait began.
     pub(super) begin: u64,
     /// When it came into the queue that it is in.
     pub(super) at: u64,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fxt_reader::Cpu;
+use fxt_reader::{Cpu, Koid};
 use fxtrec_sched::{Held, Said};
 
 use super::history::OpenWaits;
 use super::thread::{BY_INTERRUPT, Live};
-use super::{Analysis, Observer};
+use super::{Analysis, Observer, Waited};
 use crate::model::{Antagonist, Span, Wait};
 use crate::selection::ThreadFilter;
 use fxtrec_gates::Metric;
@@ -65,7 +65,7 @@ impl Worst {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A wait has ended that is the thread's longest, or among the longest of all.
+    /// A wait has ended that is the thread's longest, or among the longest of all, or which the observer wants to see.
     #[cold]
     pub(super) fn note_wait(
         &mut self,
@@ -90,6 +90,22 @@ impl<O: Observer> Analysis<O> {
         let shares = self.meanwhile(wait, queued_on, way.as_deref(), held).shares(koid, NAMED);
         let moves = way.map_or_else(Vec::new, |way| way.moves);
         let queued_on = moves.first().map_or(queued_on, |first| first.from);
+        let (by_interrupt, woken_by) = (waker == BY_INTERRUPT, Some(Koid(waker)));
+        self.observer.waited(&Waited {
+            thread: Koid(koid),
+            metric,
+            span,
+            queued_on,
+            ran_on,
+            throttled,
+            throttled_by: held.and(by),
+            waker: woken_by.filter(|_| waker != 0 && !by_interrupt),
+            by_interrupt,
+            shares: &shares,
+        });
+        if !own_longest && !among_worst {
+            return;
+        }
         let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
             thread: self.roster.party(other),
             ran: Duration::from_nanos(ran),
@@ -105,7 +121,7 @@ impl<O: Observer> Analysis<O> {
             throttled: Duration::from_nanos(throttled),
             throttled_by: held.and(by).map(Into::into),
             waker: (waker != 0 && waker != BY_INTERRUPT).then(|| self.roster.party(waker)),
-            by_interrupt: waker == BY_INTERRUPT,
+            by_interrupt,
             antagonists,
             more_antagonists: shares.more,
             others: shares.others,

@@ -8,6 +8,7 @@
 pub mod effect;
 pub mod ranks;
 pub mod show;
+pub mod spans;
 
 use crate::gates::evidence::Doubt;
 use effect::{ALPHA, Effect};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Distribution, Metric};
+use crate::{Distribution, Metric, SpanFigures};
 use fxtrec_gates::Amount;
 use fxtrec_gates::Condition;
 use fxtrec_gates::{Quantity, Total};
@@ -16,16 +16,26 @@ pub trait Evidence {
     /// A metric that is one number; `None` when the condition is true of no thread at all.
     fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64>;
 
+    /// The spans of a name; `None` when there are none, or the condition is true of no thread that has one.
+    fn spans(&self, _name: &str, _: Option<&Condition>) -> Option<SpanFigures> {
+        None
+    }
+
+    /// Whether nothing is missing from the recording, as far as anybody can tell.
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     /// Who contributed most to a quantity, worst first, at most so many.
     fn offenders(
         &self,
-        quantity: Quantity,
+        quantity: &Quantity,
         condition: Option<&Condition>,
         at_most: usize,
     ) -> Vec<Offender>;
 
     /// Whether the recording has what a quantity is made of.
-    fn knows(&self, _: Quantity) -> bool {
+    fn knows(&self, _: &Quantity) -> bool {
         true
     }
 
@@ -63,6 +73,6 @@ impl fmt::Display for Offender {
 }
 
 /// A length of time, as it is printed.
-pub(super) fn time(length: Duration) -> Amount {
+pub(crate) fn time(length: Duration) -> Amount {
     Amount { number: length.as_nanos() as f64, dimension: fxtrec_gates::Dimension::Time }
 }

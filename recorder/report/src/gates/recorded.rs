@@ -15,10 +15,11 @@ use std::time::Duration;
 use fxt_reader::{Cpu, Nanos};
 
 use super::evidence::{Doubt, Evidence, Offender, time};
+use crate::spans::{SpanFigures, SpanReport, SpanRow, SpanTime};
 use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
-use fxtrec_gates::{Dimension, Quantity, Stat, Total};
+use fxtrec_gates::{Dimension, Quantity, SpanMetric, SpanPart, Stat, Total};
 
 /// So many antagonists of a wait are named.
 const NAMED: usize = 3;
@@ -28,6 +29,7 @@ const NAMED: usize = 3;
 pub struct Recorded<'r> {
     whole: &'r Report,
     by_cpus: Vec<(Cpu, Report)>,
+    spans: Option<SpanReport>,
 }
 
 /// The groups of `report`'s CPUs that these conditions tell apart; none when they name no CPU.
@@ -51,7 +53,7 @@ pub fn cpu_groups<'c>(
 impl<'r> Recorded<'r> {
     /// Evidence for conditions that name no CPU.
     pub fn new(whole: &'r Report) -> Recorded<'r> {
-        Recorded { whole, by_cpus: Vec::new() }
+        Recorded { whole, by_cpus: Vec::new(), spans: None }
     }
 
     /// Adds a report about one of the [`cpu_groups`] alone.
@@ -60,6 +62,54 @@ impl<'r> Recorded<'r> {
         if let Some(cpu) = group.first() {
             self.by_cpus.push((*cpu, report));
         }
+    }
+
+    /// Adds its spans, without which nothing is known of any.
+    pub fn add_spans(&mut self, spans: SpanReport) {
+        self.spans = Some(spans);
+    }
+
+    /// The spans of a name, of threads that a condition is true of.
+    fn rows(&self, name: &str, condition: Option<&Condition>) -> Vec<&SpanRow> {
+        let fits = |row: &&SpanRow| {
+            let (comm, pid, tid) = (&*row.comm, row.pid, Some(row.tid));
+            row.is_called(name)
+                && condition.is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu: None }))
+        };
+        self.spans.iter().flat_map(|spans| &spans.rows).filter(fits).collect()
+    }
+
+    /// The longest spans of a name, or those with the most of a part.
+    fn longest_spans(
+        &self,
+        span: &SpanMetric,
+        condition: Option<&Condition>,
+        at_most: usize,
+    ) -> Vec<Offender> {
+        let begin = self.whole.span.begin;
+        let rows = self.rows(&span.name, condition);
+        let mut found: Vec<(u64, Nanos, String)> = match span.part {
+            SpanPart::Wall => {
+                let all = rows.iter().flat_map(|row| row.worst.iter().map(move |it| (*row, it)));
+                let tell = |(row, it): (&SpanRow, &SpanTime)| {
+                    let what = format!("{} ({}){}: {}", row.comm, row.tid, until(it.to, begin), it);
+                    (it.part(SpanPart::Wall), it.to, what)
+                };
+                all.map(tell).collect()
+            }
+            part => {
+                let tell = |row: &&SpanRow| {
+                    let values = row.figures.part(part);
+                    let (most, at) = (values.max()?, values.max_at()?);
+                    let what = format!("{} ({}){}", row.comm, row.tid, until(at, begin));
+                    Some((u64::try_from(most.as_nanos()).unwrap_or(u64::MAX), at, what))
+                };
+                rows.iter().filter_map(tell).collect()
+            }
+        };
+        found.sort_by(|a, b| (Reverse(a.0), a.1, &a.2).cmp(&(Reverse(b.0), b.1, &b.2)));
+        let tell = |(nanos, _, what)| Offender { amount: time(Duration::from_nanos(nanos)), what };
+        found.into_iter().take(at_most).map(tell).collect()
     }
 
     /// The threads that a condition is true of, each with the report that it is from; one that several groups have is
@@ -135,12 +185,15 @@ impl Evidence for Recorded<'_> {
 
     fn offenders(
         &self,
-        quantity: Quantity,
+        quantity: &Quantity,
         condition: Option<&Condition>,
         at_most: usize,
     ) -> Vec<Offender> {
-        if quantity == Quantity::Total(Total::Lost) {
-            return self.gaps(at_most);
+        match quantity {
+            Quantity::Total(Total::Lost) => return self.gaps(at_most),
+            Quantity::Span(_, Stat::Count) => return Vec::new(),
+            Quantity::Span(span, _) => return self.longest_spans(span, condition, at_most),
+            _ => {}
         }
         let mut chosen: Vec<(f64, &Report, &ThreadReport)> = self
             .chosen(condition)
@@ -160,9 +213,25 @@ impl Evidence for Recorded<'_> {
         chosen.iter().take(at_most).map(describe).collect()
     }
 
-    fn knows(&self, quantity: Quantity) -> bool {
+    fn spans(&self, name: &str, condition: Option<&Condition>) -> Option<SpanFigures> {
+        let rows = self.rows(name, condition);
+        (!rows.is_empty()).then(|| SpanFigures::merge(rows.iter().map(|row| &row.figures)))
+    }
+
+    fn is_whole(&self) -> bool {
+        let losses = &self.whole.losses;
+        let lost = [losses.events, losses.unknown, losses.unreported, losses.gaps, losses.damaged];
+        lost.iter().all(|&lost| lost == 0)
+            && !losses.truncated
+            && self.spans.as_ref().is_none_or(|spans| !spans.too_many)
+    }
+
+    fn knows(&self, quantity: &Quantity) -> bool {
         match quantity {
-            Quantity::Statistic(metric, _) => self.whole.knows(metric),
+            Quantity::Span(span, _) => {
+                self.spans.as_ref().is_some_and(|spans| spans.knows(span.part))
+            }
+            Quantity::Statistic(metric, _) => self.whole.knows(*metric),
             Quantity::Total(Total::Moved) => self.whole.causes.has(Cause::Migrate),
             Quantity::Total(_) => true,
         }
@@ -187,12 +256,13 @@ fn telling(stat: Stat) -> Stat {
 }
 
 /// A thread's part in a quantity.
-fn part(quantity: Quantity, thread: &ThreadReport) -> Option<f64> {
+fn part(quantity: &Quantity, thread: &ThreadReport) -> Option<f64> {
     match quantity {
-        Quantity::Statistic(metric, stat) => thread.metric(metric).statistic(telling(stat)),
+        Quantity::Statistic(metric, stat) => thread.metric(*metric).statistic(telling(*stat)),
         Quantity::Total(Total::Migrations) => Some(thread.stats.migrations as f64),
         Quantity::Total(Total::Moved) => Some(moved(&thread.stats) as f64),
         Quantity::Total(_) => Some(thread.stats.switches() as f64),
+        Quantity::Span(..) => None,
     }
 }
 
@@ -200,9 +270,12 @@ fn moved(stats: &Stats) -> u64 {
     stats.facts.as_ref().map_or(0, |facts| facts.moved)
 }
 
-fn part_dimension(quantity: Quantity) -> Dimension {
+fn part_dimension(quantity: &Quantity) -> Dimension {
     match quantity {
-        Quantity::Statistic(metric, stat) => Quantity::Statistic(metric, telling(stat)).dimension(),
+        Quantity::Statistic(metric, stat) => {
+            Quantity::Statistic(*metric, telling(*stat)).dimension()
+        }
+        Quantity::Span(..) => Dimension::Time,
         Quantity::Total(_) => Dimension::Count,
     }
 }
@@ -218,13 +291,13 @@ fn until(moment: Nanos, begin: Nanos) -> String {
 }
 
 /// Who a thread is, and what is known about its worst moment.
-fn describe(quantity: Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
+fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
     let name = match (thread.tid, thread.threads) {
         (Some(tid), _) => format!("{} ({tid})", thread.comm),
         (None, 1) => thread.comm.to_string(),
         (None, threads) => format!("{} ({threads} threads)", thread.comm),
     };
-    let Quantity::Statistic(metric, stat) = quantity else { return name };
+    let &Quantity::Statistic(metric, stat) = quantity else { return name };
     if telling(stat) != Stat::Max {
         return name;
     }

@@ -4,21 +4,19 @@
 //! switches only the packed form is kept: a few bytes each. Spans are kept whole
 //! until the end, since the format allows one that began long ago to come last.
 
-use fxt_reader::record::{
-    ContextSwitch, Event as TraceEvent, EventKind, IDLE_WEIGHT, NOT_RECORDED_WEIGHT, Value,
-    is_not_recorded,
-};
-use fxt_reader::{Cpu, Koid, Nanos, ObjectType, Record};
-use fxtrec_sched::{Held, Periods};
+use fxt_reader::record::{Event as TraceEvent, EventKind};
+use fxt_reader::{Koid, Nanos, ObjectType, Record};
+use fxtrec_sched::{Held, Met, Occupant, Thread, WakeupSaid};
 
 use super::PageError;
-use super::info::{Info, number};
-use super::machine::{Event, Machine, Observer, Stamped, Taken};
+use super::info::Info;
+use super::lanes::{Event, Lanes, Observer, Stamped, Taken};
 use super::spans::Spans;
 use super::state::State;
 use super::threads::{ThreadIndex, Threads};
 use super::tile::{Tile, TileWriter};
 use super::usage::Usage;
+use crate::analysis::{Moved, Switched, Vacated, Woken};
 
 /// A stretch of time of which a CPU's events were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +29,16 @@ pub(super) struct Gap {
     pub(super) count: Option<u64>,
 }
 
+/// An event that says what was so before the tile that it is in began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Late {
+    /// The tile, by its number.
+    pub(super) tile: usize,
+    pub(super) event: Event,
+    /// Since when, in nanoseconds of the trace's clock; 0 for before the trace.
+    pub(super) since: u64,
+}
+
 /// Collects what the page is made of.
 #[derive(Debug, Default)]
 pub(super) struct Extract {
@@ -39,24 +47,20 @@ pub(super) struct Extract {
     pub(super) tiles: Vec<Tile>,
     pub(super) spans: Spans,
     pub(super) gaps: Vec<Gap>,
+    pub(super) late: Vec<Late>,
     /// About the recording.
     pub(super) info: Info,
     /// How much each thread and CPU did.
     pub(super) usage: Usage,
-    /// Who was on each CPU when the trace began: the first that is seen to leave.
-    pub(super) first_on: Vec<Option<ThreadIndex>>,
     pub(super) switches: u64,
     pub(super) wakeups: u64,
+    pub(super) moves: u64,
     range: Option<(u64, u64)>,
-    machine: Machine,
-    /// When cgroups were throttled.
-    periods: Periods,
+    lanes: Lanes,
     writer: TileWriter,
     tile_events: u32,
     /// Spans since the present tile began, which count for its size.
     spans_in_tile: u32,
-    /// The time of the last scheduling record.
-    last: u64,
 }
 
 impl Extract {
@@ -65,38 +69,13 @@ impl Extract {
         Self { tile_events, ..Self::default() }
     }
 
-    /// Takes one record.
+    /// Takes what a record says of something else than scheduling.
     ///
     /// # Errors
     ///
     /// When a block cannot be packed.
     pub(super) fn take(&mut self, record: &Record<'_>) -> Result<(), PageError> {
         match record {
-            Record::ContextSwitch(switch) => self.switch(switch)?,
-            Record::LegacyContextSwitch(switch) => {
-                let idle = |priority: u8, koid: Koid| if priority == 0 { Koid(0) } else { koid };
-                let outgoing = idle(switch.outgoing_priority, switch.outgoing.thread);
-                let incoming = idle(switch.incoming_priority, switch.incoming.thread);
-                let event = Event::Switch {
-                    cpu: switch.cpu.0,
-                    outgoing: self.threads.index(outgoing),
-                    state: State::after(switch.outgoing_state, None),
-                    incoming: self.threads.index(incoming),
-                    inferred: false,
-                };
-                self.switches += 1;
-                self.push(switch.time.0, event)?;
-            }
-            Record::Wakeup(wakeup) => {
-                let event = Event::Wake {
-                    cpu: wakeup.cpu.0,
-                    thread: self.threads.index(wakeup.koid),
-                    waker: wakeup.waker().map(|koid| self.threads.index(koid)),
-                    throttled: wakeup.args.get("throttled") == Some(Value::Bool(true)),
-                };
-                self.wakeups += 1;
-                self.push(wakeup.time.0, event)?;
-            }
             Record::KernelObject(object) => match object.object_type {
                 ObjectType::Process => self.threads.name_process(object.koid, object.name),
                 ObjectType::Thread => {
@@ -110,120 +89,128 @@ impl Extract {
         Ok(())
     }
 
-    fn switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), PageError> {
-        let idle = |weight: Option<i32>, koid| {
-            if weight == Some(IDLE_WEIGHT) { Koid(0) } else { koid }
-        };
-        let (mut outgoing_weight, mut incoming_weight) = (None, None);
-        let (mut letter, mut inferred, mut throttled) = (None, false, false);
-        let (mut taken, mut held, mut by) = (Taken::default(), 0, None);
-        for arg in switch.args.iter() {
-            match (arg.name, arg.value) {
-                ("outgoing_weight", Value::Int32(w)) => {
-                    outgoing_weight = Some(w);
+    /// Takes a switch.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be packed.
+    pub(super) fn switched(&mut self, switched: &Switched<'_>) -> Result<(), PageError> {
+        let Switched { time: Nanos(time), cpu: fxt_reader::Cpu(cpu), said, .. } = *switched;
+        let outgoing = self.side(switched.outgoing);
+        let incoming = self.side(switched.incoming);
+        let said = said.copied().unwrap_or_default();
+        self.switches += 1;
+        if let Some(displaced) = switched.displaced {
+            let thread = self.threads.index(displaced);
+            self.push(time, Event::Change { thread, state: State::Unknown, since: time });
+        }
+        // Who an inferred switch takes off had the CPU before nobody was known to have it.
+        if let (Met::Vacant, Some(thread), false) = (switched.met, outgoing, said.inferred) {
+            self.claim((time, cpu), thread, switched);
+        }
+        let taken =
+            Taken { steal: said.steal, irq: said.irq, irqs: said.irqs, asked: said.need_resched };
+        if taken != Taken::default() {
+            self.push(time, Event::Taken { cpu, taken });
+        }
+        let outgoing = outgoing.unwrap_or(ThreadIndex::IDLE);
+        match incoming {
+            Some(incoming) => {
+                self.held_back(switched, incoming);
+                let (state, inferred) = (switched.next, said.inferred);
+                self.push(time, Event::Switch { cpu, outgoing, state, incoming, inferred });
+            }
+            None => {
+                if !outgoing.is_idle() {
+                    // What an outsider does next is not recorded.
+                    let next = switched.next;
+                    let state = if next.is_over() { next } else { State::Unknown };
+                    self.push(time, Event::Change { thread: outgoing, state, since: time });
                 }
-                ("incoming_weight", Value::Int32(w)) => {
-                    incoming_weight = Some(w);
-                }
-                ("prev_state", Value::Str(text)) => letter = Some(text),
-                ("inferred", Value::Bool(value)) => inferred = value,
-                ("throttled", Value::Bool(value)) => throttled = value,
-                ("throttled_by", Value::Str(cgroup)) => by = Some(cgroup),
-                ("throttled_ns", value) => held = number(value).unwrap_or(0),
-                ("steal_ns", value) => taken.steal = number(value).unwrap_or(0),
-                ("irq_ns", value) => taken.irq = number(value).unwrap_or(0),
-                ("irqs", value) => taken.irqs = number(value).unwrap_or(0),
-                ("need_resched_ns", value) => taken.asked = number(value),
-                _ => {}
+                self.push(time, Event::Vacate { cpu, length: 0 });
             }
         }
-        let is_unrecorded =
-            |koid, weight| is_not_recorded(koid) && weight == Some(NOT_RECORDED_WEIGHT);
-        let (from_nobody, to_nobody) = (
-            is_unrecorded(switch.outgoing, outgoing_weight),
-            is_unrecorded(switch.incoming, incoming_weight),
-        );
-        let index = |threads: &mut Threads, nobody: bool, koid| match nobody {
-            true => ThreadIndex::IDLE,
-            false => threads.index(koid),
-        };
-        let outgoing = idle(outgoing_weight, switch.outgoing);
-        let incoming = idle(incoming_weight, switch.incoming);
-        let left = State::after(switch.outgoing_state, letter);
-        let left = if throttled { left.held() } else { left };
-        let state = match left {
-            _ if left.is_over() => left,
-            // What an outsider does next is not recorded. What nobody saw go out is anywhere.
-            _ if to_nobody || inferred => State::Unknown,
-            _ => left,
-        };
-        let outgoing_index = index(&mut self.threads, from_nobody, outgoing);
-        let incoming_index = index(&mut self.threads, to_nobody, incoming);
-        let event = Event::Switch {
-            cpu: switch.cpu.0,
-            outgoing: outgoing_index,
-            state,
-            incoming: incoming_index,
-            inferred,
-        };
-        self.switches += 1;
-        let (time, cpu) = (switch.time.0, switch.cpu.0);
-        // Where it is not recorded who has a CPU, nothing is known of it: as in a gap, which ends here or begins.
-        let nothing_known = Event::Gap { cpu, length: 0 };
-        // Nor who had it between a gap and a switch that is inferred: the one that goes out had it before the gap.
-        if from_nobody || inferred && self.machine.is_lost(cpu) {
-            self.push(time, nothing_known)?;
+        self.close_full_tile()
+    }
+
+    /// The thread that the page shows on a CPU, if any.
+    fn side(&mut self, occupant: Occupant<Koid>) -> Option<ThreadIndex> {
+        match occupant {
+            Occupant::Idle => Some(ThreadIndex::IDLE),
+            Occupant::NotRecorded => None,
+            Occupant::Thread(koid) => Some(self.threads.index(koid)),
         }
-        self.held_back(time, incoming_index, held, by);
-        if taken != Taken::default() {
-            self.push_open(time, Event::Taken { cpu, taken });
-        }
-        self.push(time, event)?;
-        if to_nobody {
-            self.push(time, nothing_known)?;
-        }
-        Ok(())
+    }
+
+    /// Nobody was known to have the CPU that a thread leaves: it had it.
+    fn claim(&mut self, (time, cpu): (u64, u16), thread: ThreadIndex, switched: &Switched<'_>) {
+        let since = self.lanes.cpu(cpu).since;
+        let lane = self.lanes.thread(thread);
+        let ran = switched.before.is_some_and(|before| before.state == State::Running);
+        let ran_since = (ran && !lane.state.is_known()).then(|| since.max(lane.since));
+        self.push(time, Event::Claim { cpu, thread, since, ran_since });
     }
 
     /// Tells where in the wait that ends a quota held the thread back, if it is known.
-    fn held_back(&mut self, time: u64, thread: ThreadIndex, nanos: u64, by: Option<&str>) {
-        let Some(doing) = self.machine.threads().get(thread.index()).map(|known| known.doing)
-        else {
-            return;
-        };
-        if !doing.state.is_waiting() || nanos == 0 && !doing.state.is_throttled() {
-            return;
-        }
-        let at_begin = doing.state.is_throttled();
-        let wait = (doing.since, Nanos(time.max(self.last)));
-        let held = Held { wait, cpu: doing.cpu, nanos, at_begin, by };
-        for (from, until) in self.periods.place(held).into_iter().flatten() {
-            self.push_open(time, Event::Held { thread, from: from.0, until: until.0 });
+    fn held_back(&mut self, switched: &Switched<'_>, thread: ThreadIndex) {
+        let said = switched.said.map_or((0, None), |said| (said.held, said.held_by));
+        let Some(mut waited) = switched.waited else { return };
+        let held = Held::of(waited, switched.time, said);
+        let stretches = held.and_then(|held| switched.periods.place(held)).unwrap_or_default();
+        for stretch in stretches {
+            let Some([_, held]) = waited.held_back(stretch) else { continue };
+            for Thread { since, state, .. } in [held, waited] {
+                self.push(switched.time.0, Event::Change { thread, state, since: since.0 });
+            }
         }
     }
 
-    /// What the scheduler does beside switches and wake-ups.
-    fn sched_event(&mut self, event: &TraceEvent<'_>) {
-        let cpu = |name| event.args.get(name).and_then(number);
-        let cpu = |name| cpu(name).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu);
-        let process = event.thread.process.0;
-        match event.kind {
-            EventKind::Instant => {
-                if let Some(cpu) = cpu("dest_cpu") {
-                    let thread = self.threads.index_in(event.thread);
-                    self.machine.migrate(thread, cpu);
-                }
-            }
-            EventKind::AsyncBegin { id } => {
-                if let (Some(cgroup), Some(cpu)) = (event.args.str("cgroup"), cpu("cpu")) {
-                    self.periods.begin((process, id), (cgroup, cpu), event.time);
-                }
-            }
-            EventKind::AsyncEnd { id } => {
-                self.periods.end((process, id), event.time);
-            }
-            _ => {}
+    /// Takes a wake-up.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be packed.
+    pub(super) fn woken(&mut self, woken: &Woken<'_>) -> Result<(), PageError> {
+        let thread = self.threads.index(woken.thread);
+        let waker = WakeupSaid::of(woken.args).waker.map(|koid| self.threads.index(koid));
+        let state = woken.next.filter(|_| !thread.is_idle());
+        self.wakeups += 1;
+        self.push(woken.time.0, Event::Wake { cpu: woken.cpu.0, thread, waker, state });
+        self.close_full_tile()
+    }
+
+    /// Takes a move to another queue.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be packed.
+    pub(super) fn moved(&mut self, moved: &Moved) -> Result<(), PageError> {
+        let Moved { time, thread, from, to } = *moved;
+        let thread = self.threads.index(thread);
+        self.moves += 1;
+        self.push(time.0, Event::Move { thread, from: from.0, to: to.0 });
+        self.close_full_tile()
+    }
+
+    /// Takes the end of what is known of a CPU.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be packed.
+    pub(super) fn vacated(&mut self, vacated: &Vacated) -> Result<(), PageError> {
+        let (cpu, to) = (vacated.cpu.0, vacated.time.0);
+        let mut from = to;
+        if let Some(count) = vacated.lost {
+            let begin = self.range.map_or(to, |(begin, _)| begin.min(to));
+            from = self.lanes.cpu(cpu).since.clamp(begin, to);
+            self.gaps.push(Gap { cpu, from, to, count });
         }
+        if let Some(koid) = vacated.thread {
+            let thread = self.threads.index(koid);
+            self.push(to, Event::Change { thread, state: State::Unknown, since: from });
+        }
+        self.push(to, Event::Vacate { cpu, length: to - from });
+        self.close_full_tile()
     }
 
     fn event(&mut self, event: &TraceEvent<'_>) -> Result<(), PageError> {
@@ -231,23 +218,9 @@ impl Extract {
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => self.info.learn(&event.args),
             ("fxtrec", "trace_stats") => self.info.finished = true,
-            ("fxtrec", "host_steal") => {}
-            ("fxtrec", "lost") => {
-                let arg = |name| event.args.get(name).and_then(number);
-                if let Some(cpu) = arg("cpu").and_then(|cpu| u16::try_from(cpu).ok()) {
-                    self.lost(cpu, time, arg("count"))?;
-                }
-            }
-            ("fxtrec", name @ ("cpu_offline" | "cpu_online")) => {
-                let cpu = event.args.get("cpu").and_then(number);
-                if let Some(cpu) = cpu.and_then(|cpu| u16::try_from(cpu).ok()) {
-                    self.away(cpu, time)?;
-                }
-                return self.span(event, name);
-            }
-            // Wake-ups as the waker saw them: the wake-up itself names the waker.
-            ("sched", "waking") => {}
-            ("sched", "migrate" | "throttled") => self.sched_event(event),
+            ("fxtrec", "host_steal" | "quota_stat") => {}
+            // The analysis tells what follows from these, and wake-ups themselves name the waker.
+            ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}
             (_, name) => return self.span(event, name),
         }
         self.extend(time);
@@ -273,48 +246,15 @@ impl Extract {
         self.close_full_tile()
     }
 
-    fn lost(&mut self, cpu: u16, time: u64, count: Option<u64>) -> Result<(), PageError> {
-        let to = time.max(self.last);
-        let begin = self.range.map_or(to, |(begin, _)| begin);
-        let from = self.machine.since(cpu).clamp(begin, to);
-        self.gaps.push(Gap { cpu, from, to, count });
-        self.push(to, Event::Gap { cpu, length: to - from })
-    }
-
-    /// A CPU goes offline or comes back. Nobody has it in between, not even the idle task that it is left with: between
-    /// two gaps of no length nothing is known of it.
-    fn away(&mut self, cpu: u16, time: u64) -> Result<(), PageError> {
-        if self.machine.on(cpu).is_some_and(|thread| !thread.is_idle()) {
-            // It is back already, as its events say.
-            return Ok(());
-        }
-        self.push(time, Event::Gap { cpu, length: 0 })
-    }
-
-    fn push(&mut self, time: u64, event: Event) -> Result<(), PageError> {
-        self.push_open(time, event);
-        self.close_full_tile()
-    }
-
-    /// Adds an event which the next one belongs to.
-    fn push_open(&mut self, time: u64, event: Event) {
-        // Time does not go back in what fxtrec writes; others are taken to be a little late.
-        let time = time.max(self.last);
-        self.last = time;
+    fn push(&mut self, time: u64, event: Event) {
         self.extend(time);
-        if let Event::Switch { cpu, outgoing, .. } = event {
-            let at = usize::from(cpu);
-            if self.first_on.len() <= at {
-                self.first_on.resize(at + 1, None);
-            }
-            let begun = self.machine.since(cpu) != 0;
-            if !begun && self.first_on[at].is_none() {
-                self.first_on[at] = Some(outgoing);
-            }
-        }
         let stamped = Stamped { time, event };
-        self.writer.push(stamped, &self.machine);
-        self.machine.apply(stamped, &mut self.usage);
+        self.writer.push(stamped, &self.lanes);
+        let (since, tile) = (event.since(time), self.tiles.len());
+        if since < self.writer.start() && tile > 0 {
+            self.late.push(Late { tile, event, since });
+        }
+        self.lanes.apply(stamped, &mut self.usage);
     }
 
     fn close_full_tile(&mut self) -> Result<(), PageError> {
@@ -330,9 +270,9 @@ impl Extract {
         self.range = Some((begin.min(time), end.max(time)));
     }
 
-    /// Whether anything is said about the CPU.
-    pub(super) fn has_seen(&self, cpu: u16) -> bool {
-        self.machine.has_seen(cpu)
+    /// The CPUs of which anything is said.
+    pub(super) fn cpus(&self) -> impl Iterator<Item = u16> + '_ {
+        self.lanes.cpus().iter().zip(0..).filter(|(lane, _)| lane.seen).map(|(_, cpu)| cpu)
     }
 
     /// Closes what is open. Returns the begin and the end of the trace, in
@@ -344,7 +284,7 @@ impl Extract {
     pub(super) fn finish(&mut self) -> Result<(u64, u64), PageError> {
         self.tiles.extend(self.writer.finish().map_err(PageError::Pack)?);
         let (begin, end) = self.range.unwrap_or_default();
-        self.machine.end(end, &mut self.usage);
+        self.lanes.end(end, &mut self.usage);
         self.usage.clip(begin);
         Ok((begin, end))
     }
@@ -355,13 +295,13 @@ impl Extract {
     ///
     /// When a tile cannot be unpacked, which was packed here.
     pub(super) fn replay(&self, end: u64, observer: &mut impl Observer) -> Result<(), PageError> {
-        let mut machine = Machine::default();
+        let mut lanes = Lanes::default();
         for tile in &self.tiles {
-            if !tile.replay(&mut machine, observer).map_err(PageError::Pack)? {
+            if !tile.replay(&mut lanes, observer).map_err(PageError::Pack)? {
                 return Err(PageError::Pack(std::io::ErrorKind::InvalidData.into()));
             }
         }
-        machine.end(end, observer);
+        lanes.end(end, observer);
         Ok(())
     }
 }
@@ -371,7 +311,9 @@ mod tests {
     use fxt_reader::Reader;
 
     use super::*;
+    use crate::page::Page;
     use crate::scene::{Leaves, Scene};
+    use crate::{Options, analysis};
 
     /// In microseconds: who was on CPU 1, whether idle, from when to when.
     #[derive(Default)]
@@ -389,11 +331,9 @@ mod tests {
 
     /// Who is shown on CPU 1 after that many microseconds.
     fn on_one(scene: &Scene, after: u64) -> Vec<(bool, u64, u64)> {
-        let mut extract = Extract::new(1_000);
-        let mut reader = Reader::from_slice(scene.bytes());
-        while let Some(item) = reader.next().expect("it is sound") {
-            extract.take(&item.record).expect("memory");
-        }
+        let reader = Reader::from_slice(scene.bytes());
+        let (_, Page { mut extract, .. }) =
+            analysis::observe(reader, Options::default(), Page::new()).expect("it is sound");
         let (_, end) = extract.finish().expect("memory");
         let mut on_one = OnOne::default();
         extract.replay(end, &mut on_one).expect("it was packed here");

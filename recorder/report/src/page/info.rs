@@ -3,7 +3,7 @@
 
 use fxt_reader::record::{Args, Value};
 /// An argument that counts something, whatever its type.
-pub(super) use fxtrec_sched::unsigned as number;
+use fxtrec_sched::unsigned as number;
 
 /// What the page shows of `trace_info` and `trace_stats`. Traces of other
 /// recorders have neither.

@@ -3,19 +3,24 @@
 //! Times are nanoseconds after the begin of the trace, which a script can count
 //! without rounding for more than a hundred days.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::extract::Extract;
+use super::extract::{Extract, Late};
+use super::lanes::Event;
 use super::pyramid::{CHUNK_BINS, Scale};
-use super::spans::Finished;
+use super::spans::{Finished, Span, SpanKind};
+use super::state;
 use super::threads::ThreadIndex;
-use crate::{Distribution, Metric, Party, Report, Wait};
+use super::tile::head;
+use crate::analysis::DEFAULT_WORST;
+use crate::{Distribution, Metric, Party, Report, Sleep, Wait};
 
 /// The number of the layout, which grows when a page's script and its data no
 /// longer fit those of another.
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 4;
 
 /// The percentiles that a table shows.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -56,8 +61,10 @@ impl Contents<'_> {
             "length": end - begin,
             "switches": self.extract.switches,
             "wakeups": self.extract.wakeups,
+            "moves": self.extract.moves,
             "threads": self.threads(),
             "cpus": self.cpus(),
+            "late": self.late(),
             "gaps": self.gaps(),
             "names": self.spans.names,
             "unmatched": self.spans.unmatched_ends,
@@ -67,6 +74,8 @@ impl Contents<'_> {
             "chunk": CHUNK_BINS,
             "latency": self.latency(),
             "worst": self.report.worst().iter().map(|wait| self.wait(wait)).collect::<Vec<_>>(),
+            "blocked": self.blocked(),
+            "longestSpans": self.longest_spans(),
             "percentiles": PERCENTILES,
             "causes": self.report.causes.names().collect::<Vec<_>>(),
             "stolen": self.stolen(),
@@ -100,19 +109,36 @@ impl Contents<'_> {
         extract.threads.list().iter().enumerate().map(thread).collect()
     }
 
-    /// Of each CPU: its number, time not idle, and who had it at the begin.
+    /// Of each CPU: its number, and time not idle.
     fn cpus(&self) -> Value {
-        let first = |cpu: usize| self.extract.first_on.get(cpu).copied().flatten();
-        let known = |cpu: u16| {
-            first(cpu.into()).is_some()
-                || self.extract.gaps.iter().any(|gap| gap.cpu == cpu)
-                || self.extract.has_seen(cpu)
-        };
-        let cpus = self.extract.usage.busy().zip(0_u16..).filter(|&(_, cpu)| known(cpu));
         // Of a narrow scope only a part of what keeps a CPU busy is known.
-        let busy = |busy: u64| (!self.report.is_narrow()).then_some(busy);
-        cpus.map(|(sum, cpu)| json!([cpu, busy(sum), first(cpu.into()).map(|thread| thread.0)]))
-            .collect()
+        let busy = |cpu| (!self.report.is_narrow()).then(|| self.extract.usage.busy(cpu));
+        self.extract.cpus().map(|cpu| json!([cpu, busy(cpu)])).collect()
+    }
+
+    /// Of each event that says what was so before the tile that it is in: that tile, the first byte of the event, CPU,
+    /// thread, since when, and since when the thread ran.
+    fn late(&self) -> Value {
+        let row = |late: &Late| {
+            let (head, cpu, thread, ran_since) = match late.event {
+                Event::Claim { cpu, thread, ran_since: None, .. } => {
+                    (head::CLAIM, cpu, thread, None)
+                }
+                Event::Claim { cpu, thread, ran_since, .. } => {
+                    (head::CLAIM_RUNNING, cpu, thread, ran_since.map(|since| self.at(since)))
+                }
+                Event::Change { thread, state, .. } => {
+                    (head::CHANGE + state::code(state), 0, thread, None)
+                }
+                Event::Vacate { cpu, .. } => (head::VACATE, cpu, ThreadIndex::IDLE, None),
+                Event::Switch { .. }
+                | Event::Wake { .. }
+                | Event::Move { .. }
+                | Event::Taken { .. } => return None,
+            };
+            Some(json!([late.tile, head, cpu, thread.0, self.at(late.since), ran_since]))
+        };
+        self.extract.late.iter().filter_map(row).collect()
     }
 
     fn gaps(&self) -> Value {
@@ -164,6 +190,43 @@ impl Contents<'_> {
             json!({ "name": metric.name(), "title": metric.title(), "of": found })
         };
         Metric::ALL.into_iter().chain(self.report.facts()).map(metric).collect()
+    }
+
+    /// The longest times for which threads were blocked.
+    fn blocked(&self) -> Value {
+        let sleep = |sleep: &&Sleep| {
+            json!({
+                "who": party(&sleep.thread),
+                "uninterruptible": sleep.metric == Metric::BlockedUninterruptible,
+                "from": self.at(sleep.span.begin.0),
+                "to": self.at(sleep.span.end.0),
+                "syscall": sleep.call.map(|number| self.call_name(number)),
+                "waker": sleep.waker.as_ref().map(party),
+                "interrupt": sleep.by_interrupt,
+            })
+        };
+        self.report.blocked().sleeps.iter().map(sleep).collect()
+    }
+
+    fn call_name(&self, number: u16) -> String {
+        let name = self.report.call_name(number);
+        name.map_or_else(|| format!("system call {number}"), str::to_owned)
+    }
+
+    /// Of the longest spans: thread, name, begin and end.
+    fn longest_spans(&self) -> Value {
+        let whole = |span: &&Span| span.kind == SpanKind::Whole && span.end > span.start;
+        let mut spans: Vec<&Span> = self.spans.list.iter().filter(whole).collect();
+        let rank = |span: &&Span| (Reverse(span.end - span.start), span.start, span.thread.0);
+        if spans.len() > DEFAULT_WORST {
+            spans.select_nth_unstable_by_key(DEFAULT_WORST, rank);
+            spans.truncate(DEFAULT_WORST);
+        }
+        spans.sort_unstable_by_key(rank);
+        let row = |span: &Span| {
+            json!([span.thread.0, span.name.0, self.at(span.start), self.at(span.end)])
+        };
+        spans.into_iter().map(row).collect()
     }
 
     fn wait(&self, wait: &Wait) -> Value {

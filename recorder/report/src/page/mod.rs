@@ -1,15 +1,15 @@
 //! The page: a trace to look at, in one file, without a network.
 //!
 //! ```text
-//!  records ──▶ Extract ──▶ tiles (exact, packed) ──┐
-//!                 │                                ├─▶ blocks ─▶ html
-//!                 │   tiles ──▶ pyramid (bins) ────┤
-//!                 └─▶ spans, names, gaps ──────────┘
+//!  records ──▶ analysis ──▶ Extract ──▶ tiles (exact, packed) ──┐
+//!                              │                                ├─▶ blocks ─▶ html
+//!                              │   tiles ──▶ pyramid (bins) ────┤
+//!                              └─▶ spans, names, gaps ──────────┘
 //! ```
 //!
-//! A [`Page`] watches the analysis of a trace, so that both take one pass; with
-//! the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few bytes that it takes in the page. What stands in the
-//! file, and how its script works, is in `docs/page.md`.
+//! A [`Page`] watches the analysis of a trace, which says what each record does to CPUs and threads, so that both take one
+//! pass and tell the same; with the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few
+//! bytes that it takes in the page. What stands in the file, and how its script works, is in `docs/page.md`.
 
 mod bins;
 mod columns;
@@ -17,7 +17,7 @@ mod error;
 mod extract;
 mod html;
 mod info;
-mod machine;
+mod lanes;
 mod meta;
 mod pyramid;
 mod span_blocks;
@@ -35,7 +35,8 @@ use fxt_reader::Item;
 
 pub use error::PageError;
 
-use super::{Observer, Report};
+use super::Report;
+use super::analysis::{Moved, Observer, Switched, Vacated, Woken};
 use extract::Extract;
 use meta::{Blocks, Contents};
 use pyramid::{Pyramid, Scale};
@@ -78,10 +79,13 @@ impl Page {
     /// A page of a trace of which nothing has been read yet.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_tiles_of(TILE_EVENTS)
+        Self { extract: Extract::new(TILE_EVENTS), failed: None }
     }
 
-    fn with_tiles_of(events: u32) -> Self {
+    /// A page of which a tile has so many events, or a few more.
+    #[cfg(any(test, feature = "scene"))]
+    #[must_use]
+    pub fn with_tiles_of(events: u32) -> Self {
         Self { extract: Extract::new(events), failed: None }
     }
 
@@ -154,11 +158,34 @@ impl Page {
     }
 }
 
-/// Takes the records of the trace.
+impl Page {
+    /// Unless something has failed before.
+    fn extract(&mut self, with: impl FnOnce(&mut Extract) -> Result<(), PageError>) {
+        if self.failed.is_none() {
+            self.failed = with(&mut self.extract).err();
+        }
+    }
+}
+
+/// Takes what the analysis tells of CPUs and threads, and from records what it does not look at.
 impl Observer for Page {
     fn record(&mut self, item: &Item<'_>) {
-        if self.failed.is_none() {
-            self.failed = self.extract.take(&item.record).err();
-        }
+        self.extract(|extract| extract.take(&item.record));
+    }
+
+    fn switched(&mut self, switched: &Switched<'_>) {
+        self.extract(|extract| extract.switched(switched));
+    }
+
+    fn woken(&mut self, woken: &Woken<'_>) {
+        self.extract(|extract| extract.woken(woken));
+    }
+
+    fn moved(&mut self, moved: &Moved) {
+        self.extract(|extract| extract.moved(moved));
+    }
+
+    fn vacated(&mut self, vacated: &Vacated) {
+        self.extract(|extract| extract.vacated(vacated));
     }
 }

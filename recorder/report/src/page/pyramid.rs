@@ -16,7 +16,7 @@ use std::mem::take;
 
 use super::bins::{Cell, CpuCell, CpuTimes, MERGED, Run, Runs, ThreadCell, ThreadTimes};
 use super::columns::{Column, pack};
-use super::machine::Observer;
+use super::lanes::Observer;
 use super::state::{self, State};
 use super::threads::ThreadIndex;
 
@@ -76,8 +76,8 @@ struct Lane<C, T> {
     times: T,
 }
 
-/// Computes the finest level from what a [machine](super::machine::Machine)
-/// tells.
+/// Computes the finest level from what [lanes](super::lanes::Lanes)
+/// tell.
 #[derive(Debug)]
 pub(super) struct Pyramid {
     scale: Scale,

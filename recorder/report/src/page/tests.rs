@@ -6,7 +6,6 @@ use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 use serde_json::Value as Json;
 
 use super::Page;
-use super::extract::Extract;
 use super::state::State;
 use crate::scene::{Leaves, Scene};
 use crate::{Options, analysis};
@@ -92,7 +91,7 @@ fn the_contents_name_threads_cpus_and_the_length_of_the_trace() {
     let worker = &contents["threads"][1];
     assert_eq!(worker.to_string(), r#"[41,"worker",40,"server",4000,3000,3000]"#);
     // Busy until it idles; the worker was there first.
-    assert_eq!(contents["cpus"].to_string(), "[[0,8000,1]]");
+    assert_eq!(contents["cpus"].to_string(), "[[0,8000]]");
 }
 
 #[test]
@@ -111,11 +110,11 @@ fn every_block_that_the_contents_name_is_in_the_page_once() {
     let mut trace = waiting();
     trace.duration_begin(Ticks(1_100), (Koid(50), Koid(50)), "app", "work", &[]).unwrap();
     trace.duration_end(Ticks(4_900), (Koid(50), Koid(50)), "app", "work", &[]).unwrap();
-    let (text, contents) = page(trace, 2);
+    let (text, contents) = page(trace, 3);
     let tiles = contents["tiles"].as_array().unwrap();
     assert_eq!(tiles.len(), 2);
     assert_eq!(tiles.iter().map(|tile| tile[0].as_u64().unwrap()).collect::<Vec<_>>(), [0, 4_000]);
-    assert_eq!(tiles.iter().map(|tile| tile[1].as_u64().unwrap()).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(tiles.iter().map(|tile| tile[1].as_u64().unwrap()).collect::<Vec<_>>(), [3, 2]);
     let mut named: Vec<u64> =
         tiles.iter().flat_map(|tile| [&tile[2], &tile[3]]).filter_map(Json::as_u64).collect();
     for level in contents["levels"].as_array().unwrap() {
@@ -171,7 +170,7 @@ fn the_charting_library_is_the_released_one() {
 #[derive(Default)]
 struct Stretches(Vec<(State, u64, u64)>, Vec<(u64, u64)>);
 
-impl super::machine::Observer for Stretches {
+impl super::lanes::Observer for Stretches {
     fn on_cpu(&mut self, _: u16, _: super::threads::ThreadIndex, _: u64, _: u64) {}
 
     fn in_state(&mut self, thread: super::threads::ThreadIndex, state: State, from: u64, to: u64) {
@@ -204,11 +203,10 @@ fn throttled_and_stolen_time_is_in_the_tiles_wherever_they_end() {
     scene.switch_with((190, 0), 0, Leaves::R, 101, &[held(20), by]);
     scene.switch(200, 0, 101, Leaves::S, 0).end(200);
     for tile_events in 1..=14 {
-        let mut extract = Extract::new(tile_events);
-        let mut reader = Reader::from_slice(scene.bytes());
-        while let Some(item) = reader.next().unwrap() {
-            extract.take(&item.record).unwrap();
-        }
+        let page = Page::with_tiles_of(tile_events);
+        let reader = Reader::from_slice(scene.bytes());
+        let (_, Page { mut extract, .. }) =
+            analysis::observe(reader, Options::default(), page).unwrap();
         let (_, end) = extract.finish().unwrap();
         let mut found = Stretches::default();
         extract.replay(end, &mut found).unwrap();

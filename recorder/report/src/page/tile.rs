@@ -1,4 +1,4 @@
-//! Tiles: the exact events of a stretch of time, packed, with what they follow from.
+//! Tiles: the exact events of a stretch of time, packed, with the state of all lanes at their begin.
 //!
 //! A tile can be unfolded alone: it begins with the state of every CPU and
 //! thread at its start. The layout is in `docs/page.md`.
@@ -6,27 +6,34 @@
 use std::io;
 
 use super::columns::{Column, Cursor, pack, unpack};
-use super::machine::{Doing, Event, Machine, Observer, Stamped, Taken};
-use super::state;
+use super::lanes::{Event, Lanes, Observer, Stamped, Taken, ThreadLane};
+use super::state::{self, State};
 use super::threads::ThreadIndex;
 
 /// The first byte of an event: a state from 0 to 15 for a switch, or one of
 /// these.
-mod head {
+pub(super) mod head {
     /// Added to the state: no tracepoint reported the switch.
-    pub(super) const INFERRED: u8 = 16;
-    /// Added to the state: who went out is not who came in last, and is given.
-    pub(super) const OUTGOING: u8 = 32;
-    pub(super) const WAKE: u8 = 64;
-    /// A wake-up of a thread that a quota holds back.
-    pub(super) const WAKE_THROTTLED: u8 = 65;
-    pub(super) const HELD: u8 = 66;
-    pub(super) const TAKEN: u8 = 67;
-    pub(super) const GAP: u8 = 128;
+    pub(in crate::page) const INFERRED: u8 = 16;
+    /// Added to the state: who went out is not who had the CPU, and is given.
+    pub(in crate::page) const OUTGOING: u8 = 32;
+    /// Added to what the thread does from then on.
+    pub(in crate::page) const WAKE: u8 = 64;
+    /// Added to the state.
+    pub(in crate::page) const CHANGE: u8 = 80;
+    pub(in crate::page) const TAKEN: u8 = 96;
+    pub(in crate::page) const CLAIM: u8 = 97;
+    /// A claim of a thread that ran.
+    pub(in crate::page) const CLAIM_RUNNING: u8 = 98;
+    pub(in crate::page) const MOVE: u8 = 99;
+    pub(in crate::page) const VACATE: u8 = 128;
 }
 
-/// How many states a switch's head has room for.
+/// How many states a head has room for. A wake-up to the first, which is unknown, is one that changes nothing.
 const STATES: u8 = 16;
+
+/// The first head that is not of a switch, a wake-up or a change.
+const WITHOUT_STATE: u8 = head::CHANGE + STATES;
 
 /// The events of a stretch of time.
 #[derive(Debug)]
@@ -59,8 +66,13 @@ impl TileWriter {
         self.events
     }
 
+    /// When the present tile began.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Adds an event that `before` has not been told of yet.
-    pub(super) fn push(&mut self, stamped: Stamped, before: &Machine) {
+    pub(super) fn push(&mut self, stamped: Stamped, before: &Lanes) {
         if self.events == 0 {
             self.start = stamped.time;
             self.last = stamped.time;
@@ -71,7 +83,7 @@ impl TileWriter {
         self.last = stamped.time;
         match stamped.event {
             Event::Switch { cpu, outgoing, state, incoming, inferred } => {
-                let given = before.on(cpu) != Some(outgoing);
+                let given = before.cpu(cpu).thread != Some(outgoing);
                 self.heads.byte(
                     state::code(state)
                         + if inferred { head::INFERRED } else { 0 }
@@ -83,18 +95,31 @@ impl TileWriter {
                     self.extras.number(outgoing.0.into());
                 }
             }
-            Event::Wake { cpu, thread, waker, throttled } => {
-                self.heads.byte(if throttled { head::WAKE_THROTTLED } else { head::WAKE });
+            Event::Wake { cpu, thread, waker, state } => {
+                self.heads.byte(head::WAKE + state.map_or(0, state::code));
                 self.cpus.number(cpu.into());
                 self.threads.number(thread.0.into());
                 self.extras.number(optional(waker));
             }
-            Event::Held { thread, from, until } => {
-                self.heads.byte(head::HELD);
+            Event::Move { thread, from, to } => {
+                self.heads.byte(head::MOVE);
+                self.cpus.number(to.into());
+                self.threads.number(thread.0.into());
+                self.extras.number(from.into());
+            }
+            Event::Change { thread, state, since } => {
+                self.heads.byte(head::CHANGE + state::code(state));
                 self.cpus.number(0);
                 self.threads.number(thread.0.into());
-                self.extras.number(stamped.time.saturating_sub(from));
-                self.extras.number(until.saturating_sub(from));
+                self.extras.number(age(since, stamped.time));
+            }
+            Event::Claim { cpu, thread, since, ran_since } => {
+                self.heads.byte(ran_since.map_or(head::CLAIM, |_| head::CLAIM_RUNNING));
+                self.cpus.number(cpu.into());
+                self.threads.number(thread.0.into());
+                for since in [Some(since), ran_since].into_iter().flatten() {
+                    self.extras.number(age(since, stamped.time));
+                }
             }
             Event::Taken { cpu, taken } => {
                 self.heads.byte(head::TAKEN);
@@ -104,8 +129,8 @@ impl TileWriter {
                 }
                 self.extras.number(taken.asked.map_or(0, |asked| asked.saturating_add(1)));
             }
-            Event::Gap { cpu, length } => {
-                self.heads.byte(head::GAP);
+            Event::Vacate { cpu, length } => {
+                self.heads.byte(head::VACATE);
                 self.cpus.number(cpu.into());
                 self.extras.number(length);
             }
@@ -134,32 +159,36 @@ fn age(since: u64, now: u64) -> u64 {
     if since == 0 { 0 } else { now.saturating_sub(since) + 1 }
 }
 
-/// What the machine is doing: who is on each CPU and since when; then each
-/// thread of which something is known, what it does, since when, where, and who
-/// woke it.
-fn snapshot(machine: &Machine, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
+/// The time of an [`age`].
+fn since(age: u64, now: u64) -> Option<u64> {
+    if age == 0 { Some(0) } else { now.checked_sub(age - 1) }
+}
+
+/// The lanes at a time: who is on each CPU and since when; then each thread of which something is known, what it does, since
+/// when, where, and who woke it.
+fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
     let mut columns: [Column; SNAPSHOT_COLUMNS] = Default::default();
     let [on, on_ages, threads, states, ages, cpus, wakers] = &mut columns;
-    for (thread, since) in machine.seats() {
-        on.number(optional(thread));
-        on_ages.number(age(since, now));
+    for lane in lanes.cpus() {
+        on.number(optional(lane.thread));
+        on_ages.number(age(lane.since, now));
     }
     let mut next = 0;
-    for (index, Doing { doing, waker }) in machine.threads().iter().enumerate() {
-        if state::is_shown(doing.state) {
+    for (index, &ThreadLane { state, since, cpu, waker }) in lanes.threads().iter().enumerate() {
+        if state::is_shown(state) {
             threads.number((index - next) as u64);
             next = index + 1;
-            states.byte(state::code(doing.state));
-            ages.number(age(doing.since.0, now));
-            cpus.number(doing.cpu.0.into());
-            wakers.number(optional(*waker));
+            states.byte(state::code(state));
+            ages.number(age(since, now));
+            cpus.number(cpu.into());
+            wakers.number(optional(waker));
         }
     }
     columns
 }
 
 impl Tile {
-    /// Tells `machine`, which has been told of all tiles before, what is in this
+    /// Tells `lanes`, which have been told of all tiles before, what is in this
     /// one. False if the block is not what a [`TileWriter`] made.
     ///
     /// # Errors
@@ -167,17 +196,17 @@ impl Tile {
     /// When the block cannot be decompressed.
     pub(super) fn replay(
         &self,
-        machine: &mut Machine,
+        lanes: &mut Lanes,
         observer: &mut impl Observer,
     ) -> io::Result<bool> {
         let bytes = unpack(&self.packed)?;
-        Ok(self.replay_unpacked(&bytes, machine, observer).is_some())
+        Ok(self.replay_unpacked(&bytes, lanes, observer).is_some())
     }
 
     fn replay_unpacked(
         &self,
         bytes: &[u8],
-        machine: &mut Machine,
+        lanes: &mut Lanes,
         observer: &mut impl Observer,
     ) -> Option<()> {
         let mut columns = Cursor::new(bytes);
@@ -193,7 +222,7 @@ impl Tile {
             time: self.start,
         };
         for _ in 0..self.events {
-            machine.apply(events.next(machine)?, observer);
+            lanes.apply(events.next(lanes)?, observer);
         }
         Some(())
     }
@@ -210,42 +239,55 @@ struct Events<'a> {
 }
 
 impl Events<'_> {
-    fn next(&mut self, before: &Machine) -> Option<Stamped> {
+    fn next(&mut self, before: &Lanes) -> Option<Stamped> {
         self.time += self.times.number()?;
         let cpu = u16::try_from(self.cpus.number()?).ok()?;
-        let event = match self.heads.byte()? {
-            head::GAP => Event::Gap { cpu, length: self.extras.number()? },
-            wake @ (head::WAKE | head::WAKE_THROTTLED) => {
-                let thread = thread(self.threads.number()?)?;
-                let waker = match self.extras.number()? {
-                    0 => None,
-                    waker => Some(thread_of(waker)?),
-                };
-                Event::Wake { cpu, thread, waker, throttled: wake == head::WAKE_THROTTLED }
-            }
-            head::HELD => {
-                let thread = thread(self.threads.number()?)?;
-                let from = self.time.checked_sub(self.extras.number()?)?;
-                let until = from.checked_add(self.extras.number()?)?;
-                Event::Held { thread, from, until }
-            }
+        let head = self.heads.byte()?;
+        let state = || state::from_code(head % STATES);
+        let event = match head {
+            head::VACATE => Event::Vacate { cpu, length: self.extras.number()? },
             head::TAKEN => {
                 let mut number = || self.extras.number();
                 let (steal, irq, irqs) = (number()?, number()?, number()?);
                 let asked = number()?.checked_sub(1);
                 Event::Taken { cpu, taken: Taken { steal, irq, irqs, asked } }
             }
-            switch => {
+            head::CLAIM | head::CLAIM_RUNNING => {
+                let thread = thread(self.threads.number()?)?;
+                let mut since = || since(self.extras.number()?, self.time);
+                let first = since()?;
+                let ran_since = if head == head::CLAIM { None } else { Some(since()?) };
+                Event::Claim { cpu, thread, since: first, ran_since }
+            }
+            head::MOVE => {
+                let thread = thread(self.threads.number()?)?;
+                let from = u16::try_from(self.extras.number()?).ok()?;
+                Event::Move { thread, from, to: cpu }
+            }
+            other if other >= WITHOUT_STATE => return None,
+            head::CHANGE.. => {
+                let thread = thread(self.threads.number()?)?;
+                let since = since(self.extras.number()?, self.time)?;
+                Event::Change { thread, state: state()?, since }
+            }
+            head::WAKE.. => {
+                let thread = thread(self.threads.number()?)?;
+                let waker = match self.extras.number()? {
+                    0 => None,
+                    waker => Some(thread_of(waker)?),
+                };
+                let state = Some(state()?).filter(|&state| state != State::Unknown);
+                Event::Wake { cpu, thread, waker, state }
+            }
+            _ => {
                 let incoming = thread(self.threads.number()?)?;
-                let flags = switch / STATES * STATES;
-                let outgoing = if flags >= head::OUTGOING {
+                let outgoing = if head >= head::OUTGOING {
                     thread(self.extras.number()?)?
                 } else {
-                    before.on(cpu)?
+                    before.cpu(cpu).thread?
                 };
-                let state = state::from_code(switch % STATES)?;
-                let inferred = flags % head::OUTGOING == head::INFERRED;
-                Event::Switch { cpu, outgoing, state, incoming, inferred }
+                let inferred = head % head::OUTGOING >= head::INFERRED;
+                Event::Switch { cpu, outgoing, state: state()?, incoming, inferred }
             }
         };
         Some(Stamped { time: self.time, event })
@@ -264,7 +306,6 @@ fn thread_of(number: u64) -> Option<ThreadIndex> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::state::State;
 
     #[derive(Default)]
     struct Nothing;
@@ -284,18 +325,24 @@ mod tests {
             incoming: thread(incoming),
             inferred: incoming == 9,
         };
+        let wake = |cpu, thread_index, waker, state| Event::Wake {
+            cpu,
+            thread: thread(thread_index),
+            waker,
+            state,
+        };
         [
+            (1_000, Event::Claim { cpu: 3, thread: thread(1), since: 0, ran_since: Some(0) }),
             (1_000, switch(1, State::Sleeping, 0)),
-            (
-                1_400,
-                Event::Wake { cpu: 3, thread: thread(1), waker: Some(thread(0)), throttled: true },
-            ),
-            (90_000, Event::Held { thread: thread(1), from: 1_400, until: 50_000 }),
+            (1_400, wake(3, 1, Some(thread(0)), Some(State::WokenThrottled))),
+            (2_000, Event::Move { thread: thread(1), from: 3, to: 200 }),
+            (90_000, Event::Change { thread: thread(1), state: State::Woken, since: 50_000 }),
             (90_000, switch(0, State::Preempted, 1)),
             (90_500, Event::Taken { cpu: 3, taken }),
             (90_500, switch(7, State::Zombie, 9)),
-            (95_000, Event::Gap { cpu: 3, length: 4_500 }),
-            (95_001, Event::Wake { cpu: 70, thread: thread(300), waker: None, throttled: false }),
+            (95_000, Event::Vacate { cpu: 3, length: 4_500 }),
+            (95_001, wake(70, 300, None, None)),
+            (95_001, Event::Claim { cpu: 3, thread: thread(300), since: 95_000, ran_since: None }),
             (95_001, switch(300, State::Uninterruptible, 0)),
         ]
         .map(|(time, event)| Stamped { time, event })
@@ -304,36 +351,36 @@ mod tests {
 
     #[test]
     fn what_goes_into_tiles_comes_out_of_them() {
-        for tile_events in 1..=9 {
-            let (mut machine, mut writer) = (Machine::default(), TileWriter::default());
+        let count = events().len();
+        for tile_events in 1..=count {
+            let (mut lanes, mut writer) = (Lanes::default(), TileWriter::default());
             let mut tiles = Vec::new();
             for event in events() {
-                writer.push(event, &machine);
-                machine.apply(event, &mut Nothing);
-                if writer.len() == tile_events {
+                writer.push(event, &lanes);
+                lanes.apply(event, &mut Nothing);
+                if writer.len() as usize == tile_events {
                     tiles.extend(writer.finish().unwrap());
                 }
             }
             tiles.extend(writer.finish().unwrap());
-            assert_eq!(tiles.len(), 9_usize.div_ceil(tile_events as usize));
-            let mut again = Machine::default();
+            assert_eq!(tiles.len(), count.div_ceil(tile_events));
+            let mut again = Lanes::default();
             for tile in &tiles {
                 assert!(tile.replay(&mut again, &mut Nothing).unwrap());
             }
-            assert!(again.seats().eq(machine.seats()));
-            assert_eq!(again.threads(), machine.threads());
+            assert_eq!((again.cpus(), again.threads()), (lanes.cpus(), lanes.threads()));
         }
     }
 
     #[test]
     fn a_tile_that_was_cut_off_is_refused() {
-        let (mut machine, mut writer) = (Machine::default(), TileWriter::default());
+        let (mut lanes, mut writer) = (Lanes::default(), TileWriter::default());
         for event in events() {
-            writer.push(event, &machine);
-            machine.apply(event, &mut Nothing);
+            writer.push(event, &lanes);
+            lanes.apply(event, &mut Nothing);
         }
         let mut tile = writer.finish().unwrap().unwrap();
         tile.events += 1;
-        assert!(!tile.replay(&mut Machine::default(), &mut Nothing).unwrap());
+        assert!(!tile.replay(&mut Lanes::default(), &mut Nothing).unwrap());
     }
 }

@@ -1,6 +1,6 @@
 //! How much each thread and each CPU did, for the order of lanes and their labels.
 
-use super::machine::Observer;
+use super::lanes::Observer;
 use super::state::State;
 use super::threads::ThreadIndex;
 
@@ -49,9 +49,9 @@ impl Usage {
         self.waiting.get(thread.index()).map_or(0, |sum| sum.since(self.begin))
     }
 
-    /// How long the CPU was not idle, in nanoseconds, for each CPU by number.
-    pub(super) fn busy(&self) -> impl Iterator<Item = u64> {
-        self.busy.iter().map(|sum| sum.since(self.begin))
+    /// How long the CPU was not idle, in nanoseconds.
+    pub(super) fn busy(&self, cpu: u16) -> u64 {
+        self.busy.get(usize::from(cpu)).map_or(0, |sum| sum.since(self.begin))
     }
 }
 
@@ -64,9 +64,9 @@ fn add(sums: &mut Vec<Sum>, at: usize, from: u64, to: u64) {
 
 impl Observer for Usage {
     fn on_cpu(&mut self, cpu: u16, thread: ThreadIndex, from: u64, to: u64) {
-        // An idle CPU is there too.
-        let from = if thread.is_idle() { to.max(1) } else { from };
-        add(&mut self.busy, usize::from(cpu), from, to);
+        if !thread.is_idle() {
+            add(&mut self.busy, usize::from(cpu), from, to);
+        }
     }
 
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64) {
@@ -93,6 +93,6 @@ mod tests {
         usage.on_cpu(1, ThreadIndex::IDLE, 0, 1_150);
         usage.clip(1_000);
         assert_eq!((usage.running(thread), usage.waiting(thread)), (110, 50));
-        assert_eq!(usage.busy().collect::<Vec<_>>(), [0, 100]);
+        assert_eq!([0, 1].map(|cpu| usage.busy(cpu)), [0, 100]);
     }
 }

@@ -17,9 +17,34 @@ const MAX_NAMED: usize = 2;
 /// # Errors
 /// Those of `out`.
 pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let lines =
-        [("wakeup", Metric::Wakeup), ("preempted", Metric::Preemption), ("slice", Metric::Slice)];
-    for (label, metric) in lines {
+    write_metrics(&[WAKEUP, PREEMPTED, SLICE], report, out)?;
+    if let Some(worst) = report.worst().first() {
+        let (length, who, cpu) = (short(worst.length()), party(&worst.thread), worst.queued_on);
+        writeln!(
+            out,
+            "  worst wait {length}: {who} for CPU {cpu}; there ran {}",
+            antagonists(worst, MAX_NAMED)
+        )?;
+    }
+    write_busy(report, out)
+}
+
+/// Writes the figures of the short form that tell of waits and of CPUs.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    write_metrics(&[WAKEUP, PREEMPTED], report, out)?;
+    write_busy(report, out)?;
+    writeln!(out)
+}
+
+const WAKEUP: (&str, Metric) = ("wakeup", Metric::Wakeup);
+const PREEMPTED: (&str, Metric) = ("preempted", Metric::Preemption);
+const SLICE: (&str, Metric) = ("slice", Metric::Slice);
+
+fn write_metrics(lines: &[(&str, Metric)], report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for &(label, metric) in lines {
         let of = report.total().metric(metric);
         let (Some(p50), Some(p99), Some(max)) =
             (of.percentile(50.0), of.percentile(99.0), of.max())
@@ -37,14 +62,10 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  {label:<10} {sum}, max {max} (in {number} {where_in})")?;
         }
     }
-    if let Some(worst) = report.worst().first() {
-        let (length, who, cpu) = (short(worst.length()), party(&worst.thread), worst.queued_on);
-        writeln!(
-            out,
-            "  worst wait {length}: {who} for CPU {cpu}; there ran {}",
-            antagonists(worst, MAX_NAMED)
-        )?;
-    }
+    Ok(())
+}
+
+fn write_busy(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let loads = report.cpus.iter().filter_map(|cpu| cpu.load.map(|load| (cpu.cpu, load.busy)));
     let busy: Vec<String> =
         loads.map(|(cpu, busy)| format!("CPU {cpu} {}", percent(busy))).collect();

@@ -3,14 +3,18 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use super::grid::{Grid, Side};
 use super::threads::thread_name;
 use crate::facts::{Cause, Causes};
-use crate::{Call, Facts, HostSteal, Metric, Report, Stats, ThreadReport};
+use crate::{Call, Facts, HostSteal, Metric, Quota, Report, Stats, ThreadReport};
+use fxtrec_units::grid::{Grid, Side, printable};
+use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, millis, millis_or_dash, percent, short};
 
 /// So many CPUs are named one by one.
 const MAX_CPUS: usize = 8;
+
+/// A longer path of a cgroup is cut.
+const MAX_PATH: usize = 120;
 
 /// Less than this share of a CPU is not worth a line.
 const WORTH_A_LINE: f64 = 0.0005;
@@ -28,6 +32,35 @@ pub(super) fn host(report: &Report) -> Option<String> {
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
+
+/// So many cgroups are named one by one.
+const MAX_CGROUPS: usize = 3;
+
+/// Which cgroups quotas stopped, in a sentence. `None` if they stopped none.
+pub(super) fn stopped(report: &Report) -> Option<String> {
+    let one = |quota: &Quota| {
+        let periods = match quota.throttled_periods {
+            1 => "1 period".to_owned(),
+            more => format!("{} periods", count(more)),
+        };
+        let cgroup = printable(&quota.cgroup, MAX_PATH);
+        format!("{cgroup} for {} in {periods}", short(quota.throttled))
+    };
+    let told: Vec<String> = report.quotas.iter().take(MAX_CGROUPS).map(one).collect();
+    let rest = match report.quotas.len().saturating_sub(MAX_CGROUPS) {
+        0 => String::new(),
+        more => format!(", {more} more for less"),
+    };
+    // Of a quota that stopped somebody whose waits are not told apart, that has to be said.
+    let which = match report.causes.has(Cause::Throttled) {
+        true => "",
+        false => "; which threads is not recorded",
+    };
+    (!told.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", told.join(", ")))
+}
+
+/// What gives way on a narrow terminal: longest single times, and counts.
+const SPARE: [&str; 6] = ["Moved", "IRQs", "Waits", "Max ms", "Max ms", "Max ms"];
 
 /// A column of a table of threads that recordings with a certain fact have.
 pub(super) struct Column {
@@ -60,7 +93,12 @@ pub(super) fn columns(report: &Report) -> Vec<Column> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_causes(
+    report: &Report,
+    rows: Option<usize>,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let lacks: Vec<&str> =
         Cause::ALL.into_iter().filter(|&it| !report.causes.has(it)).map(Cause::name).collect();
     if report.causes == Causes::default() {
@@ -101,7 +139,7 @@ pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -
         report.threads().iter().filter(|thread| thread.stats.facts.is_some()).collect();
     threads.sort_by_key(|thread| (Reverse(taken(&thread.stats)), thread.koid));
     let shown = rows.unwrap_or(usize::MAX).min(threads.len());
-    let mut grid = Grid::new(&headings);
+    let mut grid = Grid::new(&headings).spare(&SPARE);
     let row = |name: String, stats: &Stats| {
         std::iter::once(name).chain(cells.iter().map(|cell| cell(stats))).collect()
     };
@@ -109,19 +147,28 @@ pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -
         grid.row(row(thread_name(thread), &thread.stats));
     }
     grid.row(row("TOTAL".to_owned(), report.total()));
-    writeln!(out, "What else was done to each task:")?;
-    grid.write(out)?;
+    writeln!(out, "{}", look.heading("What else was done to each task:"))?;
+    grid.write(look, out)?;
     if shown < threads.len() {
         let rest = count((threads.len() - shown) as u64);
-        writeln!(out, "  and {rest} more threads (--rows 0 shows all)")?;
+        let note = format!("and {rest} more threads (--rows 0 shows all)");
+        writeln!(out, "  {}", look.note(&note))?;
     }
     if report.causes.has(Cause::Syscall) {
-        write_calls(report, rows, out)?;
+        write_calls(report, rows, look, out)?;
     }
     for host in &report.host {
         let (stolen, during) = (short(host.stolen), short(host.during));
         let share = percent(host.share());
         writeln!(out, "  the host took {stolen} of CPU {} in {during} ({share})", host.cpu)?;
+    }
+    for quota in &report.quotas {
+        let (cgroup, time) = (printable(&quota.cgroup, MAX_PATH), short(quota.throttled));
+        let (throttled, periods) = (count(quota.throttled_periods), count(quota.periods));
+        writeln!(
+            out,
+            "  quotas stopped {cgroup} for {time}, all CPUs together, in {throttled} of {periods} periods"
+        )?;
     }
     if !lacks.is_empty() {
         writeln!(out, "  not recorded: {}", lacks.join(", "))?;
@@ -130,7 +177,12 @@ pub fn write_causes(report: &Report, rows: Option<usize>, out: &mut dyn Write) -
 }
 
 /// Writes in which system calls threads were blocked longest.
-fn write_calls(report: &Report, rows: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+fn write_calls(
+    report: &Report,
+    rows: Option<usize>,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let of_thread = |thread: &'_ ThreadReport| {
         let calls = thread.stats.facts.as_deref().map(Facts::calls).unwrap_or_default();
         let name = thread_name(thread);
@@ -152,9 +204,11 @@ fn write_calls(report: &Report, rows: Option<usize>, out: &mut dyn Write) -> io:
         let (sum, max) = (millis(call.sum), millis(call.max));
         grid.row(vec![task.clone(), name, count(call.count), sum, max]);
     }
-    grid.write(out)?;
+    grid.write(look, out)?;
     if shown < all.len() {
-        writeln!(out, "  and {} more (--rows 0 shows all)", count((all.len() - shown) as u64))?;
+        let rest = count((all.len() - shown) as u64);
+        let note = format!("and {rest} more (--rows 0 shows all)");
+        writeln!(out, "  {}", look.note(&note))?;
     }
     Ok(())
 }

@@ -2,20 +2,21 @@
 
 mod brief;
 mod causes;
-mod grid;
 mod histogram;
 mod overview;
+mod spans;
 mod threads;
 mod worst;
 
-pub(super) use grid::printable;
+pub(super) use fxtrec_units::grid::printable;
 
 #[cfg(test)]
 mod tests;
 
-pub use brief::write_brief;
+pub use brief::{write_brief, write_figures};
 pub use causes::write_causes;
 pub use histogram::write_histogram;
 pub use overview::{write_cpus, write_head, write_metrics};
+pub use spans::write_spans;
 pub use threads::{NoSuchKey, SortKey, TableStyle, thread_name, write_processes, write_threads};
-pub use worst::{antagonists, party, write_worst};
+pub use worst::{antagonists, party, write_blocked, write_worst};

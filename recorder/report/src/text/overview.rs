@@ -2,16 +2,17 @@
 
 use std::io::{self, Write};
 
-use super::causes::host;
-use super::grid::{Grid, Side, printable};
+use super::causes::{host, stopped};
 use crate::{Distribution, Metric, Report};
+use fxtrec_units::grid::{Grid, Side, printable};
+use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, percent, short, short_or_dash};
 
 /// Writes what was recorded, and what is missing.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let length = report.span.length().as_secs_f64();
     let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
     let (switches, threads) = (count(report.switches()), count(threads));
@@ -37,6 +38,9 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(taken) = host(report) {
         writeln!(out, "the host took {taken}: latencies include it")?;
     }
+    if let Some(stopped) = stopped(report) {
+        writeln!(out, "{stopped}")?;
+    }
     let losses = &report.losses;
     if losses.gaps > 0 {
         let (events, gaps) = (count(losses.events), count(losses.gaps));
@@ -47,7 +51,8 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         };
         writeln!(
             out,
-            "LOST {at_most}{events} events in {gaps} gaps{unknown}; values that span a gap are censored"
+            "{} {at_most}{events} events in {gaps} gaps{unknown}; values that span a gap are censored",
+            look.bad("LOST")
         )?;
         for cause in &losses.causes {
             writeln!(out, "  {}", printable(cause, 250))?;
@@ -63,7 +68,8 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if losses.damaged > 0 {
         writeln!(
             out,
-            "DAMAGED in {} places; values that span one are censored",
+            "{} in {} places; values that span one are censored",
+            look.bad("DAMAGED"),
             count(losses.damaged)
         )?;
     }
@@ -81,7 +87,7 @@ pub fn write_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_metrics(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let mut grid = Grid::new(&[
         ("All threads", Side::Left),
         ("Count", Side::Right),
@@ -94,7 +100,8 @@ pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ("Max", Side::Right),
         ("Sum", Side::Right),
         ("Censored", Side::Right),
-    ]);
+    ])
+    .spare(&["Min", "p99.9", "p90", "Censored", "Avg", "Sum", "p50"]);
     for metric in Metric::ALL.into_iter().chain(report.facts()) {
         let of: &Distribution = report.total().metric(metric);
         grid.row(vec![
@@ -111,7 +118,7 @@ pub fn write_metrics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             count(of.censored()),
         ]);
     }
-    grid.write(out)?;
+    grid.write(look, out)?;
     let total = report.total();
     writeln!(
         out,
@@ -135,7 +142,7 @@ fn or_dash(text: Option<String>) -> String {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_cpus(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let mut grid = Grid::new(&[
         ("CPU", Side::Right),
         ("Busy", Side::Right),
@@ -149,6 +156,16 @@ pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ("Wait p99", Side::Right),
         ("Wait max", Side::Right),
         ("Slice avg", Side::Right),
+    ])
+    .spare(&[
+        "Inferred",
+        "Per s",
+        "Slice avg",
+        "Queue avg",
+        "Wakeup p99",
+        "Wait p99",
+        "Queue max",
+        "Switches",
     ]);
     for cpu in &report.cpus {
         let (wakeup, wait) = (cpu.metric(Metric::Wakeup), cpu.metric(Metric::RunQueue));
@@ -167,7 +184,7 @@ pub fn write_cpus(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             short_or_dash(cpu.metric(Metric::Slice).mean()),
         ]);
     }
-    grid.write(out)?;
+    grid.write(look, out)?;
     match report.unconserved {
         Some(unconserved) => {
             let length = report.span.length().as_secs_f64();

@@ -1,6 +1,7 @@
 use super::*;
 use crate::scene::{Leaves, Scene};
 use crate::{Metric, Report};
+use fxtrec_units::look::Look;
 
 /// Thread 101 waits 5 us and 45 us, 202 waits 20 us; 101 runs most.
 fn report() -> Report {
@@ -21,7 +22,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
 }
 
 fn tasks(sort: SortKey, rows: Option<usize>) -> Vec<String> {
-    let style = TableStyle { metric: Metric::RunQueue, sort, rows };
+    let style = TableStyle { metric: Metric::RunQueue, sort, rows, look: Look::PLAIN };
     let table = text(|out| write_threads(&report(), style, out));
     let lines = table.lines().skip(3).take_while(|line| !line.is_empty());
     lines.map(|line| line.trim().to_owned()).collect()
@@ -60,7 +61,7 @@ fn sort_keys_are_those_that_the_error_lists() {
 
 #[test]
 fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
-    let worst = text(|out| write_worst(&report(), out));
+    let worst = text(|out| write_worst(&report(), 10, usize::MAX, Look::PLAIN, out));
     let lines: Vec<&str> = worst.lines().collect();
     assert_eq!(
         lines[1],
@@ -87,24 +88,24 @@ fn the_time_of_antagonists_that_are_not_named_is_told_together() {
 
 #[test]
 fn the_overview_names_every_metric_and_every_cpu() {
-    let metrics = text(|out| write_metrics(&report(), out));
+    let metrics = text(|out| write_metrics(&report(), Look::PLAIN, out));
     for metric in Metric::ALL {
         assert!(metrics.contains(metric.title()), "{metrics}");
     }
-    let cpus = text(|out| write_cpus(&report(), out));
+    let cpus = text(|out| write_cpus(&report(), Look::PLAIN, out));
     assert!(cpus.lines().nth(2).is_some_and(|line| line.trim().starts_with("0  97.1 %")), "{cpus}");
 }
 
 #[test]
 fn losses_and_a_narrow_scope_are_said_at_the_head() {
-    let plain = text(|out| write_head(&report(), out));
+    let plain = text(|out| write_head(&report(), Look::PLAIN, out));
     assert!(!plain.contains("LOST") && !plain.contains("scope"), "{plain}");
     let mut scene = Scene::of_scope("app");
     scene.switch(10, 0, 0, Leaves::R, 101);
     scene.lose(20, 0, 1234);
     scene.switch(30, 0, 101, Leaves::S, 0);
     scene.blame(40, "1 234 on CPU 0: the output blocked");
-    let head = text(|out| write_head(&scene.report(), out));
+    let head = text(|out| write_head(&scene.report(), Look::PLAIN, out));
     assert!(head.contains("LOST 1 234 events in 1 gaps"), "{head}");
     assert!(head.contains("\n  1 234 on CPU 0: the output blocked\n"), "{head}");
     assert!(head.contains("(scope app)"), "{head}");
@@ -123,7 +124,8 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
 /// As [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
 fn with_causes() -> Report {
     use fxt_writer::{Text, Value};
-    let mut scene = Scene::with_causes("steal,irq,throttled,migrate,need_resched,waker,syscall");
+    let mut scene =
+        Scene::with_causes("steal,irq,throttled,migrate,need_resched,waker,syscall,quotas");
     scene.wake_with(10, 0, 101, &[("interrupt", Value::Bool(true))]);
     scene.switch(15, 0, 0, Leaves::R, 101);
     scene.wake(20, 0, 202);
@@ -146,7 +148,8 @@ fn with_causes() -> Report {
 
 #[test]
 fn what_a_recording_tells_besides_has_columns_where_there_is_any() {
-    let style = TableStyle { metric: Metric::RunQueue, sort: SortKey::Max, rows: None };
+    let style =
+        TableStyle { metric: Metric::RunQueue, sort: SortKey::Max, rows: None, look: Look::PLAIN };
     let table = text(|out| write_threads(&with_causes(), style, out));
     let heads = table.lines().nth(1).expect("headings");
     assert!(heads.ends_with("Migr  Steal ms  Throttled ms  IRQ ms  Resched max ms"), "{heads}");
@@ -159,7 +162,7 @@ fn what_a_recording_tells_besides_has_columns_where_there_is_any() {
 
 #[test]
 fn the_causes_have_a_table_of_their_own_which_says_what_is_not_recorded() {
-    let table = text(|out| write_causes(&with_causes(), None, out));
+    let table = text(|out| write_causes(&with_causes(), None, Look::PLAIN, out));
     let row = table.lines().find(|line| line.contains("t101:101")).expect("a row");
     let words: Vec<&str> = row.split_whitespace().skip(1).collect();
     let steal_throttled = ["0.004", "0.004", "0.030", "0.030", "1"];
@@ -168,16 +171,16 @@ fn the_causes_have_a_table_of_their_own_which_says_what_is_not_recorded() {
     assert!(table.contains("the host took 31.0 us of CPU 0 in 1.00 ms (3.1 %)"), "{table}");
     assert!(!table.contains("not recorded"), "{table}");
     let some = Scene::with_causes("irq").switch(10, 0, 0, Leaves::R, 101).report();
-    let table = text(|out| write_causes(&some, None, out));
-    let lacks = "not recorded: steal, throttled, migrate, need_resched, waker, syscall\n";
+    let table = text(|out| write_causes(&some, None, Look::PLAIN, out));
+    let lacks = "not recorded: steal, throttled, migrate, need_resched, waker, syscall, quotas\n";
     assert!(table.contains(lacks) && !table.contains("Steal"), "{table}");
-    let none = text(|out| write_causes(&report(), None, out));
+    let none = text(|out| write_causes(&report(), None, Look::PLAIN, out));
     assert!(none.contains("unknown") && !none.contains("TOTAL"), "{none}");
 }
 
 #[test]
 fn a_worst_wait_says_how_long_it_was_throttled_where_it_moved_and_that_an_interrupt_woke_it() {
-    let worst = text(|out| write_worst(&with_causes(), out));
+    let worst = text(|out| write_worst(&with_causes(), 10, usize::MAX, Look::PLAIN, out));
     let lines: Vec<&str> = worst.lines().map(str::trim).collect();
     let expected = [
         "2.  15.0 us  t101[101] for CPU 0, came in on CPU 1, preempted, 0.000040000 to 0.000085000",
@@ -193,15 +196,34 @@ fn a_worst_wait_says_how_long_it_was_throttled_where_it_moved_and_that_an_interr
 
 #[test]
 fn what_the_host_took_is_said_before_any_figure() {
-    let head = text(|out| write_head(&with_causes(), out));
+    let head = text(|out| write_head(&with_causes(), Look::PLAIN, out));
     assert!(head.contains("\nthe host took 3.1 % of CPU 0: latencies include it\n"), "{head}");
     let brief = text(|out| write_brief(&with_causes(), out));
     assert!(brief.contains("  throttled  30.0 us, max 30.0 us (in 1 waits)\n"), "{brief}");
     assert!(brief.contains("  steal      4.00 us, max 4.00 us (in 1 slices)\n"), "{brief}");
     let mut quiet = Scene::new();
     quiet.switch(10, 0, 0, Leaves::R, 101).host_steal(20, 0, 1, 100_000);
-    let head = text(|out| write_head(&quiet.report(), out));
+    let head = text(|out| write_head(&quiet.report(), Look::PLAIN, out));
     assert!(!head.contains("host took"), "{head}");
+}
+
+#[test]
+fn cgroups_that_quotas_stopped_are_named_and_whose_waits_is_said_to_be_unknown() {
+    let mut scene = Scene::with_causes("migrate,quotas");
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    scene.quota_stat(20, "/x", 306_000, (12, 30)).quota_stat(20, "/y", 900, (1, 30));
+    let head = text(|out| write_head(&scene.report(), Look::PLAIN, out));
+    let line = "\nquotas stopped /x for 306 ms in 12 periods, /y for 900 us in 1 period; \
+                which threads is not recorded\n";
+    assert!(head.contains(line), "{head}");
+    let table = text(|out| write_causes(&scene.report(), None, Look::PLAIN, out));
+    let line = "  quotas stopped /x for 306 ms, all CPUs together, in 12 of 30 periods\n";
+    assert!(table.contains(line), "{table}");
+
+    let mut known = Scene::with_causes("throttled,quotas");
+    known.switch(10, 0, 0, Leaves::R, 101).quota_stat(20, "/x", 306_000, (12, 30));
+    let head = text(|out| write_head(&known.report(), Look::PLAIN, out));
+    assert!(head.contains("\nquotas stopped /x for 306 ms in 12 periods\n"), "{head}");
 }
 
 #[test]
@@ -211,7 +233,7 @@ fn of_many_cpus_those_of_which_the_host_took_most_are_named() {
     for cpu in 0..20 {
         scene.host_steal(20, cpu, u64::from(cpu) * 10, 1000);
     }
-    let head = text(|out| write_head(&scene.report(), out));
+    let head = text(|out| write_head(&scene.report(), Look::PLAIN, out));
     let line = head.lines().find(|line| line.starts_with("the host took")).expect("a line");
     assert!(line.starts_with("the host took 19.0 % of CPU 19, 18.0 % of CPU 18, "), "{line}");
     assert!(
@@ -230,13 +252,110 @@ fn system_calls_that_threads_were_blocked_in_are_named_those_that_took_longest_f
         scene.switch_with((at, 0), 101, Leaves::S, 0, &call);
         scene.wake(at + length, 0, 101).switch(at + length + 1, 0, 0, Leaves::R, 101);
     }
-    let table = text(|out| write_causes(&scene.report(), Some(2), out));
+    let table = text(|out| write_causes(&scene.report(), Some(2), Look::PLAIN, out));
     let lines: Vec<&str> = table.lines().collect();
     let at = lines.iter().position(|line| line.contains("Blocked in")).expect("a heading");
     let words = |line: usize| lines[at + line].split_whitespace().collect::<Vec<_>>();
     assert_eq!(words(2), ["t101:101", "futex", "1", "0.030", "0.030"], "{table}");
     assert_eq!(words(3), ["t101:101", "read", "1", "0.020", "0.020"], "{table}");
     assert_eq!(lines[at + 4].trim(), "and 1 more (--rows 0 shows all)");
-    let all = text(|out| write_causes(&scene.report(), None, out));
+    let all = text(|out| write_causes(&scene.report(), None, Look::PLAIN, out));
     assert!(all.contains("system call 1000"), "{all}");
+}
+
+/// COMMAND's process 100 with four threads that wait and sleep, the longer the greater their ids, and six others that wait
+/// longer than these.
+fn with_command() -> Scene {
+    let mut scene = Scene::of_command("waker,syscall", 100);
+    scene.switch(0, 0, 0, Leaves::R, 1);
+    let mut at = 10;
+    for thread in (101..105).chain(201..207) {
+        let length = thread - 90;
+        scene.wake_by(at, 0, thread, 1).switch(at + length, 0, 1, Leaves::R, thread);
+        let call = [("syscall", fxt_writer::Value::Uint32(202))];
+        at += length + 10;
+        scene.switch_with((at, 0), thread, Leaves::S, 1, &call);
+        at += 2 * length;
+        scene.wake_by(at, 0, thread, 1);
+        scene.switch(at + 1, 0, 1, Leaves::R, thread).switch(at + 5, 0, thread, Leaves::S, 1);
+        at += 10;
+    }
+    scene.end(at);
+    scene
+}
+
+#[test]
+fn commands_threads_come_first_and_leave_a_third_of_the_rows_to_others() {
+    let report = with_command().report();
+    let table = |rows| {
+        let style =
+            TableStyle { metric: Metric::RunQueue, sort: SortKey::Max, rows, look: Look::PLAIN };
+        let text = text(|out| write_threads(&report, style, out));
+        let names = text.lines().skip(3).map(|line| line.split("  ").nth(1).unwrap_or(""));
+        names.map(|it| it.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let command = "COMMAND (4 threads)";
+    assert_eq!(
+        table(Some(5)),
+        ["t104:104", "t103:103", "t102:102", "t101:101", command, "t206:206", "TOTAL"]
+            .into_iter()
+            .chain(["and 6 more threads (--rows 0 shows all)", ""])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(
+        table(Some(4)),
+        ["t104:104", "t103:103", "t102:102", command, "t206:206", "TOTAL"]
+            .into_iter()
+            .chain(["and 7 more threads, 1 of COMMAND (--rows 0 shows all)", ""])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(table(None).len(), 11 + 3, "all, the sum of COMMAND, the total, and an empty line");
+}
+
+#[test]
+fn waits_of_commands_threads_come_first_and_what_blocked_them_follows() {
+    let report = with_command().report();
+    let lines = |text: &str| {
+        let lines = text.lines().filter(|line| line.trim_start().starts_with(char::is_numeric));
+        lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let waits = lines(&text(|out| write_worst(&report, 3, 1, Look::PLAIN, out)));
+    let who: Vec<&str> = waits.iter().filter_map(|line| line.split_whitespace().nth(3)).collect();
+    assert_eq!(who, ["t104[104]", "t103[103]", "t206[206]"]);
+    let text = text(|out| write_blocked(&report, 2, Look::PLAIN, out));
+    assert!(text.starts_with("The longest blocked times of each thread, and who woke it:\n"));
+    let blocked = lines(&text);
+    assert_eq!(blocked.len(), 2, "{text}");
+    assert!(
+        blocked[0].starts_with("1.  28.0 us  t104[104] blocked in futex, woken by t1[1], 0.000")
+    );
+    assert!(blocked[1].starts_with("2.  26.0 us  t103[103] blocked in futex"), "{text}");
+}
+
+#[test]
+fn without_a_command_only_uninterruptible_sleeps_are_told_and_of_those_that_were_chosen_all() {
+    let mut scene = Scene::new();
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::S, 0);
+    scene.wake(40, 0, 101).switch(41, 0, 0, Leaves::R, 101).switch(45, 0, 101, Leaves::D, 0);
+    scene.wake(65, 0, 101).switch(66, 0, 0, Leaves::R, 101).end(200);
+    let all = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
+    assert!(all.starts_with("The longest uninterruptibly blocked times of each thread"), "{all}");
+    assert!(all.contains("   1.  20.0 us  t101[101] blocked, woken, "), "{all}");
+    let threads = crate::ThreadFilter { tids: vec![101], ..Default::default() };
+    let selection = crate::Selection { threads, ..Default::default() };
+    let chosen = scene.report_with(crate::Options { selection, worst: 9 });
+    let chosen = text(|out| write_blocked(&chosen, 9, Look::PLAIN, out));
+    assert!(chosen.contains("   1.  30.0 us  t101[101] blocked, woken, "), "{chosen}");
+    let none = text(|out| write_blocked(&report(), 9, Look::PLAIN, out));
+    assert_eq!(none, "");
+}
+
+#[test]
+fn what_takes_more_than_half_of_a_recording_is_how_a_thread_lives() {
+    let mut scene = Scene::of_command("waker", 100);
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::S, 0);
+    scene.wake(80, 0, 101).switch(81, 0, 0, Leaves::R, 101).switch(85, 0, 101, Leaves::S, 0);
+    scene.wake(95, 0, 101).switch(96, 0, 0, Leaves::R, 101).end(100);
+    let told = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
+    assert!(told.contains("1.  10.0 us  t101[101]") && !told.contains("70.0 us"), "{told}");
 }

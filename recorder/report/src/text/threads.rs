@@ -6,31 +6,24 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::causes::columns;
-use super::grid::{Grid, Side, printable};
 use crate::{Distribution, Metric, Report, Stats, ThreadReport};
+use fxtrec_units::grid::{Grid, Side, printable};
+use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, millis, millis_or_dash};
 
 /// What rows are sorted by, the greatest first; names from A to Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
-    /// The longest sample.
     #[default]
     Max,
-    /// The mean.
     Mean,
     /// A percentile, in tenths of a percent.
     Percentile(u16),
-    /// The sum.
     Sum,
-    /// How many samples.
     Count,
-    /// Time on a CPU.
     Runtime,
-    /// Switches out.
     Switches,
-    /// Migrations.
     Migrations,
-    /// The name.
     Name,
 }
 
@@ -73,12 +66,40 @@ pub struct TableStyle {
     pub sort: SortKey,
     /// How many rows at most; `None` for all.
     pub rows: Option<usize>,
+    /// How it looks where it goes.
+    pub look: Look,
 }
+
+/// What gives way on a narrow terminal.
+const SPARE: [&str; 11] = [
+    "Migr",
+    "Censored",
+    "Resched max ms",
+    "p50 ms",
+    "Avg ms",
+    "Switches",
+    "IRQ ms",
+    "Max ended at s",
+    "Count",
+    "Steal ms",
+    "Throttled ms",
+];
 
 /// What a row is about.
 struct Row<'a> {
     name: String,
+    in_command: bool,
+    /// How many threads or processes it stands for.
+    threads: u64,
     stats: &'a Stats,
+}
+
+/// How many rows of COMMAND and of the rest of the machine there are room for: COMMAND's come first, and leave a third of the
+/// room to others where there are so many.
+pub(super) fn share(room: usize, of_command: usize, others: usize) -> (usize, usize) {
+    let left = others.min(room / 3);
+    let first = of_command.min(room - left);
+    (first, others.min(room - first))
 }
 
 impl Row<'_> {
@@ -109,13 +130,18 @@ pub fn thread_name(thread: &ThreadReport) -> String {
     }
 }
 
-/// Writes the table of threads.
+fn row_of(thread: &ThreadReport) -> Row<'_> {
+    let ThreadReport { in_command, threads, ref stats, .. } = *thread;
+    Row { name: thread_name(thread), in_command, threads, stats }
+}
+
+/// Writes the table of threads, COMMAND's first.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let rows = report.threads().iter();
-    let rows = rows.map(|thread| Row { name: thread_name(thread), stats: &thread.stats });
+    let rows = rows.map(|thread| row_of(thread));
     write_rows(("Task", "threads"), rows.collect(), report, style, out)
 }
 
@@ -130,10 +156,12 @@ pub fn write_processes(report: &Report, style: TableStyle, out: &mut dyn Write) 
             Some(pid) => format!("{}:{pid}", printable(&process.name, 32)),
             None => printable(&process.name, 32),
         },
+        in_command: process.in_command,
+        threads: 1,
         stats: &process.stats,
     });
     let folded = report.threads().iter().filter(|thread| thread.koid.is_none());
-    let folded = folded.map(|thread| Row { name: thread_name(thread), stats: &thread.stats });
+    let folded = folded.map(row_of);
     let rows = rows.chain(folded).collect();
     write_rows(("Process", "processes"), rows, report, style, out)
 }
@@ -145,8 +173,11 @@ fn write_rows(
     style: TableStyle,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    rows.sort_by(|a, b| a.rank(style).cmp(&b.rank(style)));
-    let shown = style.rows.unwrap_or(usize::MAX).min(rows.len());
+    rows.sort_by(|a, b| (!a.in_command, a.rank(style)).cmp(&(!b.in_command, b.rank(style))));
+    let of_command = rows.partition_point(|row| row.in_command);
+    let (first, others) = rows.split_at(of_command);
+    let room = style.rows.unwrap_or(usize::MAX);
+    let shown = share(room, first.len(), others.len());
     let mut headings = vec![
         (heading, Side::Left),
         ("Runtime ms", Side::Right),
@@ -162,21 +193,37 @@ fn write_rows(
     ];
     let columns = columns(report);
     headings.extend(columns.iter().map(|column| (column.title, Side::Right)));
-    let mut grid = Grid::new(&headings);
+    let mut grid = Grid::new(&headings).spare(&SPARE);
     let cells = |name: &str, stats: &Stats| {
         let mut row = cells(name, stats, style.metric);
         row.extend(columns.iter().map(|column| (column.cell)(stats)));
         row
     };
-    for row in &rows[..shown] {
+    for row in &first[..shown.0] {
+        grid.row(cells(&row.name, row.stats));
+    }
+    if first.len() > 1 && !others.is_empty() {
+        let sum = Stats::merge(first.iter().map(|row| row.stats));
+        let number: u64 = first.iter().map(|row| row.threads).sum();
+        grid.row(cells(&format!("COMMAND ({} {what})", count(number)), &sum));
+    }
+    for row in &others[..shown.1] {
         grid.row(cells(&row.name, row.stats));
     }
     grid.row(cells("TOTAL", report.total()));
-    writeln!(out, "{} of each {}:", capital(style.metric.title()), heading.to_lowercase())?;
-    grid.write(out)?;
-    if shown < rows.len() {
-        let rest = count((rows.len() - shown) as u64);
-        writeln!(out, "  and {rest} more {what} (--rows 0 shows all)")?;
+    let title = format!("{} of each {}:", capital(style.metric.title()), heading.to_lowercase());
+    writeln!(out, "{}", style.look.heading(&title))?;
+    grid.write(style.look, out)?;
+    let left_out = |rows: &[Row<'_>], shown: usize| (rows.len() - shown) as u64;
+    let rest = (left_out(first, shown.0), left_out(others, shown.1));
+    if rest.0 + rest.1 > 0 {
+        let of_command = match rest.0 {
+            0 => String::new(),
+            rest => format!(", {} of COMMAND", count(rest)),
+        };
+        let rest = count(rest.0 + rest.1);
+        let note = format!("and {rest} more {what}{of_command} (--rows 0 shows all)");
+        writeln!(out, "  {}", style.look.note(&note))?;
     }
     writeln!(out)
 }

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::grid::printable;
-use crate::{Metric, Party, Report, Wait};
+use super::threads::share;
+use crate::{Metric, Party, Report, Sleep, Wait};
+use fxtrec_units::grid::printable;
+use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, short};
 
 /// A thread as it is called in sentences: `cc1[1234]`.
@@ -38,16 +40,35 @@ fn by(wait: &Wait) -> String {
     wait.throttled_by.as_ref().map(|by| format!(" by {}", printable(by, 100))).unwrap_or_default()
 }
 
-/// Writes the longest waits.
+/// At most so many of the longest waits: those of COMMAND's threads first, then of others.
+fn waits(report: &Report, most: usize) -> Vec<&Wait> {
+    let mine = report.worst_of_command();
+    let is_mine = |wait: &&Wait| {
+        mine.iter().any(|it| (it.thread.koid, it.span) == (wait.thread.koid, wait.span))
+    };
+    let others: Vec<&Wait> = report.worst().iter().filter(|wait| !is_mine(wait)).collect();
+    let (first, rest) = share(most, mine.len(), others.len());
+    mine[..first].iter().chain(others[..rest].iter().copied()).collect()
+}
+
+/// Writes the longest waits, at most so many; those of COMMAND's threads first. `named` of those that had the CPU are named.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_worst(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    if report.worst().is_empty() {
+pub fn write_worst(
+    report: &Report,
+    most: usize,
+    named: usize,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let waits = waits(report, most);
+    if waits.is_empty() {
         return Ok(());
     }
-    writeln!(out, "The longest run-queue waits, and who had the CPU meanwhile:")?;
-    for (number, wait) in report.worst().iter().enumerate() {
+    let title = "The longest run-queue waits, and who had the CPU meanwhile:";
+    writeln!(out, "{}", look.heading(title))?;
+    for (number, wait) in waits.into_iter().enumerate() {
         let (length, who) = (short(wait.length()), party(&wait.thread));
         let (begin, end) = (wait.span.begin, wait.span.end);
         let cause = match (wait.metric, &wait.waker) {
@@ -80,7 +101,55 @@ pub fn write_worst(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         for moved in &wait.moves {
             cpus += &format!(", {}", moved.to);
         }
-        writeln!(out, "                CPU {cpus}: {}", antagonists(wait, usize::MAX))?;
+        writeln!(out, "                CPU {cpus}: {}", antagonists(wait, named))?;
+    }
+    writeln!(out)
+}
+
+/// In what a thread was blocked: `futex`, or nothing if that is not known.
+fn blocked_in(report: &Report, sleep: &Sleep) -> String {
+    let call = sleep.call.map(|number| match report.call_name(number) {
+        Some(name) => format!(" in {name}"),
+        None => format!(" in system call {number}"),
+    });
+    call.unwrap_or_default()
+}
+
+/// Writes the longest times for which threads were blocked, at most so many.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_blocked(
+    report: &Report,
+    most: usize,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let blocked = report.blocked();
+    if blocked.sleeps.is_empty() {
+        return Ok(());
+    }
+    let kind = if blocked.only_uninterruptible { "uninterruptibly blocked" } else { "blocked" };
+    let title = format!("The longest {kind} times of each thread, and who woke it:");
+    writeln!(out, "{}", look.heading(&title))?;
+    for (number, sleep) in blocked.sleeps.iter().take(most).enumerate() {
+        let (length, who) = (short(sleep.span.length()), party(&sleep.thread));
+        let how = match sleep.metric {
+            Metric::BlockedUninterruptible if !blocked.only_uninterruptible => ", uninterruptibly",
+            _ => "",
+        };
+        let woken = match &sleep.waker {
+            Some(waker) => format!("woken by {}", party(waker)),
+            None if sleep.by_interrupt => "woken by an interrupt or a timer".to_owned(),
+            None => "woken".to_owned(),
+        };
+        let (begin, end) = (sleep.span.begin, sleep.span.end);
+        let call = blocked_in(report, sleep);
+        writeln!(
+            out,
+            "{:>4}. {length:>8}  {who} blocked{call}{how}, {woken}, {begin} to {end}",
+            number + 1
+        )?;
     }
     writeln!(out)
 }

@@ -51,7 +51,6 @@ pub enum KernelCategory {
     Sched,
     /// `sched_waking`, beside switches and wake-ups.
     Waking,
-    /// Hard and soft interrupts.
     Irq,
     Syscall,
 }

@@ -340,7 +340,16 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
         BufferingMode::Streaming => "streaming",
     };
     command
-        .args(["record", "-a", "--no-summary", "--progress", "never", "--mode", mode])
+        .args([
+            "record",
+            "--no-config",
+            "-a",
+            "--no-summary",
+            "--progress",
+            "never",
+            "--mode",
+            mode,
+        ])
         .args(["--buffer-size", &settings.buffer_bytes.to_string()])
         .args(settings.plan.recorder_args())
         .arg("-o");

@@ -27,7 +27,6 @@
 
 mod error;
 mod file;
-mod source;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +34,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::categories::{KernelCategory, KernelPlan, PROBE_PREFIX, ProbeCategory, Selection};
-pub use error::{Denied, PolicyError};
+use crate::settings;
+pub use crate::settings::SettingsError as PolicyError;
+pub use error::Denied;
 pub use file::{Names, SystemNames};
 pub use fxtrec_kernel::peer::Credentials;
 use fxtrec_probe::Spec;
@@ -159,7 +160,7 @@ impl Policy {
     /// When it cannot be read, when others than root could have written it, and when it is no policy: with line, column
     /// and what was expected there.
     pub fn read(path: &Path) -> Result<Policy, PolicyError> {
-        Policy::parse(path, &source::read(path)?, &SystemNames)
+        Policy::parse(path, &settings::read("policy", path, &[0])?, &SystemNames)
     }
 
     /// What this text says, which is the file at `path`.

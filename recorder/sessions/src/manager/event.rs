@@ -25,7 +25,6 @@ pub(super) enum Act {
     Begin(Label),
     /// Ends the innermost span; of an operation, the innermost of this name.
     End(Arc<str>),
-    /// Neither.
     None,
 }
 

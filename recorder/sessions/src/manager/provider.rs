@@ -88,7 +88,6 @@ impl Provider {
         self.peer.uid
     }
 
-    /// Counts from zero again.
     pub(super) fn reset_stats(&mut self) {
         self.stats = ProviderStats::default();
     }

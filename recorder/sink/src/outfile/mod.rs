@@ -9,11 +9,13 @@
 //!    +-- special()     a FIFO or device that the user named: opened as it is, if it is the user's or root's
 //!    +-- record()      a recording: locked, has its name from the first byte on; an earlier file becomes NAME.old
 //!    +-- Derived       made from other files: has its name when it is complete; until then the earlier file stays
+//!    +-- make_folder() a directory, unless it is there
 //!    +-- append()      a file that somebody else began, such as the summary page of a CI
 //! ```
 
 mod derived;
 mod error;
+mod folder;
 mod recording;
 mod special;
 
@@ -27,6 +29,7 @@ use nix::sys::stat::SFlag;
 
 pub use derived::{Derived, Pending, mode_of};
 pub use error::OutFileError;
+pub use folder::make_folder;
 pub use recording::{Hold, Recording, Undo};
 
 use fxtrec_kernel::directory::{Directory, Facts, Trusted};

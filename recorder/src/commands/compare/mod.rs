@@ -9,11 +9,13 @@ use crate::cli::CompareArgs;
 use crate::commands::trace_file::ReadError;
 use crate::report::compare::ranks::MAX_RUNS;
 use crate::report::compare::show::{Text, change, json, why_not_judged};
+use crate::report::compare::spans::Shift;
 use crate::report::compare::{Comparison, Number, Run, runs_needed};
 use crate::report::gates::evaluate::OnTooFew;
 use crate::report::gates::evidence::Evidence;
 use crate::report::gates::recorded::{Recorded, cpu_groups};
-use crate::report::{Options, Report, Selection, analyse};
+use crate::report::spans::measure;
+use crate::report::{Options, Report, Selection, SpanFigures, analyse};
 use fxtrec_gates::Measure;
 use fxtrec_gates::Quantity;
 
@@ -45,15 +47,34 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     if traces > MAX_RUNS {
         return Err(CompareError::TooMany(traces));
     }
-    let read = |paths: &[PathBuf]| -> Result<Vec<Run>, CompareError> {
-        paths.iter().map(|path| run(path, &args.measures)).collect()
+    let names = span_names(&args.measures);
+    let read = |paths: &[PathBuf]| -> Result<(Vec<Run>, Vec<SpanFigures>), CompareError> {
+        let mut sums = vec![SpanFigures::default(); names.len()];
+        let mut runs = Vec::new();
+        for path in paths {
+            runs.push(run(path, &args.measures, (&names, &mut sums))?);
+        }
+        Ok((runs, sums))
     };
-    let comparison = Comparison::new(&args.measures, read(&args.base)?, read(&args.new)?);
+    let ((base, before), (new, after)) = (read(&args.base)?, read(&args.new)?);
+    let shifts: Vec<Shift> = names
+        .iter()
+        .zip(before.iter().zip(&after))
+        .map(|(name, (before, after))| Shift::new(name, before, after))
+        .collect();
+    let comparison = Comparison::new(&args.measures, base, new);
     let verdict = verdict(args, &comparison);
     let failed = verdict.as_ref().is_some_and(|verdict| verdict.failed);
     let written = match args.json {
-        true => writeln!(out, "{:#}", json(&comparison, failed)),
-        false => write!(out, "{}{}", Text(&comparison), lines(verdict)),
+        true => {
+            let mut document = json(&comparison, failed);
+            document["spans"] = serde_json::json!(shifts);
+            writeln!(out, "{document:#}")
+        }
+        false => {
+            let shifts: String = shifts.iter().map(|shift| format!("{shift}\n")).collect();
+            write!(out, "{}{shifts}{}", Text(&comparison), lines(verdict))
+        }
     };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -61,8 +82,25 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     }
 }
 
-/// The numbers of one trace.
-fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
+/// The names of spans that measures are about, each once.
+fn span_names(measures: &[Measure]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for measure in measures {
+        if let Quantity::Span(span, _) = &measure.quantity
+            && names.iter().all(|name| **name != *span.name)
+        {
+            names.push(span.name.to_string());
+        }
+    }
+    names
+}
+
+/// The numbers of one trace. What its spans of these names took is added to the sums.
+fn run(
+    path: &Path,
+    measures: &[Measure],
+    (names, sums): (&[String], &mut [SpanFigures]),
+) -> Result<Run, CompareError> {
     let failed = |source| ReadError::new(path, source);
     let report_of = |selection: Selection| -> Result<Report, CompareError> {
         let options = Options { selection, worst: 0 };
@@ -78,6 +116,15 @@ fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
         let selection = Selection { cpus: group.clone(), ..Selection::default() };
         recorded.add(&group, report_of(selection)?);
     }
+    if !names.is_empty() {
+        let spans = measure(|| Reader::open(path), &Selection::default(), &report);
+        recorded.add_spans(spans.map_err(failed)?);
+        for (name, sum) in names.iter().zip(sums) {
+            if let Some(figures) = recorded.spans(name, None) {
+                *sum = SpanFigures::merge([&*sum, &figures].into_iter());
+            }
+        }
+    }
     let numbers = measures.iter().map(|measure| number(measure, &recorded)).collect();
     Ok(Run {
         name: path.display().to_string(),
@@ -89,14 +136,21 @@ fn run(path: &Path, measures: &[Measure]) -> Result<Run, CompareError> {
 
 /// What a measure comes to.
 fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
-    if !recorded.knows(measure.quantity) {
+    if !recorded.knows(&measure.quantity) {
         return Number::NotRecorded;
     }
     let condition = measure.condition.as_ref();
-    let (values, number) = match measure.quantity {
-        Quantity::Total(total) => (0, recorded.total(total, condition)),
-        Quantity::Statistic(metric, stat) => match recorded.values(metric, condition) {
-            Some(values) => (values.count(), values.statistic(stat)),
+    let (values, number) = match &measure.quantity {
+        Quantity::Total(total) => (0, recorded.total(*total, condition)),
+        Quantity::Statistic(metric, stat) => match recorded.values(*metric, condition) {
+            Some(values) => (values.count(), values.statistic(*stat)),
+            None => (0, None),
+        },
+        Quantity::Span(span, stat) => match recorded.spans(&span.name, condition) {
+            Some(figures) => {
+                let values = figures.part(span.part);
+                (values.count(), values.statistic(*stat))
+            }
             None => (0, None),
         },
     };

@@ -14,6 +14,7 @@ fn traces(side: &str, waits: &[u64], folder: &TempDir) -> Vec<String> {
         scene.wake(20, 0, 101);
         scene.switch(20 + wait, 0, 102, Leaves::S, 101);
         scene.switch(1000, 0, 101, Leaves::S, 0);
+        scene.span((20, 1000), 101, "request");
         scene.end(1001);
         let path = folder.path().join(format!("{side}{at}.fxt"));
         fs::write(&path, scene.bytes()).expect("a trace");
@@ -54,6 +55,22 @@ fn worse_runs_fail_beyond_the_share_and_pass_within_it() {
     assert!(passed && text.contains("smaller"), "{text}");
     let (passed, text) = run(&MAX, &base, &new);
     assert!(passed && text.contains("larger\n"), "without a limit nothing fails: {text}");
+}
+
+#[test]
+fn of_spans_it_is_said_which_part_of_their_time_changed() {
+    let options =
+        ["--metric", "span('app:request').max", "--metric", "span('app:request').cpu.max"];
+    let (_, text) = run(&options, &[100, 100], &[300, 500]);
+    let line =
+        "span \"app:request\": mean 980 us, then 980 us, +0 ns: cpu -300 us, runqueue +300 us\n";
+    assert_eq!(text.matches(line).count(), 1, "{text}");
+    let (_, json) = run(&[&options[..], &["--json"]].concat(), &[100, 100], &[300, 500]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["spans"][0]["parts_ns"]["runqueue"], 300_000.0);
+    assert_eq!(json["metrics"][1]["new"]["runs"], serde_json::json!([680_000.0, 480_000.0]));
+    let (_, text) = run(&MAX, &[100], &[300]);
+    assert!(!text.contains("span "), "{text}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::control::policy::POLICY_PATH;
 use crate::control::wire::{KnownCategories, Providers, SessionState, Status};
 use crate::kernel::user::Account;
 use crate::manager::MAX_PROVIDERS;
+use crate::units::look::Look;
 use crate::units::text::{bytes, count};
 
 pub(super) fn status(common: &CtlCommon, out: &mut dyn Write) -> Result<(), CtlError> {
@@ -16,14 +17,22 @@ pub(super) fn status(common: &CtlCommon, out: &mut dyn Write) -> Result<(), CtlE
     Ok(show::answer(common.json, &status, out, status_text)?)
 }
 
-pub(super) fn providers(common: &CtlCommon, out: &mut dyn Write) -> Result<(), CtlError> {
+pub(super) fn providers(
+    common: &CtlCommon,
+    look: Look,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
     let providers = connect(common)?.providers()?;
-    Ok(show::answer(common.json, &providers, out, providers_text)?)
+    Ok(show::answer(common.json, &providers, out, |it, out| providers_text(it, look, out))?)
 }
 
-pub(super) fn categories(common: &CtlCommon, out: &mut dyn Write) -> Result<(), CtlError> {
+pub(super) fn categories(
+    common: &CtlCommon,
+    look: Look,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
     let categories = connect(common)?.known_categories()?;
-    Ok(show::answer(common.json, &categories, out, categories_text)?)
+    Ok(show::answer(common.json, &categories, out, |it, out| categories_text(it, look, out))?)
 }
 
 fn status_text(status: &Status, out: &mut dyn Write) -> io::Result<()> {
@@ -54,7 +63,7 @@ fn owner(uid: u32, pid: Option<u32>) -> String {
     format!("{name}{pid}")
 }
 
-fn providers_text(answer: &Providers, out: &mut dyn Write) -> io::Result<()> {
+fn providers_text(answer: &Providers, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let none = answer.providers.is_empty();
     if none {
         writeln!(out, "no application is connected")?;
@@ -71,7 +80,7 @@ fn providers_text(answer: &Providers, out: &mut dyn Write) -> io::Result<()> {
     });
     let headings = [" id", " pid", " uid", "state", "application", "categories"];
     if !none {
-        show::table(headings, &rows.collect::<Vec<_>>(), out)?;
+        show::table(headings, rows.collect(), look, out)?;
     }
     if answer.turned_away > 0 {
         writeln!(
@@ -84,12 +93,12 @@ fn providers_text(answer: &Providers, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn categories_text(answer: &KnownCategories, out: &mut dyn Write) -> io::Result<()> {
+fn categories_text(answer: &KnownCategories, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let rows = answer.categories.iter().map(|it| {
         let may = if it.permitted { "yes" } else { "no" };
         [plain(&it.name), may.to_owned(), plain(&it.description)]
     });
-    show::table(["category", "permitted", "what it records"], &rows.collect::<Vec<_>>(), out)
+    show::table(["category", "permitted", "what it records"], rows.collect(), look, out)
 }
 
 #[cfg(test)]
@@ -138,6 +147,7 @@ mod tests {
         let answer = KnownCategories { categories: vec![known("irq", false), known("net", true)] };
         let expected = "category  permitted  what it records\nirq       no         events\n\
                         net       yes        events\n";
-        assert_eq!(text(&answer, categories_text), expected);
+        let shown = text(&answer, |it, out| categories_text(it, Look::PLAIN, out));
+        assert_eq!(shown, expected);
     }
 }

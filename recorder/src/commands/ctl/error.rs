@@ -8,7 +8,6 @@ use crate::control::client::ClientError;
 use crate::kernel::child::LaunchError;
 use crate::sink::SinkError;
 
-/// Why `fxtrec ctl` failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CtlError {

@@ -17,6 +17,7 @@ use std::io::{self, Write};
 
 use crate::cli::{CtlArgs, CtlCommon, CtlVerb};
 use crate::control::client::Client;
+use crate::units::look::Look;
 pub use error::CtlError;
 
 /// Does what `args` ask for, and returns the exit status. What it prints on standard output goes to `out`, an `out`
@@ -24,12 +25,17 @@ pub use error::CtlError;
 ///
 /// # Errors
 /// When the daemon cannot be reached or refuses, or when a file cannot be written.
-pub fn run(args: CtlArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<u8, CtlError> {
+pub fn run(
+    args: CtlArgs,
+    look: Look,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<u8, CtlError> {
     let common = args.common;
     let done = match args.verb {
         CtlVerb::Status => ask::status(&common, out).map(|()| 0),
-        CtlVerb::Providers => ask::providers(&common, out).map(|()| 0),
-        CtlVerb::Categories => ask::categories(&common, out).map(|()| 0),
+        CtlVerb::Providers => ask::providers(&common, look, out).map(|()| 0),
+        CtlVerb::Categories => ask::categories(&common, look, out).map(|()| 0),
         CtlVerb::Start(start) if start.again => start::again(start, &common, out).map(|()| 0),
         CtlVerb::Start(start) => start::start(start, &common, out, err),
         CtlVerb::Stop(stop) => stop::stop(&stop, &common, out).map(|()| 0),

@@ -7,7 +7,23 @@ use serde::Serialize;
 
 use crate::control::wire::ProviderStats;
 use crate::units::escape;
+use crate::units::grid::{Grid, Side};
+use crate::units::look::Look;
 use crate::units::text::{bytes, count};
+
+/// An answer for programs. The version changes when a member does not mean any more what it did.
+#[derive(Debug, Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+impl<'a, T> Versioned<'a, T> {
+    fn new(answer: &'a T) -> Versioned<'a, T> {
+        Versioned { version: 1, answer }
+    }
+}
 
 /// Prints `answer` as JSON, or what `text` writes of it.
 pub(super) fn answer<T: Serialize>(
@@ -17,7 +33,8 @@ pub(super) fn answer<T: Serialize>(
     text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     if json {
-        serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut *out, &Versioned::new(answer))
+            .map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
         text(answer, out)?;
@@ -27,7 +44,7 @@ pub(super) fn answer<T: Serialize>(
 
 /// Prints `object` as JSON in one line.
 pub(super) fn json_line<T: Serialize>(object: &T, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, object).map_err(io::Error::from)?;
+    serde_json::to_writer(&mut *out, &Versioned::new(object)).map_err(io::Error::from)?;
     writeln!(out)?;
     out.flush()
 }
@@ -38,31 +55,20 @@ pub(super) fn pairs(pairs: &[(&str, String)], out: &mut dyn Write) -> io::Result
     pairs.iter().try_for_each(|(name, value)| writeln!(out, "{name:width$}  {value}"))
 }
 
-/// Prints rows below their headings, each column as wide as it has to be. Numbers are to the right: those columns whose
-/// heading begins with a space.
+/// Prints rows below their headings. Numbers are to the right: those columns whose heading begins with a space.
 pub(super) fn table<const N: usize>(
-    headings: [&str; N],
-    rows: &[[String; N]],
+    headings: [&'static str; N],
+    rows: Vec<[String; N]>,
+    look: Look,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut widths = headings.map(|heading| heading.trim_start().chars().count());
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |cells: [&str; N]| {
-        let cells = cells.iter().zip(headings).zip(widths).map(|((cell, heading), width)| {
-            if heading.starts_with(' ') {
-                format!("{cell:>width$}")
-            } else {
-                format!("{cell:width$}")
-            }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    writeln!(out, "{}", line(headings.map(str::trim_start)))?;
-    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row.each_ref().map(String::as_str))))
+    let columns = headings.map(|heading| match heading.strip_prefix(' ') {
+        Some(heading) => (heading, Side::Right),
+        None => (heading, Side::Left),
+    });
+    let mut grid = Grid::bare(&columns);
+    rows.into_iter().for_each(|row| grid.row(row.to_vec()));
+    grid.write(look, out)
 }
 
 /// What another process calls something, without what a terminal would take for a command.
@@ -96,7 +102,7 @@ pub(super) fn provider_stats(stats: &[ProviderStats], out: &mut dyn Write) -> io
     });
     let headings =
         [" pid", " records", " dropped", " bytes", " wrapped", " durable", "application"];
-    table(headings, &rows.collect::<Vec<_>>(), out)
+    table(headings, rows.collect(), Look::PLAIN, out)
 }
 
 #[cfg(test)]
@@ -112,7 +118,7 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_they_have_to_be() {
         let rows = [["7".to_owned(), "zürich".to_owned()], ["1234".to_owned(), "x".to_owned()]];
-        let shown = text(|out| table([" pid", "name"], &rows, out));
+        let shown = text(|out| table([" pid", "name"], rows.to_vec(), Look::PLAIN, out));
         assert_eq!(shown, " pid  name\n   7  zürich\n1234  x\n");
     }
 

@@ -13,6 +13,7 @@ use crate::cli::{Cli, Command, DemoArgs, EXIT_FAILURE};
 use crate::commands::open::browser;
 use crate::commands::record::{self, RecordError};
 use crate::commands::report::{self, ReportError};
+use crate::units::look::Look;
 
 pub use scene::SceneError;
 
@@ -38,7 +39,6 @@ pub enum DemoError {
 }
 
 impl DemoError {
-    /// The exit status.
     pub fn exit_code(&self) -> u8 {
         match self {
             DemoError::Record(error) => error.exit_code(),
@@ -72,7 +72,7 @@ pub fn run(args: &DemoArgs, err: &mut dyn Write) -> Result<(), DemoError> {
     let line = ["fxtrec".into(), "report".into(), trace.clone().into_os_string(), "--html".into()];
     let line: Vec<OsString> = line.into_iter().chain([page.clone().into_os_string()]).collect();
     if let Command::Report(report) = parse(&trace, &line)? {
-        report::run(&report, &mut io::sink(), err)?;
+        report::run(&report, Look::PLAIN, &mut io::sink(), err)?;
     }
     tell(args, &trace, &page, err).map_err(ReportError::Write)?;
     Ok(())
@@ -82,9 +82,11 @@ fn parse(path: &Path, line: &[OsString]) -> Result<Command, DemoError> {
     Cli::parse_line(line).map_err(|error| DemoError::Name { path: path.to_owned(), error })
 }
 
-/// `a/b.c` with the ending `fxt` is `a/b.c.fxt`.
+/// `a/b.c` with the ending `fxt` is `a/b.c.fxt`, and so is `a/b.c.html`: whoever names one of the two files means both.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+    let has_one = path.extension().is_some_and(|known| known == "fxt" || known == "html");
+    let stem = if has_one { path.with_extension("") } else { path.to_owned() };
+    let mut name = stem.into_os_string();
     name.push(".");
     name.push(ending);
     name.into()
@@ -107,4 +109,18 @@ fn tell(args: &DemoArgs, trace: &Path, page: &Path, err: &mut dyn Write) -> io::
         writeln!(err, "  (not opened: {why})")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_files_are_named_after_the_path_with_or_without_its_ending() {
+        for given in ["a/b.c", "a/b.c.fxt", "a/b.c.html"] {
+            let named = ["fxt", "html"].map(|ending| with_ending(Path::new(given), ending));
+            assert_eq!(named, ["a/b.c.fxt", "a/b.c.html"].map(PathBuf::from), "{given}");
+        }
+        assert_eq!(with_ending(Path::new("fxt"), "fxt"), Path::new("fxt.fxt"));
+    }
 }

@@ -13,7 +13,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
+use crate::config::Config;
 use crate::kernel::sys::Linux;
+use crate::units::look::Look;
+use fxtrec_sessions::settings::SettingsError;
 use verdict::Verdict;
 
 /// The width of the column with the checks' names.
@@ -25,6 +28,8 @@ const USAGE_WIDTH: usize = 20;
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Findings<'a> {
+    /// Changes when a member does not mean any more what it did.
+    version: u32,
     /// fxtrec's version, the kernel's, and who asks.
     machine: &'a str,
     /// Whether the main uses work: the exit status.
@@ -41,7 +46,6 @@ enum Status {
     Ok,
     /// Recording works, with something to know.
     Warn,
-    /// Recording does not work.
     Fail,
 }
 
@@ -66,46 +70,70 @@ impl Check {
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn run(args: DoctorArgs, out: &mut dyn Write) -> io::Result<bool> {
+pub fn run(args: DoctorArgs, no_config: bool, look: Look, out: &mut dyn Write) -> io::Result<bool> {
     let examination = examine::examine(&Linux);
-    let (checks, verdicts) = (checks::checks(&examination), verdict::verdicts(&examination));
+    let (mut checks, verdicts) = (checks::checks(&examination), verdict::verdicts(&examination));
+    checks.push(match no_config {
+        true => Check::new(Status::Ok, "configuration", "not read, as --no-config says"),
+        false => configuration(&Config::find()),
+    });
     let works = verdicts.iter().all(|verdict| verdict.works);
     let remedy = verdict::remedy(&examination);
     if args.json {
-        let findings =
-            Findings { machine: &examination.headline, works, checks, uses: verdicts, remedy };
+        let findings = Findings {
+            version: 1,
+            machine: &examination.headline,
+            works,
+            checks,
+            uses: verdicts,
+            remedy,
+        };
         serde_json::to_writer_pretty(&mut *out, &findings)?;
         writeln!(out)?;
         return Ok(works);
     }
-    writeln!(out, "{}\n", examination.headline)?;
+    writeln!(out, "{}\n", look.heading(&examination.headline))?;
     for check in checks {
         let status = match check.status {
-            Status::Ok => "ok",
-            Status::Warn => "warn",
-            Status::Fail => "FAIL",
+            Status::Ok => ("ok", "ok".to_owned()),
+            Status::Warn => ("warn", look.doubtful("warn")),
+            Status::Fail => ("FAIL", look.bad("FAIL")),
         };
         row(out, status, (check.name, CHECK_WIDTH), &check.text)?;
     }
-    writeln!(out, "\nWhat this machine allows:")?;
+    writeln!(out, "\n{}", look.heading("What this machine allows:"))?;
     for verdict in &verdicts {
-        let answer = if verdict.works { "yes" } else { "NO" };
+        let answer = match verdict.works {
+            true => ("yes", "yes".to_owned()),
+            false => ("NO", look.bad("NO")),
+        };
         row(out, answer, (verdict.usage, USAGE_WIDTH), &verdict.text)?;
     }
     if let Some(remedy) = remedy {
-        writeln!(out, "\nWhat to do: {remedy}")?;
+        writeln!(out, "\n{} {remedy}", look.heading("What to do:"))?;
     }
     Ok(works)
 }
 
-/// Writes a row; further lines of `text` begin below its first.
+/// Which configuration file is used.
+fn configuration(found: &Result<Config, SettingsError>) -> Check {
+    let (status, text) = match found {
+        Ok(Config { path: Some(path), .. }) => (Status::Ok, format!("{} is used", path.display())),
+        Ok(_) => (Status::Ok, "there is no file; defaults are used".to_owned()),
+        Err(error) => (Status::Warn, format!("{error}; other commands fail without --no-config")),
+    };
+    Check::new(status, "configuration", text)
+}
+
+/// Writes a row; further lines of `text` begin below its first. The status comes without and with its colour.
 fn row(
     out: &mut dyn Write,
-    status: &str,
+    (status, painted): (&str, String),
     (name, width): (&str, usize),
     text: &str,
 ) -> io::Result<()> {
     let head = format!("{status:<6}{name:<width$}");
     let next = format!("\n{:1$}", "", head.len());
+    let head = head.replacen(status, &painted, 1);
     writeln!(out, "{head}{}", text.lines().collect::<Vec<_>>().join(&next))
 }

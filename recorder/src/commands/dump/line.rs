@@ -190,8 +190,13 @@ impl Lines {
         }
     }
 
+    /// The name of the thread, process or object, as far as it is known.
+    pub(super) fn name_of(&self, koid: Koid) -> Option<&str> {
+        self.names.get(&koid).map(String::as_str)
+    }
+
     fn named(&self, koid: Koid) -> Named<'_> {
-        Named(koid, self.names.get(&koid).map(String::as_str))
+        Named(koid, self.name_of(koid))
     }
 
     fn write_thread(&self, thread: Thread, out: &mut dyn Write) -> io::Result<()> {

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use fxt_reader::{Error, Kind, Reader, Summary};
 
 use super::filter::Filter;
+use super::json::VERSION;
+use crate::units::look::Look;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
@@ -42,8 +44,9 @@ impl Stats {
         }
     }
 
-    pub(super) fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{:<22} {:>12} {:>14} {:>7}", "type", "records", "bytes", "share")?;
+    pub(super) fn write_table(&self, look: Look, out: &mut dyn Write) -> io::Result<()> {
+        let headings = format!("{:<22} {:>12} {:>14} {:>7}", "type", "records", "bytes", "share");
+        writeln!(out, "{}", look.heading(&headings))?;
         let rows = self.shares.iter().map(|(kind, share)| (kind.name(), *share));
         for (name, share) in rows.chain([("total", self.total)]) {
             // Tenths of a percent, rounded, without a division by nothing.
@@ -66,7 +69,8 @@ impl Stats {
             .iter()
             .map(|(kind, share)| format!("    \"{kind}\": {}", object(share)))
             .collect();
-        writeln!(out, "{{\n  \"types\": {{\n{}\n  }},", types.join(",\n"))?;
+        writeln!(out, "{{\n  \"version\": {VERSION},")?;
+        writeln!(out, "  \"types\": {{\n{}\n  }},", types.join(",\n"))?;
         writeln!(out, "  \"total\": {},", object(&self.total))?;
         writeln!(out, "  \"container\": \"{}\",", summary.container)?;
         let numbers = [

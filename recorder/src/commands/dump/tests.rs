@@ -65,7 +65,7 @@ fn run(bytes: &[u8], line: &[&str]) -> (String, bool) {
     let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
     file.write_all(bytes).expect("room for the trace");
     let mut out = Vec::new();
-    let sound = dump(&args(line, file.path()), &mut out).expect("a readable trace");
+    let sound = dump(&args(line, file.path()), Look::PLAIN, &mut out).expect("a readable trace");
     (String::from_utf8(out).expect("text"), sound)
 }
 
@@ -154,14 +154,14 @@ fn damage_and_truncation_are_remarked_where_they_are() {
 fn what_is_no_trace_is_an_error_that_names_the_file() {
     let mut file = tempfile::NamedTempFile::new().expect("a place for it");
     file.write_all(b"PERFILE2 and so on").expect("room");
-    let error = dump(&args(&[], file.path()), &mut io::sink()).expect_err("no trace");
+    let error = dump(&args(&[], file.path()), Look::PLAIN, &mut io::sink()).expect_err("no trace");
     assert!(error.to_string().starts_with(&file.path().display().to_string()), "{error}");
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named_once() {
     let path = Path::new("/nonexistent/trace.fxt");
-    let error = dump(&args(&[], path), &mut io::sink()).expect_err("no file");
+    let error = dump(&args(&[], path), Look::PLAIN, &mut io::sink()).expect_err("no file");
     assert_eq!(error.to_string().matches("trace.fxt").count(), 1, "{error}");
 }
 
@@ -178,7 +178,7 @@ fn an_output_that_is_closed_early_ends_it_quietly() {
     }
     let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
     file.write_all(&trace()).expect("room");
-    assert!(dump(&args(&[], file.path()), &mut Closed).expect("quiet"));
+    assert!(dump(&args(&[], file.path()), Look::PLAIN, &mut Closed).expect("quiet"));
 }
 
 #[test]
@@ -215,4 +215,52 @@ fn stacks_are_lines_and_are_found_by_their_koids() {
     let (json, _) = run(&bytes, &["--stats", "--json"]);
     assert!(json.contains("\"backtrace\": {\"records\": 1, \"bytes\": 48}"), "{json}");
     assert!(run(&bytes, &["--check"]).1);
+}
+
+/// The lines of `--json`: what is between the first and the last, and the last.
+fn json_lines(bytes: &[u8], line: &[&str]) -> (Vec<serde_json::Value>, serde_json::Value) {
+    let (text, _) = run(bytes, &[line, &["--json"]].concat());
+    let parse = |line| serde_json::from_str::<serde_json::Value>(line).expect("an object");
+    let mut lines: Vec<serde_json::Value> = text.lines().map(parse).collect();
+    assert_eq!(lines.remove(0)["version"], 1, "{text}");
+    let end = lines.pop().expect("a last line")["end"].take();
+    (lines, end)
+}
+
+#[test]
+fn a_line_of_json_stands_for_each_line_of_text() {
+    for line in [&[][..], &["--type", "scheduling"], &["--koid", "40"], &["--type", "blob"]] {
+        let (text, _) = run(&trace(), line);
+        let (records, end) = json_lines(&trace(), line);
+        assert_eq!(records.len(), text.lines().count(), "{line:?}");
+        assert_eq!(end["records"], records.len());
+        for (text, record) in text.lines().zip(&records) {
+            assert!(text.contains(record["type"].as_str().expect("a name")), "{text} {record}");
+        }
+    }
+}
+
+#[test]
+fn json_has_the_fields_of_a_record_with_names_and_types() {
+    let (records, _) = json_lines(&trace(), &["--type", "scheduling"]);
+    let thread = serde_json::json!({ "koid": 41, "name": "work er" });
+    assert_eq!(records[0]["thread"], thread);
+    assert_eq!((&records[0]["time_ns"], &records[0]["cpu"]), (&900_000_000.into(), &1.into()));
+    let weight = serde_json::json!([{ "name": "weight", "type": "int32", "value": 1024 }]);
+    assert_eq!(records[0]["args"], weight);
+    assert_eq!(records[1]["incoming"], thread);
+    assert_eq!(records[1]["outgoing_state"], "blocked");
+    assert_eq!(records[2]["args"][0]["value"], i32::MIN);
+}
+
+#[test]
+fn json_tells_of_a_truncated_end() {
+    let mut bytes = trace();
+    let words = bytes.len() / 8;
+    bytes.truncate((words - 1) * 8);
+    let (records, end) = json_lines(&bytes, &[]);
+    assert!(records.iter().all(|record| record["offset"].is_u64()));
+    assert!(end["truncated_tail"].as_u64().is_some_and(|bytes| bytes > 0), "{end}");
+    let (text, _) = run(&bytes, &[]);
+    assert_eq!(records.len() + 1, text.lines().count(), "and a remark: {text}");
 }

@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 
 use fxt_reader::Reader;
 
-use crate::cli::GateArgs;
-use crate::report::gates::evaluate::{OnTooFew, Verdict, judge};
+use crate::cli::{EXIT_DISTURBED, EXIT_GATE_FAILED, GateArgs};
+use crate::report::gates::evaluate::{Policy, Verdict, judge_all};
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::gates::show::{Text, markdown, write_junit};
+use crate::report::spans::measure;
 use crate::report::{Options, Report, Selection, analyse};
 use crate::sink::{Output, Target};
 use file::Awaiting;
-use fxtrec_gates::Gate;
+use fxtrec_gates::{Gate, Quantity};
 
 /// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
@@ -35,10 +36,8 @@ pub enum GatesError {
     /// A recording that goes where nothing is kept.
     #[error("--fail-if needs a trace, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
-    /// A condition on CPUs and a trace that can be read only once.
-    #[error(
-        "{0:?} needs the trace to be read again, for its CPUs, and a pipe cannot be read again: name a file"
-    )]
+    /// A condition on CPUs, or spans, and a trace that can be read only once.
+    #[error("{0:?} needs the trace to be read again, and a pipe cannot be read again: name a file")]
     Once(String),
     /// There is no report of the recording to judge.
     #[error("no verdict: the analysis of the recording is incomplete")]
@@ -58,11 +57,39 @@ pub struct Style {
     pub failures_only: bool,
 }
 
+/// What all gates together come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    /// None failed, and at least one neither failed nor passed.
+    Disturbed,
+    Failed,
+}
+
+impl Outcome {
+    fn of(verdicts: &[Verdict<'_>]) -> Outcome {
+        match () {
+            () if verdicts.iter().any(|verdict| verdict.failed) => Outcome::Failed,
+            () if verdicts.iter().any(|verdict| verdict.undecided) => Outcome::Disturbed,
+            () => Outcome::Passed,
+        }
+    }
+
+    /// The status to exit with.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Passed => 0,
+            Outcome::Disturbed => EXIT_DISTURBED,
+            Outcome::Failed => EXIT_GATE_FAILED,
+        }
+    }
+}
+
 /// Gates that wait for a recording to judge.
 #[derive(Debug)]
 pub struct Gates {
     gates: Vec<Gate>,
-    on_too_few: OnTooFew,
+    policy: Policy,
     junit: Option<Awaiting>,
     summary: Option<PathBuf>,
 }
@@ -114,7 +141,7 @@ impl Gates {
         };
         Ok(Some(Gates {
             gates: args.fail_if.clone(),
-            on_too_few: args.on_too_few.0,
+            policy: Policy { on_too_few: args.on_too_few.0, on_disturbed: args.on_disturbed.0 },
             junit: args.junit.as_ref().map(create).transpose()?,
             summary: summary.filter(|path| !path.is_empty()).map(PathBuf::from),
         }))
@@ -130,35 +157,37 @@ impl Gates {
         report: Option<&Report>,
         style: Style,
         out: &mut dyn Write,
-    ) -> Result<bool, GatesError> {
+    ) -> Result<Outcome, GatesError> {
         let report = report.ok_or(GatesError::NoReport)?;
         let path = match target {
             Target::Stdout => Path::new("standard output"),
             Target::Path(path) => path,
         };
         // What is no file has no gate that would need this.
-        let again =
-            |selection| analyse(Reader::open(path)?, Options { selection, ..Options::default() });
-        self.judge(path, report, style, again, out)
+        let open = || Reader::open(path);
+        let selection = Selection::default();
+        self.judge(path, (report, &selection), style, open, |_| Ok(()), out)
     }
 
-    /// Holds the gates against `report`, prints the verdicts to `out`, and says whether all passed.
+    /// Holds the gates against the report of what was selected, prints the verdicts to `out`, and says what they come to.
     ///
-    /// `about` names the recording. `analyse` reads the trace again for conditions that name CPUs.
+    /// `about` names the recording. `open` opens the trace again for conditions that name CPUs, and for spans. `show` is told
+    /// the verdicts before they are printed.
     ///
     /// # Errors
     /// When the trace cannot be read again, or the verdicts not be written.
-    pub fn judge(
+    pub fn judge<'r>(
         self,
         about: &Path,
-        report: &Report,
+        (report, selection): (&Report, &Selection),
         style: Style,
-        mut analyse: impl FnMut(Selection) -> Result<Report, fxt_reader::Error>,
+        open: impl FnMut() -> Result<Reader<'r>, fxt_reader::Error>,
+        show: impl FnOnce(&[Verdict<'_>]) -> io::Result<()>,
         out: &mut dyn Write,
-    ) -> Result<bool, GatesError> {
-        let recorded = recorded(report, &self.gates, &mut analyse)?;
-        let verdicts: Vec<Verdict<'_>> =
-            self.gates.iter().map(|gate| judge(gate, &recorded, self.on_too_few)).collect();
+    ) -> Result<Outcome, GatesError> {
+        let recorded = recorded(report, &self.gates, selection, open)?;
+        let verdicts = judge_all(&self.gates, &recorded, self.policy);
+        show(&verdicts).map_err(GatesError::Write)?;
         let Style { colour, failures_only } = style;
         let text = Text { verdicts: &verdicts, colour, failures_only };
         write!(out, "{text}").map_err(GatesError::Write)?;
@@ -181,32 +210,42 @@ impl Gates {
                 .map_err(GatesError::Write)?;
             }
         }
-        Ok(verdicts.iter().all(|verdict| !verdict.failed))
+        Ok(Outcome::of(&verdicts))
     }
 }
 
-/// Refuses gates whose conditions name CPUs, for a trace that can be read only once.
+/// Refuses gates on spans, and those whose conditions name CPUs, for a trace that can be read only once.
 ///
 /// # Errors
 /// When there are such gates.
 pub fn refuse_to_read_again(args: &GateArgs) -> Result<(), GatesError> {
-    let names_cpus = |gate: &&Gate| gate.condition.as_ref().is_some_and(|it| !it.cpus().is_empty());
-    match args.fail_if.iter().find(names_cpus) {
+    let reads_again = |gate: &&Gate| {
+        matches!(gate.quantity, Quantity::Span(..))
+            || gate.condition.as_ref().is_some_and(|it| !it.cpus().is_empty())
+    };
+    match args.fail_if.iter().find(reads_again) {
         Some(gate) => Err(GatesError::Once(gate.to_string())),
         None => Ok(()),
     }
 }
 
-fn recorded<'r>(
+fn recorded<'r, 't>(
     report: &'r Report,
     gates: &[Gate],
-    analyse: &mut dyn FnMut(Selection) -> Result<Report, fxt_reader::Error>,
+    selection: &Selection,
+    mut open: impl FnMut() -> Result<Reader<'t>, fxt_reader::Error>,
 ) -> Result<Recorded<'r>, fxt_reader::Error> {
     let conditions = gates.iter().filter_map(|gate| gate.condition.as_ref());
     let mut recorded = Recorded::new(report);
     for group in cpu_groups(report, conditions) {
-        let selection = Selection { cpus: group.clone(), ..Selection::default() };
-        recorded.add(&group, analyse(selection)?);
+        let selection = Selection { cpus: group.clone(), ..selection.clone() };
+        recorded.add(&group, analyse(open()?, Options { selection, ..Options::default() })?);
+    }
+    if gates.iter().any(|gate| matches!(gate.quantity, Quantity::Span(..))) {
+        recorded.add_spans(match &report.spans {
+            Some(measured) => measured.clone(),
+            None => measure(open, selection, report)?,
+        });
     }
     Ok(recorded)
 }

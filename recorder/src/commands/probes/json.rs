@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::probe::{ListedFunction, ListedUsdt, Listing, Symbols};
 
+/// Changes when a member does not mean any more what it did.
+const VERSION: u32 = 1;
+
 pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &object(listing)).map_err(io::Error::from)?;
     writeln!(out)
@@ -13,6 +16,7 @@ pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
 
 fn object(listing: &Listing) -> Value {
     json!({
+        "version": VERSION,
         "binary": listing.binary.to_string_lossy(),
         "arch": listing.arch.to_string(),
         "build_id": listing.build_id,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use crate::cli::ProbesArgs;
 use crate::probe::{self, Context, Problem, spec::Binary};
 use crate::units::Pid;
+use crate::units::look::Look;
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
@@ -26,14 +27,18 @@ pub enum ProbesError {
 ///
 /// # Errors
 /// When the binary cannot be read or has nothing that was asked for, or the output fails.
-pub fn run(args: &ProbesArgs, out: &mut dyn Write) -> Result<(), ProbesError> {
+pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), ProbesError> {
     let pids = args.pid.map(Pid).into_iter().collect();
     let context = Context { program: None, pids, most: usize::MAX };
     let listings =
         probe::list(&binary(&args.binary), args.glob.as_deref().unwrap_or("*"), &context)?;
     let mut out = BufWriter::new(out);
     let written = listings.iter().try_for_each(|listing| {
-        if args.json { json::write(listing, &mut out) } else { table::write(listing, &mut out) }
+        if args.json {
+            json::write(listing, &mut out)
+        } else {
+            table::write(listing, look, &mut out)
+        }
     });
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -3,15 +3,17 @@
 use std::io::{self, Write};
 
 use crate::probe::{ListedFunction, ListedUsdt, Listing, Symbols};
+use crate::units::look::Look;
 
-pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(listing: &Listing, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let Listing { binary, arch, functions, usdt, .. } = listing;
     writeln!(out, "# {} ({arch})", binary.display())?;
     if let Some(remark) = remark(listing) {
-        writeln!(out, "# {remark}")?;
+        writeln!(out, "{}", look.note(&format!("# {remark}")))?;
     }
     if !functions.is_empty() {
-        writeln!(out, "{:<18} {:>8}  function", "address", "bytes")?;
+        let headings = format!("{:<18} {:>8}  function", "address", "bytes");
+        writeln!(out, "{}", look.heading(&headings))?;
     }
     for ListedFunction { address, size, full_name, chooses, .. } in functions {
         let size = size.map_or_else(|| "?".to_owned(), |size| size.to_string());
@@ -19,7 +21,8 @@ pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{address:#018x} {size:>8}  {full_name}{note}")?;
     }
     if !usdt.is_empty() {
-        writeln!(out, "{:<18} {:>8}  USDT probe", "address", "guarded")?;
+        let headings = format!("{:<18} {:>8}  USDT probe", "address", "guarded");
+        writeln!(out, "{}", look.heading(&headings))?;
     }
     for ListedUsdt { provider, name, address, semaphore, arguments, .. } in usdt {
         let guarded = if semaphore.is_some() { "yes" } else { "no" };

@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
 
 use super::alerts::Alerts;
-use super::describe::Ending;
+use super::describe::{Ending, Growth, Watches};
 use super::flight::Flight;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
@@ -24,7 +24,6 @@ use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
 use crate::kernel::clock;
 use crate::kernel::priority::{self, Denied};
-use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::thread_times::ThreadClock;
@@ -37,8 +36,8 @@ use crate::units::Nanos;
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) ending: Ending,
-    /// What the host of a virtual machine took meanwhile.
-    pub(super) host: StealGrowth,
+    /// What was taken from everybody meanwhile.
+    pub(super) growth: Growth,
     /// Whether the engine stopped taking records before the end.
     pub(super) cut_short: bool,
     /// What became of all that met a trigger.
@@ -62,7 +61,7 @@ pub(super) struct Capture {
     pub(super) progress: Arc<Progress>,
     /// Since when the events run.
     pub(super) enabled: Nanos,
-    pub(super) host: StealWatch,
+    pub(super) watches: Watches,
     /// What the drain thread has done so far.
     pub(super) written: Arc<Written>,
     pub(super) flight: Option<Flight>,
@@ -167,7 +166,7 @@ impl Capture {
         }
         let denied = Denied { real_time: precedence.refused(), locked_memory };
         drop(precedence);
-        let host = self.host.growth(&Linux);
+        let growth = self.watches.growth();
         intake.rest(&mut *self.source, &mut self.encoder);
         let Intake { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
@@ -207,7 +206,7 @@ impl Capture {
         ending.causes = losses.causes(denied);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
         let stacks = stacks.and_then(Result::ok);
-        Captured { ending, host, cut_short: !open, triggers, warnings, providers, stacks }
+        Captured { ending, growth, cut_short: !open, triggers, warnings, providers, stacks }
     }
 
     /// Tells the encoder which alerts providers have raised, after the events until `ended`.

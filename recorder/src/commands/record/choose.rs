@@ -34,6 +34,10 @@ pub(super) fn open(
     let open = |kind| open_one(kind, facts, plan, extras);
     match plan.source {
         // Only perf's rings take them, and in one ring with the switches their order is the kernel's.
+        // Only that one tells of locks.
+        SourceChoice::Auto if !extras.is_empty() && plan.locks => {
+            first(&[SourceKind::Bpf, SourceKind::Perf], open)
+        }
         SourceChoice::Auto if !extras.is_empty() => first(&[SourceKind::Perf], open),
         SourceChoice::Auto => first(&AUTO, open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),

@@ -12,15 +12,21 @@ use crate::encode::Closed;
 use crate::encode::encoder::own_event;
 use crate::encode::stats::Stats;
 use crate::encode::strings;
+use crate::encode::throttles::path_text;
 use crate::kernel::clock;
 use crate::kernel::machine::Machine;
 use crate::kernel::namespaces::{Namespaces, ProcView};
+use crate::kernel::quotas::{QuotaCounts, QuotaGrowth, QuotaWatch};
 use crate::kernel::steal::{StealGrowth, StealWatch};
+use crate::kernel::sys::Linux;
 use crate::units::convention::{PROVIDER, inner_process_koid};
 use crate::units::{Cpu, LocalId, Nanos};
 
 /// The clock's ticks per second: they are nanoseconds.
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Of so many cgroups the trace tells for how long quotas stopped them: those that were stopped longest.
+const MOST_QUOTAS: usize = 64;
 
 /// A command line is cut to this many bytes.
 const COMMAND_LINE_BYTES: usize = 4096;
@@ -35,6 +41,32 @@ pub(super) fn recorder(namespaces: &Namespaces) -> ThreadName {
         ProcView::Own | ProcView::Between | ProcView::Foreign => inner_process_koid(LocalId(pid)),
     };
     ThreadName::Inline { process: koid, thread: koid }
+}
+
+/// The kernel's own counts of what was taken from everybody, as they are when a recording begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watches {
+    /// What the host of a virtual machine took.
+    host: StealWatch,
+    /// What quotas kept from running.
+    pub(super) quotas: QuotaWatch,
+}
+
+/// What they have grown by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    pub(super) host: StealGrowth,
+    pub(super) quotas: QuotaGrowth,
+}
+
+impl Watches {
+    pub(super) fn begin() -> Watches {
+        Watches { host: StealWatch::begin(&Linux), quotas: QuotaWatch::begin() }
+    }
+
+    pub(super) fn growth(&self) -> Growth {
+        Growth { host: self.host.growth(&Linux), quotas: self.quotas.growth() }
+    }
 }
 
 /// What is known when a recording begins.
@@ -56,8 +88,7 @@ pub(super) struct Beginning {
     pub(super) initial_pid_namespace: bool,
     /// The process of COMMAND, where its koid is known already.
     pub(super) command: Option<Koid>,
-    /// What the host of a virtual machine takes from then on.
-    pub(super) host: StealWatch,
+    pub(super) watches: Watches,
 }
 
 impl std::fmt::Display for Beginning {
@@ -186,6 +217,17 @@ fn host_steal(cpu: Cpu, stolen: Nanos, during: Nanos) -> [Arg<'static>; 3] {
     ]
 }
 
+/// For how long a quota stopped a cgroup.
+fn quota_stat<'a>(path: &'a str, counts: &QuotaCounts, during: Nanos) -> [Arg<'a>; 5] {
+    [
+        Arg::new(strings::CGROUP, Value::Str(Text::Inline(path))),
+        Arg::new(strings::THROTTLED_NS, Value::uint(counts.throttled.0)),
+        number("throttled_periods", counts.throttled_periods),
+        number("periods", counts.periods),
+        number("during_ns", during.0),
+    ]
+}
+
 /// What is to be known about losses beside their sum.
 fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     let mut args = vec![
@@ -210,7 +252,7 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
 pub(super) fn tail(
     ending: &Ending,
-    host: &StealGrowth,
+    growth: &Growth,
     recorder: ThreadName,
     bytes: u64,
 ) -> Result<Vec<u8>, Closed> {
@@ -234,11 +276,17 @@ pub(super) fn tail(
     ];
     args.extend(fired.map(|fired| number("kernel_switches", fired)));
     let mut tail = Vec::new();
+    let Growth { host, quotas } = growth;
     if host.stolen.iter().any(|(_, stolen)| *stolen > Nanos(0)) {
         for (cpu, stolen) in &host.stolen {
             let args = host_steal(*cpu, *stolen, host.during);
             tail.rolling(&own_event(*ended, recorder, Text::Inline("host_steal"), &args))?;
         }
+    }
+    for (path, counts) in quotas.stopped.iter().take(MOST_QUOTAS) {
+        let path = path_text(path);
+        let args = quota_stat(&path, counts, quotas.during);
+        tail.rolling(&own_event(*ended, recorder, Text::Inline("quota_stat"), &args))?;
     }
     if stats.probes.total() > 0 {
         tail.rolling(&own_event(*ended, recorder, strings::PROBE_STATS, &probe_stats(stats)))?;

@@ -37,16 +37,17 @@ pub use error::RecordError;
 
 use choose::Chosen;
 use fxt_writer::Koid;
+use fxtrec_gates::{Metric, Trigger, What};
 
-use describe::Beginning;
+use describe::{Beginning, Watches};
 use extras::Extras;
 use pipeline::{Inputs, Pipeline};
 use providers::Invitation;
 use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
-use crate::capture::source::SourceKind;
-use crate::cli::{EXIT_GATE_FAILED, RecordArgs};
+use crate::capture::source::{Causes, SourceKind};
+use crate::cli::RecordArgs;
 use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::flight::is_piece;
 use crate::commands::plan::{Filter, Plan};
@@ -55,6 +56,7 @@ use crate::encode::ids::Ids;
 use crate::encode::lookup::ProcLookup;
 use crate::encode::snapshot;
 use crate::encode::threads::Threads;
+use crate::kernel::bpf::stacks::BlockedStacks;
 use crate::kernel::child::{self, Held};
 use crate::kernel::clock;
 use crate::kernel::facts::Facts;
@@ -62,7 +64,6 @@ use crate::kernel::limits;
 use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
-use crate::kernel::steal::StealWatch;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
@@ -90,10 +91,14 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         say(err, reason);
     }
     let mut stacks = setup::stacks::open(&plan, &facts)?;
+    if let Some(error) = stacks.as_ref().and_then(BlockedStacks::without_code) {
+        let text = "stacks of programs that end soon may have no names: perf events of loaded code";
+        say(err, format_args!("{text}: {error}"));
+    }
     let cpus = source.cpus().len();
     let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);
-    let host = StealWatch::begin(&Linux);
+    let watches = Watches::begin();
     source.enable().map_err(explain)?;
     if let Some(stacks) = &mut stacks {
         // After the source, so that a switch comes before the stack that goes with it.
@@ -124,16 +129,25 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
     let opened = sink::open_series(&output, Owner::sudo_caller(), pieces)?;
     let Opened { sink, kept_old, owner_error, undo, hold } = opened;
+    let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
+    for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
+        let text = "never fires: this recording does not have the fact";
+        say(err, format_args!("a trigger on {metric} {text} (fxtrec doctor, docs/causes.md)"));
+    }
+    if plan.locks && !causes.futex {
+        let why = "only the source bpf tells, since Linux 5.15 on x86-64 and arm64";
+        say(err, format_args!("locks are not recorded: {why} (docs/locks.md)"));
+    }
     // What this kernel does not tell the default source is left to the report.
     let lacking = match source.kind() {
         SourceKind::Bpf => Vec::new(),
-        _ => source.causes(&silent).lacking(),
+        _ => causes.lacking(),
     };
     let beginning = Beginning {
         time,
         recorder: describe::recorder(&facts.namespaces),
         source: source.kind(),
-        causes: source.causes(&silent),
+        causes,
         scope: scope_name(&plan),
         cpus,
         ring_bytes: source.ring_bytes(),
@@ -144,7 +158,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
             .as_ref()
             .filter(|_| facts.namespaces.initial_pid)
             .map(|held| Koid(held.pid().into())),
-        host,
+        watches,
     };
     if plan.display.verbose > 0 {
         say(err, &beginning);
@@ -195,8 +209,8 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     }
     let Some(gates) = gates else { return Ok(code) };
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: plan.display.quiet };
-    let passed = gates.judge_recording(&plan.output.target, report.as_ref(), style, err)?;
-    Ok(if code == 0 && !passed { EXIT_GATE_FAILED } else { code })
+    let outcome = gates.judge_recording(&plan.output.target, report.as_ref(), style, err)?;
+    Ok(if code == 0 { outcome.exit_code() } else { code })
 }
 
 /// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors.
@@ -242,4 +256,14 @@ fn scope_name(plan: &Plan) -> &'static str {
         Filter::Processes { command: true, .. } => "app and processes",
         Filter::Processes { command: false, .. } => "processes",
     }
+}
+
+/// The metrics that triggers are on and that the recording will not have.
+fn unrecorded_metrics(triggers: &[Trigger], causes: Causes) -> Vec<Metric> {
+    let lacking = causes.lacking();
+    let lacks = |trigger: &Trigger| match trigger.what {
+        What::Length { metric, .. } => Some(metric).filter(|it| lacking.contains(&it.name())),
+        _ => None,
+    };
+    triggers.iter().filter_map(lacks).collect()
 }

@@ -26,7 +26,6 @@ use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
 use crate::flight::files::{Bounds, Files};
-use crate::kernel::sys::Linux;
 use crate::kernel::user::Owner;
 use crate::sink::drain::{NextPiece, Request, Written};
 use crate::sink::outfile::Hold;
@@ -156,11 +155,11 @@ impl Pieces {
         let mut head = self.beginning.head_at(ending.ended);
         head.extend(beginning);
         let (recorder, series) = (self.beginning.recorder, self.series.clone());
-        let host = self.beginning.host.growth(&Linux);
+        let growth = self.beginning.watches.growth();
         let (done, rotated) = bounded(1);
         let next = NextPiece {
             tail: Box::new(move |bytes| {
-                describe::tail(&ending, &host, recorder, bytes).unwrap_or_default()
+                describe::tail(&ending, &growth, recorder, bytes).unwrap_or_default()
             }),
             open: Box::new(move |totals| series.next(totals)),
             head,

@@ -156,14 +156,14 @@ impl Pipeline {
             .map_err(RecordError::while_doing("start the manager of providers"))?;
         let stacks = stacks
             .zip(plan.stacks)
-            .map(|(source, over)| Stacks::start(source, over))
+            .map(|(source, wanted)| Stacks::start(source, wanted))
             .transpose()
             .map_err(RecordError::while_doing("start the thread for stacks"))?;
         let recorder = beginning.recorder;
         let enabled = beginning.time;
         let capture = Capture {
             enabled,
-            host: beginning.host.clone(),
+            watches: beginning.watches.clone(),
             source,
             encoder,
             engine,
@@ -232,8 +232,8 @@ impl Pipeline {
         let Drained { mut sink, earlier, mut result } = self.drain.join().map_err(gone)?;
         let snapshots =
             self.snapshots.map(|snapshots| snapshots.thread.join()).transpose().map_err(gone)?;
-        let (ending, host) = (&captured.ending, &captured.host);
-        let tail = describe::tail(ending, host, self.recorder, sink.totals().record_bytes)
+        let (ending, growth) = (&captured.ending, &captured.growth);
+        let tail = describe::tail(ending, growth, self.recorder, sink.totals().record_bytes)
             .unwrap_or_default();
         // What keeps it from being written, the end of the sink says as well.
         let _ = sink.write(&tail);

@@ -72,7 +72,6 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Before the first event.
     pub(super) fn new(begin: Nanos, losses: LossWatch) -> Intake {
         Intake { ended: begin, open: true, losses, seen: Vec::new() }
     }
@@ -136,7 +135,6 @@ impl Progress {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Samples lost so far.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -1,14 +1,17 @@
 //! What is said at the end of a recording.
 
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use super::pipeline::Finished;
 use super::providers;
 use crate::encode::stats::Stats;
+use crate::kernel::quotas::{QuotaCounts, QuotaGrowth};
 use crate::kernel::steal::StealGrowth;
 use crate::sink::Target;
 use crate::units::escape;
-use crate::units::text::{bytes, count};
+use crate::units::look::Look;
+use crate::units::text::{bytes, count, short};
 use crate::units::{Cpu, Nanos};
 
 /// What is known when a recording has ended.
@@ -29,7 +32,7 @@ pub(super) struct Summary<'a> {
 
 impl Summary<'_> {
     fn loud(&self, text: &str) -> String {
-        if self.colour { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
+        Look { colour: self.colour, columns: None }.bad(text)
     }
 
     /// What was recorded beside the scheduler, a line for each kind of it.
@@ -72,17 +75,23 @@ impl Summary<'_> {
     /// Stacks, if somebody asked for them.
     fn stack_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(counts) = self.finished.captured.stacks else { return Ok(()) };
-        writeln!(f, "  stacks     {} of threads that waited", count(counts.written))?;
+        writeln!(f, "  stacks     {}", count(counts.written))?;
         let odd = [
             (counts.kernel_unreadable, "without the kernel's part, which could not be walked"),
             (counts.kernel_too_deep, "cut: the kernel's part is too deep"),
             (counts.user_unreadable, "without the program's part, which could not be walked"),
             (counts.user_too_deep, "cut: the program's part is too deep"),
+            (counts.user_cut, "cut: the program's part ends early"),
+            (
+                counts.user_unproved,
+                "may lack a caller: the program's part is by frame pointers alone",
+            ),
             (counts.user_no_room, "without the program's part: too many different ones"),
             (counts.lost, "more lost: a buffer was full"),
             (counts.unseen, "switches that the program on stacks did not see"),
             (counts.given_up, "waits not followed: two threads had one place in a table"),
             (counts.unknown_threads, "more of threads that had ended"),
+            (counts.lost_mappings, "records of loaded code lost: short programs may have no names"),
             (counts.unknown_processes, "processes could not be looked into (ended?)"),
         ];
         for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
@@ -192,8 +201,17 @@ impl Display for Summary<'_> {
             let lacking = self.lacking.join(", ");
             writeln!(f, "  unknown    not recorded by this source: {lacking}")?;
         }
-        if let Some(text) = stolen(&self.finished.captured.host) {
+        let growth = &self.finished.captured.growth;
+        if let Some(text) = stolen(&growth.host) {
             writeln!(f, "  stolen     {}", self.loud(&text))?;
+        }
+        if let Some(text) = stopped(&growth.quotas) {
+            let which = if self.lacking.contains(&"throttled") {
+                "; which threads is not recorded by this source"
+            } else {
+                ""
+            };
+            writeln!(f, "  quotas     {}{which}", self.loud(&text))?;
         }
         let unreported = self.finished.captured.ending.source.unreported.total();
         if unreported > 0 {
@@ -286,6 +304,27 @@ fn stolen(host: &StealGrowth) -> Option<String> {
     (!told.is_empty()).then(|| format!("the host took {}{rest}", told.join(", ")))
 }
 
+/// How many cgroups are told apart.
+const STOPPED_CGROUPS: usize = 3;
+
+/// For how long quotas kept cgroups from running, the worst first.
+fn stopped(quotas: &QuotaGrowth) -> Option<String> {
+    let one = |(path, counts): &(String, QuotaCounts)| {
+        let time = short(Duration::from_nanos(counts.throttled.0));
+        let periods = match counts.throttled_periods {
+            1 => "1 period".to_owned(),
+            more => format!("{} periods", count(more)),
+        };
+        format!("{} for {time} in {periods}", escape::line(path))
+    };
+    let told: Vec<String> = quotas.stopped.iter().take(STOPPED_CGROUPS).map(one).collect();
+    let rest = match quotas.stopped.len().saturating_sub(STOPPED_CGROUPS) {
+        0 => String::new(),
+        more => format!(", {more} more for less"),
+    };
+    (!told.is_empty()).then(|| format!("stopped {}{rest}", told.join(", ")))
+}
+
 /// What applications dropped of their own.
 fn dropped(finished: &Finished) -> Option<String> {
     let dropped = providers::summary(&finished.captured.providers)?.dropped;
@@ -330,6 +369,25 @@ mod tests {
         assert_eq!(host(&[31_000, 0, 500_000]).as_deref(), Some(two));
         let many = host(&[2_000; 7]).expect("a line");
         assert!(many.ends_with("0.2 % of CPU 3, less of 3 more"), "{many}");
+    }
+
+    #[test]
+    fn the_cgroups_that_quotas_stopped_longest_are_named() {
+        let growth = |stopped: &[(&str, u64, u64)]| {
+            let group = |&(path, periods, millis): &(&str, u64, u64)| {
+                let throttled = Nanos(millis * 1_000_000);
+                let counts = QuotaCounts { periods: 30, throttled_periods: periods, throttled };
+                (path.to_owned(), counts)
+            };
+            let stopped = stopped.iter().map(group).collect();
+            super::stopped(&QuotaGrowth { during: Nanos(3_000_000_000), stopped })
+        };
+        assert_eq!(growth(&[]), None);
+        let one = "stopped /x for 306 ms in 12 periods, /a/b for 5.00 ms in 1 period";
+        assert_eq!(growth(&[("/x", 12, 306), ("/a/b", 1, 5)]).as_deref(), Some(one));
+        let many = growth(&[("/a", 9, 9), ("/b", 8, 8), ("/c", 7, 7), ("/d", 6, 6), ("/e", 5, 5)]);
+        let many = many.expect("a line");
+        assert!(many.ends_with("/c for 7.00 ms in 7 periods, 2 more for less"), "{many}");
     }
 
     #[test]

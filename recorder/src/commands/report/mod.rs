@@ -2,6 +2,7 @@
 
 mod page;
 pub mod recorded;
+mod stacks;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,15 +10,18 @@ use std::path::{Path, PathBuf};
 use fxt_reader::{Cpu, Reader};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
-use crate::commands::gates::{Gates, GatesError, Style, refuse_to_read_again};
+use crate::commands::gates::{Gates, GatesError, Outcome, Style, refuse_to_read_again};
 use crate::commands::trace_file::{ReadError, open};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::csv::write_csv;
+use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
 use crate::report::page::PageError;
+use crate::report::spans::measure;
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
+use crate::units::look::Look;
 use crate::units::nearest::nearest;
 
 /// Why there is no report.
@@ -50,26 +54,34 @@ pub enum ReportError {
     /// The gates cannot be judged.
     #[error(transparent)]
     Gates(#[from] GatesError),
+    /// The stacks cannot be shown.
+    #[error(transparent)]
+    Stacks(#[from] stacks::StacksError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Does what `args` ask, writes it to `out`, and says whether all gates passed. An output that is closed early ends
+/// Does what `args` ask, writes it to `out`, and says what the gates come to. An output that is closed early ends
 /// it quietly. Verdicts go to `err`, so that programs can read `out`.
 ///
 /// # Errors
 /// When the trace cannot be read, has nothing to report on, or the output fails.
 pub fn run(
     args: &ReportArgs,
+    look: Look,
     out: &mut dyn Write,
     err: &mut dyn Write,
-) -> Result<bool, ReportError> {
+) -> Result<Outcome, ReportError> {
     match (args.page.to_stdout(), args.json, args.csv) {
         (true, true, _) => return Err(ReportError::Both("--json")),
         (true, _, true) => return Err(ReportError::Both("--csv")),
         (true, ..) if stdout_is_terminal() => return Err(ReportError::PageToTerminal),
         _ => {}
+    }
+    if args.stacks {
+        stacks::run(args, options(args), out)?;
+        return Ok(Outcome::Passed);
     }
     let html = args.page.html.as_deref().filter(|_| !args.page.to_stdout());
     let others: Vec<&Path> = std::iter::once(args.file.as_path()).chain(html).collect();
@@ -78,26 +90,41 @@ pub fn run(
         refuse_to_read_again(&args.gates)?;
     }
     let mut out = BufWriter::new(out);
-    let (report, written) = run_to(args, &mut out)?;
-    match written.and_then(|()| out.flush()) {
+    let quietly = |written: io::Result<()>| match written {
         // Nobody waits for the output any more, but the status may still be looked at.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written?,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    };
+    let (mut report, written) = run_to(args, look, &mut out)?;
+    if args.json {
+        measure_spans(args, &mut report)?;
     }
-    let Some(gates) = gates else { return Ok(true) };
-    let again = |selection: Selection| {
-        let cpus = selection.cpus;
-        let Options { selection, worst } = options(args);
-        let selection = Selection { cpus, ..selection };
-        report::analyse(Reader::open(&args.file)?, Options { selection, worst })
+    // The verdicts are a part of the JSON.
+    let Some(gates) = gates else {
+        let written = if args.json { write_json(&report, None, &mut out) } else { written };
+        quietly(written.and_then(|()| out.flush()))?;
+        return Ok(Outcome::Passed);
+    };
+    if !args.json {
+        quietly(written.and_then(|()| out.flush()))?;
+    }
+    let show = |verdicts: &[Verdict<'_>]| match args.json {
+        true => quietly(write_json(&report, Some(verdicts), &mut out).and_then(|()| out.flush())),
+        false => Ok(()),
     };
     let colour = Terminal::of_stderr().colour;
     let style = Style { colour, failures_only: false };
-    Ok(gates.judge(&args.file, &report, style, again, err)?)
+    let selection = options(args).selection;
+    let open = || Reader::open(&args.file);
+    Ok(gates.judge(&args.file, (&report, &selection), style, open, show, err)?)
 }
 
-/// The report, and whether it could be written.
-fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(Report, io::Result<()>), ReportError> {
+/// The report, and whether it could be written, unless it is to be JSON.
+fn run_to(
+    args: &ReportArgs,
+    look: Look,
+    out: &mut dyn Write,
+) -> Result<(Report, io::Result<()>), ReportError> {
     if args.timehist {
         let options = options(args);
         let hist = TimeHist::new(options.selection.threads.clone(), out);
@@ -110,16 +137,29 @@ fn run_to(args: &ReportArgs, out: &mut dyn Write) -> Result<(Report, io::Result<
     if args.page.to_stdout() {
         return page::to_stdout(open(&args.file)?, options(args), args, out);
     }
-    let report = analyse(args)?;
+    let mut report = analyse(args)?;
     check(args, &report)?;
+    if !args.json && !args.csv && args.parts().contains(&Part::Spans) {
+        measure_spans(args, &mut report)?;
+    }
     let written = if args.json {
-        write_json(&report, out)
+        Ok(())
     } else if args.csv {
         write_csv(&report, out)
     } else {
-        write_text(args, &report, out)
+        write_text(args, &report, look, out)
     };
     Ok((report, written))
+}
+
+/// Measures the spans if there are any, and the trace can be read again.
+fn measure_spans(args: &ReportArgs, report: &mut Report) -> Result<(), ReportError> {
+    if report.may_have_spans && args.file.is_file() {
+        let open = || Reader::open(&args.file);
+        let measured = measure(open, &options(args).selection, report);
+        report.spans = Some(measured.map_err(|source| ReadError::new(&args.file, source))?);
+    }
+    Ok(())
 }
 
 /// The report of the trace that `args` name, of what they choose; on the way the page is written,
@@ -185,26 +225,66 @@ fn options(args: &ReportArgs) -> Options {
         cpus: args.cpus.iter().copied().map(Cpu).collect(),
         range: TimeRange { from: moment(args.from), to: moment(args.to) },
     };
-    Options { selection, worst: args.worst }
+    Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
 
-fn write_text(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let rows = (args.rows > 0).then_some(args.rows);
-    let style = TableStyle { metric: args.metric, sort: args.sort, rows };
-    for part in &args.show {
+/// So many rows a table has, and less on a screen, where so many of them give way to as many names of spans.
+const ROWS: usize = 25;
+const SCREEN_ROWS: usize = 5;
+const SCREEN_SPANS: usize = 2;
+
+/// So many of the longest waits and blocked times are on a screen, or one less beside spans, with so many of those who had the CPU meanwhile.
+const SCREEN_WORST: usize = 2;
+const SCREEN_NAMED: usize = 3;
+
+fn write_text(
+    args: &ReportArgs,
+    report: &Report,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let screen = args.is_screen();
+    let has_spans = report.spans.as_ref().is_some_and(|spans| !spans.rows.is_empty());
+    let by_default = match (screen, has_spans) {
+        (false, _) => ROWS,
+        // Spans take their room.
+        (true, true) => SCREEN_ROWS - SCREEN_SPANS,
+        (true, false) => SCREEN_ROWS,
+    };
+    let rows = args.most_rows(by_default);
+    let (span_rows, worst, named) = match screen {
+        true => (args.most_rows(SCREEN_SPANS), SCREEN_WORST - usize::from(has_spans), SCREEN_NAMED),
+        false => (rows, analysis::DEFAULT_WORST, usize::MAX),
+    };
+    let worst = args.worst.unwrap_or(worst);
+    let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
+    for part in args.parts() {
         match part {
-            Part::Head => text::write_head(report, out)?,
-            Part::Metrics => text::write_metrics(report, out)?,
+            Part::Head => text::write_head(report, look, out)?,
+            Part::Figures => text::write_figures(report, out)?,
+            Part::Metrics => text::write_metrics(report, look, out)?,
+            Part::Spans => match &report.spans {
+                Some(spans) => text::write_spans(spans, span_rows, look, out)?,
+                None if report.may_have_spans && !args.file.is_file() => {
+                    writeln!(out, "Spans are left out: the trace cannot be read again.\n")?;
+                }
+                None => {}
+            },
             Part::Threads if args.by == By::Process => text::write_processes(report, style, out)?,
             Part::Threads => text::write_threads(report, style, out)?,
-            Part::Cpus => text::write_cpus(report, out)?,
-            Part::Causes => text::write_causes(report, rows, out)?,
+            Part::Cpus => text::write_cpus(report, look, out)?,
+            Part::Causes => text::write_causes(report, rows, look, out)?,
             Part::Histogram => {
                 let of = report.total().metric(args.metric);
                 text::write_histogram(args.metric.title(), of, out)?;
             }
-            Part::Worst => text::write_worst(report, out)?,
+            Part::Worst => text::write_worst(report, worst, named, look, out)?,
+            Part::Blocked => text::write_blocked(report, worst, look, out)?,
         }
+    }
+    if screen {
+        let note = "--all prints everything; fxtrec why explains the worst of it.";
+        writeln!(out, "{}", look.note(note))?;
     }
     Ok(())
 }

@@ -23,7 +23,6 @@ const BRIEF_BYTES: u64 = 256 << 20;
 /// What a report of a recording is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// Nobody wants one.
     None,
     /// The short form, which a long trace may go without.
     Brief,

@@ -29,7 +29,7 @@ fn report_of(bytes: &[u8], line: &[&str]) -> Result<String, ReportError> {
     let file = tempfile::NamedTempFile::new().expect("a place for a file");
     std::fs::write(file.path(), bytes).expect("room");
     let mut out = Vec::new();
-    run(&args(line, file.path()), &mut out, &mut Vec::new())?;
+    run(&args(line, file.path()), Look::PLAIN, &mut out, &mut Vec::new())?;
     Ok(String::from_utf8(out).expect("text"))
 }
 
@@ -38,8 +38,33 @@ fn report(line: &[&str]) -> String {
 }
 
 #[test]
-fn without_options_every_part_is_there() {
+fn without_options_a_report_fits_on_a_screen() {
     let text = report(&[]);
+    for heading in ["switches (", "  wakeup     p50", "Run-queue wait of each task", "longest run"]
+    {
+        assert!(text.contains(heading), "{heading} in {text}");
+    }
+    assert!(!text.contains("Histogram") && !text.contains("All threads"), "{text}");
+    let mut scene = Scene::of_command("waker,syscall", 100);
+    scene.switch(0, 0, 0, Leaves::R, 1);
+    for at in 0..90 {
+        let thread = if at % 3 == 0 { 101 + at } else { 201 + at };
+        scene.wake_by(at * 100, 0, thread, 1).switch(at * 100 + at, 0, 1, Leaves::R, thread);
+        scene.switch(at * 100 + 50 + at, 0, thread, Leaves::S, 1);
+        scene.wake_by(at * 100 + 60 + at, 0, thread, 1);
+    }
+    scene.span((0, 20), 101, "a").span((30, 35), 101, "b").span((40, 45), 101, "c").end(9000);
+    let text = report_of(scene.bytes(), &[]).expect("a report");
+    assert!((24..=32).contains(&text.lines().count()), "{} lines:\n{text}", text.lines().count());
+    assert!(text.contains("COMMAND (30 threads)") && text.contains("longest blocked"), "{text}");
+    assert!(text.ends_with("--all prints everything; fxtrec why explains the worst of it.\n"));
+    let two = report_of(scene.bytes(), &["--rows", "2", "--worst", "1"]).expect("a report");
+    assert!(two.contains(" more threads, 28 of COMMAND (") && !two.contains("   2. "), "{two}");
+}
+
+#[test]
+fn with_all_every_part_is_there() {
+    let text = report(&["--all"]);
     for heading in [
         "switches (",
         "All threads",
@@ -102,8 +127,9 @@ fn what_cannot_be_reported_on_is_said_with_the_file_and_what_to_do() {
     let error = report_of(b"this is no trace", &["--json"]).expect_err("no trace");
     assert!(matches!(error, ReportError::Read(ReadError::Content { .. })), "{error}");
     let mut out = Vec::new();
-    let missing = run(&args(&[], Path::new("/nowhere/at.all")), &mut out, &mut io::sink())
-        .expect_err("no file");
+    let missing =
+        run(&args(&[], Path::new("/nowhere/at.all")), Look::PLAIN, &mut out, &mut io::sink())
+            .expect_err("no file");
     assert!(missing.to_string().contains("/nowhere/at.all"), "{missing}");
 }
 
@@ -121,7 +147,7 @@ fn a_reader_that_goes_away_is_no_error() {
     let file = tempfile::NamedTempFile::new().expect("a place for a file");
     std::fs::write(file.path(), trace()).expect("room");
     for line in [&[][..], &["--timehist"], &["--json"]] {
-        run(&args(line, file.path()), &mut Closed, &mut io::sink()).expect("quiet");
+        run(&args(line, file.path()), Look::PLAIN, &mut Closed, &mut io::sink()).expect("quiet");
     }
 }
 
@@ -130,8 +156,9 @@ fn judged(line: &[&str]) -> (bool, String) {
     let file = tempfile::NamedTempFile::new().expect("a place for a file");
     std::fs::write(file.path(), trace()).expect("room");
     let mut err = Vec::new();
-    let passed = run(&args(line, file.path()), &mut io::sink(), &mut err).expect("a report");
-    (passed, String::from_utf8(err).expect("text"))
+    let passed =
+        run(&args(line, file.path()), Look::PLAIN, &mut io::sink(), &mut err).expect("a report");
+    (passed == Outcome::Passed, String::from_utf8(err).expect("text"))
 }
 
 #[test]
@@ -145,4 +172,53 @@ fn gates_are_about_what_the_filters_chose() {
     assert!(passed, "the part that is read again is the part that was asked for");
     let (passed, text) = judged(&["--timehist", "--fail-if", "slice.count > 9 if cpu = 0"]);
     assert!(!passed && text.contains("slice.count is 30, of 30 values"), "{text}");
+}
+
+#[test]
+fn spans_have_a_table_of_their_own_a_member_of_the_json_and_gates() {
+    let mut scene = Scene::new();
+    scene.switch(1000, 0, 0, Leaves::R, 101).switch(2000, 0, 101, Leaves::S, 0);
+    scene.span((1000, 1500), 101, "request").end(3000);
+    let text = report_of(scene.bytes(), &[]).expect("a report");
+    assert!(text.contains("Spans, and the sums") && text.contains("app:request"), "{text}");
+    let json = |line: &[&str]| -> serde_json::Value {
+        let text = report_of(scene.bytes(), &[&["--json"], line].concat()).expect("a report");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let plain = json(&[]);
+    assert_eq!(plain["spans"][0]["parts"]["cpu"]["max_ns"], 500_000);
+    assert!(plain.get("gates").is_none());
+    let gate = "span('app:request').max > 400us";
+    let judged = json(&["--fail-if", gate]);
+    assert_eq!(
+        (&judged["gates"][0]["gate"], &judged["gates"][0]["verdict"]),
+        (&gate.into(), &"failed".into())
+    );
+    assert_eq!(json(&["--from", "+100us"])["spans"].as_array().map(Vec::len), Some(0));
+    assert!(
+        report(&["--json"]).contains("\"worst\"") && !report(&["--json"]).contains("\"spans\"")
+    );
+}
+
+#[test]
+fn tables_fit_a_terminal_and_colours_change_nothing_else() {
+    let file = tempfile::NamedTempFile::new().expect("a place for a file");
+    std::fs::write(file.path(), trace()).expect("room");
+    let written = |look| {
+        let mut out = Vec::new();
+        run(&args(&["--all"], file.path()), look, &mut out, &mut io::sink()).expect("a report");
+        String::from_utf8(out).expect("text")
+    };
+    let narrow = written(Look { colour: false, columns: Some(80) });
+    let tables = narrow.split("\n\n").filter(|part| part.contains("----"));
+    for line in tables.flat_map(str::lines).filter(|line| !line.contains("work not conserved")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let wide = written(Look::PLAIN);
+    assert!(narrow.contains("columns hidden: widen to ") && !wide.contains("hidden"), "{narrow}");
+    assert!(wide.contains("  Migr\n") && !narrow.contains("  Migr\n"), "{narrow}");
+    let coloured = written(Look { colour: true, columns: None });
+    assert!(coloured.contains("\x1b[1mTask"), "{coloured}");
+    let plain = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
+    assert_eq!(plain.iter().fold(coloured, |text, it| text.replace(it, "")), wide);
 }

@@ -12,6 +12,11 @@ fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
 
 /// `audio` waits for a lock of `ui`, which two hogs keep from its CPU.
 fn inversion() -> Scene {
+    inversion_of(&call(FUTEX))
+}
+
+/// The same, with what the recording tells of the wait.
+fn inversion_of(wait: &[(&'static str, Value<'static>)]) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "main").name(101, "audio").name(102, "ui-params");
     scene.name(201, "hog-1").name(202, "hog-2");
@@ -19,7 +24,7 @@ fn inversion() -> Scene {
     scene.switch(1_000, 1, 0, Leaves::R, 101);
     // The owner of the lock is preempted.
     scene.switch(2_000, 0, 102, Leaves::R, 201);
-    scene.switch_with((3_000, 1), 101, Leaves::S, 0, &call(FUTEX));
+    scene.switch_with((3_000, 1), 101, Leaves::S, 0, wait);
     scene.switch(100_000, 0, 201, Leaves::R, 202);
     scene.switch(189_000, 0, 202, Leaves::R, 102);
     scene.wake_by(190_000, 1, 101, 102);
@@ -27,6 +32,34 @@ fn inversion() -> Scene {
     scene.switch_with((191_000, 0), 102, Leaves::S, 0, &call(READ));
     scene.end(500_000);
     scene
+}
+
+#[test]
+fn an_asynchronous_span_is_followed_from_the_thread_that_ended_it() {
+    let mut scene = Scene::of_command(ALL, 100);
+    // 101 works for it until 40 and wakes 102, which ends it at 60; an operation of another name has the same id.
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(1, 1, 0, Leaves::R, 102);
+    scene.switch_with((5, 1), 102, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(40, 1, 102, 101).switch(40, 1, 0, Leaves::R, 102);
+    scene.switch(45, 0, 101, Leaves::S, 0);
+    scene.async_span(7, (10, 101), (60, 102), "request");
+    scene.async_span(7, (42, 101), (43, 101), "reply");
+    scene.switch(70, 1, 102, Leaves::S, 0).end(100);
+    let query = Query { span: Some("request".to_owned()), ..Query::default() };
+    let why = ask(&scene, &query);
+    assert_eq!(
+        why.sentence,
+        "t102[102] took 50.0 us for 'request', which t101[101] began: ran for 20.0 us and blocked 30.0 us \
+         in futex until t101[101] woke it, which ran for 30.0 us."
+    );
+    assert_eq!(why.begun_on.as_ref().map(|who| who.tid), Some(101));
+    assert!(
+        why.missing.iter().any(|it| it.contains("between its beginning and its end")),
+        "{why:#?}"
+    );
+    let query = Query { span: Some("app:reply".to_owned()), ..Query::default() };
+    let sentence = ask(&scene, &query).sentence;
+    assert_eq!(sentence, "t101[101] took 1.00 us for 'app:reply': ran for 1.00 us.");
 }
 
 #[test]
@@ -231,6 +264,29 @@ fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
 }
 
 #[test]
+fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(9, "fxtrec").name(100, "app").name(101, "worker");
+    // It is made by the recorder, which wakes it for that.
+    scene.wake_by(0, 0, 100, 9);
+    scene.switch(10, 0, 0, Leaves::R, 100);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(200_000, 0, 100, 9);
+    scene.switch(200_100, 0, 0, Leaves::R, 100);
+    // The first delay of its own, and one that the recorder ended later.
+    scene.switch_with((210_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(240_000, 0, 100, 101);
+    scene.switch(240_100, 0, 0, Leaves::R, 100);
+    scene.end(1_000_000);
+    assert_eq!(ask(&scene, &Query::default()).length_ns, 30_100_000);
+    scene.switch_with((1_010_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(1_050_000, 0, 100, 9);
+    scene.switch(1_050_100, 0, 0, Leaves::R, 100);
+    scene.end(2_000_000);
+    assert_eq!(ask(&scene, &Query::default()).length_ns, 40_100_000);
+}
+
+#[test]
 fn what_cannot_be_explained_is_said() {
     let scene = inversion();
     let error = |query: &Query| try_ask(&scene, query).expect_err("nothing").to_string();
@@ -290,4 +346,49 @@ fn waits_after_wake_ups_name_the_cpu_and_who_had_it() {
         sentence(&scene, &Query::default()),
         "app[100] was 30.0 ms late: waited 30.0 ms for a CPU that hog[201] and other[202] had."
     );
+}
+
+/// A wait for a futex, and who has the lock.
+fn futex(owner: Option<u64>) -> Vec<(&'static str, Value<'static>)> {
+    let owner = owner.map(|owner| ("futex_owner", Value::Koid(fxt_writer::Koid(owner))));
+    let wait = [("syscall", Value::Uint32(FUTEX)), ("futex", Value::Pointer(0x7f00_1000))];
+    wait.into_iter().chain(owner).collect()
+}
+
+#[test]
+fn the_holder_of_a_lock_is_named_and_what_it_did() {
+    let why = ask(&inversion_of(&futex(Some(102))), &of("audio"));
+    assert_eq!(
+        why.sentence,
+        "audio[101] was 187 ms late: blocked 187 ms on a lock (futex 0x7f001000) held by ui-params[102], which was \
+         preempted for 186 ms by hog-1[201] and hog-2[202]."
+    );
+}
+
+#[test]
+fn the_holder_and_who_woke_the_thread_are_both_named_where_they_differ() {
+    let why = ask(&inversion_of(&futex(Some(201))), &of("audio"));
+    assert!(
+        why.sentence.contains(
+            "blocked 187 ms on a lock (futex 0x7f001000) held by hog-1[201] until ui-params[102] woke it, which was \
+             preempted"
+        ),
+        "{}",
+        why.sentence
+    );
+}
+
+#[test]
+fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() {
+    let why = ask(&inversion_of(&futex(None)), &of("audio"));
+    assert!(
+        why.sentence.contains(
+            "blocked 187 ms in futex (0x7f001000, unknown owner) until ui-params[102] woke it, which was preempted"
+        ),
+        "{}",
+        why.sentence
+    );
+    // A wait that goes on beyond the end has a lock, too, and so has one that began before the interval.
+    let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
+    assert!(why.sentence.contains("held by ui-params[102]"), "{}", why.sentence);
 }

@@ -3,8 +3,10 @@
 //! The last line says why, behind the word `why`. The exit status is 0 when all is well, 3 when the kernel refuses and
 //! fxtrec says so before anything was recorded, and another when the check failed.
 
+mod facts;
 mod recordings;
 mod rights;
+mod upheaval;
 
 use std::process::ExitCode;
 
@@ -29,8 +31,17 @@ fn check(name: &str, args: &[&str]) -> Outcome {
         ("span", []) => recordings::span(),
         ("usdt", []) => recordings::usdt(),
         ("trigger", []) => recordings::trigger(),
+        ("facts", [source]) => facts::facts(source),
+        ("why", [scene]) => facts::why(scene),
+        ("wakers", []) => facts::wakers(),
+        ("quota", [version]) => facts::quota(version),
+        ("fallback", []) => recordings::fallback(),
+        ("offline-at-start", [source]) => upheaval::offline_at_start(source),
+        ("partition", [source]) => upheaval::partition(source),
+        ("suspend", []) => upheaval::suspend(),
         ("capabilities", []) => rights::capabilities(),
         ("paranoid", [level]) => rights::paranoid(level),
+        ("without", [what]) => rights::without(what),
         _ => panic!("no check {name} {args:?}"),
     }
 }

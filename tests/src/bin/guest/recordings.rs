@@ -115,6 +115,29 @@ pub(crate) fn switches(source: &str) -> Outcome {
     }
 }
 
+/// Without a source given, fxtrec finds one that works, and says which when it is not the usual one.
+pub(crate) fn fallback() -> Outcome {
+    fallback_of(binary::command(), None)
+}
+
+/// The same by this command, which has to take that source.
+pub(crate) fn fallback_of(fxtrec: Command, next: Option<&str>) -> Outcome {
+    let command = [&workload(), "threads", "1", "500"];
+    let recording = match record_or_refused(fxtrec, &Folder::new(), &[], &command) {
+        Ok(recording) => recording,
+        Err(refused) => return refused,
+    };
+    let says = recording.said.lines().find_map(|line| line.split_once("using --source "));
+    let says = says.map_or("the usual source", |(_, rest)| rest);
+    // What the usual one sees and no other does.
+    let is_usual = recording.trace.info().arg("causes").contains("irq");
+    assert_eq!(is_usual, says == "the usual source", "{}", recording.said);
+    if let Some(next) = next {
+        assert!(says.starts_with(next), "{next}: {}", recording.said);
+    }
+    Outcome::Fine(format!("{} switches; {says}", compare(&recording)))
+}
+
 /// The same of the workload's threads alone.
 pub(crate) fn scope(source: &str) -> Outcome {
     let command = [&workload(), "threads", "1", "500"];

@@ -1,4 +1,5 @@
-//! What a user without root's rights may do, by capabilities and by `kernel.perf_event_paranoid`.
+//! What a user without root's rights may do, by capabilities and by `kernel.perf_event_paranoid`, and what root may where the kernel
+//! lacks something.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -6,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use fxtrec_tests::binary::PublicCopy;
+use fxtrec_tests::binary::{self, PublicCopy};
 use fxtrec_tests::folder::Folder;
 
 use crate::Outcome;
-use crate::recordings::{compare, record_or_refused, workload};
+use crate::recordings::{compare, fallback_of, record_or_refused, workload};
 
 const NOBODY: u32 = 65534;
 
@@ -123,4 +124,40 @@ pub(crate) fn paranoid(level: &str) -> Outcome {
             ))
         }
     }
+}
+
+/// A kernel that was built without a system call: it and all of its children find none of that number.
+fn without_call(mut command: Command, number: libc::c_long) -> Command {
+    let number = u32::try_from(number).expect("numbers of system calls are small");
+    let insn = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    // The number is the first word of what a filter sees.
+    let filter = [
+        insn(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        insn(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
+        insn(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        insn(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let install = move || {
+        let mut filter = filter;
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the program and its instructions are readable, and live until the call returns.
+        let result = unsafe {
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+        };
+        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(install) };
+    command
+}
+
+/// A kernel that lacks what the usual source needs: fxtrec takes the next one that works, and says so.
+pub(crate) fn without(what: &str) -> Outcome {
+    let (number, next) = match what {
+        "bpf" => (libc::SYS_bpf, "perf"),
+        // The source `bpf` takes forks and names from perf.
+        "perf" => (libc::SYS_perf_event_open, "ftrace"),
+        _ => panic!("'{what}' cannot be taken away"),
+    };
+    fallback_of(without_call(binary::command(), number), Some(next))
 }

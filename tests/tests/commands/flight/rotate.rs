@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::record::EventKind;
-use fxtrec_tests::archive::{Archive, Event};
+use fxtrec_tests::archive::{Archive, Event, Provider};
 use fxtrec_tests::root;
 use fxtrec_tests::trace::{Switch, Trace};
 use fxtrec_tests::wait;
@@ -209,6 +209,12 @@ fn spans(events: &[Event]) -> Vec<(u64, String, [bool; 2])> {
     spans
 }
 
+/// The program in a file. On a busy machine a file may be full before the program has begun: then it is in none so far.
+fn provider_in(path: &Path, has_begun: bool) -> Option<Provider> {
+    let archive = Archive::read(path);
+    (has_begun || !archive.providers.is_empty()).then(|| archive.only())
+}
+
 #[test]
 fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
     if !root::or_skip(WHY) {
@@ -231,7 +237,7 @@ fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
     let traces = read_alone(&paths);
     let mut found: BTreeMap<String, Vec<[bool; 2]>> = BTreeMap::new();
     for (trace, path) in traces.iter().zip(&paths) {
-        let provider = Archive::read(path).only();
+        let Some(provider) = provider_in(path, !found.is_empty()) else { continue };
         assert_eq!(provider.name, "spans", "{path:?}");
         for (thread, name, own) in spans(&provider.events) {
             assert!(trace.threads.contains_key(&thread), "{thread} has no name");
@@ -265,7 +271,7 @@ fn what_threads_record_while_files_end_is_in_one_of_them_and_in_order() {
     let mut numbers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let (mut with_events, mut dropped) = (0, 0);
     for path in pieces(&output) {
-        let provider = Archive::read(&path).only();
+        let Some(provider) = provider_in(&path, with_events > 0) else { continue };
         let events = provider.events.iter().filter(|event| event.name == "numbered");
         for event in events.clone() {
             numbers.entry(event.numbers["thread"]).or_default().push(event.numbers["number"]);

@@ -123,19 +123,29 @@ fn windows_that_overlap_are_each_whole() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt.zst");
     let options = ["--trigger-interval", "1ms", "--before", "10s", "--after", "1s"];
-    let mut recorder = Victim("late thrice").start(&options, &output, "3");
+    // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+    let mut recorder = Victim("late in all").start(&options, &output, "6");
     let victim = victim_of(&recorder.printed());
-    let spikes: Vec<(u64, u64)> = (0..3).map(|_| time_of(&recorder.printed())).collect();
+    let spikes: Vec<(u64, u64)> = (0..6).map(|_| time_of(&recorder.printed())).collect();
     // None of the windows is over: each ends with the recording.
     let (code, said) = recorder.end();
     assert_eq!(code, 0, "{said}");
-    assert_eq!((summary(&said, "triggers"), summary(&said, "snapshots")), ("3 fired", "3 written"));
-    for number in 1..=3 {
+    let fired = summary(&said, "triggers").strip_suffix(" fired").expect("a number");
+    assert_eq!(summary(&said, "snapshots"), format!("{fired} written"));
+    let fired: usize = fired.parse().expect("a number");
+    assert!(fired >= 3, "{said}");
+    for number in 1..=fired {
         let window = Trace::read(&folder.path().join(format!("spike.{number}.fxt.zst")));
         window.assert_sound();
-        assert_eq!(marks(&window).len(), 3, "window {number} has what was before and after");
-        for spike in &spikes {
-            wait_in(&window, victim, *spike);
+        let marks = marks(&window);
+        assert_eq!(marks.len(), fired, "window {number} has what was before and after");
+        for mark in marks {
+            let of_mark = |(before, ran): &&(u64, u64)| (*before..=*ran).contains(&mark.time);
+            wait_in(
+                &window,
+                victim,
+                *spikes.iter().find(of_mark).expect("the spike that fired it"),
+            );
         }
     }
 }

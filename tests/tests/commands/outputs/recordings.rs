@@ -13,6 +13,7 @@ use fxtrec_tests::recording::Ongoing;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::wait;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
@@ -87,6 +88,8 @@ fn what_belongs_to_others_is_refused_by_name_too() {
     let options = || File::options().read(true).clone();
     let reader = options().custom_flags(libc::O_NONBLOCK).open(folder.path("fifo"));
     let mut reader = reader.expect("there");
+    // It is read afterwards, so all of the recording has to fit.
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(1 << 20)).expect("root may");
     sudo(
         &folder,
         &["-q", "-o", "fifo", "-a", "-d", "50ms", "--mode", "oneshot", "--buffer-size", "256k"],

@@ -105,7 +105,7 @@ fn throttled_and_stolen_stretches_have_colours_and_rows_of_their_own() {
 
     let keys =
         browser.evaluate("[...document.querySelectorAll('[data-cause]')].map((it) => it.hidden)");
-    assert_eq!(keys, serde_json::json!([false, false]));
+    assert_eq!(keys, serde_json::json!([false, false, true]), "nothing was moved");
     browser.press("Escape");
     let (throttled, stolen) = (pixels(&mut browser, "throttled"), pixels(&mut browser, "stolen"));
     assert!(throttled > 500.0, "{throttled}");
@@ -129,9 +129,56 @@ fn a_page_of_a_recording_without_these_facts_has_no_keys_of_them() {
     browser.open(&write_page(scene.end(4000).bytes(), "plain.html"));
     let keys =
         browser.evaluate("[...document.querySelectorAll('[data-cause]')].map((it) => it.hidden)");
-    assert_eq!(keys, serde_json::json!([true, true]));
+    assert_eq!(keys, serde_json::json!([true, true, true]));
     let ran = selected(&mut browser, "busy", 1);
     assert!(row(&ran, "state").is_some() && row(&ran, "taken by the host").is_none(), "{ran:?}");
     assert_eq!((pixels(&mut browser, "throttled"), pixels(&mut browser, "stolen")), (0.0, 0.0));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn moves_between_queues_are_marked_on_the_lane_and_listed_with_the_wait_and_what_follows_it() {
+    if !browser::is_there() {
+        return;
+    }
+    let ms = |millis: u64| millis * 1000;
+    let mut scene = Scene::with_causes("migrate");
+    scene.name(101, "nomad").name(303, "other").name(304, "third");
+    scene.switch(ms(10), 0, 0, Leaves::R, 101).switch(ms(11), 1, 0, Leaves::R, 304);
+    scene.switch(ms(12), 0, 101, Leaves::S, 303);
+    scene.wake(ms(20), 0, 101);
+    scene.migrate(ms(40), 101, 0, 1).migrate(ms(55), 101, 1, 0);
+    scene.switch(ms(60), 0, 303, Leaves::R, 101);
+    scene.switch(ms(80), 0, 101, Leaves::S, 303);
+    // It sleeps, and is woken for the other CPU.
+    scene.migrate(ms(100), 101, 0, 1).wake(ms(100), 1, 101);
+    scene.switch(ms(120), 1, 304, Leaves::R, 101);
+    scene.switch(ms(140), 1, 101, Leaves::S, 304).end(ms(170));
+    let mut browser = Browser::start();
+    browser.open(&write_page(scene.bytes(), "moves.html"));
+
+    let moved = |rows: &[(String, String)]| -> Vec<String> {
+        rows.iter().filter(|row| row.0 == "moved").map(|row| row.1.clone()).collect()
+    };
+    let expected = ["CPU 0 to 1 at 40.000000 ms", "CPU 1 to 0 at 55.000000 ms"];
+    let waits = selected(&mut browser, "nomad", 25);
+    assert_eq!(row(&waits, "state").as_deref(), Some("woken, waiting for a CPU"), "{waits:?}");
+    assert_eq!(moved(&waits), expected, "{waits:?}");
+    let runs = selected(&mut browser, "nomad", 70);
+    assert_eq!(row(&runs, "state").as_deref(), Some("running"), "{runs:?}");
+    assert_eq!(moved(&runs), expected, "{runs:?}");
+    let sleeps = selected(&mut browser, "nomad", 90);
+    assert_eq!(moved(&sleeps), ["CPU 0 to 1 at 100.000000 ms"], "{sleeps:?}");
+    let stays = selected(&mut browser, "other", 20);
+    assert!(moved(&stays).is_empty(), "{stays:?}");
+
+    let keys =
+        browser.evaluate("[...document.querySelectorAll('[data-cause]')].map((it) => it.hidden)");
+    assert_eq!(keys, serde_json::json!([true, true, false]));
+    browser.press("Escape");
+    // Three lines, two pixels wide and as high as a lane's inside, at each of which a name may be written over.
+    let marked = pixels(&mut browser, "moved");
+    assert!((60.0..=120.0).contains(&marked), "{marked}");
+    browser.screenshot(&kept("moves.png"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }

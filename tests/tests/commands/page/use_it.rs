@@ -1,7 +1,10 @@
 //! What one does with the page: zoom, select, jump, search, with mouse and keys.
 
+use fxt_writer::Value;
+use fxtrec_report::scene::{Leaves, Scene};
+
 use super::browser::{self, Browser, number};
-use super::{kept, scene_page};
+use super::{kept, scene_page, write_page};
 
 /// From when to when the page shows, in nanoseconds.
 fn window(browser: &mut Browser) -> (f64, f64) {
@@ -111,6 +114,44 @@ fn a_click_on_a_long_wait_leads_to_its_place_with_an_arrow_from_the_waker() {
     assert_ne!(with, browser.fingerprint());
     browser.press("]");
     assert_eq!(browser.state()["wait"], (place + 1) % waits.as_array().map_or(1, Vec::len));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_longest_blocked_times_and_spans_lead_to_their_places() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut scene = Scene::of_command("waker,syscall", 100);
+    scene.name(101, "audio").name(201, "ui");
+    scene.switch(1_000, 0, 0, Leaves::R, 101).switch(1_000, 1, 0, Leaves::R, 201);
+    let call = [("syscall", Value::Uint32(202))];
+    scene.switch_with((2_000, 0), 101, Leaves::S, 0, &call);
+    scene.wake_by(6_000, 0, 101, 201).switch(6_000, 0, 0, Leaves::R, 101);
+    scene.span((7_000, 9_000), 101, "mix").span((9_500, 9_700), 101, "send");
+    scene.switch(10_000, 0, 101, Leaves::S, 0).end(30_000);
+    let mut browser = Browser::start();
+    browser.open(&write_page(scene.bytes(), "worst.html"));
+    let text = |browser: &mut Browser, id: &str| -> String {
+        let rows = format!(
+            "[...document.getElementById('{id}').rows].map((row) => [...row.cells].map((it) => it.textContent).join('|')).join('/')"
+        );
+        browser.evaluate(&rows).as_str().expect("a text").to_owned()
+    };
+    let blocked = text(&mut browser, "blocked");
+    assert!(blocked.starts_with("4.00 ms|audio 101|futex|"), "{blocked}");
+    assert!(blocked.ends_with("|ui 201") && !blocked.contains('/'), "{blocked}");
+    let spans = text(&mut browser, "longest");
+    assert!(spans.starts_with("2.00 ms|audio 101|mix|") && spans.contains("/200 µs|"), "{spans}");
+    for (id, start) in [("blocked", 2_000_000.0), ("longest", 6_000_000.0)] {
+        browser.click_on(&format!("#{id} tr:nth-child(1) button"));
+        browser
+            .wait_for(&format!("document.querySelector('#{id} tr').hasAttribute('aria-current')"));
+        browser.wait_for("fxtrec.state().selected !== null");
+        browser.settle();
+        assert_eq!(number(&browser.state()["selected"]["start"]), start, "{id}");
+        browser.press("Escape");
+    }
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

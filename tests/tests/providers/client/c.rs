@@ -1,9 +1,11 @@
-//! The C example, built by gcc: against the static library, and against the shared one.
+//! The examples for C and C++, against the static library and the shared one, and as they are installed.
 
 use std::path::Path;
 
 use fxt_reader::record::EventKind;
-use fxtrec_tests::c_example::{build, build_statically, libraries};
+use fxtrec_tests::c_example::{
+    build, build_by_cmake, build_by_pkg_config, build_cpp, build_statically, install, libraries,
+};
 use fxtrec_tests::tools;
 
 use super::app::App;
@@ -98,4 +100,30 @@ fn the_c_example_records_with_the_shared_library() {
     let program = build(folder.path(), &["-L", search, "-lfxt_provider", &rpath]);
     let (archive, alerts) = run(&program);
     assert_example(&archive, &alerts);
+}
+
+#[test]
+fn the_example_for_cpp_records_the_same() {
+    if !tools::or_skip(&["g++"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (archive, alerts) = run(&build_cpp(folder.path()));
+    assert_example(&archive, &alerts);
+}
+
+#[test]
+fn what_is_installed_is_found_by_pkg_config_and_by_cmake() {
+    if !tools::or_skip(&["gcc", "g++", "pkg-config", "cmake", "make"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    let mut programs = build_by_cmake(&prefix, folder.path()).to_vec();
+    programs.push(build_by_pkg_config(&prefix, folder.path()));
+    for program in programs {
+        let (archive, alerts) = run(&program);
+        assert_example(&archive, &alerts);
+    }
 }

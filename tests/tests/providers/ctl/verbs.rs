@@ -167,7 +167,7 @@ fn changes_of_state_and_alerts_are_told_as_they_come() {
         watch.stdout().read_line(&mut line).expect("text");
         serde_json::from_str::<Value>(&line).unwrap_or_else(|_| panic!("{line}"))
     };
-    assert_eq!(next(), json!({ "state": "ready" }));
+    assert_eq!(next(), json!({ "version": 1, "state": "ready" }));
     let mut command = std::process::Command::new(client());
     command.arg("everything");
     let mut application = daemon.application(command);
@@ -181,7 +181,7 @@ fn changes_of_state_and_alerts_are_told_as_they_come() {
     assert!(application.finish().success());
     daemon.ctl(&["stop"]).expect(0);
     for state in ["stopping", "stopped", "terminating", "ready"] {
-        assert_eq!(next(), json!({ "state": state }));
+        assert_eq!(next(), json!({ "version": 1, "state": state }));
     }
     let mut plain = daemon.ctl_command(&["watch"]);
     let mut plain = Process::start(plain.stdout(Stdio::piped()));

@@ -9,6 +9,7 @@ use fxt_writer::Koid;
 use fxt_writer::lanes::Lanes;
 use rustc_hash::FxHashSet;
 
+use super::owner::Owner;
 use super::{Encoder, process_object, thread_object};
 use crate::encode::threads::{IDLE, Naming, Slot};
 use crate::encode::unrecorded;
@@ -65,11 +66,12 @@ impl<L: Lanes> Encoder<L> {
         self.departed.threads.push_back(obituary);
     }
 
-    /// Who had the id at `time`, if it has ended since and is not forgotten: its process, itself, and whether it is wanted.
-    pub(super) fn departed_owner(&self, tid: Tid, time: Nanos) -> Option<(Koid, Koid, bool)> {
+    /// Who had the id at `time`, if it has ended since and is not forgotten.
+    pub(super) fn departed_owner(&self, tid: Tid, time: Nanos) -> Option<Owner> {
         let mut owners = self.departed.threads.iter().filter(|thread| thread.tid == tid);
-        let owner = owners.find(|thread| thread.ended >= time)?;
-        Some((owner.process, owner.koid, owner.in_scope))
+        let Obituary { process, koid: thread, in_scope, .. } =
+            *owners.find(|thread| thread.ended >= time)?;
+        Some(if in_scope { Owner::Recorded { process, thread } } else { Owner::Unwanted })
     }
 
     /// The records that name every thread which is in the trace: those that live, and those that are not forgotten.

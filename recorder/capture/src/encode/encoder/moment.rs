@@ -21,7 +21,8 @@ impl<L: Lanes> Encoder<L> {
         let mut moment = Moment::default();
         let living = self.living();
         for (cpu, chain) in self.chains.all() {
-            if let Some(koid) = chain.shown.filter(|koid| !chain.gap && living.contains(koid)) {
+            if let Some(koid) = chain.shown.filter(|koid| !chain.has_gap() && living.contains(koid))
+            {
                 let weight = self.weight_of(koid, &chain);
                 moment.cpus.insert(cpu_number(cpu), Contender { koid, weight });
             }
@@ -63,7 +64,7 @@ impl<L: Lanes> Encoder<L> {
 
     /// The weight of a thread that a chain shows.
     fn weight_of(&self, koid: Koid, chain: &Chain) -> i32 {
-        let current = chain.current.map(|current| self.threads.thread(current.slot));
+        let current = chain.current().map(|current| self.threads.thread(current.slot));
         match current.filter(|thread| thread.koid == koid) {
             _ if koid == Koid(0) => weight::IDLE,
             _ if is_not_recorded(fxt_reader::Koid(koid.0)) => unrecorded::WEIGHT,
@@ -116,9 +117,9 @@ impl<L: Lanes> Encoder<L> {
         for chain in self.chains.all_mut() {
             let shown = chain.shown.is_none_or(|koid| living.contains(&koid));
             let current = chain
-                .current
+                .current()
                 .is_none_or(|current| self.threads.thread(current.slot).koid == current.koid);
-            if chain.gap || !shown || !current {
+            if chain.has_gap() || !shown || !current {
                 *chain = Chain { unrecorded: chain.unrecorded, ..Chain::default() };
             }
         }

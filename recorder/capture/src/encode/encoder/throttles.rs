@@ -1,19 +1,17 @@
-//! Whom a quota kept from running, and who was moved between queues.
+//! Whom quotas kept from running, in which periods, and who was moved between queues.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind};
-use fxt_writer::{Arg, ThreadName, Value, text};
+use fxt_writer::{Arg, Text, ThreadName, Value};
 
-use super::{Encoder, Waited, ticks};
+use super::{Encoder, Waited, cpu_arg, ticks};
 use crate::encode::Closed;
+use crate::encode::periods::Over;
 use crate::encode::strings;
 use crate::encode::threads::{Slot, Threads};
-use crate::encode::throttles::{CgroupNames, Throttled};
+use crate::encode::throttles::{CgroupNames, Throttled, path_text};
 use crate::event::Throttle;
 use fxtrec_units::{Cpu, Nanos, Tid};
-
-/// The path of a cgroup is cut to this many bytes.
-const PATH_BYTES: usize = 1024;
 
 /// The path of a cgroup.
 pub(super) fn path<'n>(
@@ -21,36 +19,116 @@ pub(super) fn path<'n>(
     threads: &Threads,
     cgroup: u64,
 ) -> Option<&'n str> {
-    names.get(cgroup, || {
-        let path = text::clean(threads.cgroup_path(cgroup)?.as_bytes()).into_owned();
-        let end = (0..=PATH_BYTES.min(path.len())).rev().find(|end| path.is_char_boundary(*end));
-        Some(path[..end.unwrap_or(0)].to_owned())
-    })
+    names.get(cgroup, || Some(path_text(&threads.cgroup_path(cgroup)?)))
 }
 
 impl<L: Lanes> Encoder<L> {
     /// A thread goes out since a quota is used up.
     #[cold]
-    pub(super) fn throttled(&mut self, since: Nanos, cpu: Cpu, slot: Slot, throttle: Throttle) {
-        let throttled = Throttled { since, cpu, throttle, length: None };
+    pub(super) fn throttled(
+        &mut self,
+        since: Nanos,
+        cpu: Cpu,
+        slot: Slot,
+        throttle: Throttle,
+    ) -> Result<(), Closed> {
+        let wanted = !self.narrow || self.threads.thread(slot).in_scope;
+        let period = match wanted {
+            true => self.period_of(since, cpu, throttle)?,
+            false => None,
+        };
+        let throttled = Throttled { since, cpu, throttle, length: None, period };
         self.threads.thread_mut(slot).throttled = Some(throttled);
+        Ok(())
+    }
+
+    /// The period that a thread goes out for, which may begin with that.
+    fn period_of(
+        &mut self,
+        since: Nanos,
+        cpu: Cpu,
+        throttle: Throttle,
+    ) -> Result<Option<u64>, Closed> {
+        let Throttle { kept, cgroup, own } = throttle;
+        let Some(path) = path(&mut self.cgroups, &self.threads, cgroup).map(str::to_owned) else {
+            return Ok(None);
+        };
+        let out = self.periods.goes_out(since, cpu, cgroup, own, kept);
+        if let Some(over) = out.over {
+            self.end_period(since, over)?;
+        }
+        if out.begins {
+            let cgroup = Arg::new(strings::CGROUP, Value::Str(Text::Inline(&path)));
+            let kind = EventKind::AsyncBegin { id: out.id };
+            self.period(since, kind, &[cgroup, cpu_arg(cpu)])?;
+        }
+        Ok(Some(out.id))
+    }
+
+    /// A period is over, and is known to be at `time`.
+    fn end_period(&mut self, time: Nanos, over: Over) -> Result<(), Closed> {
+        let kind = EventKind::AsyncEnd { id: over.id };
+        let cpu = cpu_arg(over.cpu);
+        match over.end {
+            Some(end) if end == time => self.period(time, kind, &[cpu]),
+            Some(end) => {
+                let late = Value::uint(time.0.saturating_sub(end.0));
+                self.period(time, kind, &[cpu, Arg::new(strings::LATE_NS, late)])
+            }
+            None => self.period(time, kind, &[cpu, Arg::new(strings::INFERRED, Value::Bool(true))]),
+        }
+    }
+
+    fn period(&mut self, time: Nanos, kind: EventKind, args: &[Arg<'_>]) -> Result<(), Closed> {
+        self.lanes.rolling(&EventRecord {
+            kind,
+            time: ticks(time),
+            thread: self.recorder,
+            category: strings::SCHED,
+            name: strings::THROTTLED,
+            args,
+        })?;
+        Ok(())
+    }
+
+    /// Events were lost: nobody knows which periods are over.
+    #[cold]
+    pub(super) fn doubt_periods(&mut self, time: Nanos) -> Result<(), Closed> {
+        let open = self.periods.lose();
+        open.into_iter().try_for_each(|over| self.end_period(time, over))
     }
 
     /// A thread comes in, or is moved; its queue was throttled for `kept` so far.
     #[cold]
-    pub(super) fn kept(&mut self, tid: Tid, kept: Nanos, cpu: Cpu, own: u32) {
+    pub(super) fn kept(
+        &mut self,
+        time: Nanos,
+        tid: Tid,
+        kept: Nanos,
+        cpu: Cpu,
+        own: u32,
+    ) -> Result<(), Closed> {
         if let Some(slot) = self.threads.find(tid)
             && let Some(throttled) = &mut self.threads.thread_mut(slot).throttled
         {
             throttled.learn(cpu, own, kept);
         }
+        match self.periods.learn(time, cpu, own, kept) {
+            Some(over) => self.end_period(time, over),
+            None => Ok(()),
+        }
     }
 
     /// For how long of its wait a thread was throttled that comes in.
     #[cold]
-    pub(super) fn waited(&mut self, time: Nanos, slot: Slot) -> Option<Waited> {
-        let throttled = self.threads.thread_mut(slot).throttled.take()?;
-        Some(Waited { throttled: throttled.until(time), by: throttled.throttle.cgroup })
+    pub(super) fn waited(&mut self, time: Nanos, slot: Slot) -> Result<Option<Waited>, Closed> {
+        let Some(throttled) = self.threads.thread_mut(slot).throttled.take() else {
+            return Ok(None);
+        };
+        if let Some(over) = throttled.period.and_then(|id| self.periods.comes_in(id)) {
+            self.end_period(time, over)?;
+        }
+        Ok(Some(Waited { throttled: throttled.until(time), by: throttled.throttle.cgroup }))
     }
 
     /// A thread is moved between queues.

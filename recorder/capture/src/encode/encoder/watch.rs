@@ -5,7 +5,7 @@
 use fxt_writer::lanes::Lanes;
 use fxt_writer::{Arg, Koid, Text, Value, text};
 
-use super::{Encoder, own_event};
+use super::{Encoder, Waited, Words, own_event};
 use crate::encode::Closed;
 use crate::encode::chain::Occupant;
 use crate::encode::generations::id_of;
@@ -59,16 +59,65 @@ impl<L: Lanes> Encoder<L> {
         time: Nanos,
         cpu: Cpu,
         (outgoing, incoming): (Slot, Slot),
-        state: OutgoingState,
+        words: Words,
     ) -> Result<(), Closed> {
         let sides = (self.who(outgoing), self.who(incoming));
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        let [slice, wait] = watch.ledger.switch((time, cpu), (sides.0, next(state)), sides.1);
+        let next = next(words.state);
+        let [slice, wait] = watch.ledger.switch((time, cpu), (sides.0, next), sides.1);
         self.measured(time, outgoing, slice)?;
+        if words.slice.is_some() || words.taken.is_some() {
+            self.watch_slice((time, cpu), (outgoing, slice.is_some()), words)?;
+        }
+        let wait = match words.wait {
+            Some(waited) => self.watch_throttled(time, incoming, wait, waited)?,
+            None => wait,
+        };
         self.measured(time, incoming, wait)?;
         // Either sort of wait is one for the run queue as well.
         let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
         self.measured(time, incoming, queue)
+    }
+
+    /// A slice was written of which there is something to tell. What was taken of one that was not seen from its begin on
+    /// has no length, as the slice itself.
+    #[cold]
+    fn watch_slice(
+        &mut self,
+        (time, cpu): (Nanos, Cpu),
+        (slot, is_whole): (Slot, bool),
+        words: Words,
+    ) -> Result<(), Closed> {
+        if !self.is_watched(slot) {
+            return Ok(());
+        }
+        let steal = words.slice.map_or(Nanos(0), |facts| facts.steal);
+        let taken = words.taken.unwrap_or_default();
+        let parts = [(Metric::Steal, steal), (Metric::Irq, taken.irq)];
+        let parts = parts.into_iter().filter(|(_, nanos)| is_whole && *nanos > Nanos(0));
+        let asked = taken.asked.map(|nanos| (Metric::NeedResched, nanos));
+        for (metric, nanos) in parts.chain(asked) {
+            self.measured(time, slot, Some(Length { metric, nanos, cpu }))?;
+        }
+        Ok(())
+    }
+
+    /// A wait was written in which a quota kept the thread from running. What is left of it is a wait for the CPU.
+    #[cold]
+    fn watch_throttled(
+        &mut self,
+        time: Nanos,
+        slot: Slot,
+        wait: Option<Length>,
+        waited: Waited,
+    ) -> Result<Option<Length>, Closed> {
+        let Some(wait) = wait else { return Ok(None) };
+        let throttled = waited.throttled.min(wait.nanos);
+        if throttled > Nanos(0) {
+            let length = Length { metric: Metric::Throttled, nanos: throttled, ..wait };
+            self.measured(time, slot, Some(length))?;
+        }
+        Ok(Some(Length { nanos: Nanos(wait.nanos.0 - throttled.0), ..wait }))
     }
 
     /// A thread that was not able to run was woken, and that was written.
@@ -98,7 +147,7 @@ impl<L: Lanes> Encoder<L> {
         cpu: Cpu,
         count: Option<u64>,
     ) -> Result<(), Closed> {
-        let current = self.chains.of(cpu).current.map(|current| self.who(current.slot));
+        let current = self.chains.of(cpu).current().map(|current| self.who(current.slot));
         let Some(watch) = &mut self.watch else { return Ok(()) };
         watch.ledger.lose(cpu, current, time);
         let Some(trigger) = watch.loss(count) else { return Ok(()) };

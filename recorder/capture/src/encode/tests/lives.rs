@@ -3,7 +3,7 @@
 use super::{LOST, Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup, wakeup_new};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Event, Kind, LocalId, Wake};
+use crate::event::{Event, Futex, Kind, LocalId, SliceFacts, Switch, Wake};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// Thread 5, named, has CPU 0.
@@ -17,6 +17,39 @@ fn five_runs() -> Scene {
 /// `tid` with the name it has from `parent`, as long as it has none of its own.
 fn first_wakeup(tid: u32, parent: u32) -> Wake {
     Wake { comm: comm_of(parent), ..wakeup_new(tid, parent) }
+}
+
+#[test]
+fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
+    let mut scene = five_runs();
+    scene.at(100, 0, fork((5, 6), (5, 5)));
+    scene.at(101, 0, fork((7, 7), (5, 5)));
+    scene.at(102, 0, first_wakeup(6, 5));
+    scene.at(103, 0, first_wakeup(7, 5));
+    scene.told();
+    let mut time = 200;
+    // Thread 7 is of another process, nobody knows 8, and 0 is the idle task's.
+    for (owner, told) in
+        [(6, " futex_owner=koid:6"), (5, ""), (7, ""), (8, ""), (0, ""), (u32::MAX, "")]
+    {
+        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(owner)) });
+        let blocks = |switch: Switch| Switch { syscall: Some(202), ..switch };
+        scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
+        scene.at(time, 0, blocks(switch(5, "S", 0)));
+        let line =
+            format!("{time} cpu 0: 5 (1024) blocked -> 0 (idle) syscall=202 futex=0x1000{told}");
+        assert_eq!(scene.scheduled(), [line], "{owner}");
+        scene.at(time + 1, 0, wakeup(5, 6));
+        scene.at(time + 2, 0, switch(0, "R", 5));
+        scene.told();
+        time += 10;
+    }
+    // Of a thread that does not block nothing is told.
+    let futex = Some(Futex { address: 0x1000, owner: Some(Tid(6)) });
+    scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
+    scene.at(time, 0, switch(5, "R+", 6));
+    let told = scene.scheduled().pop().expect("a switch");
+    assert!(!told.contains("futex"), "{told}");
 }
 
 #[test]

@@ -45,7 +45,6 @@ impl Scene {
         Scene::of(Threads::new(Ids::Initial, Box::new(Proc::default())))
     }
 
-    /// The whole machine.
     pub(super) fn of(threads: Threads) -> Scene {
         Scene::with(threads, false)
     }

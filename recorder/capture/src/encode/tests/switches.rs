@@ -1,7 +1,7 @@
 //! Context switches: who, in which state, of which weight.
 
 use super::{Scene, comm, switch, wakeup};
-use crate::event::{Kind, SliceFacts, Switch, Taken};
+use crate::event::{Kind, Loss, SliceFacts, Switch, Taken};
 use fxtrec_units::Nanos;
 
 #[test]
@@ -147,7 +147,7 @@ fn cpus_keep_chains_of_their_own() {
 }
 
 fn stolen(nanos: u64) -> Kind {
-    Kind::Slice(SliceFacts { steal: Nanos(nanos), throttled: None })
+    Kind::Slice(SliceFacts { steal: Nanos(nanos), ..SliceFacts::default() })
 }
 
 #[test]
@@ -196,6 +196,37 @@ fn what_was_stolen_since_before_a_slice_that_began_unseen_is_on_no_switch() {
     scene.at(200, 0, stolen(30));
     scene.at(200, 0, switch(7, "S", 5));
     assert_eq!(scene.scheduled(), ["200 cpu 0: 7 (1024) blocked -> 5 (1024)"]);
+}
+
+#[test]
+fn the_slice_that_a_reported_switch_begins_is_told_of_whoever_was_thought_to_have_the_cpu() {
+    let taken = |irq| Kind::Taken(Taken { irq: Nanos(irq), irqs: 1, asked: None });
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 6));
+    // Thread 7 came in unseen, and goes out: that is reported, and with it the begin of the slice of thread 5.
+    scene.at(200, 0, taken(20));
+    scene.at(200, 0, switch(7, "S", 5));
+    scene.at(300, 0, stolen(30));
+    scene.at(300, 0, taken(40));
+    scene.at(300, 0, switch(5, "S", 6));
+    assert_eq!(
+        scene.scheduled()[2..],
+        [
+            "200 cpu 0: 7 (1024) blocked -> 5 (1024)",
+            "300 cpu 0: 5 (1024) blocked -> 6 (1024) steal_ns=30 irq_ns=40 irqs=1",
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_told_of_a_slice_within_which_events_were_lost() {
+    let mut scene = Scene::new();
+    scene.at(100, 0, switch(5, "S", 6));
+    scene.at(150, 0, Kind::Lost(Loss::exactly(1)));
+    scene.at(200, 0, stolen(30));
+    scene.at(200, 0, switch(6, "S", 5));
+    let last = scene.scheduled().pop();
+    assert_eq!(last.as_deref(), Some("200 cpu 0: 6 (1024) blocked -> 5 (1024)"));
 }
 
 #[test]

@@ -5,10 +5,10 @@ use fxt_reader::Reader;
 use super::{LOST, Proc, Scene, renamed, running, switch, wakeup};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::LocalId;
+use crate::event::{Kind, LocalId, SliceFacts, Taken, Throttle};
 use crate::flight::watch::{Counts, Fired, Limits, Watch};
 use fxtrec_report::{Options, analyse};
-use fxtrec_units::Nanos;
+use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// A recording of the whole machine that waits for these.
 fn scene(triggers: &[&str]) -> Scene {
@@ -65,6 +65,41 @@ fn uninterruptible_sleep_and_the_run_queue_have_triggers_of_their_own() {
     assert_eq!(fired(&mut scene), [(220, 1, Some(7), Some(20.0))]);
     scene.at(250, 0, wakeup(7, 0));
     assert_eq!(fired(&mut scene), [(250, 0, Some(7), Some(20.0))]);
+}
+
+#[test]
+fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
+    let mut scene = scene(&[
+        "steal >= 5ns",
+        "irq >= 5ns",
+        "need_resched >= 5ns",
+        "throttled >= 5ns",
+        "preempt >= 25ns",
+    ]);
+    let steal = |nanos| Kind::Slice(SliceFacts { steal: Nanos(nanos), ..SliceFacts::default() });
+    let taken = |irq, asked: u64| {
+        Kind::Taken(Taken { irq: Nanos(irq), irqs: 1, asked: Some(Nanos(asked)) })
+    };
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(150, 0, steal(6));
+    scene.at(150, 0, taken(7, 8));
+    scene.at(150, 0, switch(5, "S", 6));
+    let expected =
+        [(150, 0, Some(5), Some(6.0)), (150, 1, Some(5), Some(7.0)), (150, 2, Some(5), Some(8.0))];
+    assert_eq!(fired(&mut scene), expected);
+    // Nothing that is too little fires.
+    scene.at(190, 0, steal(4));
+    scene.at(190, 0, taken(4, 4));
+    scene.at(190, 0, switch(6, "S", 7));
+    assert_eq!(fired(&mut scene), []);
+    // Of the 60 that it waits, a quota takes 40.
+    let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8 };
+    let throttled = SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None };
+    scene.at(200, 0, Kind::Slice(throttled));
+    scene.at(200, 0, switch(7, "R", 0));
+    scene.at(260, 0, Kind::Kept { tid: Tid(7), kept: Nanos(1_040), cpu: Cpu(0), own: 8 });
+    scene.at(260, 0, switch(0, "R", 7));
+    assert_eq!(fired(&mut scene), [(260, 3, Some(7), Some(40.0))], "20 are no wait of 25");
 }
 
 #[test]

@@ -15,7 +15,6 @@ use super::error::PerfDataError;
 use crate::import::bytes::Bytes;
 use crate::import::error::ImportError;
 
-/// `PERF_RECORD_SAMPLE`.
 pub(super) const SAMPLE: u32 = b::PERF_RECORD_SAMPLE;
 
 /// Records of types from here on are perf's own, not the kernel's.

@@ -44,7 +44,6 @@ const EXIT: u32 = b::PERF_RECORD_EXIT;
 const FORK: u32 = b::PERF_RECORD_FORK;
 const LOST_SAMPLES: u32 = b::PERF_RECORD_LOST_SAMPLES;
 
-/// `PERF_RECORD_MISC_COMM_EXEC`.
 const COMM_EXEC: u16 = b::PERF_RECORD_MISC_COMM_EXEC as u16;
 
 /// Reads all of `input`, which begins with one of [`MAGICS`], into a trace.

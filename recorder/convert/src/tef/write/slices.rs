@@ -12,10 +12,12 @@
 //! ```
 
 use fxt_reader::record::{
-    Args, ContextSwitch, Event, EventKind, LegacyContextSwitch, Value, Wakeup, is_not_recorded,
+    ContextSwitch, Event, EventKind, LegacyContextSwitch, Wakeup, is_not_recorded,
 };
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
-use fxtrec_sched::{Held, Machine, Met, Occupant, Periods, State, Switch, Switched};
+use fxtrec_sched::{
+    Held, Machine, Met, Occupant, Periods, Said, State, Switch, Switched, WakeupSaid, cpu_of,
+};
 
 use super::args::Split;
 use super::document::Document;
@@ -55,18 +57,6 @@ struct Sides {
     state: ThreadState,
 }
 
-fn is_true(args: Args<'_>, name: &str) -> bool {
-    args.get(name) == Some(Value::Bool(true))
-}
-
-fn unsigned(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::UInt32(value) => Some(value.into()),
-        Value::UInt64(value) => Some(value),
-        _ => None,
-    }
-}
-
 /// Who a koid is. The threads that stand for what is not recorded have tracks of their own, so they stay apart.
 fn occupant(thread: Koid) -> Occupant<Koid> {
     if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
@@ -101,13 +91,14 @@ impl Slices {
             state: record.outgoing_state,
         };
         let split = Split::of(record.args);
-        self.divide_wait(record, document, names);
-        let switched = self.switch(sides, Some(record.args), document);
+        let said = Said::of(record.args);
+        self.divide_wait(record, &said, document, names);
+        let switched = self.switch(sides, &said, document);
         let mut end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
         end.string(marks::FIELD, marks::SWITCH);
         split.write_args_as(&mut end, marks::SWITCH_FIELD, false, |end| write_switch(end, sides));
         end.end();
-        let stolen = record.args.get("steal_ns").and_then(unsigned).filter(|nanos| *nanos > 0);
+        let stolen = Some(said.steal).filter(|nanos| *nanos > 0);
         self.states.write(&switched, stolen, document, names);
     }
 
@@ -124,7 +115,7 @@ impl Slices {
             incoming: record.incoming.thread,
             state: record.outgoing_state,
         };
-        let switched = self.switch(sides, None, document);
+        let switched = self.switch(sides, &Said::default(), document);
         let mut slice_end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
         slice_end.string(marks::FIELD, marks::LEGACY_SWITCH);
         let mut end = Object::begin(slice_end.key(marks::SWITCH_FIELD));
@@ -142,7 +133,7 @@ impl Slices {
     fn switch(
         &mut self,
         sides: Sides,
-        args: Option<Args<'_>>,
+        said: &Said<'_>,
         document: &mut Document<'_>,
     ) -> Switched<Koid> {
         let Sides { time, cpu, .. } = sides;
@@ -151,56 +142,33 @@ impl Slices {
         if !self.machine.seat(cpu).is_seen() {
             announce_cpu(cpu, !std::mem::replace(&mut self.announced, true), document);
         }
-        let next = states::after(sides.state, args.and_then(|args| args.str("prev_state")));
-        let held = args.is_some_and(|args| is_true(args, "throttled"));
-        let next = if held { next.held() } else { next };
+        let next = states::after(sides.state, said.detail);
+        let next = if said.throttled { next.held() } else { next };
         let switch = Switch { time, cpu, outgoing, next, incoming, inferred: false };
         self.machine.switch(&mut self.states, switch)
     }
 
     /// Takes note of what the scheduler does beside switches and wake-ups.
     pub(super) fn event(&mut self, event: &Event<'_>) {
-        let number = |name| event.args.get(name).and_then(unsigned);
-        let cpu = |name| number(name).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu);
-        let process = event.thread.process.0;
-        match (event.name, event.kind) {
-            ("migrate", EventKind::Instant) => {
-                if let Some(cpu) = cpu("dest_cpu") {
-                    self.machine.migrate(&mut self.states, event.thread.thread, cpu);
-                }
-            }
-            ("throttled", EventKind::AsyncBegin { id }) => {
-                if let (Some(cgroup), Some(cpu)) = (event.args.str("cgroup"), cpu("cpu")) {
-                    self.periods.begin((process, id), (cgroup, cpu), event.time);
-                }
-            }
-            ("throttled", EventKind::AsyncEnd { id }) => {
-                self.periods.end((process, id), event.time);
-            }
-            _ => {}
+        if let ("migrate", EventKind::Instant) = (event.name, event.kind)
+            && let Some(cpu) = cpu_of(event.args, "dest_cpu")
+        {
+            self.machine.migrate(&mut self.states, event.thread.thread, cpu);
         }
+        self.periods.event(event);
     }
 
     /// Divides the wait of the thread that comes in where a quota held it back.
     fn divide_wait(
         &mut self,
         record: &ContextSwitch<'_>,
+        said: &Said<'_>,
         document: &mut Document<'_>,
         names: &Names,
     ) {
         let thread = record.incoming;
-        let nanos = record.args.get("throttled_ns").and_then(unsigned).unwrap_or(0);
-        let waited = self.states.of(thread);
-        if !waited.state.is_waiting() || nanos == 0 && !waited.state.is_throttled() {
-            return;
-        }
-        let held = Held {
-            wait: (waited.since, record.time),
-            cpu: waited.cpu,
-            nanos,
-            at_begin: waited.state.is_throttled(),
-            by: record.args.str("throttled_by"),
-        };
+        let (waited, told) = (self.states.of(thread), (said.held, said.held_by));
+        let Some(held) = Held::of(waited, record.time, told) else { return };
         // Where it is not known when it was held back, it is drawn as waiting.
         for stretch in self.periods.place(held).into_iter().flatten() {
             for change in self.machine.held_back(&mut self.states, thread, stretch) {
@@ -220,7 +188,7 @@ impl Slices {
         self.begin(record.time);
         if record.koid != Koid(0) {
             let (koid, cpu) = (record.koid, record.cpu);
-            let throttled = is_true(record.args, "throttled");
+            let throttled = WakeupSaid::of(record.args).throttled;
             let state = if throttled { State::WokenThrottled } else { State::Woken };
             let woken = self.machine.wake_to(&mut self.states, koid, (cpu, state), record.time);
             self.states.write_change(woken, document, names);

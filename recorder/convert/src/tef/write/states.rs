@@ -74,7 +74,6 @@ impl States {
         self.write_change(switched.incoming, document, names);
     }
 
-    /// What a thread does.
     pub(super) fn of(&self, thread: Koid) -> Thread {
         self.threads.get(&thread).map(|track| track.thread).unwrap_or_default()
     }
@@ -131,7 +130,8 @@ fn write_state(
         if *own_durations {
             json::hex(event.key("id"), thread.0);
         }
-        if let (true, Some(nanos)) = (phase == begin, stolen) {
+        // At both ends: speedscope takes an end with other arguments for that of another slice.
+        if let Some(nanos) = stolen {
             let mut args = Object::begin(event.key("args"));
             json::number(args.key("steal_ns"), nanos);
             args.end();

@@ -1,6 +1,7 @@
 //! Refusals and what is done about them, on a kernel of files.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::asm::Insn;
 use super::super::lane::{self, RECORD_BYTES, Record, RecordKind, part};
@@ -17,6 +18,8 @@ struct Kernel {
     most_value_bytes: Option<u32>,
     /// What its verifier says to every program.
     verdict: Option<&'static str>,
+    /// How it refuses programs otherwise.
+    refusal: Option<i32>,
     /// Bytes of the values of the maps that were asked for.
     asked: RefCell<Vec<u32>>,
 }
@@ -36,11 +39,14 @@ impl BpfSys for Kernel {
         }
     }
 
-    fn map_set_map(&self, _: BorrowedFd<'_>, _: u32, _: BorrowedFd<'_>) -> io::Result<()> {
+    fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
         Ok(())
     }
 
     fn program_load(&self, _: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+        if let Some(errno) = self.refusal {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         let Some(verdict) = self.verdict else { return Ok(file(0)) };
         if let Some(log) = log {
             log[..verdict.len()].copy_from_slice(verdict.as_bytes());
@@ -67,6 +73,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         narrow: false,
         steal: true,
         threaded_softirqs: false,
+        locks: false,
     }
 }
 
@@ -79,6 +86,19 @@ fn a_refused_program_is_an_error_with_what_the_verifier_said() {
     assert!(error.to_string().contains("fxtrec_switch"), "{error}");
     assert_eq!(error.verifier_log(), Some("R2 invalid mem access"));
     assert!(load(&Kernel::default(), &program).is_ok());
+}
+
+#[test]
+fn programs_that_not_every_kernel_takes_are_left_out_but_not_for_lack_of_descriptors() {
+    let program = Program { name: "fxtrec_irq_in", tracepoint: 1, insns: Vec::new() };
+    let programs = [program.clone(), program];
+    let load = |kernel: Kernel| load_if_possible(&kernel, &programs);
+    assert_eq!(load(Kernel::default()).expect("both").len(), 2);
+    let kernel = Kernel { verdict: Some("unknown func"), ..Kernel::default() };
+    assert!(load(kernel).expect("the recording goes on without").is_empty());
+    let kernel = Kernel { refusal: Some(libc::EMFILE), ..Kernel::default() };
+    let error = load(kernel).expect_err("the user can do something about it");
+    assert!(error.to_string().contains("fxtrec_irq_in"), "{error}");
 }
 
 #[test]
@@ -157,9 +177,68 @@ fn records_come_out_as_they_went_in_across_the_end_of_the_lane() {
 }
 
 #[test]
+fn a_lane_is_closed_between_two_records_and_again_if_a_program_opened_it() {
+    let kernel = Kernel::default();
+    let shape = LaneShape::within(64 * 1024);
+    let lane = Lane::new(&kernel, shape).expect("a lane");
+    let mapping = Mapping::new(Some(lane.map()), shape.bytes()).expect("the same memory");
+    let program = |busy: u64| {
+        // SAFETY: the word is aligned and inside of the mapping, which outlives the closure, and is accessed only whole.
+        let word =
+            unsafe { AtomicU64::from_ptr(mapping.base().add(lane::at::BUSY as usize).cast()) };
+        word.swap(busy, Ordering::Relaxed)
+    };
+    assert!(lane.close(), "nobody has opened it yet");
+    lane.open();
+    assert_eq!(program(1), 0);
+    assert!(!lane.close(), "a program writes");
+    assert_eq!(program(0), 1, "and goes on undisturbed");
+    assert!(lane.close());
+    assert_eq!(program(0), u64::try_from(lane::CLOSED).expect("positive"));
+    assert!(lane.close(), "the second time");
+    assert_eq!(program(1), u64::try_from(lane::CLOSED).expect("positive"));
+}
+
+#[test]
 fn a_thread_is_new_in_scope_once() {
     let scope = scope::ScopeMap::new(&Kernel::default()).expect("a set");
     assert!(scope.insert(Tid(70)));
     assert!(!scope.insert(Tid(70)));
     assert!(scope.insert(Tid(6)), "another bit of the same place in another word");
+}
+
+/// Puts maps into a map of maps, and compares the ids that it has afterwards with theirs.
+fn assert_sets(how: impl Fn(BorrowedFd<'_>, &[(u32, BorrowedFd<'_>)]) -> io::Result<()>) {
+    let linux = sys::LinuxBpf;
+    let inner =
+        MapSpec { kind: MapKind::Array, value_bytes: 8, entries: 1, mapped: false, inner: None };
+    let maps: Vec<OwnedFd> = (0..100).map(|_| linux.map_create(&inner).expect("a map")).collect();
+    let outer = linux.map_create(&MapSpec {
+        kind: MapKind::ArrayOfMaps,
+        value_bytes: 4,
+        entries: 200,
+        mapped: false,
+        inner: Some(maps[0].as_fd()),
+    });
+    let outer = outer.expect("a map of maps");
+    // Every second place remains empty, and their order is not that of the keys.
+    let placed: Vec<_> =
+        maps.iter().enumerate().map(|(at, map)| (198 - 2 * at as u32, map.as_fd())).collect();
+    how(outer.as_fd(), &placed).expect("the kernel takes them");
+    for (key, map) in placed {
+        let mut id = [0; 4];
+        linux.map_lookup(outer.as_fd(), key, &mut id).expect("it is there");
+        assert_eq!(u32::from_ne_bytes(id), sys::map_id(map).expect("it has an id"));
+        assert!(linux.map_lookup(outer.as_fd(), key + 1, &mut id).is_err(), "{key}");
+    }
+}
+
+#[test]
+fn the_lanes_of_all_cpus_are_put_into_their_places_at_once_or_side_by_side() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: this needs root");
+        return;
+    }
+    assert_sets(|outer, inner| sys::LinuxBpf.map_set_maps(outer, inner));
+    assert_sets(sys::set_side_by_side);
 }

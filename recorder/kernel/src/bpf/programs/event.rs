@@ -6,15 +6,10 @@ use super::super::account::at as line;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::InterruptCount;
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
-use super::super::task::ThrottleLayout;
+use super::super::task::{FutexLayout, ThrottleLayout};
 use super::super::wakers;
+use super::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
 use super::{Reg::*, Setting, account, find_bit, number};
-
-// The arguments of `sched_switch`, eight bytes each.
-const PREEMPTED: i16 = 0;
-const PREV: i16 = 8;
-const NEXT: i16 = 16;
-const PREV_STATE: i16 = 24;
 
 /// The argument of the wake-ups, and the first of `sched_migrate_task`.
 const WOKEN: i16 = 0;
@@ -26,13 +21,16 @@ const CPU_KEY: i16 = -4;
 const ZERO_KEY: i16 = -8;
 const SCRATCH: i16 = -16;
 const SYSCALL: i16 = -24;
+/// The address of a futex, or 0; its operation, the value that the call names, and the bytes from the futex on.
+const FUTEX: i16 = -32;
+const OPERATION: i16 = -36;
+const VALUE: i16 = -40;
+const WORDS: i16 = -64;
+/// As many as tell whether it is a mutex of the C library, and who has it.
+const WORDS_BYTES: i32 = 20;
 
 /// `PF_KTHREAD`, `PF_USER_WORKER` and `PF_IO_WORKER`: threads that never entered the kernel, and have no registers there.
 const WORKERS: i32 = 0x0020_0000 | 0x4000 | 0x10;
-
-/// The part of the kernel's count of nested interrupts that says that one runs: hard ones in bits `[16 .. 19]`, a soft
-/// one in bit 8. They are those of `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
-const IN_INTERRUPT: i32 = 0x000f_0100;
 
 /// How many groups upwards are looked at for a quota that is used up.
 const LEVELS: usize = 8;
@@ -59,6 +57,8 @@ struct Event<'a> {
     throttled_told: Label,
     tell_wait: Label,
     wait_told: Label,
+    tell_futex: Label,
+    futex_told: Label,
     ring: Label,
     /// A switch that is out of scope.
     unshown: Label,
@@ -72,6 +72,8 @@ struct Event<'a> {
     throttles: bool,
     /// Whether it tells for how long queues were throttled.
     waits: bool,
+    /// Whether it tells of futexes.
+    futexes: bool,
 }
 
 impl<'a> Event<'a> {
@@ -94,12 +96,15 @@ impl<'a> Event<'a> {
             throttled_told: asm.label(),
             tell_wait: asm.label(),
             wait_told: asm.label(),
+            tell_futex: asm.label(),
+            futex_told: asm.label(),
             ring: asm.label(),
             skips: false,
             slices: false,
             takes: false,
             throttles: false,
             waits: false,
+            futexes: false,
             asm,
             setting,
         }
@@ -359,6 +364,9 @@ impl<'a> Event<'a> {
         let Some(layout) = self.setting.task.syscall else { return };
         let done = self.asm.label();
         self.asm.store(Width::Double, R10, SYSCALL, i32::from(lane::NO_SYSCALL));
+        if self.setting.task.futex.is_some() {
+            self.asm.store(Width::Double, R10, FUTEX, 0);
+        }
         self.load_state();
         let asm = &mut self.asm;
         asm.jump_if(When::Equal, R3, 0, done);
@@ -376,7 +384,42 @@ impl<'a> Event<'a> {
         // What entered by an exception has -1.
         asm.jump_if(When::AtLeast, R3, i32::from(lane::NO_SYSCALL), done);
         asm.store(Width::Double, R10, SYSCALL, R3);
+        if let Some(futex) = self.setting.task.futex {
+            note_futex(asm, futex, done);
+        }
         asm.place(done);
+    }
+
+    /// Tells which futex the thread in R7 blocks on, if one.
+    fn check_futex(&mut self) {
+        if self.setting.task.syscall.is_none() || self.setting.task.futex.is_none() {
+            return;
+        }
+        self.futexes = true;
+        self.asm.load(Width::Double, R3, R10, FUTEX);
+        self.asm.jump_if(When::NotEqual, R3, 0, self.tell_futex);
+        self.asm.place(self.futex_told);
+    }
+
+    /// R3 is its address.
+    fn tell_futex(&mut self) {
+        self.asm.place(self.tell_futex);
+        self.slot();
+        self.asm.store(Width::Double, R2, part::ADDRESS, R3);
+        self.copy_word(R10, WORDS, part::WORD);
+        self.copy_word(R10, WORDS + 8, part::WORD_AFTER_8);
+        self.copy_word(R10, VALUE, part::VALUE);
+        for (width, from, to) in [
+            (Width::Byte, OPERATION, part::OPERATION),
+            (Width::Half, WORDS + 16, part::WORD_AFTER_16),
+        ] {
+            // Whole words were stored; the part that is wanted is cut by the store.
+            self.asm.load(Width::Word, R3, R10, from);
+            self.asm.store(width, R2, to, R3);
+        }
+        self.kind(RecordKind::Futex);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.futex_told);
     }
 
     /// R2 = the record at the head.
@@ -427,6 +470,7 @@ impl<'a> Event<'a> {
     fn rare(&mut self) {
         let asm = &mut self.asm;
         asm.place(self.busy);
+        asm.jump_if(When::Equal, R1, lane::CLOSED, self.out);
         add_one(asm, lane::at::NESTED);
         asm.exit();
 
@@ -481,6 +525,9 @@ impl<'a> Event<'a> {
         if self.waits {
             self.tell_wait();
         }
+        if self.futexes {
+            self.tell_futex();
+        }
     }
 
     /// R2 is where the name is remembered, R5 the record.
@@ -519,6 +566,23 @@ impl<'a> Event<'a> {
     }
 }
 
+/// Puts on the stack what there is to know of the futex that a thread blocks on, if its system call, the number of which is in R3,
+/// is futex(2); else goes to `done`. Its registers are in R0. The thread has its memory still, and nothing is brought in for
+/// this: what is not there is read as 0. Takes R0 to R5.
+fn note_futex(asm: &mut Assembler, layout: FutexLayout, done: Label) {
+    asm.jump_if(When::NotEqual, R3, layout.call, done);
+    asm.load(Width::Double, R3, R0, layout.address);
+    asm.store(Width::Double, R10, FUTEX, R3);
+    for (from, to) in [(layout.operation, OPERATION), (layout.value, VALUE)] {
+        asm.load(Width::Double, R4, R0, from);
+        asm.store(Width::Word, R10, to, R4);
+    }
+    asm.set(R1, R10);
+    asm.alu(Alu::Add, R1, i32::from(WORDS));
+    asm.set(R2, WORDS_BYTES);
+    asm.call(Helper::ProbeReadUser);
+}
+
 /// R3 = the number of the cgroup of the queue in R3.
 fn cgroup_number(asm: &mut Assembler, layout: ThrottleLayout) {
     for place in [layout.group, layout.cgroup, layout.node, layout.number] {
@@ -542,6 +606,14 @@ pub(super) fn migrate(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.copy_word(R8, task.cpu, part::FROM_CPU);
     event.kind(RecordKind::Moved);
     event.end()
+}
+
+/// Copies so many bytes from the address in R3 to the stack. Where that cannot be read, the kernel clears them. Takes R0 to R5.
+fn copy_to_scratch(asm: &mut Assembler, bytes: i32) {
+    asm.set(R1, R10);
+    asm.alu(Alu::Add, R1, i32::from(SCRATCH));
+    asm.set(R2, bytes);
+    asm.call(Helper::ProbeReadKernel);
 }
 
 /// `*(R9 + at) += 1`, by way of R1.
@@ -581,6 +653,7 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.check_taken();
     event.check_throttled();
     event.check_wait();
+    event.check_futex();
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
     event.copy_word(R7, task.pid, part::TID);
@@ -617,11 +690,13 @@ impl Event<'_> {
     fn current(&mut self) {
         match self.setting.task.interrupts {
             // These have more in the task that they need. Linux 5.10 has no such call.
-            InterruptCount::BesideRunQueue { .. } | InterruptCount::OfTask { .. } => {
+            InterruptCount::BesideRunQueue { looks: true, .. } | InterruptCount::OfTask { .. } => {
                 self.asm.call(Helper::GetCurrentTaskBtf);
                 self.asm.load(Width::Word, R7, R0, self.setting.task.pid);
             }
-            InterruptCount::OfCpu { .. } | InterruptCount::Unknown => {
+            InterruptCount::OfCpu { .. }
+            | InterruptCount::BesideRunQueue { looks: false, .. }
+            | InterruptCount::Unknown => {
                 const HALF: i32 = 32;
                 self.asm.call(Helper::GetCurrentPidTgid);
                 self.asm.set(R7, R0);
@@ -642,14 +717,21 @@ impl Event<'_> {
                 asm.call(Helper::ThisCpuPtr);
                 asm.load(Width::Word, R1, R0, offset);
             }
-            InterruptCount::BesideRunQueue { queue, run_queue, distance } => {
-                asm.load(Width::Double, R3, R0, queue);
-                asm.load(Width::Double, R3, R3, run_queue);
+            InterruptCount::BesideRunQueue { queue, run_queue, distance, looks } => {
+                if looks {
+                    asm.load(Width::Double, R3, R0, queue);
+                    asm.load(Width::Double, R3, R3, run_queue);
+                } else {
+                    asm.call(Helper::GetCurrentTask);
+                    asm.set(R3, R0);
+                    for place in [queue, run_queue] {
+                        asm.alu(Alu::Add, R3, i32::from(place));
+                        copy_to_scratch(asm, 8);
+                        asm.load(Width::Double, R3, R10, SCRATCH);
+                    }
+                }
                 asm.alu(Alu::Add, R3, distance);
-                asm.set(R1, R10);
-                asm.alu(Alu::Add, R1, i32::from(SCRATCH));
-                asm.set(R2, 4);
-                asm.call(Helper::ProbeReadKernel);
+                copy_to_scratch(asm, 4);
                 asm.load(Width::Word, R1, R10, SCRATCH);
             }
             InterruptCount::OfTask { offset } => asm.load(Width::Word, R1, R0, offset),
@@ -657,7 +739,7 @@ impl Event<'_> {
         }
         let from_task = asm.label();
         asm.set(R6, 0);
-        asm.alu(Alu::And, R1, IN_INTERRUPT);
+        asm.alu(Alu::And, R1, task.interrupt_bits);
         asm.jump_if(When::Equal, R1, 0, from_task);
         asm.set(R6, i32::from(flag::FIRST));
         asm.place(from_task);

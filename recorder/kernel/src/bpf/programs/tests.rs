@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::super::account::{Asking, Handler};
 use super::super::asm::Helper;
 use super::super::interrupts::InterruptCount;
-use super::super::task::{QueueLayout, SyscallLayout, ThrottleLayout, Tracepoints};
+use super::super::task::{FutexLayout, QueueLayout, SyscallLayout, ThrottleLayout, Tracepoints};
 use super::*;
 
 fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout {
@@ -20,9 +20,11 @@ fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout
         exit_state: 400,
         state,
         interrupts,
+        interrupt_bits: 0x000f_0100,
         stolen: Some(QueueLayout { queue: 500, run_queue: 600, stolen: 3240 }),
         throttle: None,
         syscall: Some(syscall()),
+        futex: None,
         tracepoints,
     }
 }
@@ -89,12 +91,17 @@ fn scope_is_followed_before_switches_and_those_before_wake_ups() {
     assert_eq!(names(true, true), [&["fxtrec_newtask"], &events[..]].concat());
 }
 
+fn beside_run_queue(looks: bool) -> InterruptCount {
+    InterruptCount::BesideRunQueue { queue: 16, run_queue: 32, distance: -9000, looks }
+}
+
 #[test]
 fn programs_fit_every_known_kernel_and_stay_short() {
     let fd = descriptor();
     let counts = [
         InterruptCount::OfCpu { variable: 7, offset: 8 },
-        InterruptCount::BesideRunQueue { queue: 16, run_queue: 32, distance: -9000 },
+        beside_run_queue(true),
+        beside_run_queue(false),
         InterruptCount::OfTask { offset: 12 },
         InterruptCount::Unknown,
     ];
@@ -133,6 +140,41 @@ fn what_tells_of_throttling_lengthens_the_program_on_switches_but_little() {
     };
     for program in all(&setting, true).expect("they assemble") {
         assert!(program.insns.len() < 360, "{}: {}", program.name, program.insns.len());
+    }
+}
+
+#[test]
+fn only_with_locks_the_program_on_switches_looks_into_the_memory_of_programs() {
+    let fd = descriptor();
+    let mut reading = Assembler::new();
+    reading.call(Helper::ProbeReadUser);
+    let reading = reading.finish().expect("it assembles")[0];
+    let without =
+        TaskLayout { throttle: Some(throttle()), ..layout(InterruptCount::Unknown, None) };
+    let futex = FutexLayout { call: 202, address: 112, operation: 104, value: 96 };
+    let assembled = |task: &TaskLayout| {
+        let setting = Setting {
+            task,
+            shape: LaneShape::within(8 << 20),
+            lanes: fd.as_fd(),
+            doorbell: fd.as_fd(),
+            scope: Some(fd.as_fd()),
+            wakers: fd.as_fd(),
+            accounts: accounts(&fd),
+        };
+        all(&setting, true).expect("they assemble")
+    };
+    let plain = assembled(&without);
+    // The same as before there were locks.
+    let lengths = plain.iter().map(|program| program.insns.len());
+    assert_eq!(lengths.collect::<Vec<_>>(), [37, 353, 154, 159, 149, 162]);
+    let with_locks = assembled(&TaskLayout { futex: Some(futex), ..without });
+    for (plain, with_locks) in plain.iter().zip(&with_locks) {
+        assert!(!plain.insns.contains(&reading), "{}", plain.name);
+        let switch = plain.name == "fxtrec_switch";
+        assert_eq!(with_locks.insns.contains(&reading), switch, "{}", plain.name);
+        assert_eq!(plain.insns == with_locks.insns, !switch, "{}", plain.name);
+        assert!(with_locks.insns.len() <= plain.insns.len() + 40, "{}", with_locks.insns.len());
     }
 }
 

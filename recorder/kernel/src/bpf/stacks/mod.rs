@@ -1,8 +1,9 @@
-//! Where threads block: a program of its own on `sched_switch`, which is there only when somebody asked for stacks.
+//! Where threads block: programs of their own on the scheduler's tracepoints, which are there only when somebody asked for
+//! stacks.
 //!
 //! ```text
-//!   sched_switch ------ program --+--> ring --> samples: since when, until when, who, kernel stack, number of the user stack
-//!                                 +--> table of user stacks, each of them once
+//!   sched_switch, sched_exit_tp --> programs --> ring --> samples: since when, until when, who, both stacks, and what the
+//!                                                         user stack can be told from without frame pointers
 //! ```
 //!
 //! It shares nothing with the programs that record switches, and so costs nothing when it is not there.
@@ -10,37 +11,71 @@
 mod program;
 mod ring;
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::asm::Insn;
 use super::btf::{Btf, BtfError};
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
 use super::sys::{self, BpfSys, MapKind, MapSpec, ProgramSpec};
-use super::task::{TaskLayout, offset};
+use super::task::{RegisterLayout, TaskLayout, offset};
+use crate::code_records::CodeRecords;
+use crate::cpus;
+use crate::ring::RawRecord;
 use crate::sys::{Mapping, Sys};
 use crate::units::{Nanos, Pid, Tid};
-use program::{NO_PROGRAM, Setting, part, shared};
+use perf_event_open_sys::bindings as b;
+use program::{NO_PROGRAM, Setting, User, kind, part, shared};
 use ring::SampleRing;
 
 const NAME: &str = "fxtrec_stacks";
+const EXIT_NAME: &str = "fxtrec_stacks_u";
+const WAKE_NAME: &str = "fxtrec_stacks_w";
+const CLOCK_NAME: &str = "fxtrec_stacks_c";
 
-/// Bytes of the ring that samples come through: some two thousand of them, or more.
-const RING_BYTES: usize = 1 << 20;
+/// Where a thread that came in has its memory again.
+const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
 
-/// How many different user stacks there is room for.
+/// Bytes of the ring that samples come through: some eight hundred of the largest.
+const RING_BYTES: usize = 4 << 20;
+
+/// How many different user stacks there is room for, before Linux 6.15.
 const USER_STACKS: u32 = 16 * 1024;
 
-/// The most frames of a user stack; no more than the kernel's default for `perf_event_max_stack`.
-pub const USER_FRAMES: usize = 127;
+/// The most frames of a user stack.
+pub const USER_FRAMES: usize = program::USER_FRAMES;
 
 /// The most frames of a kernel stack.
 pub const KERNEL_FRAMES: usize = program::KERNEL_FRAMES;
 
+/// A program's registers when it entered the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    pub instruction: u64,
+    pub stack: u64,
+    pub frame: u64,
+    /// Where arm64 keeps the address that a function returns to; 0 elsewhere.
+    pub link: u64,
+}
+
+/// A user stack, as far as the kernel could tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// What frame pointers lead to, the innermost first.
+    pub frames: Vec<u64>,
+    pub registers: Registers,
+    /// The bytes at the stack's top, which the stack register points to; empty when they could not be read.
+    pub top: Vec<u8>,
+}
+
 /// What became of a thread's user stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserStack {
+    /// It was taken after the wait.
+    Walked(Box<Walked>),
     /// It has none: it is one of the kernel's own threads.
     NoProgram,
     /// It is in the table, under this number.
@@ -51,14 +86,34 @@ pub enum UserStack {
     NoRoom,
 }
 
-/// A wait that was long, and where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Which waits are long.
+    pub over: Nanos,
+    /// Also that of the thread that ends a long wait.
+    pub wakes: bool,
+    /// Also those of threads that run, so many times a second on each CPU.
+    pub frequency: Option<u32>,
+}
+
+/// What a sample is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleKind {
+    /// A wait that was long, and where it was.
+    OffCpu,
+    /// The thread that ended the wait of this one.
+    Wake(Tid),
+    Cpu,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
+    pub kind: SampleKind,
     pub tid: Tid,
     pub pid: Pid,
-    /// When it went out.
+    /// When the wait began; for a thread that runs, now.
     pub since: Nanos,
-    /// When it came in again.
+    /// When the thread came in again, was woken, or ran.
     pub until: Nanos,
     /// Tells the memory of one program from that of the next that the process executes; 0 for the kernel's own threads.
     pub space: u64,
@@ -83,28 +138,35 @@ pub struct Missing {
 #[derive(Debug)]
 pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
-    program: OwnedFd,
-    link: Option<OwnedFd>,
+    /// With their names; attached in this order.
+    programs: Vec<(&'static str, OwnedFd)>,
+    /// The clocks of the CPUs, and the program for their samples.
+    clocks: Vec<OwnedFd>,
+    clocked: Option<OwnedFd>,
+    links: Vec<OwnedFd>,
     ring: SampleRing,
-    user_stacks: OwnedFd,
+    /// What tells of code as it is loaded, or why nothing does.
+    code: io::Result<CodeRecords>,
+    /// The kernel's table of user stacks; `None` if they come with the samples.
+    user_stacks: Option<OwnedFd>,
     shared_values: Mapping,
-    /// Which the program goes on using.
-    _maps: [OwnedFd; 3],
+    /// Which the programs go on using.
+    _maps: Vec<OwnedFd>,
 }
 
-fn map_error(what: &'static str) -> impl Fn(std::io::Error) -> BpfError {
+fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
     move |error| BpfError::Map { what, error }
 }
 
 impl BlockedStacks {
-    /// Loads the program for waits of at least `over`. It does not run yet.
+    /// Loads the programs for what is wanted. They do not run yet.
     ///
     /// # Errors
     /// [`BpfError`], at the first call that the kernel refuses.
     pub fn open(
         files: &dyn Sys,
         sys: Box<dyn BpfSys + Send>,
-        over: Nanos,
+        wanted: Wanted,
     ) -> Result<BlockedStacks, BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         let btf = Btf::parse(bytes)?;
@@ -120,45 +182,83 @@ impl BlockedStacks {
         let create = |what, spec: MapSpec<'_>| sys.map_create(&spec).map_err(map_error(what));
         let places = array(program::PLACES * program::PLACE_BYTES, false);
         let places = create("the threads that wait", places)?;
-        let user_stacks = MapSpec {
-            kind: MapKind::StackTrace,
-            entries: USER_STACKS,
-            ..array(USER_FRAMES * size_of::<u64>(), false)
+        let exit = btf.typedef(SCHED_EXIT);
+        let registers = RegisterLayout::new(&btf);
+        let late = exit.ok().and_then(|it| Some((it, *registers.as_ref().ok()?)));
+        let user_stacks = match late {
+            Some(_) => None,
+            None => Some(create(
+                "user stacks",
+                MapSpec {
+                    kind: MapKind::StackTrace,
+                    entries: USER_STACKS,
+                    ..array(USER_FRAMES * size_of::<u64>(), false)
+                },
+            )?),
         };
-        let user_stacks = create("user stacks", user_stacks)?;
-        let scratch = MapSpec { kind: MapKind::PerCpuArray, ..array(program::SAMPLE_BYTES, false) };
-        let scratch = create("a sample", scratch)?;
+        let scratch =
+            || MapSpec { kind: MapKind::PerCpuArray, ..array(program::SCRATCH_BYTES, false) };
+        let scratch = || create("a sample", scratch());
+        let switch_scratch = scratch()?;
         let shared = create("the threshold", array(shared::BYTES, true))?;
         let shared_values = Mapping::new(Some(shared.as_fd()), crate::perf::page_size())
             .map_err(map_error("the threshold"))?;
         let ring = SampleRing::new(&*sys, RING_BYTES).map_err(map_error("samples"))?;
-        let insns = program::switch(Setting {
+        let setting = Setting {
             task: &task,
             memory,
             places: places.as_fd(),
-            user_stacks: user_stacks.as_fd(),
-            scratch: scratch.as_fd(),
+            user: user_stacks.as_ref().map_or(User::In, |table| User::Out(table.as_fd())),
+            scratch: switch_scratch.as_fd(),
             ring: ring.fd(),
             shared: shared.as_fd(),
-        })?;
-        let tracepoint = task.tracepoints.switch;
-        let spec = ProgramSpec { name: NAME, insns: &insns, tracepoint };
-        let program = sys::load(&*sys, &spec).map_err(|(error, log)| BpfError::Load {
-            name: NAME,
-            error,
-            log,
-        })?;
-        let maps = [places, scratch, shared];
+        };
+        let load = |name, insns: &[Insn], tracepoint: Option<u32>| {
+            let spec = ProgramSpec { name, insns, tracepoint };
+            let failed = |(error, log)| BpfError::Load { name, error, log };
+            Ok::<_, BpfError>((name, sys::load(&*sys, &spec).map_err(failed)?))
+        };
+        let mut programs = Vec::new();
+        if let Some((exit, registers)) = late {
+            programs.push(load(EXIT_NAME, &program::switched(setting, registers)?, Some(exit))?);
+        }
+        programs.push(load(NAME, &program::switch(setting)?, Some(task.tracepoints.switch))?);
+        let mut more_scratch = Vec::new();
+        if wanted.wakes {
+            let (scratch, registers) = (scratch()?, *registers.as_ref().map_err(Clone::clone)?);
+            let setting = Setting { scratch: scratch.as_fd(), ..setting };
+            let insns = program::waking(setting, registers)?;
+            programs.push(load(WAKE_NAME, &insns, Some(task.tracepoints.waking))?);
+            more_scratch.push(scratch);
+        }
+        let (mut clocks, mut clocked) = (Vec::new(), None);
+        if let Some(frequency) = wanted.frequency {
+            let (scratch, registers) = (scratch()?, registers?);
+            let setting = Setting { scratch: scratch.as_fd(), ..setting };
+            clocked = Some(load(CLOCK_NAME, &program::running(setting, registers)?, None)?.1);
+            more_scratch.push(scratch);
+            for cpu in cpus::online(files).map_err(|error| BpfError::Map {
+                what: "the CPUs to sample",
+                error: io::Error::other(error),
+            })? {
+                let opened = files.perf_event_open(&mut clock_attr(frequency), cpu.0);
+                clocks.push(opened.map_err(map_error("the clock of a CPU"))?);
+            }
+        }
+        let maps = [places, switch_scratch, shared].into_iter().chain(more_scratch).collect();
         let stacks = BlockedStacks {
             sys,
-            program,
-            link: None,
+            programs,
+            clocks,
+            clocked,
+            links: Vec::new(),
             ring,
+            code: CodeRecords::open(files),
             user_stacks,
             shared_values,
             _maps: maps,
         };
-        stacks.shared(shared::OVER).store(over.0, Ordering::Relaxed);
+        stacks.shared(shared::OVER).store(wanted.over.0, Ordering::Relaxed);
         Ok(stacks)
     }
 
@@ -169,41 +269,85 @@ impl BlockedStacks {
         unsafe { AtomicU64::from_ptr(self.shared_values.base().add(at).cast()) }
     }
 
-    /// Lets the program run.
+    /// Lets the programs run.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
     pub fn attach(&mut self) -> Result<(), BpfError> {
-        let attached = self.sys.attach(self.program.as_fd());
-        self.link = Some(attached.map_err(|error| BpfError::Attach { name: NAME, error })?);
+        for (name, program) in &self.programs {
+            let attached = self.sys.attach(program.as_fd());
+            self.links.push(attached.map_err(|error| BpfError::Attach { name, error })?);
+        }
+        for (program, clock) in
+            self.clocked.iter().flat_map(|it| self.clocks.iter().map(move |clock| (it, clock)))
+        {
+            let attached = self.sys.attach_to(program.as_fd(), clock.as_fd());
+            let failed = |error| BpfError::Attach { name: CLOCK_NAME, error };
+            self.links.push(attached.map_err(failed)?);
+        }
         Ok(())
     }
 
-    /// Stops the program; what is in the ring stays readable.
+    /// Stops the programs; what is in the ring stays readable.
     pub fn detach(&mut self) {
-        self.link = None;
+        self.links.clear();
     }
 
     /// Hands out the samples that there are, the oldest first. What is not one counts as unreadable.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
-        self.ring.read(|bytes| take(sample(bytes)));
+        let in_table = self.user_stacks.is_some();
+        self.ring.read(|bytes| take(sample(bytes, in_table)));
+    }
+
+    /// Hands out what perf has told of the code of processes since the last call: see [`CodeRecords`].
+    pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
+        if let Ok(code) = &mut self.code {
+            code.read(take);
+        }
+    }
+
+    /// Why nothing is told of the code of processes, if so: it must be asked for, as long as they live.
+    pub fn without_code(&self) -> Option<&io::Error> {
+        self.code.as_ref().err()
     }
 
     /// The user stack of this number, the innermost frame first; `None` when there is none.
     pub fn user_stack(&self, number: u32) -> Option<Vec<u64>> {
         let mut bytes = [0; USER_FRAMES * size_of::<u64>()];
-        self.sys.map_lookup(self.user_stacks.as_fd(), number, &mut bytes).ok()?;
+        self.sys.map_lookup(self.user_stacks.as_ref()?.as_fd(), number, &mut bytes).ok()?;
         let frames = bytes.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word));
         Some(frames.take_while(|&frame| frame != 0).collect())
+    }
+
+    /// Whether there are stacks that were taken on a tracepoint, by the thread itself.
+    pub fn has_own_stacks(&self) -> bool {
+        self.programs.iter().any(|(name, _)| *name == WAKE_NAME)
     }
 
     pub fn missing(&self) -> Missing {
         Missing {
             no_room: self.shared(shared::NO_ROOM).load(Ordering::Relaxed),
-            unseen: self.sys.missed(self.program.as_fd()).unwrap_or(0),
+            unseen: self
+                .programs
+                .iter()
+                .map(|(_, program)| self.sys.missed(program.as_fd()).unwrap_or(0))
+                .sum(),
             given_up: self.shared(shared::GIVEN_UP).load(Ordering::Relaxed),
         }
     }
+}
+
+/// A clock that takes so many samples a second.
+fn clock_attr(frequency: u32) -> b::perf_event_attr {
+    let mut attr = b::perf_event_attr {
+        size: size_of::<b::perf_event_attr>() as u32,
+        type_: b::PERF_TYPE_SOFTWARE,
+        config: u64::from(b::PERF_COUNT_SW_CPU_CLOCK),
+        ..b::perf_event_attr::default()
+    };
+    attr.__bindgen_anon_1.sample_freq = frequency.into();
+    attr.set_freq(1);
+    attr
 }
 
 /// From the beginning of a task to the address of its memory.
@@ -211,27 +355,53 @@ fn memory(btf: &Btf) -> Result<i16, BtfError> {
     offset(btf.member(btf.structure("task_struct")?, "mm")?.offset, "mm")
 }
 
-/// What the bytes of a sample say.
-fn sample(bytes: &[u8]) -> Option<Sample> {
+/// What the bytes of a sample say. `in_table` tells that user stacks are numbers of the kernel's table.
+fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
     let double = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let walked = double(part::KERNEL)?.cast_signed();
-    let frames = bytes.get(part::FRAMES..)?;
-    let kernel = match usize::try_from(walked) {
-        Ok(length) => {
-            let frames = frames.get(..length)?.as_chunks().0;
-            Some(frames.iter().map(|&frame| u64::from_ne_bytes(frame)).collect())
-        }
+    let mut rest = bytes.get(part::FRAMES..)?;
+    let mut next = |length: usize| {
+        let part;
+        (part, rest) = rest.split_at_checked(length)?;
+        Some(part)
+    };
+    let words = |bytes: &[u8]| -> Vec<u64> {
+        bytes.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word)).collect()
+    };
+    // What could not be walked has a negative length.
+    let kernel = match usize::try_from(double(part::KERNEL)?.cast_signed()) {
+        Ok(length) => Some(words(next(length)?)),
         Err(_) => None,
+    };
+    let kind = match word(part::KIND)?.cast_signed() {
+        kind::OFF_CPU => SampleKind::OffCpu,
+        kind::WAKE => SampleKind::Wake(Tid(word(part::WOKEN)?)),
+        kind::CPU => SampleKind::Cpu,
+        _ => return None,
     };
     let user = match double(part::USER)?.cast_signed() {
         NO_PROGRAM => UserStack::NoProgram,
-        number if number == -i64::from(libc::EEXIST) || number == -i64::from(libc::ENOMEM) => {
-            UserStack::NoRoom
+        number if in_table && kind == SampleKind::OffCpu => match u32::try_from(number) {
+            Ok(number) => UserStack::Number(number),
+            Err(_) if number == -i64::from(libc::EEXIST) || number == -i64::from(libc::ENOMEM) => {
+                UserStack::NoRoom
+            }
+            Err(_) => UserStack::Unreadable,
+        },
+        length => {
+            let [instruction, stack, frame, link] = part::REGISTERS.map(double);
+            let registers =
+                Registers { instruction: instruction?, stack: stack?, frame: frame?, link: link? };
+            let frames = match usize::try_from(length) {
+                Ok(length) => words(next(length)?),
+                Err(_) => Vec::new(),
+            };
+            let top = next(usize::try_from(double(part::COPIED)?).ok()?)?.to_vec();
+            UserStack::Walked(Box::new(Walked { frames, registers, top }))
         }
-        number => u32::try_from(number).map_or(UserStack::Unreadable, UserStack::Number),
     };
     Some(Sample {
+        kind,
         tid: Tid(word(part::TID)?),
         pid: Pid(word(part::PID)?),
         since: Nanos(double(part::SINCE)?),

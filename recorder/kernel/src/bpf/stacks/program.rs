@@ -1,22 +1,37 @@
-//! The program on `sched_switch` that notes who blocks, and tells where it did when the wait was long.
+//! The programs that note who blocks, and tell where it did when the wait was long.
 //!
 //! A thread that comes in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only
-//! if the wait was long enough. Its user stack can be walked by nobody but itself. So that is taken when it goes out,
-//! into the kernel's table of stacks, which keeps one copy of each.
+//! if the wait was long enough. Its user stack can be read by nobody but itself. Since Linux 6.15 there is a tracepoint
+//! where the thread has its memory again, and is still in its wait:
 //!
 //! ```text
-//!   goes out to block     place of its id := { since, id, number of its user stack }
-//!   comes in              leave, if its place is not its own, or the wait was shorter than the threshold
-//!                         walk its kernel stack, and put all of it into the ring
+//!   sched_switch    goes out to block   place of its id := { since, id }
+//!                   comes in            leave, if its place is not its own, or the wait was shorter than the threshold
+//!                                       walk its kernel stack into the CPU's sample, which is pending now
+//!   sched_exit_tp   a sample is pending walk its user stack by frame pointers, copy its registers and the top of its stack,
+//!                                       and put all of it into the ring
 //! ```
 //!
-//! R6 holds the arguments, R7 who goes out, R8 who comes in, R9 the place of whichever it is about.
+//! Between the two, nothing else switches on that CPU. Before 6.15 the user stack is taken when the thread goes out, into the
+//! kernel's table of stacks, which keeps one copy of each, and nothing is copied.
+//!
+//! Two more programs are there if they are wanted: on `sched_waking`, where the thread that ends a long wait runs, and on the
+//! samples of a clock. Each has a place of its own to make its samples in, since one may interrupt the other.
+//!
+//! Who waits is the matter of `waits`; how the stack of the thread that runs becomes a sample that of `samples`.
+
+mod samples;
+mod waits;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::super::asm::Reg::*;
-use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Reg, When, Width};
+use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
+use super::super::programs::number;
 use super::super::task::TaskLayout;
+
+pub(super) use samples::{running, switched, waking};
+pub(super) use waits::switch;
 
 /// How many places there are for threads that wait; a power of two. Of two threads with the same lower bits of their ids
 /// that wait at once, the earlier one's is given up, and counted.
@@ -42,15 +57,44 @@ pub(super) mod part {
     pub(in super::super) const USER: usize = 24;
     pub(in super::super) const KERNEL: usize = 32;
     pub(in super::super) const SPACE: usize = 40;
-    pub(in super::super) const FRAMES: usize = 48;
+    /// Registers of the program: instruction, stack, frame, link.
+    pub(in super::super) const REGISTERS: [usize; 4] = [48, 56, 64, 72];
+    /// How many bytes of the stack there are.
+    pub(in super::super) const COPIED: usize = 80;
+    /// Which stack it is: see [`super::kind`].
+    pub(in super::super) const KIND: usize = 88;
+    /// The thread that was woken.
+    pub(in super::super) const WOKEN: usize = 92;
+    /// The kernel's frames, then the program's, then the top of its stack.
+    pub(in super::super) const FRAMES: usize = 96;
+}
+
+/// Which stack a sample has.
+pub(super) mod kind {
+    pub(in super::super) const OFF_CPU: i32 = 0;
+    pub(in super::super) const WAKE: i32 = 1;
+    pub(in super::super) const CPU: i32 = 2;
 }
 
 /// The most frames of a kernel stack.
 pub(super) const KERNEL_FRAMES: usize = 64;
 const KERNEL_BYTES: usize = KERNEL_FRAMES * size_of::<u64>();
 
+/// The most frames of a user stack; no more than the kernel's default for `perf_event_max_stack`.
+pub(super) const USER_FRAMES: usize = 127;
+const USER_BYTES: usize = USER_FRAMES * size_of::<u64>();
+
+/// How much of a program's stack is copied at most: where frame pointers lead nowhere.
+const LARGE_COPY: usize = 4096;
+
 /// Bytes of the largest sample.
-pub(super) const SAMPLE_BYTES: usize = part::FRAMES + KERNEL_BYTES;
+pub(super) const SAMPLE_BYTES: usize = part::FRAMES + KERNEL_BYTES + USER_BYTES + LARGE_COPY;
+
+/// Where it is told that a sample lacks its user part, behind the sample.
+const PENDING: usize = SAMPLE_BYTES;
+
+/// Bytes of the place that samples are made in, one for each CPU.
+pub(super) const SCRATCH_BYTES: usize = SAMPLE_BYTES + 8;
 
 /// What is in the map that user space and the program share.
 pub(super) mod shared {
@@ -72,20 +116,12 @@ const USER_STACK: i32 = 1 << 8;
 /// Lets nobody be woken: the reader looks again and again.
 const NO_WAKEUP: i32 = 1;
 
-/// The state of a thread that never comes in again.
-const DEAD: i32 = 0x80;
-
-// The arguments of `sched_switch`, eight bytes each.
-const PREEMPTED: i16 = 0;
-const PREV: i16 = 8;
-const NEXT: i16 = 16;
-const PREV_STATE: i16 = 24;
-
 // Places on the stack, which ends at R10.
 const BEGAN: i16 = -8;
 const NOW: i16 = -16;
 const ZERO_KEY: i16 = -20;
 const SAMPLE: i16 = -32;
+const LENGTH: i16 = -40;
 
 /// What the program is made for.
 #[derive(Clone, Copy, Debug)]
@@ -94,19 +130,24 @@ pub(super) struct Setting<'a> {
     /// From the beginning of a task to the address of its memory, which is 0 for the kernel's own threads.
     pub(super) memory: i16,
     pub(super) places: BorrowedFd<'a>,
-    pub(super) user_stacks: BorrowedFd<'a>,
+    pub(super) user: User<'a>,
     pub(super) scratch: BorrowedFd<'a>,
     pub(super) ring: BorrowedFd<'a>,
     pub(super) shared: BorrowedFd<'a>,
 }
 
-/// A constant as an operand or a place. All of them are far below 2^15.
-fn small(value: usize) -> i16 {
-    i16::try_from(value).unwrap_or(i16::MAX)
+/// How user stacks are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum User<'a> {
+    /// When a thread goes out, into the kernel's table of stacks.
+    Out(BorrowedFd<'a>),
+    /// When it has come in again.
+    In,
 }
 
-fn number(value: usize) -> i32 {
-    i32::try_from(value).unwrap_or(i32::MAX)
+/// A constant as a place. All of them are far below 2^15.
+fn small(value: usize) -> i16 {
+    i16::try_from(value).unwrap_or(i16::MAX)
 }
 
 struct Writer<'a> {
@@ -125,6 +166,41 @@ impl Writer<'_> {
         asm.alu(Alu::Add, R9, R2);
     }
 
+    /// Goes to `out` if the wait that began at `BEGAN` is shorter than the threshold. `NOW` is the time. Takes R0 to R5.
+    fn unless_long(&mut self, out: Label) {
+        let asm = &mut self.asm;
+        asm.call(Helper::KtimeGetNs);
+        asm.store(Width::Double, R10, NOW, R0);
+        asm.load(Width::Double, R2, R10, BEGAN);
+        asm.alu(Alu::Sub, R0, R2);
+        asm.alu(Alu::Add, R0, 1);
+        asm.load_map_value(R4, self.setting.shared.as_raw_fd());
+        asm.load(Width::Double, R4, R4, shared::OVER);
+        asm.jump_if(When::AtLeast, R4, R0, out);
+    }
+
+    /// R0 = the place where this CPU makes samples; to `out` if there is none.
+    fn find_sample(&mut self, out: Label) {
+        let asm = &mut self.asm;
+        asm.store(Width::Word, R10, ZERO_KEY, 0);
+        asm.set(R2, R10);
+        asm.alu(Alu::Add, R2, i32::from(ZERO_KEY));
+        asm.load_map(R1, self.setting.scratch.as_raw_fd());
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, out);
+    }
+
+    /// Makes the length of a walk that failed 0. What is negative is an error, and as an unsigned number more than `most`.
+    fn length_or_zero(&mut self, length: Reg, most: usize) {
+        let asm = &mut self.asm;
+        let [failed, whole] = [(); 2].map(|()| asm.label());
+        asm.jump_if(When::AtLeast, length, number(most + 1), failed);
+        asm.jump(whole);
+        asm.place(failed);
+        asm.set(length, 0);
+        asm.place(whole);
+    }
+
     /// Adds one to a count. Takes R2 and R3.
     fn count(&mut self, at: i16) {
         self.asm.load_map_value(R2, self.setting.shared.as_raw_fd());
@@ -132,129 +208,10 @@ impl Writer<'_> {
         self.asm.atomic(Atomic::Add, R2, at, R3);
     }
 
-    /// Who comes in, and where it was.
-    fn incoming(&mut self) {
-        let (task, Setting { memory, scratch, ring, shared, .. }) =
-            (self.setting.task, self.setting);
-        let outgoing = self.asm.label();
-        self.asm.load(Width::Word, R1, R8, task.pid);
-        self.asm.jump_if(When::Equal, R1, 0, outgoing);
-        self.find_place(R1);
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R2, R9, place::SINCE);
-        asm.jump_if(When::Equal, R2, 0, outgoing);
-        asm.load(Width::Double, R3, R9, place::TID);
-        asm.jump_if(When::NotEqual, R3, R1, outgoing);
-        asm.store(Width::Double, R10, BEGAN, R2);
-        asm.store(Width::Double, R9, place::SINCE, 0);
-        asm.call(Helper::KtimeGetNs);
-        asm.store(Width::Double, R10, NOW, R0);
-        asm.load(Width::Double, R2, R10, BEGAN);
-        asm.alu(Alu::Sub, R0, R2);
-        asm.alu(Alu::Add, R0, 1);
-        asm.load_map_value(R4, shared.as_raw_fd());
-        asm.load(Width::Double, R4, R4, self::shared::OVER);
-        // The threshold is more than the wait.
-        asm.jump_if(When::AtLeast, R4, R0, outgoing);
-
-        asm.store(Width::Word, R10, ZERO_KEY, 0);
-        asm.set(R2, R10);
-        asm.alu(Alu::Add, R2, i32::from(ZERO_KEY));
-        asm.load_map(R1, scratch.as_raw_fd());
-        asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, outgoing);
-        asm.store(Width::Double, R10, SAMPLE, R0);
-        for (from, to) in [(BEGAN, part::SINCE), (NOW, part::UNTIL)] {
-            asm.load(Width::Double, R1, R10, from);
-            asm.store(Width::Double, R0, small(to), R1);
-        }
-        for (from, to) in [(task.pid, part::TID), (task.tgid, part::PID)] {
-            asm.load(Width::Word, R1, R8, from);
-            asm.store(Width::Word, R0, small(to), R1);
-        }
-        asm.load(Width::Double, R1, R9, place::USER);
-        asm.store(Width::Double, R0, small(part::USER), R1);
-        asm.load(Width::Double, R1, R8, memory);
-        asm.store(Width::Double, R0, small(part::SPACE), R1);
-        asm.set(R1, R8);
-        asm.set(R2, R0);
-        asm.alu(Alu::Add, R2, number(part::FRAMES));
-        asm.set(R3, number(KERNEL_BYTES));
-        asm.set(R4, 0);
-        asm.call(Helper::GetTaskStack);
-        asm.load(Width::Double, R2, R10, SAMPLE);
-        asm.store(Width::Double, R2, small(part::KERNEL), R0);
-        let [failed, whole] = [(); 2].map(|()| asm.label());
-        asm.set(R3, R0);
-        // What is negative is an error, and as an unsigned number more than any length.
-        asm.jump_if(When::AtLeast, R3, number(KERNEL_BYTES + 1), failed);
-        asm.jump(whole);
-        asm.place(failed);
-        asm.set(R3, 0);
-        asm.place(whole);
-        asm.alu(Alu::Add, R3, number(part::FRAMES));
-        asm.load_map(R1, ring.as_raw_fd());
-        asm.set(R4, NO_WAKEUP);
-        asm.call(Helper::RingbufOutput);
-        asm.jump_if(When::Equal, R0, 0, outgoing);
-        self.count(self::shared::NO_ROOM);
-        self.asm.place(outgoing);
+    /// The program, which ends at `out`.
+    fn end(mut self, out: Label) -> Result<Vec<Insn>, AsmError> {
+        self.asm.place(out);
+        self.asm.exit();
+        self.asm.finish()
     }
-
-    /// Who goes out, if it is to block.
-    fn outgoing(&mut self) {
-        let (task, Setting { memory, user_stacks, .. }) = (self.setting.task, self.setting);
-        let [out, free, no_program] = [(); 3].map(|()| self.asm.label());
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R1, R6, PREEMPTED);
-        asm.jump_if(When::NotEqual, R1, 0, out);
-        match task.state {
-            None => asm.load(Width::Double, R1, R6, PREV_STATE),
-            Some((offset, 8)) => asm.load(Width::Double, R1, R7, offset),
-            Some((offset, _)) => asm.load(Width::Word, R1, R7, offset),
-        }
-        asm.jump_if(When::Equal, R1, 0, out);
-        asm.alu(Alu::And, R1, DEAD);
-        asm.jump_if(When::NotEqual, R1, 0, out);
-        asm.load(Width::Word, R1, R7, task.pid);
-        asm.jump_if(When::Equal, R1, 0, out);
-        self.find_place(R1);
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R2, R9, place::SINCE);
-        asm.jump_if(When::Equal, R2, 0, free);
-        asm.load(Width::Double, R3, R9, place::TID);
-        asm.jump_if(When::Equal, R3, R1, free);
-        self.count(self::shared::GIVEN_UP);
-        let asm = &mut self.asm;
-        asm.place(free);
-        asm.store(Width::Double, R9, place::TID, R1);
-        asm.load(Width::Double, R1, R7, memory);
-        asm.jump_if(When::Equal, R1, 0, no_program);
-        asm.set(R1, R6);
-        asm.load_map(R2, user_stacks.as_raw_fd());
-        asm.set(R3, USER_STACK);
-        asm.call(Helper::GetStackId);
-        asm.store(Width::Double, R9, place::USER, R0);
-        let noted = asm.label();
-        asm.jump(noted);
-        asm.place(no_program);
-        asm.store(Width::Double, R9, place::USER, i32::MIN);
-        asm.place(noted);
-        asm.call(Helper::KtimeGetNs);
-        asm.store(Width::Double, R9, place::SINCE, R0);
-        asm.place(out);
-        asm.exit();
-    }
-}
-
-/// `sched_switch(preempted, prev, next, prev_state)`.
-pub(super) fn switch(setting: Setting<'_>) -> Result<Vec<Insn>, AsmError> {
-    let mut writer = Writer { asm: Assembler::new(), setting };
-    let asm = &mut writer.asm;
-    asm.set(R6, R1);
-    asm.load(Width::Double, R7, R6, PREV);
-    asm.load(Width::Double, R8, R6, NEXT);
-    writer.incoming();
-    writer.outgoing();
-    writer.asm.finish()
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A sample with two frames in the kernel.
+/// A sample with two frames in the kernel, and one and eight bytes of the stack behind them.
 fn bytes(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [1000_u64, 5000] {
@@ -11,44 +11,67 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
     for word in [41_u32, 40] {
         bytes.extend(word.to_ne_bytes());
     }
-    for word in [user, walked, 77, -1, -2] {
+    for word in [user, walked, 77, 1, 2, 3, 4, 8, 1 | 50 << 32, -1, -2, 0x7000, 9] {
         bytes.extend(word.to_ne_bytes());
     }
     bytes
 }
 
+/// The same of a wait.
+fn off_cpu(user: i64, walked: i64) -> Vec<u8> {
+    let mut bytes = bytes(user, walked);
+    bytes[part::KIND..part::FRAMES].fill(0);
+    bytes
+}
+
 #[test]
-fn a_sample_is_read_as_the_program_writes_it() {
+fn a_sample_is_read_as_the_programs_write_it() {
+    let registers = Registers { instruction: 1, stack: 2, frame: 3, link: 4 };
+    let top = 9_u64.to_ne_bytes().to_vec();
+    let walked = Walked { frames: vec![0x7000], registers, top };
     let expected = Sample {
+        kind: SampleKind::Wake(Tid(50)),
         tid: Tid(41),
         pid: Pid(40),
         since: Nanos(1000),
         until: Nanos(5000),
         space: 77,
-        user: UserStack::Number(9),
+        user: UserStack::Walked(Box::new(walked)),
         kernel: Some(vec![u64::MAX, u64::MAX - 1]),
     };
-    assert_eq!(sample(&bytes(9, 16)), Some(expected));
+    assert_eq!(sample(&bytes(8, 16), false), Some(expected.clone()));
+    assert_eq!(sample(&bytes(8, 16), true), Some(expected.clone()), "only waits are in the table");
+    let numbered = Sample { user: UserStack::Number(9), kind: SampleKind::OffCpu, ..expected };
+    assert_eq!(sample(&off_cpu(9, 16), true), Some(numbered));
 }
 
 #[test]
 fn what_could_not_be_walked_is_told_with_the_reason() {
-    let user = |number| sample(&bytes(number, 16)).expect("a sample").user;
+    let user = |number| sample(&off_cpu(number, 16), true).expect("a sample").user;
     assert_eq!(user(NO_PROGRAM), UserStack::NoProgram);
     assert_eq!(user(-i64::from(libc::EFAULT)), UserStack::Unreadable);
     assert_eq!(user(-i64::from(libc::EEXIST)), UserStack::NoRoom);
-    let without = sample(&bytes(0, -i64::from(libc::EFAULT))).expect("a sample");
+    let late = sample(&bytes(NO_PROGRAM, 16), false).expect("a sample").user;
+    assert_eq!(late, UserStack::NoProgram);
+    let without = sample(&off_cpu(0, -i64::from(libc::EFAULT)), true).expect("a sample");
     assert_eq!((without.kernel, without.user), (None, UserStack::Number(0)));
+    let UserStack::Walked(walked) =
+        sample(&bytes(-i64::from(libc::EFAULT), 16), false).expect("a sample").user
+    else {
+        panic!("registers are there");
+    };
+    assert_eq!((walked.frames.len(), walked.top.len()), (0, 8));
 }
 
 #[test]
 fn a_sample_that_is_shorter_than_it_says_is_none() {
-    let whole = bytes(9, 16);
+    let whole = bytes(8, 16);
     for length in 0..whole.len() {
-        assert_eq!(sample(&whole[..length]), None, "{length} bytes");
+        assert_eq!(sample(&whole[..length], false), None, "{length} bytes");
     }
-    assert_eq!(sample(&bytes(9, 24)), None);
-    assert_eq!(sample(&bytes(9, i64::MAX)), None);
+    for (user, walked) in [(16, 24), (8, i64::MAX), (i64::MAX, 16), (24, 16)] {
+        assert_eq!(sample(&bytes(user, walked), false), None, "{user}, {walked}");
+    }
 }
 
 #[test]
@@ -60,7 +83,8 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
         return;
     }
     let over = Nanos(20_000_000);
-    let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), over)
+    let wanted = Wanted { over, wakes: true, frequency: Some(99) };
+    let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted)
         .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()));
     stacks.attach().expect("the program runs");
     let sleeper = std::thread::spawn(|| {
@@ -72,18 +96,39 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     });
     let tid = Tid(sleeper.join().expect("it slept").cast_unsigned());
     stacks.detach();
-    let mut own = Vec::new();
+    let (mut own, mut wakes) = (Vec::new(), 0);
     stacks.read(|sample| {
         let sample = sample.expect("a whole sample");
+        let is_wait = match sample.kind {
+            SampleKind::OffCpu => sample.tid == tid,
+            SampleKind::Wake(woken) => {
+                wakes += usize::from(woken == tid);
+                false
+            }
+            SampleKind::Cpu => {
+                assert_ne!(sample.tid, Tid(0), "idle is nobody");
+                return;
+            }
+        };
         assert!(sample.until.0 - sample.since.0 >= over.0, "{sample:?}");
-        own.extend(Some(sample).filter(|sample| sample.tid == tid));
+        own.extend(Some(sample).filter(|_| is_wait));
     });
+    assert_eq!(wakes, 1, "somebody ended the wait");
     let [long] = &own[..] else { panic!("one wait is long: {own:?}") };
     assert_eq!(long.pid, Pid(std::process::id()));
     let kernel = long.kernel.as_ref().expect("the kernel's stack can be walked");
     assert!(kernel.len() >= 2 && kernel.iter().all(|&frame| frame >> 63 == 1), "{kernel:x?}");
-    let UserStack::Number(number) = long.user else { panic!("{long:?}") };
-    let user = stacks.user_stack(number).expect("it is in the table");
+    let user = match &long.user {
+        UserStack::Number(number) => stacks.user_stack(*number).expect("it is in the table"),
+        UserStack::Walked(walked) => {
+            let Registers { instruction, stack, .. } = walked.registers;
+            assert_eq!(walked.frames.first(), Some(&instruction));
+            assert!(stack != 0 && stack % 8 == 0, "{stack:x}");
+            assert!(walked.top.len() >= 512, "{} bytes", walked.top.len());
+            walked.frames.clone()
+        }
+        other => panic!("{other:?}"),
+    };
     assert!(!user.is_empty() && user.iter().all(|&frame| frame >> 63 == 0), "{user:x?}");
     assert_eq!(stacks.missing().no_room, 0);
     assert_eq!(stacks.user_stack(u32::MAX), None);

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::super::effect::ALPHA;
 use super::super::{Comparison, Finding, Row, Run};
-use fxtrec_gates::Dimension;
 
 /// Goes up when something that a reader relies on changes its meaning; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -32,11 +31,6 @@ pub fn json(comparison: &Comparison, failed: bool) -> Value {
 }
 
 fn row(row: &Row) -> Value {
-    let unit = match row.measure.quantity.dimension() {
-        Dimension::Time => "ns",
-        Dimension::Count => "count",
-        Dimension::Rate => "1/s",
-    };
     let finding = match row.finding {
         Finding::Larger => "larger",
         Finding::Smaller => "smaller",
@@ -47,7 +41,7 @@ fn row(row: &Row) -> Value {
     let effect = row.effect.as_ref();
     let mut object = json!({
         "metric": row.measure.to_string(),
-        "unit": unit,
+        "unit": row.measure.quantity.dimension().unit(),
         "base": { "runs": row.base, "median": effect.map(|effect| effect.base) },
         "new": { "runs": row.new, "median": effect.map(|effect| effect.new) },
         "ratio": effect.map(|effect| effect.ratio),

@@ -36,7 +36,7 @@ impl Evidence for Known {
         (condition.is_none() || !self.nobody).then_some(found)
     }
 
-    fn offenders(&self, _: Quantity, _: Option<&Condition>, at_most: usize) -> Vec<Offender> {
+    fn offenders(&self, _: &Quantity, _: Option<&Condition>, at_most: usize) -> Vec<Offender> {
         let amount = Amount { number: 9e6, dimension: Dimension::Time };
         vec![Offender { amount, what: "somebody".to_owned() }; at_most]
     }
@@ -50,9 +50,13 @@ impl Evidence for Known {
     }
 }
 
+fn too_few(on_too_few: OnTooFew) -> Policy {
+    Policy { on_too_few, ..Policy::default() }
+}
+
 fn finding(gate: &str, evidence: &Known) -> Finding {
     let gate: Gate = gate.parse().unwrap_or_else(|error| panic!("{gate}: {error}"));
-    judge(&gate, evidence, OnTooFew::Fail).finding
+    judge(&gate, evidence, too_few(OnTooFew::Fail)).finding
 }
 
 fn one_to(last: u64) -> Known {
@@ -104,15 +108,18 @@ fn a_percentile_of_too_few_values_is_none() {
 fn what_is_too_few_fails_or_passes_as_asked() {
     let gate: Gate = "wakeup.p99 > 1h".parse().expect("a gate");
     let failed = |on_too_few| judge(&gate, &one_to(99), on_too_few).failed;
-    assert_eq!((failed(OnTooFew::Fail), failed(OnTooFew::Pass)), (true, false));
+    assert_eq!((failed(too_few(OnTooFew::Fail)), failed(too_few(OnTooFew::Pass))), (true, false));
     let gate: Gate = "wakeup.count > 5 if comm = 'nobody'".parse().expect("a gate");
     let nobody = Known { nobody: true, ..one_to(9) };
     let verdict = |on_too_few| judge(&gate, &nobody, on_too_few);
-    assert_eq!(verdict(OnTooFew::Fail).finding, Finding::Nobody);
-    assert_eq!((verdict(OnTooFew::Fail).failed, verdict(OnTooFew::Pass).failed), (true, false));
+    assert_eq!(verdict(too_few(OnTooFew::Fail)).finding, Finding::Nobody);
+    assert_eq!(
+        (verdict(too_few(OnTooFew::Fail)).failed, verdict(too_few(OnTooFew::Pass)).failed),
+        (true, false)
+    );
     // It is about values that are there.
     let gate: Gate = "wakeup.max > 5ms".parse().expect("a gate");
-    assert!(judge(&gate, &nobody, OnTooFew::Pass).failed);
+    assert!(judge(&gate, &nobody, too_few(OnTooFew::Pass)).failed);
 }
 
 #[test]
@@ -131,10 +138,13 @@ fn without_a_value_none_is_too_large_or_too_small() {
 fn a_verdict_says_what_was_measured_from_how_much_and_who_was_worst() {
     let evidence = Known { censored: 7, ..one_to(120) };
     let gate: Gate = "wakeup.max > 20ms".parse().expect("a gate");
-    let verdict = judge(&gate, &evidence, OnTooFew::Fail);
+    let verdict = judge(&gate, &evidence, too_few(OnTooFew::Fail));
     assert_eq!(verdict.measured, Some(Amount { number: 120e6, dimension: Dimension::Time }));
     assert_eq!((verdict.samples, verdict.censored), (Some(120), 7));
     assert_eq!(verdict.offenders.len(), 3);
     let gate: Gate = "wakeup.max > 120ms".parse().expect("a gate");
-    assert!(judge(&gate, &evidence, OnTooFew::Fail).offenders.is_empty(), "nobody did anything");
+    assert!(
+        judge(&gate, &evidence, too_few(OnTooFew::Fail)).offenders.is_empty(),
+        "nobody did anything"
+    );
 }

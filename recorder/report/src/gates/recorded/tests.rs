@@ -1,4 +1,6 @@
-use super::super::evaluate::{Finding, OnTooFew, Verdict, judge};
+use super::super::evaluate::{
+    Blame, Finding, OnDisturbed, OnTooFew, Policy, Verdict, judge, judge_all,
+};
 use super::*;
 use crate::scene::{Leaves, Scene};
 use crate::{Options, Selection};
@@ -35,7 +37,7 @@ fn with_verdict<T>(scene: &Scene, gate: &str, look: impl FnOnce(&Verdict<'_>) ->
         let selection = Selection { cpus: group.clone(), ..Selection::default() };
         recorded.add(&group, scene.report_with(Options { selection, ..Options::default() }));
     }
-    look(&judge(&gate, &recorded, OnTooFew::Fail))
+    look(&judge(&gate, &recorded, Policy::default()))
 }
 
 /// The measured value: nanoseconds for times.
@@ -143,7 +145,11 @@ fn a_gate_on_what_the_recording_does_not_tell_says_so_and_fails_unless_that_may_
         assert_eq!(with_verdict(&scene(), gate, found), (Finding::NotRecorded, true, None));
         let gate: Gate = gate.parse().expect("a gate");
         let report = scene().report();
-        let verdict = judge(&gate, &Recorded::new(&report), OnTooFew::Pass);
+        let verdict = judge(
+            &gate,
+            &Recorded::new(&report),
+            Policy { on_too_few: OnTooFew::Pass, ..Policy::default() },
+        );
         assert_eq!((verdict.finding, verdict.failed), (Finding::NotRecorded, false));
     }
 }
@@ -175,4 +181,117 @@ fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
     assert_eq!(worst, ["t101 (101), until 0.000060 s"]);
     let worst: Vec<String> = offenders("runqueue.max > 1us");
     assert!(worst[0].contains("moved to CPU 1; throttled for 40.0 us besides"), "{worst:?}");
+}
+
+/// COMMAND's process is 100. Its thread 101 has 20 spans of 10 us, of which in each 4 us are waited for 201, which was there
+/// before, and 1 us for 102, which is COMMAND's own.
+fn disturbed() -> Scene {
+    let mut scene = Scene::of_command("waker,steal,throttled", 100);
+    scene.switch(0, 0, 0, Leaves::R, 101);
+    for at in (0..400).step_by(20) {
+        scene.switch(at + 2, 0, 101, Leaves::R, 201).switch(at + 6, 0, 201, Leaves::R, 102);
+        scene.switch(at + 7, 0, 102, Leaves::R, 101);
+        scene.span((at, at + 10), 101, "request");
+    }
+    scene.switch(400, 0, 101, Leaves::S, 0).end(500);
+    scene
+}
+
+/// Verdicts on spans: whether they fail, are undecided, and are disturbed.
+fn judged(scene: &Scene, gates: &[&str], on_disturbed: OnDisturbed) -> Vec<(bool, bool, bool)> {
+    let gates: Vec<Gate> = gates.iter().map(|gate| gate.parse().expect("a gate")).collect();
+    let report = scene.report();
+    let mut recorded = Recorded::new(&report);
+    let open = || Ok(fxt_reader::Reader::from_slice(scene.bytes()));
+    let spans = crate::spans::measure(open, &Selection::default(), &report);
+    recorded.add_spans(spans.expect("a trace"));
+    let verdicts = judge_all(&gates, &recorded, Policy { on_disturbed, ..Policy::default() });
+    let tell = |it: &Verdict<'_>| (it.failed, it.undecided, it.is_disturbed());
+    verdicts.iter().map(tell).collect()
+}
+
+const PASSED: (bool, bool, bool) = (false, false, false);
+const FAILED: (bool, bool, bool) = (true, false, false);
+const DISTURBED: (bool, bool, bool) = (true, false, true);
+
+#[test]
+fn spans_are_disturbed_if_without_what_others_took_they_are_short_enough() {
+    let scene = disturbed();
+    let judge = |gate: &str| judged(&scene, &[gate], OnDisturbed::Fail)[0];
+    assert_eq!(judge(r#"span("request").max > 10us"#), PASSED);
+    assert_eq!(judge(r#"span("app:request").max > 9us"#), DISTURBED);
+    assert_eq!(judge(r#"span("request").p90 >= 7us"#), DISTURBED, "6 us is what is left");
+    assert_eq!(judge(r#"span("request").mean > 5us"#), FAILED, "its own 102 is no stranger");
+    assert_eq!(judge(r#"span("request").sum > 150us"#), DISTURBED);
+    assert_eq!(judge(r#"span("request").cpu.max > 5us"#), PASSED);
+    assert_eq!(judge(r#"span("request").cpu.max > 4us"#), FAILED);
+    assert_eq!(judge(r#"span("request").strangers.max > 3us"#), FAILED, "this is no length");
+    assert_eq!(judge(r#"span("request").runqueue.max > 5us"#), PASSED);
+    assert_eq!(judge(r#"span("request").count < 21"#), FAILED);
+    assert_eq!(judge(r#"span("request").max > 9us if comm = "t101""#), DISTURBED);
+    // Too few values, nobody, not recorded: these are no passes.
+    assert_eq!(judge(r#"span("request").p99 > 9us"#), FAILED);
+    assert_eq!(judge(r#"span("nothing").max > 9us"#), FAILED);
+    assert_eq!(judge(r#"span("request").max > 9us if tid = 102"#), FAILED);
+    assert_eq!(judge(r#"span("request").irq.max > 9us"#), FAILED);
+}
+
+#[test]
+fn what_is_disturbed_fails_passes_or_is_left_open_as_it_is_asked_for() {
+    let scene = disturbed();
+    let gates = [r#"span("request").max > 9us"#, r#"span("request").sum > 1ms"#];
+    let judge = |on_disturbed| judged(&scene, &gates, on_disturbed);
+    assert_eq!(judge(OnDisturbed::Fail), [DISTURBED, PASSED]);
+    assert_eq!(judge(OnDisturbed::Pass), [(false, false, true), PASSED]);
+    assert_eq!(judge(OnDisturbed::Exit4), [(false, true, true), PASSED]);
+}
+
+#[test]
+fn nobody_else_is_to_blame_where_events_are_lost_or_the_own_cpu_time_is_over_its_limit() {
+    let mut scene = disturbed();
+    let length = r#"span("request").max > 9us"#;
+    for on_disturbed in [OnDisturbed::Fail, OnDisturbed::Pass, OnDisturbed::Exit4] {
+        let judge = |cpu| judged(&scene, &[length, cpu], on_disturbed);
+        assert_eq!(judge(r#"span("request").cpu.max > 4us"#), [FAILED, FAILED]);
+        assert!(judge(r#"span("request").cpu.max > 5us"#)[0].2, "within its limit");
+    }
+    // Long after all spans, and nevertheless nobody knows which spans there were.
+    scene.lose(600, 1, 1);
+    for on_disturbed in [OnDisturbed::Fail, OnDisturbed::Pass, OnDisturbed::Exit4] {
+        assert_eq!(judged(&scene, &[length], on_disturbed), [FAILED]);
+    }
+}
+
+#[test]
+fn without_wakers_or_command_nobody_is_a_stranger() {
+    for mut scene in [Scene::of_command("steal", 100), Scene::with_causes("waker,steal")] {
+        scene.switch(0, 0, 0, Leaves::R, 101).switch(2, 0, 101, Leaves::R, 201);
+        scene.switch(6, 0, 201, Leaves::R, 101).span((0, 10), 101, "request");
+        scene.switch(20, 0, 101, Leaves::S, 0).end(30);
+        let judge = |gate| judged(&scene, &[gate], OnDisturbed::Pass)[0];
+        assert_eq!(judge(r#"span("request").strangers.max > 1s"#), FAILED, "not recorded");
+        assert_eq!(judge(r#"span("request").max > 9us"#), FAILED);
+    }
+}
+
+#[test]
+fn the_longest_spans_are_named_with_their_parts() {
+    let scene = disturbed();
+    let gate: Gate = r#"span("request").max > 9us"#.parse().expect("a gate");
+    let report = scene.report();
+    let mut recorded = Recorded::new(&report);
+    let open = || Ok(fxt_reader::Reader::from_slice(scene.bytes()));
+    let spans = crate::spans::measure(open, &Selection::default(), &report);
+    recorded.add_spans(spans.expect("a trace"));
+    let verdict = judge(&gate, &recorded, Policy::default());
+    assert_eq!(verdict.offenders.len(), 3);
+    assert_eq!(
+        verdict.offenders[0].to_string(),
+        "10.0 us  t101 (101), until 0.000010 s: cpu 5.00 us, runqueue 5.00 us (strangers 4.00 us)"
+    );
+    let Some(Blame::Others(taken)) = &verdict.blame else { panic!("{verdict:?}") };
+    assert_eq!(taken.undisturbed.to_string(), "6.00 us");
+    let parts: Vec<String> =
+        taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name())).collect();
+    assert_eq!(parts, ["strangers 80.0 us"]);
 }

@@ -1,6 +1,7 @@
 //! Verdicts as JUnit XML, which CI systems read.
 //!
-//! Each gate is a test case. What is too few to tell, and passes, is a skipped one.
+//! Each gate is a test case. What is too few to tell, and passes, is a skipped one, and so is what was disturbed and passes.
+//! What was disturbed and neither fails nor passes is an error: it could not be found out.
 
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
 use super::super::evaluate::{Finding, Verdict};
-use super::{censored, finding};
+use super::{blame, censored, finding};
 use fxtrec_units::escape;
 
 /// Writes a whole document. `about` says of which recording.
@@ -19,11 +20,12 @@ pub fn write_junit(verdicts: &[Verdict<'_>], about: &str, out: impl Write) -> io
     let mut writer = Writer::new_with_indent(out, b' ', 2);
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     let failures = verdicts.iter().filter(|verdict| verdict.failed).count();
+    let errors = verdicts.iter().filter(|verdict| verdict.undecided).count();
     let skipped = verdicts.iter().filter(|verdict| is_skipped(verdict)).count();
     let counts = [
         ("tests", verdicts.len().to_string()),
         ("failures", failures.to_string()),
-        ("errors", "0".to_owned()),
+        ("errors", errors.to_string()),
         ("skipped", skipped.to_string()),
     ];
     let counts = || counts.iter().map(|(name, count)| (*name, count.as_str()));
@@ -46,7 +48,8 @@ pub fn write_junit(verdicts: &[Verdict<'_>], about: &str, out: impl Write) -> io
 }
 
 fn is_skipped(verdict: &Verdict<'_>) -> bool {
-    !verdict.failed && verdict.finding.is_open()
+    let disturbed = verdict.is_disturbed() && !verdict.undecided;
+    !verdict.failed && (disturbed || verdict.finding.is_open())
 }
 
 fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Result<()> {
@@ -60,17 +63,24 @@ fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Re
     case.write_inner_content(|writer| {
         if is_skipped(verdict) {
             let skipped = writer.create_element("skipped");
-            skipped.with_attribute(("message", finding.as_str())).write_empty()?;
-        } else if verdict.failed {
+            let message = match blame(verdict) {
+                Some(blame) => format!("{finding}; {blame}"),
+                None => finding,
+            };
+            skipped.with_attribute(("message", message.as_str())).write_empty()?;
+        } else if verdict.failed || verdict.undecided {
             let kind = match verdict.finding {
                 Finding::NotRecorded => "not recorded",
                 Finding::TooFew { .. } | Finding::Nobody => "too few values",
+                Finding::Broken if verdict.is_disturbed() => "disturbed",
                 Finding::Broken | Finding::Kept => "latency",
             };
-            let more = verdict.offenders.iter().map(ToString::to_string).chain(censored(verdict));
+            let more = blame(verdict).into_iter();
+            let more = more.chain(verdict.offenders.iter().map(ToString::to_string));
+            let more = more.chain(censored(verdict));
             let more: Vec<String> = more.map(|line| clean(&line)).collect();
             writer
-                .create_element("failure")
+                .create_element(if verdict.failed { "failure" } else { "error" })
                 .with_attribute(("message", finding.as_str()))
                 .with_attribute(("type", kind))
                 .write_text_content(BytesText::new(&more.join("\n")))?;

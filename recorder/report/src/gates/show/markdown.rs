@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::evaluate::Verdict;
-use super::{censored, finding, headline};
+use super::{blame, censored, finding, headline};
 use fxtrec_units::escape;
 
 /// A heading, a table of all verdicts, and the worst offenders of those that failed. `about` says of which recording.
@@ -19,8 +19,14 @@ fn write_markdown(verdicts: &[Verdict<'_>], about: &str, page: &mut String) -> s
     writeln!(page, "Recording: {}\n", code(about))?;
     writeln!(page, "| verdict | fails if | measured |\n| --- | --- | --- |")?;
     for verdict in verdicts {
-        let word = if verdict.failed { "❌ failed" } else { "✅ passed" };
-        let more = censored(verdict).map(|text| format!("; {text}")).unwrap_or_default();
+        let word = match (verdict.is_disturbed(), verdict.failed) {
+            (true, true) => "❌ disturbed",
+            (true, false) => "⚠️ disturbed",
+            (false, true) => "❌ failed",
+            (false, false) => "✅ passed",
+        };
+        let more = [censored(verdict), blame(verdict)].into_iter().flatten();
+        let more: String = more.map(|text| format!("; {text}")).collect();
         let gate = code(&verdict.gate.to_string());
         writeln!(page, "| {word} | {gate} | {}{more} |", finding(verdict))?;
     }

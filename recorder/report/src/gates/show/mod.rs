@@ -1,22 +1,29 @@
 //! Verdicts for people, for a CI's summary page, and for programs that read JUnit's XML.
 
+mod json;
 mod junit;
 mod markdown;
 mod text;
 
+pub use json::JsonVerdict;
 pub use junit::write_junit;
 pub use markdown::markdown;
 pub use text::Text;
 
-use super::evaluate::{Finding, Verdict};
+use super::evaluate::{Blame, Finding, Taken, Verdict};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Dimension, Quantity};
 
 /// The measured value and what it is from: `wakeup.p99 is 3.41 ms, of 12 345 values`.
 fn finding(verdict: &Verdict<'_>) -> String {
-    let quantity = verdict.gate.quantity;
+    let quantity = &verdict.gate.quantity;
     let values = values(verdict);
     match (verdict.finding, verdict.measured) {
+        (Finding::Nobody, _) if let Quantity::Span(span, _) = quantity => {
+            let of =
+                verdict.gate.condition.as_ref().map(|_| " of a thread that matches the condition");
+            format!("the recording has no span {:?}{}", span.name, of.unwrap_or_default())
+        }
         (Finding::Nobody, _) => "no thread of the recording matches the condition".to_owned(),
         (Finding::NotRecorded, _) => {
             format!("the recording does not tell {}: docs/trace.md says which do", metric(quantity))
@@ -44,10 +51,37 @@ fn values(verdict: &Verdict<'_>) -> String {
     number(verdict.samples.unwrap_or(0))
 }
 
-fn metric(quantity: Quantity) -> &'static str {
+fn metric(quantity: &Quantity) -> String {
     match quantity {
-        Quantity::Statistic(metric, _) => metric.name(),
-        Quantity::Total(total) => total.name(),
+        Quantity::Statistic(metric, _) => metric.name().to_owned(),
+        Quantity::Total(total) => total.name().to_owned(),
+        Quantity::Span(span, _) => span.to_string(),
+    }
+}
+
+/// Who is to blame that spans took too long, if there is anything to say about that.
+fn blame(verdict: &Verdict<'_>) -> Option<String> {
+    let without = |taken: &Taken| {
+        let parts = taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name()));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        (format!("without what others took it is {}", taken.undisturbed), parts)
+    };
+    match verdict.blame.as_ref()? {
+        Blame::Others(taken) => {
+            let (without, parts) = without(taken);
+            Some(format!("disturbed: {without} (of all of them: {parts})"))
+        }
+        Blame::Both(taken) => {
+            let uncertain = match taken.uncertain {
+                0 if taken.parts.is_empty() => return None,
+                0 => String::new(),
+                1 => "; of 1 it is not known".to_owned(),
+                many => format!("; of {} it is not known", number(many)),
+            };
+            Some(format!("{} still{uncertain}", without(taken).0))
+        }
+        Blame::Lost => Some("events were lost: whether it was disturbed is not known".to_owned()),
+        Blame::OwnCpu => Some("disturbed, but its own CPU time is over a limit too".to_owned()),
     }
 }
 
@@ -67,11 +101,18 @@ fn censored(verdict: &Verdict<'_>) -> Option<String> {
 /// One line about all of them.
 fn headline(verdicts: &[Verdict<'_>]) -> String {
     let failed = verdicts.iter().filter(|verdict| verdict.failed).count();
-    match (failed, verdicts.len()) {
+    let disturbed = verdicts.iter().filter(|verdict| verdict.is_disturbed()).count();
+    let line = match (failed, verdicts.len()) {
+        (0, _) if verdicts.iter().any(|verdict| verdict.undecided) => "no gate failed".to_owned(),
         (0, 1) => "the gate passed".to_owned(),
         (0, all) => format!("all {all} gates passed"),
         (1, 1) => "the gate failed".to_owned(),
         (failed, all) => format!("{failed} of {all} gates failed"),
+    };
+    match (disturbed, verdicts.len()) {
+        (0, _) => line,
+        (1, 1) => format!("{line}, disturbed by others"),
+        _ => format!("{line}, {disturbed} disturbed by others"),
     }
 }
 

@@ -17,6 +17,8 @@ fn verdict(gate: &Gate, finding: Finding, failed: bool) -> Verdict<'_> {
         gate,
         finding,
         failed,
+        undecided: false,
+        blame: None,
         measured,
         samples,
         censored: 0,
@@ -150,4 +152,59 @@ fn what_is_not_known_about_losses_is_said() {
         "{}",
         said(&unknown)
     );
+}
+
+/// A gate on spans that is broken since strangers had the CPU.
+fn disturbed(gate: &Gate, failed: bool, undecided: bool) -> Verdict<'_> {
+    let amount = |number| Amount { number, dimension: Dimension::Time };
+    let parts = vec![(fxtrec_gates::SpanPart::Strangers, amount(320e6))];
+    let blame = Some(Blame::Others(Taken { undisturbed: amount(4.1e6), parts, uncertain: 0 }));
+    Verdict { undecided, blame, samples: Some(200), ..verdict(gate, Finding::Broken, failed) }
+}
+
+#[test]
+fn what_is_disturbed_is_said_everywhere_and_with_what_it_counts_as() {
+    let gate = gate(r#"span("app:request").p99 > 5ms"#);
+    let blame = "disturbed: without what others took it is 4.10 ms \
+                 (of all of them: strangers 320 ms)";
+    for (failed, undecided, word, heading, element, counts) in [
+        (true, false, "❌ disturbed", "the gate failed", "failure", ["1", "0", "0"]),
+        (false, true, "⚠️ disturbed", "no gate failed", "error", ["0", "1", "0"]),
+        (false, false, "⚠️ disturbed", "the gate passed", "skipped", ["0", "0", "1"]),
+    ] {
+        let verdicts = [disturbed(&gate, failed, undecided)];
+        let text = Text { verdicts: &verdicts, colour: false, failures_only: false }.to_string();
+        assert!(text.starts_with("gate   DISTURBED  span("), "{text}");
+        assert!(text.contains(blame) && text.contains("--on-disturbed"), "{text}");
+        let quiet = Text { verdicts: &verdicts, colour: false, failures_only: true }.to_string();
+        assert_eq!(!quiet.is_empty(), failed || undecided, "{quiet}");
+        let page = markdown(&verdicts, "t.fxt");
+        assert!(
+            page.starts_with(&format!("### fxtrec: {heading}, disturbed by others\n")),
+            "{page}"
+        );
+        assert!(page.contains(&format!("| {word} |")) && page.contains(blame), "{page}");
+        let mut xml = Vec::new();
+        write_junit(&verdicts, "t.fxt", &mut xml).expect("memory");
+        let xml = String::from_utf8(xml).expect("text");
+        let [failures, errors, skipped] = counts;
+        let all =
+            format!(r#"tests="1" failures="{failures}" errors="{errors}" skipped="{skipped}""#);
+        assert_eq!(xml.matches(&all).count(), 2, "{xml}");
+        assert!(xml.contains(&format!("<{element} ")) && xml.contains(blame), "{xml}");
+        let json = serde_json::to_value(JsonVerdict::of(&verdicts[0])).expect("JSON");
+        let counts_as = if failed {
+            "failed"
+        } else if undecided {
+            "undecided"
+        } else {
+            "passed"
+        };
+        assert_eq!((&json["finding"], &json["verdict"]), (&"disturbed".into(), &counts_as.into()));
+        assert_eq!((json["undisturbed"].as_f64(), &json["unit"]), (Some(4.1e6), &"ns".into()));
+    }
+    let mut lost = disturbed(&gate, true, false);
+    lost.blame = Some(Blame::Lost);
+    let text = Text { verdicts: &[lost], colour: false, failures_only: false }.to_string();
+    assert!(text.contains("FAILED") && text.contains("whether it was disturbed is not"), "{text}");
 }

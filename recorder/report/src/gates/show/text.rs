@@ -11,8 +11,9 @@
 use std::fmt;
 
 use super::super::evaluate::Verdict;
-use super::{censored, finding};
+use super::{blame, censored, finding};
 use fxtrec_units::escape;
+use fxtrec_units::look::Look;
 
 /// Shows verdicts, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub struct Text<'a> {
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for verdict in self.verdicts {
-            if verdict.failed || !self.failures_only {
+            if verdict.failed || verdict.undecided || !self.failures_only {
                 self.write(verdict, f)?;
             }
         }
@@ -37,15 +38,27 @@ impl fmt::Display for Text<'_> {
 impl Text<'_> {
     fn write(&self, verdict: &Verdict<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const INDENT: &str = "               ";
-        let word = match (verdict.failed, self.colour) {
-            (true, true) => "\x1b[1;31mFAILED\x1b[0m",
-            (true, false) => "FAILED",
-            (false, _) => "passed",
+        let look = Look { colour: self.colour, columns: None };
+        let word = match (verdict.failed, verdict.is_disturbed()) {
+            (_, true) => look.doubtful("DISTURBED"),
+            (true, false) => look.bad("FAILED"),
+            (false, false) => "passed".to_owned(),
         };
         writeln!(f, "gate   {word}  {}", verdict.gate)?;
         writeln!(f, "{INDENT}{}", finding(verdict))?;
         if let Some(text) = censored(verdict) {
             writeln!(f, "{INDENT}{text}")?;
+        }
+        if let Some(text) = blame(verdict) {
+            writeln!(f, "{INDENT}{text}")?;
+        }
+        if verdict.is_disturbed() {
+            let choice = match (verdict.failed, verdict.undecided) {
+                (true, _) => "it counts as failed: --on-disturbed pass or exit-4 would not",
+                (_, true) => "it counts as neither failed nor passed: --on-disturbed exit-4",
+                _ => "it counts as passed: --on-disturbed pass",
+            };
+            writeln!(f, "{INDENT}{choice}")?;
         }
         if verdict.finding.is_open() {
             let choice = if verdict.failed {

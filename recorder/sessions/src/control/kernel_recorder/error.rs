@@ -21,7 +21,6 @@ pub(in crate::control) enum KernelError {
     /// Its session was ended meanwhile.
     #[error("the session was ended before the kernel's recorder wrote a snapshot")]
     Ended,
-    /// No snapshot came.
     #[error("the kernel's recorder could not write a snapshot: {0}")]
     NoSnapshot(String),
 }

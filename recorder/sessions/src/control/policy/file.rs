@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::error::Problem;
 use super::{DEFAULT_PROVIDERS_PER_USER, ProbeRight, Rights, Rule, Who};
 use crate::control::categories::{self, KernelCategory, PROBE_PREFIX};
 use crate::manager::MAX_PROVIDERS;
+use crate::settings::{self, Problem, at, check_keys, expected, meant, string};
 use fxtrec_kernel::user;
 use fxtrec_probe::Spec;
-use fxtrec_units::nearest::nearest;
 use fxtrec_units::quantity::ByteSize;
 
 const FILE_KEYS: [&str; 3] = ["providers-per-user", "probes", "allow"];
@@ -58,10 +57,7 @@ pub(super) struct Parsed {
 }
 
 pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
-    let file = DeTable::parse(text).map_err(|error| Problem {
-        offset: error.span().map_or(0, |span| span.start),
-        text: error.message().to_owned(),
-    })?;
+    let file = settings::parse(text)?;
     let file = file.get_ref();
     check_keys(file, &FILE_KEYS)?;
     let share = file.get("providers-per-user").map(share).transpose()?;
@@ -207,19 +203,6 @@ fn number(
     }
 }
 
-fn check_keys(table: &DeTable<'_>, known: &[&str]) -> Result<(), Problem> {
-    let unknown = table.keys().find(|key| !known.contains(&&**key.get_ref()));
-    let Some(key) = unknown else { return Ok(()) };
-    let meant = meant(key.get_ref(), known.iter().copied());
-    let text = format!("unknown key '{}'{meant}; expected {}", key.get_ref(), known.join(", "));
-    Err(at(key, text))
-}
-
-fn meant<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = nearest(text, known, 1).pop();
-    nearest.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
-}
-
 /// The items of a list, none if there is no such key.
 fn list<'a, 'i>(
     table: &'a DeTable<'i>,
@@ -236,28 +219,4 @@ fn table<'a, 'i>(value: &'a Spanned<DeValue<'i>>, what: &str) -> Result<&'a DeTa
 
 fn array<'a, 'i>(value: &'a Spanned<DeValue<'i>>, what: &str) -> Result<&'a DeArray<'i>, Problem> {
     value.get_ref().as_array().ok_or_else(|| expected(value, what))
-}
-
-fn string<'a>(value: &'a Spanned<DeValue<'_>>, what: &str) -> Result<&'a str, Problem> {
-    value.get_ref().as_str().ok_or_else(|| expected(value, what))
-}
-
-fn expected(value: &Spanned<DeValue<'_>>, what: &str) -> Problem {
-    at(value, format!("expected {what}, found {}", found(value.get_ref())))
-}
-
-fn found(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a string",
-        DeValue::Integer(_) => "an integer",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a time",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-fn at<T>(place: &Spanned<T>, text: impl Into<String>) -> Problem {
-    Problem { offset: place.span().start, text: text.into() }
 }

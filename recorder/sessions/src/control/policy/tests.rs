@@ -265,7 +265,7 @@ fn a_file_that_others_could_write_is_not_trusted() {
     } else {
         assert!(read().expect_err("not trusted").contains("belongs to uid"));
     }
-    assert!(matches!(Policy::read(dir.path()), Err(PolicyError::NoFile(_))));
+    assert!(matches!(Policy::read(dir.path()), Err(PolicyError::NoFile { .. })));
     let missing = Policy::read(&dir.path().join("none")).expect_err("missing");
     assert!(missing.is_missing() && missing.to_string().contains("cannot read the policy"));
 }

@@ -29,10 +29,8 @@ pub struct ProviderSpec {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferingMode {
-    /// Nothing more is recorded.
     #[default]
     Oneshot,
-    /// The oldest is overwritten.
     Circular,
     /// It is written out, while recording goes on.
     Streaming,

@@ -17,7 +17,6 @@ pub enum ControllerError {
     #[error("the session is already started")]
     #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
     AlreadyStarted,
-    /// It does not record.
     #[error("the session is not started")]
     #[serde(rename = "fxtrec.Controller.NotStarted")]
     NotStarted,

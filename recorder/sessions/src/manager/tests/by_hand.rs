@@ -84,7 +84,6 @@ impl ByHand {
         provider
     }
 
-    /// Connects, and says nothing.
     pub(super) fn connect(address: &Address) -> ByHand {
         let until = Instant::now() + PATIENCE;
         loop {

@@ -20,7 +20,6 @@ use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{Bounds, Files, NotRemoved};
 use crate::kernel::bell::Bell;
 use crate::kernel::notify::Notice;
-use crate::kernel::sys::Linux;
 use crate::kernel::user::Owner;
 use crate::manager::Section;
 use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
@@ -75,7 +74,6 @@ pub(in crate::commands::record) enum News {
         /// What fired, if something did.
         cause: Option<String>,
         path: PathBuf,
-        /// Its size, in bytes.
         bytes: u64,
         /// How much of what came before was there and how much was wanted, when there was less.
         reach: Option<(Nanos, Nanos)>,
@@ -205,8 +203,9 @@ impl Snapshots {
         };
         let opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
         let held = (opening.len() + buffers.len()) as u64;
-        let host = self.beginning.host.growth(&Linux);
-        let tail = describe::tail(ending, &host, self.beginning.recorder, held).unwrap_or_default();
+        let growth = self.beginning.watches.growth();
+        let tail =
+            describe::tail(ending, &growth, self.beginning.recorder, held).unwrap_or_default();
 
         let target = Target::Path(path.to_owned());
         let output = Output { target, compression: self.compression, named: false };

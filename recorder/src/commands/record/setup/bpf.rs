@@ -30,7 +30,8 @@ pub(in crate::commands) fn open(
 ) -> Result<BpfSource, RecordError> {
     // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
     let narrow = plan.scope != Filter::Machine && extras.is_empty();
-    open_for(facts, (plan.waking, plan.need_resched), narrow, plan.ring_bytes, extras)
+    let wanted = OnWish { waking: plan.waking, need_resched: plan.need_resched, locks: plan.locks };
+    open_for(facts, wanted, narrow, plan.ring_bytes, extras)
 }
 
 /// Opens what a recording of the machine uses, to see whether it can be had.
@@ -39,12 +40,20 @@ pub(in crate::commands) fn open(
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
-    open_for(facts, (false, false), false, None, &extras)
+    open_for(facts, OnWish::default(), false, None, &extras)
+}
+
+/// What programs tell only if somebody asks.
+#[derive(Clone, Copy, Debug, Default)]
+struct OnWish {
+    waking: bool,
+    need_resched: bool,
+    locks: bool,
 }
 
 fn open_for(
     facts: &Facts,
-    (waking, need_resched): (bool, bool),
+    OnWish { waking, need_resched, locks }: OnWish,
     narrow: bool,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
@@ -62,6 +71,7 @@ fn open_for(
         lane_bytes: bytes,
         waking,
         need_resched,
+        locks,
         narrow,
     };
     let open =

@@ -17,11 +17,11 @@ pub(in crate::commands) fn open(
     plan: &Plan,
     facts: &Facts,
 ) -> Result<Option<BlockedStacks>, Refusal> {
-    let Some(over) = plan.stacks else { return Ok(None) };
+    let Some(wanted) = plan.stacks else { return Ok(None) };
     if !facts.namespaces.initial_pid {
         return Err(explain(&SourceError::InnerPidNamespace, facts));
     }
-    let open = || BlockedStacks::open(&Linux, Box::new(LinuxBpf), over);
+    let open = || BlockedStacks::open(&Linux, Box::new(LinuxBpf), wanted);
     let opened = match open() {
         Err(error) if error.may_lack_memory() && limits::raise_locked_memory() => open(),
         opened => opened,

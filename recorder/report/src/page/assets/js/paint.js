@@ -185,6 +185,17 @@
     batch.over().add(fx.colours.get("stolen"), x, y + height - high, width, high);
   }
 
+  // A line across the lane at each time that the thread went over to another queue.
+  function moves(batch, { tile, from, to }, thread, y, height) {
+    let last = -1;
+    for (const { time } of tile.moves.get(thread) ?? []) {
+      const x = edge(view.x(time));
+      if (time < Math.max(from, view.from) || time > Math.min(to, view.to) || x === last) continue;
+      batch.over().add(fx.colours.get("moved"), x - 1, y, 2, height);
+      last = x;
+    }
+  }
+
   // The slices of a lane in view: wide ones through `wide`, with whether they
   // begin and end here or were cut by a tile; narrow ones summed up by pixel
   // through `narrow`.
@@ -291,6 +302,7 @@
         ]);
       },
     );
+    moves(batch, { tile, from, to }, row.id, y, height);
   }
 
   function spans(batch, texts, source, row, y) {

@@ -8,6 +8,8 @@
   const FAR = 64;
   // Arrows drawn for the wake-ups that one slice did, at most.
   const MOST_ARROWS = 60;
+  // Moves of one slice that are listed at most.
+  const MOST_MOVES = 4;
   // Parts of one wait that are looked through at most.
   const MOST_PARTS = 32;
   const { trace, view } = fx;
@@ -109,6 +111,18 @@
     return { arrows: found.slice(0, MOST_ARROWS), all: index > last && found.length <= MOST_ARROWS };
   }
 
+  // The moves of a thread between queues within a stretch of time, and whether these are all.
+  async function movesOf(thread, from, to) {
+    const found = [];
+    const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
+    let index = trace.moves === 0 ? last + 1 : first;
+    for (; index <= last && index < first + FAR; index++) {
+      const { moves } = await fx.store.loadTile(index);
+      found.push(...(moves.get(thread) ?? []).filter(({ time }) => time >= from && time <= to));
+    }
+    return { found, all: index > last };
+  }
+
   // Selects the slice at a time. Resolves to whether there is one.
   async function pick(kind, id, time) {
     const mine = ++request;
@@ -129,6 +143,7 @@
     const arrows = [];
     let wake = null;
     let allArrows = true;
+    let moves = { found: [], all: true };
     if (thread !== 0) {
       wake = await wakeOf(thread, found.start, state);
       if (wake && wake.waker >= 0) arrows.push({ time: wake.time, from: wake.waker, to: thread });
@@ -137,9 +152,12 @@
         arrows.push(...woke.arrows);
         allArrows = woke.all;
       }
+      // Of a thread that runs, those of the wait before.
+      if (state !== STATE.RUNNING) moves = await movesOf(thread, found.start, found.end);
+      else if (wake) moves = await movesOf(thread, wake.time, found.start);
     }
     if (mine !== request) return false;
-    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, taken: found.taken, wake, arrows, allArrows };
+    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, taken: found.taken, wake, arrows, allArrows, moves };
     show();
     return true;
   }
@@ -196,6 +214,12 @@
       if (wake.waited !== undefined) facts.push(["waited for a CPU", units.time(wake.waited)]);
       if (wake.waited !== undefined && wake.throttled > 0) facts.push(["throttled before", units.time(wake.throttled)]);
     }
+    const { found, all } = selected.moves;
+    for (const { time, from, to } of found.slice(0, MOST_MOVES)) {
+      facts.push(["moved", `CPU ${from} to ${to} at ${units.moment(time, 1)}`]);
+    }
+    const more = Math.max(found.length - MOST_MOVES, 0);
+    if (more > 0 || !all) facts.push(["moved", all ? `${units.count(more)} times more` : "perhaps more often"]);
     if (state === STATE.RUNNING && thread !== 0) {
       takenFacts(facts);
       const woke = selected.arrows.filter((arrow) => arrow.from === thread).length;
@@ -327,7 +351,10 @@
     if (at < 0) return "unknown";
     const length = fx.units.time(lane.end[at] - lane.start[at]);
     const mark = row.kind === "cpu" && tile.inferred.has(`${row.id}@${lane.start[at]}`) ? ", inferred begin" : "";
-    return row.kind === "cpu" ? `${threadName(lane.what[at])}, ${length}${mark}` : `${NAMES[lane.what[at]]}, ${length}`;
+    if (row.kind === "cpu") return `${threadName(lane.what[at])}, ${length}${mark}`;
+    const near = (tile.moves.get(row.id) ?? []).find((move) => Math.abs(move.time - time) <= 2 * view.perPixel());
+    const moved = near ? `, moved from CPU ${near.from} to ${near.to}` : "";
+    return `${NAMES[lane.what[at]]}, ${length}${moved}`;
   }
 
   // The span at a place of a thread's row, `y` pixels from its top.

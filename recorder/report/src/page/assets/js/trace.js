@@ -28,7 +28,8 @@
   for (const [index, rows] of contents.depths) threads[index].rows = rows;
 
   const byKoid = new Map(threads.map((thread) => [thread.koid, thread]));
-  const cpus = contents.cpus.map(([number, busy, first]) => ({ number, busy, first }));
+  const cpus = contents.cpus.map(([number, busy]) => ({ number, busy }));
+  const late = contents.late.map(([tile, head, cpu, thread, since, ranSince]) => ({ tile, head, cpu, thread, since, ranSince }));
   const gaps = contents.gaps.map(([cpu, from, to, count]) => ({ cpu, from, to, count }));
 
   const length = Math.max(contents.length, 1);
@@ -66,5 +67,5 @@
     return { day, hours, nanos: String(nanos % 1000000000n).padStart(9, "0") };
   }
 
-  fx.trace = { ...contents, contents, threads, byKoid, cpus, gaps, length, tiles, levels, tileAt, clock };
+  fx.trace = { ...contents, contents, threads, byKoid, cpus, late, gaps, length, tiles, levels, tileAt, clock };
 })();

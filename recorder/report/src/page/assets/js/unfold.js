@@ -1,24 +1,15 @@
 // A tile unfolded: who had each CPU, and what each thread did, slice by slice.
 //
-// The rules are those of the recorder's own `machine.rs`: whoever goes out of a
-// CPU of which nothing was known has been on it since; a wake-up of a thread
-// that runs or waits changes nothing; a gap leaves its CPU unknown.
+// Nothing is worked out here. The events of a tile are what the recorder's analysis made of the records, as assignments:
+// from now on this thread has that CPU, from then on it is in that state.
 
 (() => {
   const STATE = { UNKNOWN: 0, RUNNING: 1, WOKEN: 2, PREEMPTED: 3, SLEEPING: 4, DISK: 5, DEAD: 11, THROTTLED: 12, WOKEN_THROTTLED: 13 };
-  const INFERRED = 16;
-  const OUTGOING = 32;
-  const WAKE = 64;
-  const WAKE_THROTTLED = 65;
-  const HELD = 66;
-  const TAKEN = 67;
-  const GAP = 128;
+  // The first byte of an event: some have a state added.
+  const STATES = 16;
+  const HEAD = { INFERRED: 16, OUTGOING: 32, WAKE: 64, CHANGE: 80, TAKEN: 96, CLAIM: 97, CLAIM_RUNNING: 98, MOVE: 99, VACATE: 128 };
 
   const isThrottled = (state) => state === STATE.THROTTLED || state === STATE.WOKEN_THROTTLED;
-  const waits = (state) => state === STATE.WOKEN || state === STATE.PREEMPTED || isThrottled(state);
-  // What a thread that waits does while a quota holds it back, and once it does not.
-  const HELD_BACK = { [STATE.PREEMPTED]: STATE.THROTTLED, [STATE.WOKEN]: STATE.WOKEN_THROTTLED };
-  const RELEASED = { [STATE.THROTTLED]: STATE.PREEMPTED, [STATE.WOKEN_THROTTLED]: STATE.WOKEN };
 
   // Slices of a lane in order of time. What is open at the end of the tile goes
   // on in the next one; what began before has its true start.
@@ -64,19 +55,22 @@
     }
   }
 
-  class Machine {
-    constructor() {
+  class Lanes {
+    constructor(from) {
+      this.from = from;
       this.cpus = new Map();
       this.threads = new Map();
+      // Who has each CPU, and what each thread does.
       this.seats = new Map();
       this.doing = new Map();
-      this.inferred = new Set();
     }
 
-    lane(map, id) {
+    // A slice is over. One that was over before the tile began is in the tile before.
+    add(map, id, start, end, ...rest) {
+      if (start >= end || end <= this.from) return;
       let lane = map.get(id);
       if (!lane) map.set(id, (lane = new Slices()));
-      return lane;
+      lane.push(start, end, ...rest);
     }
 
     seat(cpu) {
@@ -85,167 +79,129 @@
       return seat;
     }
 
-    sit(cpu, thread, time) {
+    // Who has the CPU has it until `until`; from `since` on, another does, or with -1 nobody.
+    give(cpu, thread, since, until = since) {
+      const seat = this.seat(cpu);
+      if (seat.thread >= 0) this.add(this.cpus, cpu, seat.since, until, seat.thread, cpu, -1, seat.taken);
+      seat.thread = thread;
+      seat.since = since;
+      seat.taken = null;
+    }
+
+    // From `since` on, a thread is in another state. Idle is no thread.
+    change(thread, state, cpu, waker, since, taken = null) {
+      if (thread === 0) return;
+      const doing = this.doing.get(thread);
+      if (doing !== undefined && doing.state !== STATE.UNKNOWN) {
+        const ran = doing.state === STATE.RUNNING;
+        this.add(this.threads, thread, doing.since, since, doing.state, doing.cpu, doing.waker, ran ? taken : null);
+      }
+      this.doing.set(thread, { state, since, cpu, waker });
+    }
+
+    // The same, of one that is where it was.
+    become(thread, state, since) {
+      const { cpu, waker } = this.doing.get(thread) ?? { cpu: -1, waker: -1 };
+      this.change(thread, state, cpu, waker, since);
+    }
+
+    // It turned out later who has had the CPU since then, and since when that thread ran, unless it did something else.
+    claim(cpu, thread, since, ranSince) {
       const seat = this.seat(cpu);
       seat.thread = thread;
-      seat.since = time;
-    }
-
-    closeSeat(cpu, thread, time, taken = null) {
-      const { since } = this.seat(cpu);
-      if (time > since) this.lane(this.cpus, cpu).push(since, time, thread, cpu, -1, taken);
-    }
-
-    change(thread, state, cpu, waker, time, taken = null) {
-      const doing = this.doing.get(thread);
-      if (doing) {
-        if (doing.state !== STATE.UNKNOWN && doing.since < time) {
-          this.lane(this.threads, thread).push(doing.since, time, doing.state, doing.cpu, doing.waker, doing.state === STATE.RUNNING ? taken : null);
-        }
-        doing.state = state;
-        doing.since = time;
-        doing.cpu = cpu;
-        doing.waker = waker;
-      } else {
-        this.doing.set(thread, { state, since: time, cpu, waker });
-      }
-    }
-
-    state(thread) {
-      return this.doing.get(thread)?.state ?? STATE.UNKNOWN;
-    }
-
-    runs(thread, cpu) {
-      const doing = this.doing.get(thread);
-      return doing !== undefined && doing.state === STATE.RUNNING && doing.cpu === cpu;
-    }
-
-    switch(time, cpu, outgoing, state, incoming) {
-      const seat = this.seat(cpu);
-      const before = seat.thread < 0 ? outgoing : seat.thread;
-      const { taken } = seat;
-      seat.taken = null;
-      this.closeSeat(cpu, before, time, taken);
-      if (before !== outgoing && this.runs(before, cpu)) {
-        this.change(before, STATE.UNKNOWN, cpu, -1, time);
-      }
-      if (outgoing !== 0) {
-        if (seat.thread < 0 && this.state(outgoing) === STATE.UNKNOWN) {
-          const since = Math.max(seat.since, this.doing.get(outgoing)?.since ?? 0);
-          this.doing.set(outgoing, { state: STATE.RUNNING, since, cpu, waker: -1 });
-        }
-        this.change(outgoing, state, cpu, -1, time, taken);
-      }
-      this.sit(cpu, incoming, time);
-      if (incoming !== 0) this.change(incoming, STATE.RUNNING, cpu, -1, time);
-    }
-
-    wake(time, cpu, thread, waker, after) {
-      const state = this.state(thread);
-      if (thread === 0 || state === STATE.RUNNING || waits(state)) return;
-      this.change(thread, after, cpu, waker, time);
-    }
-
-    // A quota held a thread back in a stretch of its wait, which goes on.
-    held(thread, from, until) {
-      const doing = this.doing.get(thread);
-      if (doing === undefined || !waits(doing.state) || from < doing.since || until < from) return;
-      const { cpu, waker } = doing;
-      const held = HELD_BACK[doing.state] ?? doing.state;
-      if (from > doing.since) this.change(thread, held, cpu, waker, from);
-      else doing.state = held;
-      this.change(thread, RELEASED[held], cpu, waker, until);
-    }
-
-    gap(time, cpu, length) {
-      const seat = this.seat(cpu);
-      if (seat.thread >= 0) {
-        this.closeSeat(cpu, seat.thread, time - length);
-        if (seat.thread > 0 && this.runs(seat.thread, cpu)) {
-          this.change(seat.thread, STATE.UNKNOWN, cpu, -1, time - length);
-        }
-      }
-      this.sit(cpu, -1, time);
+      seat.since = since;
+      if (ranSince !== null) this.doing.set(thread, { state: STATE.RUNNING, since: ranSince, cpu, waker: -1 });
     }
 
     close(time) {
-      for (const [cpu, seat] of this.seats) {
-        if (seat.thread >= 0) this.closeSeat(cpu, seat.thread, time);
-      }
+      for (const cpu of this.seats.keys()) this.give(cpu, -1, time);
       for (const thread of [...this.doing.keys()]) this.change(thread, STATE.UNKNOWN, -1, -1, time);
     }
   }
 
-  // What the tile says about the machine at its begin.
-  function restore(columns, begin) {
-    const machine = new Machine();
+  // The time of an age: 0 for before the trace.
+  const sinceOf = (age, time) => (age === 0 ? 0 : time - (age - 1));
+
+  // The lanes as they are when the tile begins.
+  function begun(tile, columns) {
+    const { begin } = tile;
+    const lanes = new Lanes(tile.from);
     const [on, onAges, threads, states, ages, cpus, wakers] = columns;
-    const since = (age) => (age === 0 ? 0 : begin - (age - 1));
     for (let cpu = 0; on.more; cpu++) {
       const thread = on.number() - 1;
-      machine.seats.set(cpu, { thread, since: since(onAges.number()), taken: null });
+      lanes.seats.set(cpu, { thread, since: sinceOf(onAges.number(), begin), taken: null });
     }
     for (let next = 0; threads.more; ) {
       const thread = next + threads.number();
       next = thread + 1;
       const [state, age] = [states.byte(), ages.number()];
-      machine.doing.set(thread, {
+      lanes.doing.set(thread, {
         state,
-        since: since(age),
+        since: sinceOf(age, begin),
         cpu: cpus.number(),
         waker: wakers.number() - 1,
       });
     }
-    // Who is seen to leave a CPU first has been there from the begin.
-    for (const { number, first } of fx.trace.cpus) {
-      const seat = machine.seat(number);
-      if (first === null || seat.thread >= 0 || seat.since !== 0) continue;
-      seat.thread = first;
-      if (first !== 0 && machine.state(first) === STATE.UNKNOWN) {
-        machine.doing.set(first, { state: STATE.RUNNING, since: 0, cpu: number, waker: -1 });
-      }
-    }
-    return machine;
+    return lanes;
   }
 
   // The slices and wake-ups of a tile.
   function events(tile, columns) {
-    const machine = restore(columns, tile.begin);
+    const lanes = begun(tile, columns);
     const [heads, times, cpus, threads, extras] = columns.slice(7);
     const wakes = { time: [], thread: [], waker: [], cpu: [] };
+    // By thread: when it went over from the queue of which CPU to which.
+    const moves = new Map();
     const inferred = new Set();
     let time = tile.begin;
     for (let left = tile.events; left > 0; left--) {
       const head = heads.byte();
+      const state = head % STATES;
       time += times.number();
       const cpu = cpus.number();
-      if (head === GAP) {
-        machine.gap(time, cpu, extras.number());
-      } else if (head === HELD) {
+      if (head === HEAD.VACATE) {
+        lanes.give(cpu, -1, time, time - extras.number());
+      } else if (head === HEAD.CLAIM || head === HEAD.CLAIM_RUNNING) {
         const thread = threads.number();
-        const from = time - extras.number();
-        machine.held(thread, from, from + extras.number());
-      } else if (head === TAKEN) {
+        const since = sinceOf(extras.number(), time);
+        lanes.claim(cpu, thread, since, head === HEAD.CLAIM ? null : sinceOf(extras.number(), time));
+      } else if (head === HEAD.TAKEN) {
         const [steal, irq, irqs, asked] = [extras.number(), extras.number(), extras.number(), extras.number()];
-        machine.seat(cpu).taken = { steal, irq, irqs, asked: asked - 1 };
-      } else if (head === WAKE || head === WAKE_THROTTLED) {
+        lanes.seat(cpu).taken = { steal, irq, irqs, asked: asked - 1 };
+      } else if (head === HEAD.MOVE) {
+        const thread = threads.number();
+        if (!moves.has(thread)) moves.set(thread, []);
+        moves.get(thread).push({ time, from: extras.number(), to: cpu });
+      } else if (head >= HEAD.CHANGE) {
+        const thread = threads.number();
+        lanes.become(thread, state, sinceOf(extras.number(), time));
+      } else if (head >= HEAD.WAKE) {
         const thread = threads.number();
         const waker = extras.number() - 1;
         wakes.time.push(time);
         wakes.thread.push(thread);
         wakes.waker.push(waker);
         wakes.cpu.push(cpu);
-        machine.wake(time, cpu, thread, waker, head === WAKE ? STATE.WOKEN : STATE.WOKEN_THROTTLED);
+        if (state !== STATE.UNKNOWN) lanes.change(thread, state, cpu, waker, time);
       } else {
         const incoming = threads.number();
-        const given = (head & OUTGOING) !== 0;
-        const outgoing = given ? extras.number() : machine.seat(cpu).thread;
-        if (head & INFERRED) inferred.add(`${cpu}@${time}`);
-        machine.switch(time, cpu, outgoing, head % 16, incoming);
+        const { thread, taken } = lanes.seat(cpu);
+        const outgoing = head & HEAD.OUTGOING ? extras.number() : thread;
+        if (head & HEAD.INFERRED) inferred.add(`${cpu}@${time}`);
+        lanes.give(cpu, incoming, time);
+        lanes.change(outgoing, state, cpu, -1, time, taken);
+        lanes.change(incoming, STATE.RUNNING, cpu, -1, time);
       }
     }
-    machine.close(tile.to);
-    return { cpus: machine.cpus, threads: machine.threads, wakes, inferred };
+    // What only a later tile tells of this one.
+    for (const { tile: later, head, cpu, thread, since, ranSince } of fx.trace.late) {
+      if (later <= tile.index || since >= tile.to) continue;
+      if (head === HEAD.VACATE) lanes.give(cpu, -1, tile.to, since);
+      else if (head >= HEAD.CLAIM) lanes.claim(cpu, thread, since, ranSince !== null && ranSince < tile.to ? ranSince : null);
+      else lanes.become(thread, head % STATES, since);
+    }
+    lanes.close(tile.to);
+    return { cpus: lanes.cpus, threads: lanes.threads, wakes, moves, inferred };
   }
 
   const KIND = { WHOLE: 0, OPEN: 1, INSTANT: 2, MANY: 3 };

@@ -90,5 +90,6 @@
     // The next or the one before, round and round.
     step: (by) => jump((shown + by + trace.worst.length) % Math.max(trace.worst.length, 1)),
     shown: () => shown,
+    name,
   };
 })();

@@ -1,0 +1,297 @@
+//! The critical path: from the end of an interval backwards, through those who woke whom.
+//!
+//! ```text
+//!   audio  |== blocked in futex =====================|- ran -|
+//!                                                    ^ woken by ui
+//!   ui        |= ran =|..... waited for CPU 0 .......|
+//!                       hog had it
+//!   chain  |u|= ui ran |..... ui waited, for hog ....| audio |     u: before that, ui slept: who woke it, and so on
+//! ```
+//!
+//! While a thread has a CPU, or waits for one, or is held back, that is the reason why it does not get further. While it is
+//! blocked, the reason is with the thread that woke it in the end: whatever that one did meanwhile. So a [`Frame`] is what one
+//! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
+//! innermost steps, one after the other, tile the outermost interval.
+
+use fxt_reader::Cpu;
+use fxtrec_sched::State;
+
+use crate::log::{Entry, Id, Log, Taken};
+use crate::threads::Index;
+use crate::track::{By, Lock, Reason, Tenant};
+use crate::{Cause, Causes, Class};
+
+/// So many wakers are followed from one to the next.
+const MOST_DEEP: usize = 48;
+
+/// So many steps a chain has.
+pub const MOST_STEPS: usize = 100_000;
+
+/// So many entries are looked at for who had CPUs meanwhile.
+const MOST_LOOKS: u64 = 50_000_000;
+
+/// A thread that was woken went on its way to be able to run for so long at most, in nanoseconds, after its waker had begun
+/// that and left its CPU.
+const MOST_UNDERWAY: u64 = 1_000_000;
+
+/// So many of those who had the CPU in a wait are told one by one.
+const MOST_SHARES: usize = 64;
+
+/// What a thread did in an interval: steps that tile it, in order.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub thread: Index,
+    pub from: u64,
+    pub to: u64,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub from: u64,
+    pub to: u64,
+    pub what: What,
+}
+
+/// What a thread did, all the time.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// It had a CPU. What was taken of that, if it is the whole slice; of a part of a slice with something taken, it is not
+    /// known how much, and it is `None`; `all_taken` is what was taken of the whole slice, in nanoseconds.
+    Ran {
+        cpu: Cpu,
+        taken: Option<Taken>,
+        all_taken: u64,
+    },
+    /// It waited for a CPU, after it was woken or preempted. Who had the CPU for how long, the longest first.
+    Waited {
+        cpu: Cpu,
+        woken: Option<By>,
+        shares: Vec<(Tenant, u64)>,
+    },
+    /// A quota held it back.
+    Throttled {
+        cgroup: Option<u32>,
+    },
+    Blocked(Blocked),
+    /// It was woken, and not able to run yet.
+    Underway,
+    Unknown(Reason),
+}
+
+/// It was blocked, stopped, or had ended.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    pub state: State,
+    pub syscall: Option<u64>,
+    /// The lock that it waited for, if the recording tells.
+    pub lock: Option<Lock>,
+    pub ended: Ended,
+    /// What the waker did meanwhile, if it was a thread and could be followed.
+    pub inside: Option<Box<Frame>>,
+    /// Why it was not followed, though it was a thread.
+    pub stopped: Option<Reason>,
+}
+
+impl Blocked {
+    /// What it waited for, in a recording that has these facts. `name` is that of its system call.
+    pub fn class(&self, causes: Causes, name: Option<&str>) -> Class {
+        let known = causes.has(Cause::Syscall) || self.syscall.is_some();
+        Class::of(self.state, known.then_some(name))
+    }
+}
+
+/// How it ended that a thread was blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It goes on beyond the interval.
+    NotYet,
+    Woken(By),
+}
+
+impl Step {
+    pub fn length(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// A thread's time, looked at from its end.
+struct Walk<'a> {
+    log: &'a Log,
+    /// The threads that are being followed, from the outermost on.
+    stack: Vec<Index>,
+    steps: usize,
+    looks: u64,
+    wakers: Wakers,
+}
+
+/// What becomes of those who woke the thread of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakers {
+    /// It is found out what they did meanwhile.
+    Followed,
+    /// It is only told who they are.
+    Told,
+}
+
+/// What a thread did in an interval that is over by now, and whom it waited for.
+pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
+    let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, wakers };
+    let last = log.last(thread).unwrap_or(Id::NONE);
+    walk.frame(thread, (from, to), last)
+}
+
+impl Walk<'_> {
+    /// The frame of a thread, whose entry `last` is the one at the end of the interval, or a later one.
+    fn frame(&mut self, thread: Index, (from, to): (u64, u64), last: Id) -> Frame {
+        self.stack.push(thread);
+        let mut steps: Vec<Step> = Vec::new();
+        // The step that is being looked at ends here, and the entry at which the one before it ends is `next`.
+        let (mut until, mut id) = (to, last);
+        let mut next: Option<Entry> = None;
+        let mut anchor = None;
+        while until > from {
+            let Some(entry) = self.log.get(id).copied() else {
+                let reason = if id == Id::NONE { Reason::NotSeen } else { Reason::NotKept };
+                steps.push(Step { from, to: until, what: What::Unknown(reason) });
+                break;
+            };
+            let begin = entry.time.max(from);
+            if begin < until {
+                self.steps += 1;
+                if self.steps > MOST_STEPS || self.looks > MOST_LOOKS {
+                    let what = What::Unknown(Reason::NotFollowed);
+                    steps.push(Step { from, to: until, what });
+                    break;
+                }
+                let whole = entry.time >= from && next.is_some_and(|next| next.time == until);
+                let what = self.what((id, &entry), (begin, until), (next.as_ref(), whole), anchor);
+                steps.push(Step { from: begin, to: until, what });
+                until = begin;
+            }
+            // Who had the CPU in whose queue it was is seen from the first entry after that.
+            anchor = entry.anchor().or(anchor);
+            (next, id) = (Some(entry), entry.prev);
+        }
+        self.stack.pop();
+        steps.reverse();
+        Frame { thread, from, to, steps }
+    }
+
+    fn what(
+        &mut self,
+        (id, entry): (Id, &Entry),
+        (from, to): (u64, u64),
+        (next, whole): (Option<&Entry>, bool),
+        anchor: Option<Id>,
+    ) -> What {
+        match entry.state {
+            State::Running => {
+                let taken = self.log.taken_of(id);
+                let all_taken = taken.steal.saturating_add(taken.irq);
+                let taken = (whole || all_taken == 0).then_some(taken);
+                What::Ran { cpu: entry.cpu, taken, all_taken }
+            }
+            State::Throttled | State::WokenThrottled => {
+                What::Throttled { cgroup: self.log.quota_of(id) }
+            }
+            State::Woken | State::Preempted => {
+                let anchor = anchor.or_else(|| self.log.anchor_of_cpu(entry.cpu));
+                let shares = self.shares(entry.cpu, anchor, (from, to));
+                let woken = entry.woken().map(|woken| woken.0);
+                let woken = woken.or((entry.state == State::Woken).then_some(By::Unknown));
+                What::Waited { cpu: entry.cpu, woken, shares }
+            }
+            State::Unknown | State::NotRecorded => What::Unknown(entry.reason()),
+            state => {
+                let woken = next.filter(|next| next.time == to).and_then(Entry::woken);
+                let Some((by, then)) = woken else {
+                    return self.blocked(state, (id, entry), Ended::NotYet, (None, None));
+                };
+                let inside = match by {
+                    By::Thread(waker) if state.is_blocked() && self.wakers == Wakers::Followed => {
+                        self.waker((waker, then), (from, to))
+                    }
+                    _ => (None, None),
+                };
+                self.blocked(state, (id, entry), Ended::Woken(by), inside)
+            }
+        }
+    }
+
+    fn blocked(
+        &self,
+        state: State,
+        (id, entry): (Id, &Entry),
+        ended: Ended,
+        (inside, stopped): (Option<Box<Frame>>, Option<Reason>),
+    ) -> What {
+        let lock = self.log.lock_of(id);
+        What::Blocked(Blocked { state, syscall: entry.syscall(), lock, ended, inside, stopped })
+    }
+
+    /// What a waker did in the time in which it was waited for, or why that is not followed. `then` is what it did when the
+    /// wake-up was recorded.
+    fn waker(
+        &mut self,
+        (waker, then): (Index, Id),
+        (from, to): (u64, u64),
+    ) -> (Option<Box<Frame>>, Option<Reason>) {
+        if self.stack.len() >= MOST_DEEP || self.stack.contains(&waker) {
+            return (None, Some(Reason::NotFollowed));
+        }
+        // It may have left its CPU before the one that it woke was able to run.
+        let (mut id, mut left) = (then, to);
+        loop {
+            match self.log.get(id) {
+                Some(entry) if entry.state == State::Running => break,
+                Some(entry) if to - entry.time.min(to) <= MOST_UNDERWAY && entry.time > from => {
+                    (left, id) = (entry.time.min(to), entry.prev);
+                }
+                _ => return (None, Some(Reason::WakerUnseen)),
+            }
+        }
+        let mut frame = self.frame(waker, (from, left), id);
+        if left < to {
+            frame.steps.push(Step { from: left, to, what: What::Underway });
+            frame.to = to;
+        }
+        (Some(Box::new(frame)), None)
+    }
+
+    fn shares(&mut self, cpu: Cpu, anchor: Option<Id>, span: (u64, u64)) -> Vec<(Tenant, u64)> {
+        let mut sums = rustc_hash::FxHashMap::<Tenant, u64>::default();
+        self.looks += self.log.tenants(cpu, anchor, span, |tenant, length| {
+            *sums.entry(tenant).or_default() += length;
+        });
+        let mut shares: Vec<(Tenant, u64)> = sums.into_iter().collect();
+        shares.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
+        shares
+    }
+}
+
+impl Frame {
+    /// Shows the innermost steps, in order: for each the threads that wait for it, from the outermost on, and itself.
+    pub fn leaves<'a>(&'a self, show: &mut impl FnMut(&[Index], &'a Step)) {
+        self.show_leaves(&mut Vec::new(), show);
+    }
+
+    fn show_leaves<'a>(&'a self, path: &mut Vec<Index>, show: &mut impl FnMut(&[Index], &'a Step)) {
+        path.push(self.thread);
+        for step in &self.steps {
+            match &step.what {
+                What::Blocked(Blocked { inside: Some(inside), .. }) => {
+                    inside.show_leaves(path, show);
+                }
+                _ => show(path, step),
+            }
+        }
+        path.pop();
+    }
+}
+
+/// The longest ones, and the rest as a sum.
+pub fn longest<T: Clone>(shares: &[(T, u64)]) -> (&[(T, u64)], u64) {
+    let (named, rest) = shares.split_at(MOST_SHARES.min(shares.len()));
+    (named, rest.iter().map(|share| share.1).sum())
+}

@@ -1,0 +1,106 @@
+//! What the time of an interval adds up to.
+
+use std::collections::HashMap;
+
+use fxtrec_sched::State;
+
+use crate::Class;
+use crate::chain::{Blocked, Ended, Frame, What};
+use crate::log::Taken;
+use crate::threads::Index;
+use crate::track::{By, Reason, Tenant};
+
+/// What makes parts one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    OnCpu,
+    Stolen,
+    Interrupts,
+    OnCpuUndivided,
+    Waiting(Tenant),
+    Throttled(Option<u32>),
+    Blocked { class: Class, syscall: Option<u64>, ended: Option<EndedBy>, uninterruptible: bool },
+    Underway,
+    Unknown(Reason),
+}
+
+/// Who woke a thread, as far as parts tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EndedBy {
+    Thread(Index),
+    Interrupt,
+    Unknown,
+}
+
+impl EndedBy {
+    /// `None` where it goes on beyond the interval.
+    pub fn of(ended: Ended) -> Option<EndedBy> {
+        match ended {
+            Ended::NotYet => None,
+            Ended::Woken(By::Thread(thread)) => Some(EndedBy::Thread(thread)),
+            Ended::Woken(By::Interrupt) => Some(EndedBy::Interrupt),
+            Ended::Woken(By::Unknown) => Some(EndedBy::Unknown),
+        }
+    }
+}
+
+/// How it ended, as JSON has it; `None` if it has not.
+pub fn ended_by(ended: Option<EndedBy>) -> &'static str {
+    match ended {
+        None => "not_yet",
+        Some(EndedBy::Thread(_)) => "thread",
+        Some(EndedBy::Interrupt) => "interrupt",
+        Some(EndedBy::Unknown) => "unknown",
+    }
+}
+
+/// Divides what a thread had a CPU for: its own, stolen, by interrupts.
+pub fn divide(length: u64, taken: Taken) -> (u64, u64, u64) {
+    let stolen = taken.steal.min(length);
+    let irq = taken.irq.min(length - stolen);
+    (length - stolen - irq, stolen, irq)
+}
+
+/// The parts of a thread's own time, the longest first: how long, and in how many stretches. `class` says what a blocked thread
+/// waits for.
+pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64, u64))> {
+    let mut sums: HashMap<Key, (u64, u64)> = HashMap::new();
+    let mut add = |key: Key, ns: u64| {
+        if ns > 0 {
+            let sum = sums.entry(key).or_default();
+            *sum = (sum.0 + ns, sum.1 + 1);
+        }
+    };
+    for step in &frame.steps {
+        let length = step.length();
+        match &step.what {
+            What::Ran { taken: Some(taken), .. } => {
+                let (own, stolen, irq) = divide(length, *taken);
+                add(Key::OnCpu, own);
+                add(Key::Stolen, stolen);
+                add(Key::Interrupts, irq);
+            }
+            What::Ran { taken: None, all_taken, .. } => {
+                // So much at most: the rest is its own, wherever that was.
+                let taken = length.min(*all_taken);
+                add(Key::OnCpu, length - taken);
+                add(Key::OnCpuUndivided, taken);
+            }
+            What::Waited { shares, .. } => {
+                shares.iter().for_each(|&(tenant, ns)| add(Key::Waiting(tenant), ns));
+            }
+            What::Throttled { cgroup } => add(Key::Throttled(*cgroup), length),
+            What::Blocked(blocked) => {
+                let class = class(blocked);
+                let uninterruptible = blocked.state == State::Uninterruptible;
+                let (syscall, ended) = (blocked.syscall, EndedBy::of(blocked.ended));
+                add(Key::Blocked { class, syscall, ended, uninterruptible }, length);
+            }
+            What::Underway => add(Key::Underway, length),
+            What::Unknown(reason) => add(Key::Unknown(*reason), length),
+        }
+    }
+    let mut sums: Vec<(Key, (u64, u64))> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.0.cmp(&a.1.0).then(a.0.cmp(&b.0)));
+    sums
+}

@@ -1,0 +1,134 @@
+//! A pass over a trace, and one that explains intervals on the way.
+
+use fxt_reader::{Cpu, Error, Item, Reader, Visitor};
+
+use crate::chain::{self, Frame, Wakers};
+use crate::log::{Log, Taken};
+use crate::threads::Index;
+use crate::track::{Begin, Lock, Sink, Tenant, Tracker};
+
+/// A pass that is under way.
+struct Pass<'a, S> {
+    tracker: &'a mut Tracker,
+    sink: S,
+}
+
+impl<S: Sink> Visitor for Pass<'_, S> {
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        self.tracker.take(item, &mut self.sink)
+    }
+}
+
+/// Shows `sink` what happens in a whole trace, or in as much of it as it wants to see. Damaged places are gaps.
+///
+/// # Errors
+/// Those of [`Reader::next`], apart from damage.
+pub fn run<S: Sink>(mut reader: Reader<'_>, tracker: &mut Tracker, sink: S) -> Result<S, Error> {
+    let mut pass = Pass { tracker, sink };
+    loop {
+        match reader.show_all(&mut pass) {
+            Ok(_) => return Ok(pass.sink),
+            Err(Error::Damaged(_)) => pass.tracker.damaged(),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// An interval of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    pub koid: u64,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// Follows intervals: `found` is told of each, by its place in the list, in the order in which they end.
+pub struct Follower<'a, F> {
+    log: Log,
+    /// Those that are still to come, the one that ends last first.
+    open: Vec<usize>,
+    intervals: &'a [Interval],
+    begin: u64,
+    wakers: Wakers,
+    found: F,
+}
+
+impl<F> std::fmt::Debug for Follower<'_, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("open", &self.open.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
+    /// At most so many entries are kept.
+    pub fn new(intervals: &'a [Interval], wakers: Wakers, most: usize, found: F) -> Self {
+        let mut open: Vec<usize> = (0..intervals.len()).collect();
+        open.sort_by_key(|&at| u64::MAX - intervals[at].to);
+        let begin = intervals.iter().map(|interval| interval.from).min().unwrap_or(0);
+        Follower { log: Log::new(most), open, intervals, begin, wakers, found }
+    }
+
+    /// Follows those that end before `time`.
+    #[cold]
+    fn close(&mut self, tracker: &Tracker, time: u64) {
+        while let Some(&at) = self.open.last() {
+            let Interval { koid, from, to } = self.intervals[at];
+            if to >= time {
+                return;
+            }
+            self.open.pop();
+            let Some(thread) = tracker.roster.find(koid) else { continue };
+            match self.wakers {
+                Wakers::Followed => tracker.settle(self),
+                Wakers::Told => tracker.settle_thread(thread, self),
+            }
+            let frame = chain::follow(&self.log, thread, (from, to), self.wakers);
+            (self.found)(tracker, at, frame);
+        }
+    }
+
+    /// The trace is over: follows all that are left.
+    pub fn finish(mut self, tracker: &Tracker) {
+        self.close(tracker, u64::MAX);
+    }
+}
+
+impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
+    #[inline]
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        self.log.begin(thread, begin);
+    }
+
+    fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
+        self.log.taken(thread, Taken { steal, irq });
+    }
+
+    fn quota(&mut self, thread: Index, cgroup: u32) {
+        self.log.quota(thread, cgroup);
+    }
+
+    fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
+        self.log.lock(thread, time, lock);
+    }
+
+    #[inline]
+    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
+        self.log.tenant(cpu, time, tenant);
+    }
+
+    #[inline]
+    fn advance(&mut self, tracker: &Tracker, time: u64) -> bool {
+        if time >= self.begin && !self.log.is_on() {
+            self.log.switch_on();
+        }
+        match self.open.last() {
+            Some(&at) if self.intervals[at].to < time => {
+                self.close(tracker, time);
+                !self.open.is_empty()
+            }
+            Some(_) => true,
+            None => false,
+        }
+    }
+}

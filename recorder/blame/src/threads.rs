@@ -1,0 +1,240 @@
+//! The threads of a trace: a number for each, and what it is called.
+
+use fxt_reader::Koid;
+use fxt_reader::record::KernelObject;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// In fxtrec's traces the bits of a koid below this are the thread id.
+const ID_BITS: u32 = 22;
+
+/// Threads of a trace by number, in the order in which something first happened to them.
+pub type Index = u32;
+
+#[derive(Debug, Default)]
+struct Named {
+    comm: Box<str>,
+    process: Option<u64>,
+}
+
+/// All threads of a trace.
+#[derive(Debug, Default)]
+pub struct Roster {
+    /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.
+    pub by_fxtrec: bool,
+    indices: FxHashMap<u64, Index>,
+    koids: Vec<u64>,
+    named: FxHashMap<u64, Named>,
+    processes: FxHashMap<u64, Box<str>>,
+}
+
+impl Roster {
+    /// The number of a thread, which has one from now on.
+    #[inline]
+    pub fn index(&mut self, koid: u64) -> Index {
+        match self.indices.get(&koid) {
+            Some(&index) => index,
+            None => self.add(koid),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, koid: u64) -> Index {
+        // There are fewer threads than bytes of trace.
+        let index = Index::try_from(self.koids.len()).unwrap_or(Index::MAX);
+        self.koids.push(koid);
+        self.indices.insert(koid, index);
+        index
+    }
+
+    /// The number of a thread, if anything happened to it.
+    pub fn find(&self, koid: u64) -> Option<Index> {
+        self.indices.get(&koid).copied()
+    }
+
+    pub fn koid(&self, index: Index) -> u64 {
+        self.koids.get(index as usize).copied().unwrap_or(0)
+    }
+
+    /// The koids of all threads that something happened to.
+    pub fn koids(&self) -> impl Iterator<Item = u64> + '_ {
+        self.koids.iter().copied()
+    }
+
+    pub fn name_process(&mut self, object: &KernelObject<'_>) {
+        self.processes.insert(object.koid.0, object.name.into());
+    }
+
+    pub fn name_thread(&mut self, object: &KernelObject<'_>) {
+        let process = object.process().map(|Koid(process)| process);
+        let named = self.named.entry(object.koid.0).or_default();
+        if *named.comm != *object.name {
+            named.comm = object.name.into();
+        }
+        named.process = process.or(named.process);
+    }
+
+    /// The thread's name, as it was last called.
+    pub fn comm(&self, koid: u64) -> Option<&str> {
+        self.named.get(&koid).map(|named| &*named.comm)
+    }
+
+    /// The koid of the thread's process.
+    pub fn process(&self, koid: u64) -> Option<u64> {
+        self.named.get(&koid)?.process
+    }
+
+    pub fn tid(&self, koid: u64) -> u64 {
+        if self.by_fxtrec { koid & ((1 << ID_BITS) - 1) } else { koid }
+    }
+
+    /// Takes over the names, for another pass over the same trace.
+    pub fn with_names_of(&mut self, other: Roster) {
+        self.named = other.named;
+        self.processes = other.processes;
+    }
+}
+
+/// What threads are called, and of which processes they are.
+pub trait Known {
+    /// The thread's name, as it was last called.
+    fn comm(&self, koid: u64) -> Option<&str>;
+    /// The koid of the thread's process.
+    fn process(&self, koid: u64) -> Option<u64>;
+    fn tid(&self, koid: u64) -> u64;
+}
+
+impl Known for Roster {
+    fn comm(&self, koid: u64) -> Option<&str> {
+        Roster::comm(self, koid)
+    }
+
+    fn process(&self, koid: u64) -> Option<u64> {
+        Roster::process(self, koid)
+    }
+
+    fn tid(&self, koid: u64) -> u64 {
+        Roster::tid(self, koid)
+    }
+}
+
+/// The threads of COMMAND and of what it started.
+///
+/// Who woke a thread for the first time has made it, or it was there before. Only where the waker is known, and none of
+/// COMMAND's, it is certain that it is not COMMAND's either.
+#[derive(Debug, Default)]
+pub struct Family {
+    /// COMMAND's process.
+    pub process: Option<u64>,
+    /// The process that made the recording.
+    pub recorder: Option<u64>,
+    /// Threads that one of them woke for the first time, and which no earlier record has.
+    born: FxHashSet<u64>,
+    /// Threads of which it is not known who made them.
+    doubtful: FxHashSet<u64>,
+}
+
+impl Family {
+    /// Whether the thread is one of them.
+    pub fn has(&self, roster: &impl Known, koid: u64) -> bool {
+        let Some(command) = self.process else { return false };
+        let process = roster.process(koid);
+        let born = |koid| self.born.contains(&koid);
+        koid == command || process == Some(command) || born(koid) || process.is_some_and(born)
+    }
+
+    /// Whether the thread is one of those that made the recording.
+    pub fn is_recorder(&self, roster: &impl Known, koid: u64) -> bool {
+        let Some(recorder) = self.recorder else { return false };
+        koid == recorder || roster.process(koid) == Some(recorder)
+    }
+
+    /// Whether it is certain that the thread is none of them. Nothing is, where COMMAND is not known.
+    pub fn is_without(&self, roster: &impl Known, koid: u64) -> bool {
+        let doubtful = |koid| self.doubtful.contains(&koid);
+        self.process.is_some()
+            && !self.has(roster, koid)
+            && !doubtful(koid)
+            && !roster.process(koid).is_some_and(doubtful)
+    }
+
+    /// A thread is woken of which there was no record so far. A new one still has the name of the thread that made it, which
+    /// wakes it; kernel threads have names of their own. Ids are given in turn, so that one which was there before COMMAND has a
+    /// smaller one, unless they began anew in between.
+    pub fn first_woken(
+        &mut self,
+        roster: &impl Known,
+        koid: u64,
+        (waker, interrupt): (Option<Koid>, bool),
+    ) {
+        let Some(command) = self.process else { return };
+        match waker {
+            // Nobody is made by an interrupt.
+            _ if interrupt => {}
+            None | Some(Koid(0)) => {
+                self.doubtful.insert(koid);
+            }
+            Some(Koid(waker)) if self.has(roster, waker) => {
+                let inherits =
+                    roster.comm(koid).is_some_and(|comm| roster.comm(waker) == Some(comm));
+                match inherits && roster.tid(koid) > roster.tid(command) {
+                    true => self.born.insert(koid),
+                    false => self.doubtful.insert(koid),
+                };
+            }
+            Some(Koid(waker)) => {
+                if !self.is_without(roster, waker) {
+                    self.doubtful.insert(koid);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: u64 = 500;
+
+    /// Threads of fxtrec's traces, whose koids are their ids: COMMAND, one that was there before, and others by name.
+    fn family() -> (Roster, Family) {
+        let mut roster = Roster { by_fxtrec: true, ..Roster::default() };
+        for (koid, comm) in
+            [(COMMAND, "app"), (400, "shell"), (510, "app"), (520, "shell"), (530, "x")]
+        {
+            roster.named.insert(koid, Named { comm: comm.into(), process: Some(koid) });
+            roster.index(koid);
+        }
+        (roster, Family { process: Some(COMMAND), ..Family::default() })
+    }
+
+    #[test]
+    fn who_is_made_by_commands_threads_is_one_of_them_and_by_others_a_stranger() {
+        let (roster, mut family) = family();
+        family.first_woken(&roster, 510, (Some(Koid(COMMAND)), false));
+        family.first_woken(&roster, 520, (Some(Koid(400)), false));
+        let is = |koid| (family.has(&roster, koid), family.is_without(&roster, koid));
+        assert_eq!(
+            [COMMAND, 510, 520, 400].map(is),
+            [(true, false), (true, false), (false, true), (false, true)]
+        );
+    }
+
+    #[test]
+    fn of_whom_it_is_not_known_who_made_them_nobody_says_anything() {
+        for waker in [None, Some(Koid(0)), Some(Koid(COMMAND))] {
+            let (roster, mut family) = family();
+            // Not even if COMMAND woke it: it has another name.
+            family.first_woken(&roster, 530, (waker, false));
+            assert!(!family.has(&roster, 530) && !family.is_without(&roster, 530), "{waker:?}");
+            // Nor of those that it makes.
+            family.first_woken(&roster, 520, (Some(Koid(530)), false));
+            assert!(!family.has(&roster, 520) && !family.is_without(&roster, 520), "{waker:?}");
+        }
+        let (roster, mut family) = family();
+        family.first_woken(&roster, 530, (None, true));
+        assert!(family.is_without(&roster, 530), "an interrupt makes nobody");
+        family.process = None;
+        assert!(!family.is_without(&roster, 530), "without COMMAND nobody is a stranger");
+    }
+}

@@ -1,0 +1,779 @@
+//! From records to what threads do: feeds the [scheduling machine](fxtrec_sched), and tells a [`Sink`] what begins.
+//!
+//! A thread *enters* a state at a time, on a CPU. What it did since it entered the last one is over then, unless that is
+//! doubtful: then the thread first enters [`State::Unknown`], at the time from which on nothing is certain, for a [`Reason`].
+//! So every thread's time is a list of stretches without holes, and what nobody knows is a stretch too.
+
+use std::collections::HashMap;
+
+use fxt_reader::record::{
+    ContextSwitch, Event, EventKind, IDLE_WEIGHT, LegacyContextSwitch, ProviderEventKind, Value,
+    Wakeup, is_not_recorded,
+};
+use fxt_reader::{Cpu, Item, Koid, Nanos, ObjectType, ProviderId, Record, ThreadState};
+use fxtrec_sched::{
+    Change, Edge, Enter, Held, Leave, Left, Machine, Met, Periods, Said, State, Tenure, Thread,
+    WakeupSaid, cpu_of,
+};
+
+use crate::Causes;
+use crate::threads::{Family, Index, Roster};
+
+/// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
+pub const FXTREC: &str = "fxtrec";
+
+/// The category of what the scheduler does besides switches and wake-ups.
+pub const SCHED: &str = "sched";
+
+/// So many gaps are told apart; what began before is doubtful from its begin on.
+const MOST_GAPS: usize = 1 << 16;
+
+/// So many cgroups have names.
+const MOST_CGROUPS: usize = 1 << 16;
+
+type Occupant = fxtrec_sched::Occupant<usize>;
+
+/// Why it is not known what a thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The recording has nothing of the thread before.
+    #[default]
+    NotSeen,
+    Lost,
+    /// It slept, and then waited for a CPU or not: its wake-up is not in the file.
+    NoWakeup,
+    /// No event reported the switch.
+    Inferred,
+    /// It is outside the scope of the recording.
+    OutOfScope,
+    /// It waited for a CPU, or a quota held it back: which of both when, is not known.
+    Unplaced,
+    /// More happened in the interval than is kept.
+    NotKept,
+    /// The chain is too long to be followed further.
+    NotFollowed,
+    /// The one that is said to have woken the thread was not seen running then.
+    WakerUnseen,
+}
+
+impl Reason {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::NotSeen => "not_seen",
+            Reason::Lost => "lost",
+            Reason::NoWakeup => "no_wakeup",
+            Reason::Inferred => "inferred",
+            Reason::OutOfScope => "out_of_scope",
+            Reason::Unplaced => "unplaced",
+            Reason::NotKept => "not_kept",
+            Reason::NotFollowed => "not_followed",
+            Reason::WakerUnseen => "waker_unseen",
+        }
+    }
+
+    /// The same in words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Reason::NotSeen => "no record of the thread yet",
+            Reason::Lost => "events were lost",
+            Reason::NoWakeup => "off the CPU, its wake-up is not in the file",
+            Reason::Inferred => "no event reported the switch",
+            Reason::OutOfScope => "outside the scope of the recording",
+            Reason::Unplaced => "throttled or waiting, which of both is not known",
+            Reason::NotKept => "too many events to keep",
+            Reason::NotFollowed => "not followed further",
+            Reason::WakerUnseen => "the waker was not seen running",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// The file does not say.
+    #[default]
+    Unknown,
+    Interrupt,
+    Thread(Index),
+}
+
+/// What is to be known about the beginning of a stretch besides its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    #[default]
+    Nothing,
+    Woken(By),
+    /// It went out while it was in this system call.
+    Syscall(Option<u64>),
+    /// It goes on waiting, in the queue of a CPU that is named with it, or held back. Before, it was in the queue of this one.
+    Queue(Cpu),
+    /// Why nothing is known.
+    Unknown(Reason),
+}
+
+/// A thread begins to do something.
+#[derive(Clone, Copy, Debug)]
+pub struct Begin {
+    pub time: u64,
+    pub state: State,
+    pub cpu: Cpu,
+    pub about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tenant {
+    Thread(Index),
+    Idle,
+    OutOfScope,
+    Unknown,
+}
+
+/// The lock that a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lock {
+    /// The address of its futex.
+    pub address: u64,
+    /// Who had it when the wait began; `None` where that is not known, or nobody is the owner of such a futex.
+    pub owner: Option<Index>,
+}
+
+/// Is told what threads and CPUs begin to do, in order for each of them.
+pub trait Sink {
+    /// A thread begins to do something. If that is to run, it has the CPU.
+    fn begin(&mut self, thread: Index, begin: Begin);
+    /// What was taken of the slice that the thread is in.
+    fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
+    /// Whose quota held the thread back in the wait that is over.
+    fn quota(&mut self, _: Index, _cgroup: u32) {}
+    /// Which lock the thread waits for, which has just begun to be blocked.
+    fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
+    /// A CPU goes to another than a thread.
+    fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
+    /// A duration of a thread, as somebody else than the kernel tells it.
+    fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
+    /// A scheduling record of this time comes next. Whether it is wanted still.
+    fn advance(&mut self, _: &Tracker, _time: u64) -> bool {
+        true
+    }
+}
+
+/// What the recording says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    pub command_line: String,
+    pub machine: String,
+    pub scope: String,
+    pub source: String,
+    /// Which facts it has.
+    pub causes: Causes,
+    /// Whether it is fxtrec's.
+    pub is_known: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Nothing,
+    Loss,
+    Damage,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// Since when events may be missing.
+    begin: u64,
+    /// When that was told.
+    told: u64,
+}
+
+/// The machine, and what is known of the recording so far.
+#[derive(Debug)]
+pub struct Tracker {
+    pub roster: Roster,
+    pub family: Family,
+    pub origin: Origin,
+    /// The time of the first scheduling record.
+    pub first: Option<u64>,
+    /// The time of the last record of the scheduler.
+    pub now: u64,
+    /// How many gaps there were.
+    pub losses: u64,
+    machine: Machine<usize>,
+    threads: Vec<Thread>,
+    periods: Periods,
+    cgroups: Vec<Box<str>>,
+    by_cgroup: HashMap<Box<str>, u32>,
+    gaps: Vec<Gap>,
+    pending: Pending,
+    narrow: bool,
+    scheduler: Option<ProviderId>,
+    own: Option<ProviderId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    koid: u64,
+    no_thread: Option<Occupant>,
+}
+
+fn tenant(occupant: Occupant) -> Tenant {
+    match occupant {
+        Occupant::Idle => Tenant::Idle,
+        Occupant::NotRecorded => Tenant::OutOfScope,
+        Occupant::Thread(thread) => Tenant::Thread(thread as Index),
+    }
+}
+
+fn unknown(time: u64, cpu: Cpu, reason: Reason) -> Begin {
+    Begin { time, state: State::Unknown, cpu, about: About::Unknown(reason) }
+}
+
+impl Tracker {
+    pub fn new(roster: Roster) -> Tracker {
+        Tracker {
+            roster,
+            family: Family::default(),
+            origin: Origin::default(),
+            first: None,
+            now: 0,
+            losses: 0,
+            machine: Machine::default(),
+            threads: Vec::new(),
+            periods: Periods::default(),
+            cgroups: Vec::new(),
+            by_cgroup: HashMap::new(),
+            gaps: Vec::new(),
+            pending: Pending::Nothing,
+            narrow: false,
+            scheduler: None,
+            own: None,
+        }
+    }
+
+    /// Whether it is certain that COMMAND did not start this thread.
+    pub fn is_stranger(&self, thread: Index) -> bool {
+        self.family.is_without(&self.roster, self.roster.koid(thread))
+    }
+
+    /// The name of a cgroup.
+    pub fn cgroup(&self, number: u32) -> Option<&str> {
+        self.cgroups.get(number as usize).map(|name| &**name)
+    }
+
+    /// Something could not be read: a gap of all CPUs, at the next record.
+    pub fn damaged(&mut self) {
+        self.pending = Pending::Damage;
+    }
+
+    /// Takes the next record. False when no more are wanted.
+    #[inline(always)]
+    pub fn take<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> bool {
+        match &item.record {
+            Record::ContextSwitch(switch) => {
+                self.scheduler = item.provider;
+                self.context_switch(switch, sink)
+            }
+            Record::Wakeup(wakeup) => {
+                self.scheduler = item.provider;
+                self.wakeup(wakeup, sink)
+            }
+            Record::LegacyContextSwitch(switch) => {
+                self.scheduler = item.provider;
+                self.legacy_switch(switch, sink)
+            }
+            Record::KernelObject(object) => {
+                match object.object_type {
+                    ObjectType::Process => self.roster.name_process(object),
+                    ObjectType::Thread => self.roster.name_thread(object),
+                    _ => {}
+                }
+                true
+            }
+            Record::Event(event) if event.category == FXTREC => self.own_event(event, sink),
+            Record::Event(event) if event.category == SCHED => self.sched_event(event, sink),
+            Record::Event(event) => {
+                let is_provider = self.own.is_none() || item.provider != self.own;
+                sink.event(event, is_provider);
+                true
+            }
+            Record::ProviderInfo(info) => {
+                if info.name == FXTREC {
+                    self.roster.by_fxtrec = true;
+                    self.own = Some(info.id);
+                }
+                true
+            }
+            Record::ProviderEvent(event) => {
+                let ours = self.scheduler.is_none_or(|scheduler| scheduler == event.id);
+                if ours && event.event == ProviderEventKind::BufferFilledUp {
+                    self.pending = Pending::Loss;
+                }
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Goes on to the time of a scheduling record. False when it is not wanted.
+    #[inline(always)]
+    fn advance<S: Sink>(&mut self, time: Nanos, sink: &mut S) -> bool {
+        let time = time.0.max(self.now);
+        if self.first.is_none() {
+            self.first = Some(time);
+        }
+        if !sink.advance(self, time) {
+            return false;
+        }
+        self.now = time;
+        if self.pending != Pending::Nothing {
+            self.pending = Pending::Nothing;
+            self.gap(None, sink);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn context_switch<S: Sink>(&mut self, switch: &ContextSwitch<'_>, sink: &mut S) -> bool {
+        if !self.advance(switch.time, sink) {
+            return false;
+        }
+        let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
+        if !self.roster.by_fxtrec {
+            if switch.outgoing_weight() == Some(IDLE_WEIGHT) {
+                out.no_thread = Some(Occupant::Idle);
+            }
+            if switch.incoming_weight() == Some(IDLE_WEIGHT) {
+                inn.no_thread = Some(Occupant::Idle);
+            }
+        }
+        // Both weights are always there, and nothing else usually.
+        let said = if switch.args.len() > 2 { Said::of(switch.args) } else { Said::default() };
+        self.switch(switch.cpu, out, inn, (switch.outgoing_state, &said), sink);
+        true
+    }
+
+    #[inline(never)]
+    fn legacy_switch<S: Sink>(&mut self, switch: &LegacyContextSwitch, sink: &mut S) -> bool {
+        if !self.advance(switch.time, sink) {
+            return false;
+        }
+        let side = |koid: Koid, priority: u8| Side {
+            koid: koid.0,
+            no_thread: (priority == 0).then_some(Occupant::Idle),
+        };
+        let out = side(switch.outgoing.thread, switch.outgoing_priority);
+        let inn = side(switch.incoming.thread, switch.incoming_priority);
+        self.switch(switch.cpu, out, inn, (switch.outgoing_state, &Said::default()), sink);
+        true
+    }
+
+    #[inline(always)]
+    fn side(&self, koid: Koid) -> Side {
+        let no_thread = match koid {
+            Koid(0) => Some(Occupant::Idle),
+            // Only a trace of narrow scope has such pseudo-threads.
+            koid if self.narrow && is_not_recorded(koid) => Some(Occupant::NotRecorded),
+            _ => None,
+        };
+        Side { koid: koid.0, no_thread }
+    }
+
+    #[inline(always)]
+    fn occupant(&mut self, side: Side) -> Occupant {
+        match side.no_thread {
+            Some(occupant) => occupant,
+            None => Occupant::Thread(self.roster.index(side.koid) as usize),
+        }
+    }
+
+    /// A CPU goes from one thread to another, at the present time.
+    #[inline(always)]
+    fn switch<S: Sink>(
+        &mut self,
+        cpu: Cpu,
+        out: Side,
+        inn: Side,
+        (state, said): (ThreadState, &Said<'_>),
+        sink: &mut S,
+    ) {
+        let time = Nanos(self.now);
+        let inferred = said.inferred;
+        let (outgoing, incoming) = (self.occupant(out), self.occupant(inn));
+        let next = State::after(state, said.detail);
+        let next = match next {
+            next if next.is_over() => next,
+            // Where it is after a switch that was inferred, the trace does not say.
+            _ if inferred => State::Unknown,
+            // What an outsider does next is not recorded.
+            _ if incoming == Occupant::NotRecorded => State::NotRecorded,
+            next if said.throttled => next.held(),
+            next => next,
+        };
+        let leave = Leave { time, cpu, outgoing, next, inferred };
+        let left = self.machine.leave(&mut self.threads, leave);
+        if left.met != Met::Expected {
+            self.met_unexpectedly(&left, outgoing, inferred, sink);
+        }
+        if let Some(change) = left.outgoing {
+            self.went_out(&change, left.met, next, said, sink);
+        }
+        if let Occupant::Thread(thread) = incoming {
+            self.before_it_comes_in(thread, cpu, said, sink);
+        }
+        let enter = Enter { time, cpu, incoming, inferred };
+        match self.machine.enter(&mut self.threads, enter) {
+            Some(change) => self.came_in(&change, cpu, inferred, sink),
+            None => sink.tenant(cpu, time.0, tenant(incoming)),
+        }
+    }
+
+    /// Who goes out is not the one that was known to have the CPU.
+    #[cold]
+    fn met_unexpectedly<S: Sink>(
+        &mut self,
+        left: &Left<usize>,
+        outgoing: Occupant,
+        inferred: bool,
+        sink: &mut S,
+    ) {
+        let Tenure { cpu, since, begin, .. } = left.tenure;
+        if left.met == Met::Displaced {
+            // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
+            sink.tenant(cpu, since.0, Tenant::Unknown);
+            if let Some(Change { thread, before, .. }) = left.displaced {
+                sink.begin(thread as Index, unknown(before.since.0, cpu, Reason::Inferred));
+            }
+            return;
+        }
+        // Nobody had a CPU that was offline, and of one that an inferred switch takes off, nobody knows since when.
+        if inferred || begin == Edge::Offline {
+            return;
+        }
+        // It had the CPU since the trace began, or the gap ended.
+        match outgoing {
+            Occupant::Thread(_) => {}
+            other => sink.tenant(cpu, since.0, tenant(other)),
+        }
+    }
+
+    #[inline(always)]
+    fn went_out<S: Sink>(
+        &mut self,
+        change: &Change<usize>,
+        met: Met,
+        next: State,
+        said: &Said<'_>,
+        sink: &mut S,
+    ) {
+        let (thread, time) = (change.thread as Index, change.time.0);
+        let Thread { since, cpu, state, begin, .. } = change.before;
+        if state != State::Running {
+            // It was thought to do something else while it had the CPU.
+            if state.is_known() {
+                sink.begin(thread, unknown(since.0, cpu, Reason::NoWakeup));
+            }
+        } else if said.inferred || met == Met::Displaced {
+            sink.begin(thread, unknown(since.0, cpu, Reason::Inferred));
+        } else if met == Met::Vacant && begin != Edge::Offline {
+            // It has had the CPU since before the first record, or since a gap.
+            let about = About::Nothing;
+            let time = since.0.max(self.first.unwrap_or(0));
+            sink.begin(thread, Begin { time, state: State::Running, cpu, about });
+        } else if met == Met::Vacant {
+            sink.begin(thread, unknown(since.0, cpu, Reason::NoWakeup));
+        } else if said.steal > 0 || said.irq > 0 {
+            sink.taken(thread, said.steal, said.irq);
+        }
+        let about = match next {
+            State::Unknown => About::Unknown(Reason::Inferred),
+            State::NotRecorded => About::Unknown(Reason::OutOfScope),
+            _ => About::Syscall(said.syscall),
+        };
+        sink.begin(thread, Begin { time, state: next, cpu, about });
+        if let Some(address) = said.futex {
+            let owner = said.futex_owner.map(|owner| self.roster.index(owner.0));
+            sink.lock(thread, time, Lock { address, owner });
+        }
+    }
+
+    /// Tells in which stretches of its wait a quota held a thread back.
+    #[inline(always)]
+    fn before_it_comes_in<S: Sink>(
+        &mut self,
+        thread: usize,
+        cpu: Cpu,
+        said: &Said<'_>,
+        sink: &mut S,
+    ) {
+        let Some(before) = self.threads.get(thread).copied() else { return };
+        if !before.state.is_waiting() {
+            return;
+        }
+        if said.held > 0 || before.state.is_throttled() {
+            self.held_back(thread, before, said, sink);
+        }
+        // Where it waited matters, not where it came in.
+        let Thread { state, cpu: queue, .. } = self.threads[thread];
+        if queue != cpu {
+            let about = About::Queue(queue);
+            sink.begin(thread as Index, Begin { time: self.now, state, cpu, about });
+        }
+    }
+
+    #[cold]
+    fn held_back<S: Sink>(&mut self, thread: usize, before: Thread, said: &Said<'_>, sink: &mut S) {
+        let known = self.machine.knows(&before) && said.held > 0;
+        let held = Held::of(before, Nanos(self.now), (said.held, said.held_by));
+        let stretches = held.filter(|_| known).and_then(|held| self.periods.place(held));
+        let Some(stretches) = stretches else {
+            let since = self.doubtful_since(&before).unwrap_or(before.since.0);
+            let reason = if known { Reason::Unplaced } else { Reason::Lost };
+            sink.begin(thread as Index, unknown(since, before.cpu, reason));
+            return;
+        };
+        for stretch in stretches {
+            for change in
+                self.machine.held_back(&mut self.threads, thread, stretch).into_iter().flatten()
+            {
+                let about = About::Queue(before.cpu);
+                let (time, state, cpu) = (change.time.0, change.after, before.cpu);
+                sink.begin(thread as Index, Begin { time, state, cpu, about });
+            }
+        }
+        if let Some(cgroup) = said.held_by.and_then(|name| self.cgroup_number(name)) {
+            sink.quota(thread as Index, cgroup);
+        }
+    }
+
+    fn cgroup_number(&mut self, name: &str) -> Option<u32> {
+        if let Some(&known) = self.by_cgroup.get(name) {
+            return Some(known);
+        }
+        if self.cgroups.len() >= MOST_CGROUPS {
+            return None;
+        }
+        let number = self.cgroups.len() as u32;
+        self.cgroups.push(name.into());
+        self.by_cgroup.insert(name.into(), number);
+        Some(number)
+    }
+
+    /// Since when it is not certain what a thread does, if anything was lost since it began.
+    fn doubtful_since(&self, thread: &Thread) -> Option<u64> {
+        if self.machine.knows(thread) {
+            return None;
+        }
+        let since = thread.since.0;
+        let next = self.gaps.partition_point(|gap| gap.told < since);
+        // Of two gaps the one that was told later may have begun earlier.
+        let begin = self.gaps[next.min(self.gaps.len())..].iter().map(|gap| gap.begin).min();
+        Some(begin.unwrap_or(since).max(since))
+    }
+
+    #[inline(always)]
+    fn came_in<S: Sink>(&mut self, change: &Change<usize>, cpu: Cpu, inferred: bool, sink: &mut S) {
+        let thread = change.thread as Index;
+        let Change { before, sound, time, .. } = *change;
+        let since = before.since.0;
+        if before.state.is_waiting() {
+            if inferred {
+                sink.begin(thread, unknown(since, before.cpu, Reason::Inferred));
+            } else if !sound {
+                self.in_doubt(thread, &before, sink);
+            }
+        } else if before.state.is_known() && !before.state.is_over() {
+            let reason = if sound { Reason::NoWakeup } else { Reason::Lost };
+            sink.begin(thread, unknown(since, before.cpu, reason));
+        }
+        let about = About::Nothing;
+        sink.begin(thread, Begin { time: time.0, state: State::Running, cpu, about });
+    }
+
+    #[cold]
+    fn in_doubt<S: Sink>(&mut self, thread: Index, before: &Thread, sink: &mut S) {
+        if let Some(since) = self.doubtful_since(before) {
+            sink.begin(thread, unknown(since, before.cpu, Reason::Lost));
+        }
+    }
+
+    #[inline(always)]
+    fn wakeup<S: Sink>(&mut self, wakeup: &Wakeup<'_>, sink: &mut S) -> bool {
+        if !self.advance(wakeup.time, sink) {
+            return false;
+        }
+        if wakeup.koid.0 == 0 {
+            return true;
+        }
+        let said = match wakeup.args.len() > 1 {
+            true => WakeupSaid::of(wakeup.args),
+            false => WakeupSaid::default(),
+        };
+        let thread = match self.roster.find(wakeup.koid.0) {
+            Some(thread) => thread,
+            None => {
+                let by = (said.waker, said.interrupt);
+                self.family.first_woken(&self.roster, wakeup.koid.0, by);
+                self.roster.index(wakeup.koid.0)
+            }
+        };
+        let by = match said.waker {
+            _ if said.interrupt => By::Interrupt,
+            Some(Koid(0)) | None => By::Unknown,
+            Some(Koid(waker)) => By::Thread(self.roster.index(waker)),
+        };
+        let state = if said.throttled { State::WokenThrottled } else { State::Woken };
+        let (cpu, time) = (wakeup.cpu, Nanos(self.now));
+        let woken = self.machine.wake_to(&mut self.threads, thread as usize, (cpu, state), time);
+        if let Some(Change { before, sound, .. }) = woken {
+            if before.state == State::Running {
+                sink.begin(thread, unknown(before.since.0, before.cpu, Reason::Lost));
+            } else if !sound && before.state.is_known() && !before.state.is_over() {
+                self.in_doubt(thread, &before, sink);
+            }
+            sink.begin(thread, Begin { time: time.0, state, cpu, about: About::Woken(by) });
+        }
+        true
+    }
+
+    #[cold]
+    fn own_event<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
+        match event.name {
+            "trace_info" => self.learn(event),
+            "trace_stats" => {
+                // The recording goes on until then.
+                let time = event.time.0.max(self.now);
+                if self.first.is_some() {
+                    if !sink.advance(self, time) {
+                        return false;
+                    }
+                    self.now = time;
+                }
+            }
+            "lost" => {
+                self.pending = match self.pending {
+                    Pending::Loss => Pending::Nothing,
+                    other => other,
+                };
+                if !self.advance(event.time, sink) {
+                    return false;
+                }
+                self.gap(cpu_of(event.args, "cpu"), sink);
+            }
+            "cpu_offline" | "cpu_online" => {
+                if !self.advance(event.time, sink) {
+                    return false;
+                }
+                let Some(cpu) = cpu_of(event.args, "cpu") else { return true };
+                let time = Nanos(self.now);
+                if event.name == "cpu_online" {
+                    self.machine.online(cpu, time);
+                } else if self.machine.offline(cpu, time).is_some() {
+                    sink.tenant(cpu, time.0, Tenant::Unknown);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn learn(&mut self, event: &Event<'_>) {
+        let text = |name| event.args.str(name).unwrap_or_default().to_owned();
+        let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
+        // What one of several recordings does not have, all together do not.
+        let before = self.origin.is_known.then_some(&self.origin);
+        let causes = before.map_or(causes, |origin| causes.and(origin.causes));
+        let scope = text("scope");
+        self.narrow = !matches!(scope.as_str(), "" | "all");
+        if let Some(Value::Koid(command)) = event.args.get("command") {
+            self.family.process = Some(command.0);
+            self.family.recorder = Some(event.thread.process.0);
+        }
+        self.origin = Origin {
+            command_line: text("command_line"),
+            machine: text("machine"),
+            scope,
+            source: text("source"),
+            causes,
+            is_known: true,
+        };
+    }
+
+    /// An event of the scheduler that is not a record of its own.
+    #[cold]
+    fn sched_event<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
+        if let ("migrate", EventKind::Instant) = (event.name, event.kind)
+            && self.first.is_some()
+        {
+            return self.migrated(event, sink);
+        }
+        self.periods.event(event);
+        true
+    }
+
+    /// A thread goes to another queue. False when that is beyond what is wanted.
+    fn migrated<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
+        if !self.advance(event.time, sink) {
+            return false;
+        }
+        let koid = event.thread.thread.0;
+        let to = cpu_of(event.args, "dest_cpu").filter(|_| koid != 0);
+        let Some(to) = to else { return true };
+        let thread = self.roster.index(koid);
+        if let Some(from) = self.machine.migrate(&mut self.threads, thread as usize, to) {
+            let state = self.threads[thread as usize].state;
+            let about = About::Queue(from);
+            sink.begin(thread, Begin { time: self.now, state, cpu: to, about });
+        }
+        true
+    }
+
+    /// Events of a CPU, or of any, are missing, up to the present time.
+    #[cold]
+    fn gap<S: Sink>(&mut self, cpu: Option<Cpu>, sink: &mut S) {
+        let now = self.now;
+        let mut begin = now;
+        let hit = match cpu {
+            Some(Cpu(cpu)) => cpu..cpu.saturating_add(1),
+            None => {
+                self.machine.gap_of_unseen(Nanos(now));
+                0..u16::try_from(self.machine.seats().len()).unwrap_or(u16::MAX)
+            }
+        };
+        for number in hit.map(Cpu) {
+            let since = self.machine.seat(number).since.0;
+            begin = begin.min(since);
+            let lost = self.machine.gap(&mut self.threads, number, (Nanos(now), Nanos(now)));
+            // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
+            sink.tenant(number, since, Tenant::Unknown);
+            if let Some(Change { thread, before, .. }) = lost.change {
+                let since = before.since.0;
+                sink.begin(thread as Index, unknown(since, number, Reason::Lost));
+            }
+        }
+        // Anybody may have run there, too: nothing that is open can be relied on.
+        self.machine.doubt();
+        self.losses += 1;
+        if self.gaps.len() < MOST_GAPS {
+            self.gaps.push(Gap { begin, told: now });
+        } else if let Some(last) = self.gaps.last_mut() {
+            // Too many to tell apart: the last one stands for all that follow.
+            *last = Gap { begin: last.begin.min(begin), told: now };
+        }
+    }
+
+    /// What is doubtful now becomes unknown, as it does when it ends.
+    pub fn settle<S: Sink>(&self, sink: &mut S) {
+        if self.losses > 0 {
+            (0..self.threads.len()).for_each(|thread| self.settle_thread(thread as Index, sink));
+        }
+    }
+
+    /// The same of one thread.
+    pub fn settle_thread<S: Sink>(&self, index: Index, sink: &mut S) {
+        let Some(thread) = self.threads.get(index as usize) else { return };
+        let open =
+            thread.state.is_known() && thread.state != State::Running && !thread.state.is_over();
+        if let (true, Some(since)) = (open, self.doubtful_since(thread)) {
+            sink.begin(index, unknown(since, thread.cpu, Reason::Lost));
+        }
+    }
+}

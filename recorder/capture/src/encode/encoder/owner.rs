@@ -1,0 +1,41 @@
+//! Threads that records other than events are about.
+
+use fxt_writer::Koid;
+use fxt_writer::lanes::Lanes;
+
+use super::Encoder;
+use crate::encode::Closed;
+use fxtrec_units::{Nanos, Tid};
+
+/// Who had an id at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Unknown,
+    /// A thread that is not recorded.
+    Unwanted,
+    /// The trace has its name.
+    Recorded {
+        process: Koid,
+        thread: Koid,
+    },
+}
+
+impl<L: Lanes> Encoder<L> {
+    /// Who had this id at `time`, which is not later than the last event. Of those that have ended since, only those are
+    /// known that are kept: see [`Encoder::keep_departed`].
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn owner(&mut self, tid: Tid, time: Nanos) -> Result<Owner, Closed> {
+        if let Some(owner) = self.departed_owner(tid, time) {
+            return Ok(owner);
+        }
+        let Some(slot) = self.threads.find(tid) else { return Ok(Owner::Unknown) };
+        if self.narrow && !self.threads.thread(slot).in_scope {
+            return Ok(Owner::Unwanted);
+        }
+        self.name(slot)?;
+        let (thread, home) = (self.threads.thread(slot).koid, self.threads.thread(slot).process);
+        Ok(Owner::Recorded { process: self.threads.process_koid(home), thread })
+    }
+}

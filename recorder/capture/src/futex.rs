@@ -1,0 +1,131 @@
+//! Whose lock a futex is: what the memory of a program says of that.
+//!
+//! The kernel knows who has a futex only if the lock inherits priority or is robust: then the lock word has the id of the
+//! owner. A mutex of the GNU C library has the owner's id beside the word, and writes it after the lock was taken:
+//!
+//! ```text
+//!   byte   0        4        8        12       16
+//!          __lock   __count  __owner  __nusers __kind       pthread_mutex_t on 64-bit machines
+//!          ^ the futex
+//! ```
+//!
+//! No call says that a futex is such a mutex, so all that is known of it has to fit: the value that the library waits with, the
+//! kind. What is found is a claim of the program. Whoever uses it has to look whether there is such a thread, in the same
+//! process.
+
+use fxtrec_kernel::bpf::lane;
+use fxtrec_units::Tid;
+
+/// The futex that a thread blocks on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Futex {
+    pub address: u64,
+    /// Who has the lock, if the memory says so.
+    pub owner: Option<Tid>,
+}
+
+/// `FUTEX_CMD_MASK` in the lower eight bits: all but `FUTEX_PRIVATE_FLAG`.
+const COMMAND: u8 = 0x7f;
+
+// Commands that wait.
+const WAIT: u8 = 0;
+const LOCK_PI: u8 = 6;
+const WAIT_BITSET: u8 = 9;
+const LOCK_PI2: u8 = 13;
+
+/// `FUTEX_WAITERS`: somebody waits. The kernel and libraries set it in words that have an owner, and the library waits with it.
+const WAITERS: u32 = 1 << 31;
+
+/// `FUTEX_TID_MASK`
+const OWNER: u32 = (1 << 30) - 1;
+
+/// What the word of a plain mutex is while somebody waits.
+const CONTENDED: u32 = 2;
+
+/// Bits of `__kind` that a plain mutex may have: its type (normal, recursive, checking, adaptive), whether processes share it, and
+/// whether it may be elided. Others say that it is robust, inherits priority or has a ceiling.
+const PLAIN: u16 = 0x3 | 0x80 | 0x300;
+
+impl Futex {
+    /// What there is to know of a futex, by what the memory of the program is.
+    pub(crate) fn new(raw: lane::Futex) -> Futex {
+        Futex { address: raw.address, owner: owner(&raw).filter(|owner| *owner != Tid::IDLE) }
+    }
+}
+
+fn owner(raw: &lane::Futex) -> Option<Tid> {
+    let command = raw.operation & COMMAND;
+    match command {
+        LOCK_PI | LOCK_PI2 => Some(Tid(raw.word & OWNER)),
+        // A robust mutex; others have no such value.
+        WAIT | WAIT_BITSET if raw.value & WAITERS != 0 => Some(Tid(raw.word & OWNER)),
+        // A plain mutex. With a time limit the library uses the other command, as others do for locks without an owner.
+        WAIT if raw.value == CONTENDED && raw.word == CONTENDED && raw.after_16 & !PLAIN == 0 => {
+            Some(Tid(raw.after_8))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIVATE: u8 = 128;
+
+    fn raw(operation: u8) -> lane::Futex {
+        lane::Futex { address: 0x1000, operation: operation | PRIVATE, ..lane::Futex::default() }
+    }
+
+    fn owner_of(raw: lane::Futex) -> Option<u32> {
+        let futex = Futex::new(raw);
+        assert_eq!(futex.address, 0x1000);
+        futex.owner.map(|owner| owner.0)
+    }
+
+    fn mutex() -> lane::Futex {
+        lane::Futex { value: 2, word: 2, after_8: 77, ..raw(WAIT) }
+    }
+
+    #[test]
+    fn the_word_of_a_lock_that_inherits_priority_has_the_owner() {
+        for command in [LOCK_PI, LOCK_PI2] {
+            let word = 77 | WAITERS;
+            assert_eq!(owner_of(lane::Futex { word, after_8: 5, ..raw(command) }), Some(77));
+            assert_eq!(owner_of(raw(command)), None, "nobody has it, or it could not be read");
+        }
+    }
+
+    #[test]
+    fn the_word_of_a_robust_mutex_has_the_owner() {
+        let value = 77 | WAITERS;
+        // The owner may be another by the time that the thread goes out.
+        let robust = lane::Futex { value, word: 78 | WAITERS, ..raw(WAIT_BITSET) };
+        assert_eq!(owner_of(robust), Some(78));
+    }
+
+    #[test]
+    fn a_plain_mutex_has_its_owner_beside_the_word() {
+        assert_eq!(owner_of(mutex()), Some(77));
+        assert_eq!(owner_of(lane::Futex { after_8: 0, ..mutex() }), None, "not written yet");
+        for kind in [0, 1, 2, 3, 0x80, 0x203] {
+            assert_eq!(owner_of(lane::Futex { after_16: kind, ..mutex() }), Some(77), "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_all_that_a_plain_mutex_is_has_no_owner() {
+        let others = [
+            lane::Futex { operation: WAIT_BITSET | PRIVATE, ..mutex() },
+            lane::Futex { value: 1, ..mutex() },
+            lane::Futex { word: 1, ..mutex() },
+            lane::Futex { word: 0, after_8: 0, ..mutex() },
+            lane::Futex { after_16: 0x20, ..mutex() },
+            lane::Futex { after_16: 0x7f3c, ..mutex() },
+            lane::Futex { operation: 11 | PRIVATE, ..mutex() },
+        ];
+        for other in others {
+            assert_eq!(owner_of(other), None, "{other:?}");
+        }
+    }
+}

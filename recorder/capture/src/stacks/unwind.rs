@@ -1,0 +1,333 @@
+//! From registers and the top of a stack to its functions, by the tables that compilers write for exceptions (`.eh_frame`).
+//!
+//! Frame pointers alone tell a wrong story where an application that has them blocks in a library that has none, which is the
+//! common case: the walk then skips the application's innermost function, or goes astray at once. So the first functions are
+//! unwound by tables, from the bytes that the kernel copied, and where the copy ends, frame pointers take over:
+//!
+//! ```text
+//!   the copy      | __poll | wait (libpq) | own function | own function ...
+//!                   tables   tables         its table says that its frame register holds the address of its frame
+//!   frame pointers                          \--> own function <-- own function <-- main     as the kernel walked them
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+// On processors other than these two nothing is unwound, and the types of one stand for none.
+#[cfg(not(target_arch = "x86_64"))]
+use framehop::aarch64::{
+    CacheAarch64 as CacheNative, UnwindRegsAarch64 as UnwindRegsNative,
+    UnwinderAarch64 as UnwinderNative,
+};
+#[cfg(target_arch = "x86_64")]
+use framehop::x86_64::{
+    CacheX86_64 as CacheNative, UnwindRegsX86_64 as UnwindRegsNative,
+    UnwinderX86_64 as UnwinderNative,
+};
+use framehop::{
+    Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder as _,
+};
+
+use fxtrec_kernel::bpf::stacks::{Registers, Walked};
+use fxtrec_sched::backtrace::problem;
+
+/// The most functions of a program in a stack: as many as a record has room for beside the kernel's.
+const MOST: usize = 190;
+
+/// The bytes of a section, and its address in the file's own terms.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) bytes: Arc<[u8]>,
+    pub(super) address: u64,
+}
+
+/// What a file has to unwind its functions by.
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    pub(super) frames: Section,
+    /// `.eh_frame_hdr`, by which a function is found in them.
+    pub(super) index: Option<Section>,
+}
+
+/// How many registers' worth of the stack there are to read.
+#[derive(Clone, Copy, Debug)]
+struct Copy<'a> {
+    from: u64,
+    bytes: &'a [u8],
+}
+
+impl Copy<'_> {
+    fn word(&self, address: u64) -> Result<u64, ()> {
+        let at = usize::try_from(address.checked_sub(self.from).ok_or(())?).map_err(drop)?;
+        let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(())?;
+        Ok(u64::from_ne_bytes(*word))
+    }
+}
+
+/// What frame pointers lead to: the address of each frame, as far as the copy tells it, with the position in the kernel's
+/// walk of the function that it returns to.
+fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
+    let mut frames = Vec::new();
+    let mut frame = walked.registers.frame;
+    for returns_to in 1..walked.frames.len() {
+        frames.push((frame, returns_to));
+        match copy.word(frame) {
+            Ok(next) if next > frame => frame = next,
+            // Outside of the copy; the kernel alone knows how it goes on.
+            _ => break,
+        }
+    }
+    frames
+}
+
+/// What unwinding is done with; one for all programs.
+#[derive(Default)]
+pub(super) struct Cache(CacheNative<MayAllocateDuringUnwind>);
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").finish_non_exhaustive()
+    }
+}
+
+/// The tables of a program, where it has mapped them.
+#[derive(Default)]
+pub(super) struct Unwinder(UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>);
+
+impl fmt::Debug for Unwinder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unwinder").finish_non_exhaustive()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn start(registers: Registers) -> UnwindRegsNative {
+    let Registers { instruction, stack, frame, .. } = registers;
+    UnwindRegsNative::new(instruction, stack, frame)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn frame_of(registers: &UnwindRegsNative) -> u64 {
+    registers.bp()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn start(registers: Registers) -> UnwindRegsNative {
+    let Registers { stack, frame, link, .. } = registers;
+    UnwindRegsNative::new(link, stack, frame)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn frame_of(registers: &UnwindRegsNative) -> u64 {
+    registers.fp()
+}
+
+/// What is known of the code at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// There are tables for its file.
+    Tables,
+    /// There are none, and so frame pointers are all there is.
+    NoTables,
+    /// It is no code.
+    None,
+}
+
+impl Unwinder {
+    /// The tables of a file of which `range` is mapped; `module_address` is the file's own address of its beginning.
+    pub(super) fn add(&mut self, range: (u64, u64), module_address: u64, tables: &Tables) {
+        // The tables' addresses are relative to that of the file, which nothing is before.
+        let Some(base) = range.0.checked_sub(module_address) else { return };
+        let range_of = |section: &Section| {
+            section.address..section.address.saturating_add(section.bytes.len() as u64)
+        };
+        let info = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            eh_frame_svma: Some(range_of(&tables.frames)),
+            eh_frame: Some(tables.frames.bytes.clone()),
+            eh_frame_hdr_svma: tables.index.as_ref().map(range_of),
+            eh_frame_hdr: tables.index.as_ref().map(|index| index.bytes.clone()),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        self.0.remove_module(range.0);
+        self.0.add_module(Module::new(String::new(), range.0..range.1, base, info));
+    }
+
+    fn step(
+        &self,
+        cache: &mut Cache,
+        address: FrameAddress,
+        registers: &mut UnwindRegsNative,
+        copy: Copy<'_>,
+    ) -> Result<Option<u64>, Error> {
+        self.0.unwind_frame(address, registers, &mut cache.0, &mut |at| copy.word(at))
+    }
+}
+
+/// A stack that is being unwound.
+#[derive(Debug)]
+pub(super) struct Stack<'a> {
+    walked: &'a Walked,
+    copy: Copy<'a>,
+    registers: UnwindRegsNative,
+    address: FrameAddress,
+    frames: Vec<u64>,
+    problems: u32,
+    is_done: bool,
+}
+
+impl<'a> Stack<'a> {
+    pub(super) fn new(walked: &'a Walked) -> Stack<'a> {
+        let Registers { instruction, stack, .. } = walked.registers;
+        let copy = Copy { from: stack, bytes: &walked.top };
+        let registers = start(walked.registers);
+        let address = FrameAddress::from_instruction_pointer(instruction);
+        let mut own = Stack {
+            walked,
+            copy,
+            registers,
+            address,
+            frames: vec![instruction],
+            problems: 0,
+            is_done: false,
+        };
+        if walked.top.is_empty() {
+            own.take_rest(0, problem::USER_UNPROVED);
+        }
+        own
+    }
+
+    /// The address of code that must be known to go on; `None` at the end.
+    pub(super) fn next(&self) -> Option<u64> {
+        (!self.is_done).then(|| self.address.address_for_lookup())
+    }
+
+    /// Goes on by one function, whose code is `code`.
+    pub(super) fn step(&mut self, code: Code, unwinder: &Unwinder, cache: &mut Cache) {
+        match code {
+            Code::Tables => {}
+            Code::NoTables => self.problems |= problem::USER_UNPROVED,
+            Code::None => {
+                // What was taken for an address of code is none.
+                if self.frames.len() > 1 {
+                    self.frames.pop();
+                }
+                return self.end(problem::USER_CUT);
+            }
+        }
+        let frame = frame_of(&self.registers);
+        match unwinder.step(cache, self.address, &mut self.registers, self.copy) {
+            Ok(Some(returns_to)) => {
+                let Some(address) = FrameAddress::from_return_address(returns_to) else {
+                    return self.end(0);
+                };
+                self.address = address;
+                self.frames.push(returns_to);
+                if self.frames.len() >= MOST {
+                    self.end(problem::USER_TOO_DEEP);
+                }
+            }
+            Ok(None) => self.end(0),
+            // That is where a function's frame is by its frame register, outside of the copy.
+            Err(Error::CouldNotReadStack(at)) if at == frame || at == frame.wrapping_add(8) => {
+                let frames = frames_of(self.walked, self.copy);
+                match frames.iter().find(|(address, _)| *address == frame) {
+                    Some(&(_, returns_to)) => self.take_rest(returns_to, 0),
+                    None => self.end(problem::USER_CUT),
+                }
+            }
+            Err(_) => self.end(problem::USER_CUT),
+        }
+    }
+
+    /// Ends with what the kernel walked from there.
+    fn take_rest(&mut self, from: usize, problems: u32) {
+        let rest = self.walked.frames.get(from..).unwrap_or_default();
+        match from {
+            // The kernel's walk begins with the function itself, too.
+            0 if !rest.is_empty() => self.frames = rest.to_vec(),
+            _ => self.frames.extend_from_slice(rest),
+        }
+        let is_short = self.walked.frames.len() < fxtrec_kernel::bpf::stacks::USER_FRAMES;
+        let is_whole = is_short && self.frames.len() <= MOST;
+        self.frames.truncate(MOST);
+        self.end(problems | if is_whole { 0 } else { problem::USER_TOO_DEEP });
+    }
+
+    fn end(&mut self, problems: u32) {
+        self.problems |= problems;
+        self.is_done = true;
+    }
+
+    /// The functions, the innermost first, and what they lack.
+    pub(super) fn finish(self) -> (Vec<u64>, u32) {
+        (self.frames, self.problems)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOP: u64 = 0x7000_0000;
+
+    /// A stack of `words` at [`TOP`].
+    fn walked(frame: u64, frames: &[u64], words: &[u64]) -> Walked {
+        Walked {
+            frames: frames.to_vec(),
+            registers: Registers { instruction: frames[0], stack: TOP, frame, link: 0 },
+            top: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+        }
+    }
+
+    fn unwind(walked: &Walked, code: impl Fn(u64) -> Code) -> (Vec<u64>, u32) {
+        let mut stack = Stack::new(walked);
+        let (unwinder, mut cache) = (Unwinder::default(), Cache::default());
+        while let Some(address) = stack.next() {
+            stack.step(code(address), &unwinder, &mut cache);
+        }
+        stack.finish()
+    }
+
+    #[test]
+    fn where_the_copy_ends_the_kernels_walk_goes_on_from_the_same_frame() {
+        // Frames at TOP + 16 and, outside of the copy, at TOP + 0x100.
+        let chain = [0x1000, 0x2000, 0x3000, 0x4000];
+        let walked = walked(TOP + 16, &chain, &[0, 0, TOP + 0x100, 0x2000]);
+        assert_eq!(frames_of(&walked, Stack::new(&walked).copy), [(TOP + 16, 1), (TOP + 0x100, 2)]);
+        let (frames, problems) = unwind(&walked, |_| Code::NoTables);
+        assert_eq!((&frames[..], problems), (&chain[..], problem::USER_UNPROVED));
+    }
+
+    #[test]
+    fn what_the_kernel_walked_from_another_frame_is_not_taken() {
+        // The register leads to a frame outside of the copy, and what it was when the caller ran to another.
+        let walked = walked(TOP + 0x200, &[0x1000, 0x2000], &[0, 0]);
+        let mut stack = Stack::new(&walked);
+        stack.registers = start(Registers { frame: TOP + 0x300, ..walked.registers });
+        stack.step(Code::Tables, &Unwinder::default(), &mut Cache::default());
+        assert_eq!(stack.finish(), (vec![0x1000], problem::USER_CUT));
+    }
+
+    #[test]
+    fn without_a_copy_the_walk_is_taken_and_said_to_be_unproved() {
+        let walked = walked(TOP, &[0x1000, 0x2000], &[]);
+        let expected = (vec![0x1000, 0x2000], problem::USER_UNPROVED);
+        assert_eq!(unwind(&walked, |_| Code::Tables), expected);
+    }
+
+    #[test]
+    fn what_is_no_code_ends_the_stack() {
+        let walked = walked(TOP + 16, &[0x1000, 0x2000], &[0, 0, TOP + 32, 0x2000, 0, 0]);
+        let code = |at: u64| if at < 0x1800 { Code::Tables } else { Code::None };
+        assert_eq!(unwind(&walked, code), (vec![0x1000], problem::USER_CUT));
+    }
+
+    #[test]
+    fn a_stack_that_goes_on_for_ever_ends() {
+        let words: Vec<u64> = (0..400).flat_map(|at| [TOP + 16 * (at + 1), 0x2000 + at]).collect();
+        let walked = walked(TOP, &[0x1000, 0x2000], &words);
+        let (frames, problems) = unwind(&walked, |_| Code::Tables);
+        assert_eq!((frames.len(), problems), (MOST, problem::USER_TOO_DEEP));
+    }
+}

@@ -1,0 +1,344 @@
+//! A machine on which a story is played: what a recorder writes of it, and what the scheduling state machine makes of it.
+
+use std::collections::BTreeMap;
+
+use fxt_reader::record::NOT_RECORDED_PROCESS;
+use fxt_reader::{Cpu, Nanos};
+use fxtrec_report::scene::{Leaves, Scene};
+use fxtrec_sched::{Change, Machine, Occupant, State, Switch, Tenure, Thread};
+use proptest::prelude::*;
+
+use super::recorder::Recorder;
+
+pub(super) const CPUS: u16 = 3;
+
+/// Threads of a process that is in scope wherever there is one, and of one that is an outsider then.
+pub(super) const THREADS: [u64; 7] = [101, 102, 103, 104, 501, 502, 503];
+
+/// Blocked when the story begins. It is woken first.
+const FIRST: u64 = 101;
+
+const LEAVES: [Leaves; 8] =
+    [Leaves::R, Leaves::R, Leaves::S, Leaves::S, Leaves::D, Leaves::I, Leaves::T, Leaves::X];
+
+fn state_after(leaves: Leaves) -> State {
+    match leaves {
+        Leaves::R => State::Preempted,
+        Leaves::S => State::Sleeping,
+        Leaves::D => State::Uninterruptible,
+        Leaves::I => State::Idle,
+        Leaves::T => State::Stopped,
+        Leaves::X => State::Dead,
+    }
+}
+
+/// One thing that happens, if it can.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// A CPU goes over to a thread that waits, or to idle.
+    Switch { cpu: u16, leaves: usize, incoming: usize },
+    /// A thread is woken, perhaps in vain.
+    Wake { cpu: u16, thread: usize },
+    /// Events of a CPU are lost, perhaps a switch to a thread that waits among them.
+    Lose { cpu: u16, incoming: usize },
+}
+
+/// With so many losses for a hundred other steps.
+pub(super) fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let switch = (0..CPUS, 0..LEAVES.len(), 0..THREADS.len() + 2)
+        .prop_map(|(cpu, leaves, incoming)| Step::Switch { cpu, leaves, incoming });
+    let wake = (0..CPUS, 0..THREADS.len()).prop_map(|(cpu, thread)| Step::Wake { cpu, thread });
+    let lose =
+        (0..CPUS, 0..THREADS.len() + 2).prop_map(|(cpu, incoming)| Step::Lose { cpu, incoming });
+    let step = prop_oneof![60 => switch, 40 => wake, losses => lose];
+    prop::collection::vec((0..30_u64, step), 0..150)
+}
+
+/// How long something was so, in nanoseconds: all of it, and what of it began and ended within the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Time {
+    pub(super) all: u64,
+    pub(super) whole: u64,
+}
+
+/// What each thread did and what each CPU was used for.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    threads: BTreeMap<u64, BTreeMap<&'static str, Time>>,
+    cpus: BTreeMap<u16, BTreeMap<&'static str, u64>>,
+}
+
+impl Sums {
+    pub(super) fn thread(&self, thread: u64, what: &str) -> Time {
+        let known = self.threads.get(&thread).and_then(|sums| sums.get(what));
+        known.copied().unwrap_or_default()
+    }
+
+    pub(super) fn cpu(&self, cpu: u16, what: &str) -> u64 {
+        self.cpus.get(&cpu).and_then(|sums| sums.get(what)).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add_thread(&mut self, thread: u64, what: &'static str, time: Time) {
+        let sum = self.threads.entry(thread).or_default().entry(what).or_default();
+        sum.all += time.all;
+        sum.whole += time.whole;
+    }
+
+    pub(super) fn add_cpu(&mut self, cpu: u16, what: &'static str, nanos: u64) {
+        *self.cpus.entry(cpu).or_default().entry(what).or_default() += nanos;
+    }
+
+    fn change(&mut self, change: Option<Change<u64>>) {
+        let Some(change) = change else { return };
+        let all = change.time.0 - change.before.since.0;
+        let time = Time { all, whole: change.length().unwrap_or(0) };
+        self.add_thread(change.thread, what(change.before.state), time);
+    }
+
+    fn tenure(&mut self, tenure: &Tenure<u64>) {
+        let what = match tenure.who {
+            Occupant::Idle => "idle",
+            Occupant::NotRecorded => "not recorded",
+            Occupant::Thread(_) => "busy",
+        };
+        self.add_cpu(tenure.cpu.0, what, tenure.until.0 - tenure.since.0);
+    }
+}
+
+fn what(state: State) -> &'static str {
+    match state {
+        State::Running => "running",
+        _ if state.is_waiting() => "waiting",
+        State::Uninterruptible => "blocked, uninterruptible",
+        _ if state.is_blocked() => "blocked",
+        _ if state.is_stopped() => "stopped",
+        State::NotRecorded => "not recorded",
+        _ => "unknown",
+    }
+}
+
+/// Where a thread is in truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    On(u16),
+    Queued,
+    Elsewhere,
+    /// It has left a CPU, and the trace does not say so yet.
+    Vanished,
+    Dead,
+}
+
+/// A machine on which a story is played, and what a recorder makes of it.
+pub(super) struct Play {
+    narrow: bool,
+    pub(super) micros: u64,
+    places: BTreeMap<u64, Place>,
+    on: [u64; CPUS as usize],
+    /// Who has a CPU in the trace.
+    shown: [Option<u64>; CPUS as usize],
+    /// The CPUs of which events were lost since their last switch.
+    lost: [bool; CPUS as usize],
+    scene: Scene,
+    recorder: Recorder,
+    machine: Machine<u64>,
+    threads: BTreeMap<u64, Thread>,
+    sums: Sums,
+}
+
+fn nobody(cpu: u16) -> u64 {
+    NOT_RECORDED_PROCESS.0 + 1 + u64::from(cpu)
+}
+
+impl Play {
+    /// Plays these steps, each so many microseconds after the one before. Some time has passed afterwards: a page is never
+    /// without length.
+    pub(super) fn act(&mut self, steps: &[(u64, Step)]) {
+        for (micros, step) in steps {
+            self.micros += micros;
+            self.step(*step);
+        }
+        self.micros = self.micros.max(1);
+    }
+
+    pub(super) fn new(narrow: bool) -> Play {
+        let mut scene = Scene::of_scope(if narrow { "app" } else { "all" });
+        for cpu in 0..CPUS {
+            scene.name(nobody(cpu), "not recorded");
+        }
+        // Two CPUs run threads when the story begins.
+        let on = [102, 501, 0];
+        let place = |thread: &u64| match on.iter().position(|on| on == thread) {
+            Some(cpu) => (*thread, Place::On(cpu as u16)),
+            None => (*thread, Place::Elsewhere),
+        };
+        let mut play = Play {
+            narrow,
+            micros: 0,
+            places: THREADS.iter().map(place).collect(),
+            on,
+            shown: [None; CPUS as usize],
+            lost: [false; CPUS as usize],
+            scene,
+            recorder: Recorder::new(narrow),
+            machine: Machine::default(),
+            threads: BTreeMap::new(),
+            sums: Sums::default(),
+        };
+        play.wake(2, FIRST);
+        play
+    }
+
+    pub(super) fn is_in_scope(&self, thread: u64) -> bool {
+        !self.narrow || (100..200).contains(&thread)
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        match step {
+            Step::Switch { cpu, leaves, incoming } => {
+                let queued = |thread: &u64| self.places[thread] == Place::Queued;
+                let incoming = THREADS.get(incoming).copied().filter(queued).unwrap_or(0);
+                self.switch(cpu, LEAVES[leaves], incoming);
+            }
+            Step::Wake { cpu, thread } => self.wake(cpu, THREADS[thread]),
+            Step::Lose { cpu, incoming } => {
+                let queued = |thread: &u64| self.places[thread] == Place::Queued;
+                self.lose(cpu, THREADS.get(incoming).copied().filter(queued));
+            }
+        }
+    }
+
+    fn lose(&mut self, cpu: u16, incoming: Option<u64>) {
+        let at = usize::from(cpu);
+        if self.shown[at].is_none() {
+            // The report does not know of a CPU without a switch that it lost something.
+            return;
+        }
+        self.scene.lose(self.micros, cpu, 1);
+        self.recorder.lose(self.micros, cpu);
+        let time = Nanos(self.micros * 1000);
+        // Since the last switch on it, anybody may have had the CPU.
+        let from = self.machine.seat(Cpu(cpu)).since;
+        let lost = self.machine.gap(&mut self.threads, Cpu(cpu), (from, time));
+        self.sums.change(lost.change);
+        let was_lost = std::mem::replace(&mut self.lost[at], true);
+        if let Some(incoming) = incoming.filter(|_| !was_lost) {
+            let outgoing = std::mem::replace(&mut self.on[at], incoming);
+            self.places.insert(outgoing, Place::Vanished);
+            self.places.insert(incoming, Place::On(cpu));
+        }
+    }
+
+    /// The first event after a loss shows that another has the CPU than had it before.
+    fn infer(&mut self, cpu: u16) {
+        let at = usize::from(cpu);
+        let (was_lost, now) = (std::mem::take(&mut self.lost[at]), self.on[at]);
+        let before = match self.shown[at] {
+            Some(before) if was_lost && before != now => before,
+            _ => return,
+        };
+        self.scene.inferred(self.micros, cpu, before, now);
+        self.shown[at] = Some(now);
+        if before != 0 {
+            self.places.insert(before, Place::Elsewhere);
+        }
+        let who = |koid| if koid == 0 { Occupant::Idle } else { Occupant::Thread(koid) };
+        let switched = self.machine.switch(
+            &mut self.threads,
+            Switch {
+                time: Nanos(self.micros * 1000),
+                cpu: Cpu(cpu),
+                outgoing: who(before),
+                next: State::Unknown,
+                incoming: who(now),
+                inferred: true,
+            },
+        );
+        // Who had the CPU between the gap and now is not known.
+        self.sums.change(switched.incoming);
+    }
+
+    fn switch(&mut self, cpu: u16, leaves: Leaves, incoming: u64) {
+        let at = usize::from(cpu);
+        self.infer(cpu);
+        let outgoing = std::mem::replace(&mut self.on[at], incoming);
+        let leaves = if outgoing == 0 { Leaves::R } else { leaves };
+        self.recorder.switch(self.micros, cpu, (outgoing, leaves), incoming);
+        let place = match leaves {
+            Leaves::R => Place::Queued,
+            Leaves::X => Place::Dead,
+            _ => Place::Elsewhere,
+        };
+        self.places.insert(outgoing, place);
+        self.places.insert(incoming, Place::On(cpu));
+        let (out_in_scope, in_in_scope) = (self.is_in_scope(outgoing), self.is_in_scope(incoming));
+        let is_shown = self.shown[at] == Some(outgoing);
+        let (out, inn) = match (out_in_scope, in_in_scope) {
+            (true, _) => (outgoing, incoming),
+            (false, true) => (if is_shown { outgoing } else { nobody(cpu) }, incoming),
+            (false, false) if is_shown => (outgoing, nobody(cpu)),
+            (false, false) => return,
+        };
+        let leaves = if out == outgoing { leaves } else { Leaves::S };
+        self.shown[at] = Some(inn);
+        self.scene.switch(self.micros, cpu, out, leaves, inn);
+        let who = |koid| match koid {
+            0 => Occupant::Idle,
+            koid if koid == nobody(cpu) => Occupant::NotRecorded,
+            koid => Occupant::Thread(koid),
+        };
+        let next = match self.is_in_scope(out) {
+            true => state_after(leaves),
+            false => State::NotRecorded,
+        };
+        let switched = self.machine.switch(
+            &mut self.threads,
+            Switch {
+                time: Nanos(self.micros * 1000),
+                cpu: Cpu(cpu),
+                outgoing: who(out),
+                next,
+                incoming: who(inn),
+                inferred: false,
+            },
+        );
+        assert!(switched.displaced.is_none(), "what is missing was inferred");
+        self.sums.tenure(&switched.tenure);
+        self.sums.change(switched.outgoing);
+        self.sums.change(switched.incoming);
+    }
+
+    fn wake(&mut self, cpu: u16, thread: u64) {
+        match self.places[&thread] {
+            Place::Dead | Place::Vanished => return,
+            // Of a CPU without an event, or after a loss, nobody knows that this is in vain.
+            Place::On(on) if self.lost[usize::from(on)] => return,
+            Place::On(on) if self.shown[usize::from(on)] != Some(thread) => return,
+            Place::On(_) | Place::Queued => {}
+            Place::Elsewhere => {
+                self.places.insert(thread, Place::Queued);
+            }
+        }
+        self.recorder.wake(self.micros, cpu, thread);
+        if !self.is_in_scope(thread) {
+            return;
+        }
+        self.scene.wake(self.micros, cpu, thread);
+        let time = Nanos(self.micros * 1000);
+        let woken = self.machine.wake(&mut self.threads, thread, Cpu(cpu), time);
+        self.sums.change(woken);
+    }
+
+    /// What happened as a trace, as the recorder's trace, and as sums.
+    pub(super) fn end(mut self) -> (Scene, Vec<u8>, Sums) {
+        self.scene.end(self.micros);
+        let end = Nanos(self.micros * 1000);
+        for tenure in self.machine.end(end) {
+            self.sums.tenure(&tenure);
+        }
+        for (key, thread) in &self.threads {
+            let time = Time { all: end.0 - thread.since.0, whole: 0 };
+            self.sums.add_thread(*key, what(thread.state), time);
+        }
+        (self.scene, self.recorder.end(self.micros), self.sums)
+    }
+}

@@ -1,0 +1,140 @@
+//! Parquet files: one for each table, written by a thread of their own.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type};
+
+use crate::schema::{Column, Kind, Packing, Table, VERSION};
+use crate::sheet::{ROWS, Sheet};
+
+/// The column of the trace's id, in files that may be of several traces.
+pub(crate) const TRACE_ID: Column =
+    Column { name: "trace_id", kind: Kind::Text, nullable: false, packing: Packing::Dictionary };
+
+const ZSTD_LEVEL: i32 = 1;
+
+/// So many row groups wait to be written at most.
+const WAITING: usize = 2;
+
+fn field(column: &Column) -> Result<Type> {
+    let (physical, logical) = match column.kind {
+        Kind::Long => (Physical::INT64, None),
+        Kind::Int => (Physical::INT32, None),
+        Kind::Bool => (Physical::BOOLEAN, None),
+        Kind::Double => (Physical::DOUBLE, None),
+        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+    };
+    let repetition = if column.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+    Type::primitive_type_builder(column.name, physical)
+        .with_logical_type(logical)
+        .with_repetition(repetition)
+        .build()
+}
+
+/// Begins the file of a table.
+fn begin(
+    file: File,
+    table: Table,
+    with_trace: bool,
+    about: &[(&str, String)],
+) -> Result<SerializedFileWriter<File>> {
+    let trace = with_trace.then_some(&TRACE_ID);
+    let columns: Vec<&Column> = trace.into_iter().chain(table.columns()).collect();
+    let fields = columns.iter().map(|column| field(column).map(Arc::new));
+    let schema = Type::group_type_builder(table.name())
+        .with_fields(fields.collect::<Result<_>>()?)
+        .build()?;
+    let version = ("fxtrec.schema_version", VERSION.to_string());
+    let own = [("fxtrec.table", table.name().to_owned()), version];
+    let pairs = own.iter().chain(about);
+    let pairs = pairs.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+    let mut properties = WriterProperties::builder()
+        .set_created_by(format!("fxtrec {}", env!("CARGO_PKG_VERSION")))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_max_row_group_row_count(Some(ROWS))
+        .set_key_value_metadata(Some(pairs.collect()));
+    for column in &columns {
+        if column.packing == Packing::Delta {
+            let path = ColumnPath::from(column.name);
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    if table.is_by_time() {
+        let column_idx = i32::from(with_trace);
+        let by_time = SortingColumn { column_idx, descending: false, nulls_first: false };
+        properties = properties.set_sorting_columns(Some(vec![by_time]));
+    }
+    SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()))
+}
+
+/// The files of the tables that are wanted, and the thread that writes them.
+#[derive(Debug)]
+pub(crate) struct Files {
+    sheets: SyncSender<Sheet>,
+    thread: JoinHandle<Result<u64>>,
+}
+
+impl Files {
+    /// Begins all files. `about` is for their metadata.
+    ///
+    /// # Errors
+    /// When one cannot be begun, or there is no thread for them.
+    pub(crate) fn begin(
+        files: Vec<(Table, File)>,
+        with_trace: bool,
+        about: &[(&str, String)],
+    ) -> Result<Files> {
+        let begun = files.into_iter().map(|(table, file)| {
+            begin(file, table, with_trace, about).map(|writer| (table, writer))
+        });
+        let begun: Vec<Writer> = begun.collect::<Result<_>>()?;
+        let (sheets, to_write) = sync_channel(WAITING);
+        let thread = std::thread::Builder::new()
+            .name("fxtrec-parquet".to_owned())
+            .spawn(move || write_all(begun, &to_write))
+            .map_err(|error| ParquetError::External(error.into()))?;
+        Ok(Files { sheets, thread })
+    }
+
+    /// Gives up a sheet to be written. False when nothing more is: the thread has failed.
+    pub(crate) fn write(&self, sheet: Sheet) -> bool {
+        self.sheets.send(sheet).is_ok()
+    }
+
+    /// Waits until everything is written; how many bytes that is.
+    ///
+    /// # Errors
+    /// The first of the thread.
+    pub(crate) fn finish(self) -> Result<u64> {
+        drop(self.sheets);
+        let died = || Err(ParquetError::General("the thread that writes has panicked".to_owned()));
+        self.thread.join().unwrap_or_else(|_| died())
+    }
+}
+
+type Writer = (Table, SerializedFileWriter<File>);
+
+fn write_all(mut writers: Vec<Writer>, sheets: &Receiver<Sheet>) -> Result<u64> {
+    for sheet in sheets {
+        if let Some((_, writer)) = writers.iter_mut().find(|writer| writer.0 == sheet.table()) {
+            sheet.write(writer)?;
+        }
+    }
+    let mut bytes = 0;
+    for (_, mut writer) in writers {
+        writer.finish()?;
+        bytes += writer.bytes_written() as u64;
+    }
+    Ok(bytes)
+}

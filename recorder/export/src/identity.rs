@@ -1,0 +1,107 @@
+//! Which trace a file is, and of which day: where its tables go.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use fxt_reader::{Error, Nanos, Reader, Record};
+
+use crate::rows::clock_offset;
+
+/// So many bytes at either end of a file tell it from others.
+const ENDS: u64 = 64 << 10;
+
+/// What partitions of an unknown day are called, by Hive's convention; engines have it as null.
+const NO_DAY: &str = "__HIVE_DEFAULT_PARTITION__";
+
+const NANOS_OF_DAY: i128 = 86_400_000_000_000;
+
+/// Which trace it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The same for the same bytes. It begins with a letter, so that no engine takes it for a number.
+    pub(crate) id: String,
+    /// In UTC, as in `2026-11-23`; by the wall clock of the machine that recorded it.
+    pub(crate) day: String,
+}
+
+impl Identity {
+    /// That of the trace in a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no trace.
+    pub(crate) fn of(path: &Path) -> Result<Identity, Error> {
+        let opened = |source| Error::Open { path: path.to_owned(), source };
+        let id = File::open(path).and_then(fingerprint).map_err(opened)?;
+        Ok(Identity { id: format!("t{id:016x}"), day: day(&mut Reader::open(path)?) })
+    }
+}
+
+/// FNV-1a of the length of a file, its first bytes and its last.
+fn fingerprint(mut file: File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let mut bytes = length.to_le_bytes().to_vec();
+    file.by_ref().take(ENDS).read_to_end(&mut bytes)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(ENDS)))?;
+    file.take(ENDS).read_to_end(&mut bytes)?;
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    Ok(bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash))
+}
+
+/// The day on which the first thing happened. What cannot be read is told when the rest is.
+fn day(reader: &mut Reader<'_>) -> String {
+    let mut offset = None;
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => match (&item.record, item.record.time()) {
+                (Record::Event(event), _) if event.category == "fxtrec" => {
+                    let told = event.args.get("wall_clock_offset_ns");
+                    offset = told.and_then(clock_offset).or(offset);
+                }
+                (
+                    Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_),
+                    Some(Nanos(time)),
+                ) => {
+                    let date = |offset: i64| date(i128::from(time) + i128::from(offset));
+                    return offset.and_then(date).unwrap_or_else(|| NO_DAY.to_owned());
+                }
+                _ => {}
+            },
+            Err(Error::Damaged(_)) => {}
+            Ok(None) | Err(_) => return NO_DAY.to_owned(),
+        }
+    }
+}
+
+/// The date of a time in nanoseconds since 1970; `None` of one that no clock shows.
+fn date(nanos: i128) -> Option<String> {
+    let mut day = u32::try_from(nanos.div_euclid(NANOS_OF_DAY)).ok()?;
+    let is_leap =
+        |year: u32| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    for year in 1970..10_000 {
+        let february = if is_leap(year) { 29 } else { 28 };
+        for (month, days) in (1..).zip([31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
+            if day < days {
+                return Some(format!("{year}-{month:02}-{:02}", day + 1));
+            }
+            day -= days;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        let of = |seconds: i128| date(seconds * 1_000_000_000);
+        assert_eq!(of(0).as_deref(), Some("1970-01-01"));
+        assert_eq!(of(951_782_400).as_deref(), Some("2000-02-29"));
+        assert_eq!(of(1_795_391_999).as_deref(), Some("2026-11-22"));
+        assert_eq!(of(1_795_392_000).as_deref(), Some("2026-11-23"));
+        assert_eq!(of(4_107_542_400).as_deref(), Some("2100-03-01"));
+        assert_eq!((of(-1), of(i128::from(i64::MAX))), (None, None));
+    }
+}

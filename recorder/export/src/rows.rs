@@ -1,0 +1,427 @@
+//! From what an analysis shows to rows.
+
+use fxt_reader::record::{Event, EventKind, Value};
+use fxt_reader::{Item, Koid, Nanos, ProviderId, Record};
+use fxtrec_blame::spans::Spans;
+use fxtrec_gates::Metric;
+use fxtrec_report::analysis::{Ran, Waited, Woken};
+use fxtrec_report::{Gap, Observer, Report};
+use fxtrec_sched::{Change, Occupant, Said, State, Thread, WakeupSaid, unsigned};
+
+use crate::file::Files;
+use crate::people::{Gone, IDLE, People};
+use crate::schema::Table;
+use crate::sheet::{Cell, Sheet};
+
+/// The category of what fxtrec itself says, and that of what the scheduler does besides switches and wake-ups.
+const OWN: [&str; 2] = ["fxtrec", "sched"];
+
+/// Makes rows of a trace.
+#[derive(Debug)]
+pub(crate) struct Rows<'a> {
+    files: &'a Files,
+    /// By table; `None` for those that are not wanted.
+    sheets: [Option<Sheet>; Table::ALL.len()],
+    written: [u64; Table::ALL.len()],
+    people: People,
+    spans: Spans,
+    /// Whose records are fxtrec's own.
+    own: Option<ProviderId>,
+    clock_offset: Option<i64>,
+    waits: i64,
+    /// Nothing more can be written.
+    failed: bool,
+}
+
+/// What tables say of a state; `None` of one of which nothing is known, or of what is no more.
+fn state(state: State) -> Option<&'static str> {
+    Some(match state {
+        State::Running => "Running",
+        State::Woken | State::WokenThrottled => "R",
+        State::Preempted | State::Throttled => "R+",
+        State::Sleeping => "S",
+        State::Uninterruptible => "D",
+        State::Idle => "I",
+        State::Parked => "P",
+        State::Stopped => "T",
+        State::Traced => "t",
+        State::Zombie | State::Dead | State::Unknown | State::NotRecorded => return None,
+    })
+}
+
+/// In which state a thread left a CPU; `None` where that is not known.
+fn end_state(next: State) -> Option<&'static str> {
+    match next {
+        State::Zombie => Some("Z"),
+        State::Dead => Some("X"),
+        next => state(next),
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Rows for the tables that are wanted, with the id of the trace in each if there is one.
+    pub(crate) fn new(files: &'a Files, tables: &[Table], trace: Option<&str>) -> Rows<'a> {
+        Rows {
+            files,
+            sheets: Table::ALL
+                .map(|table| tables.contains(&table).then(|| Sheet::new(table, trace))),
+            written: [0; Table::ALL.len()],
+            people: People::default(),
+            spans: Spans::default(),
+            own: None,
+            clock_offset: None,
+            waits: 0,
+            failed: false,
+        }
+    }
+
+    #[inline(always)]
+    fn push<const N: usize>(&mut self, table: Table, row: [Cell<'_>; N]) {
+        if let Some(sheet) = &mut self.sheets[table as usize] {
+            self.written[table as usize] += 1;
+            if let Some(full) = sheet.push(row) {
+                self.failed |= !self.files.write(full);
+            }
+        }
+    }
+
+    fn utid(&mut self, who: Occupant<Koid>) -> Option<u32> {
+        match who {
+            Occupant::Idle => Some(IDLE),
+            Occupant::NotRecorded => None,
+            Occupant::Thread(koid) => Some(self.people.utid(koid)),
+        }
+    }
+
+    /// A thread has been in a state from one time to another.
+    fn state(
+        &mut self,
+        thread: Koid,
+        was: &Thread,
+        end: Nanos,
+        (complete, throttled): (bool, u64),
+    ) {
+        let Some(name) = state(was.state) else { return };
+        let person = self.people.thread(thread.0);
+        let utid = Cell::id(person.utid);
+        let is_woken = matches!(was.state, State::Woken | State::WokenThrottled);
+        let (waker, by_interrupt) = match is_woken {
+            true => (Cell::some_id(person.waker), Cell::Bool(person.by_interrupt)),
+            false => (Cell::Null, Cell::Null),
+        };
+        let syscall = if was.state.is_blocked() { person.syscall } else { None };
+        let cpu = u32::from(was.cpu.0);
+        let row = [
+            Cell::of(was.since.0),
+            Cell::of(end.0.saturating_sub(was.since.0)),
+            if was.state == State::Running { Cell::id(cpu) } else { Cell::Null },
+            utid,
+            Cell::Text(name),
+            Cell::Bool(complete),
+            waker,
+            by_interrupt,
+            Cell::some(syscall),
+            if throttled > 0 { Cell::of(throttled) } else { Cell::Null },
+        ];
+        self.push(Table::ThreadState, row);
+    }
+
+    fn event(&mut self, event: &Event<'_>, is_provider: bool) {
+        if let EventKind::Counter { id } = event.kind {
+            let utid = Cell::id(self.people.utid(event.thread.thread));
+            for arg in &event.args {
+                let Some(value) = number(arg.value) else { continue };
+                let row = [
+                    Cell::of(event.time.0),
+                    utid,
+                    Cell::Text(event.category),
+                    Cell::Text(event.name),
+                    Cell::Int(id.cast_signed()),
+                    Cell::Text(arg.name),
+                    Cell::Double(value),
+                ];
+                self.push(Table::Counter, row);
+            }
+            return;
+        }
+        self.spans.event(event, is_provider);
+        while let Some(span) = self.spans.list.pop() {
+            let name = self.spans.name_of(span.name).clone();
+            let utid = self.people.utid(Koid(span.koid));
+            let begun_on = span.begun_on.map(|koid| self.people.utid(Koid(koid)));
+            let row = [
+                Cell::of(span.from),
+                Cell::of(span.length()),
+                Cell::id(utid),
+                Cell::Text(&name.category),
+                Cell::Text(&name.name),
+                Cell::Bool(name.is_provider),
+                Cell::some_id(begun_on),
+            ];
+            self.push(Table::Span, row);
+        }
+    }
+
+    fn gone(&mut self, Gone { koid, person }: &Gone) {
+        let upid = person.process.map(|process| self.people.upid(process));
+        let row = [
+            Cell::id(person.utid),
+            Cell::of(self.people.number(*koid)),
+            Cell::text(person.name.as_deref()),
+            Cell::some_id(upid),
+            Cell::some(person.end),
+            person.process.map_or(Cell::Null, |process| Cell::Bool(process == *koid)),
+            Cell::Int(koid.cast_signed()),
+        ];
+        self.push(Table::Thread, row);
+    }
+
+    /// The trace is over: what is left. How many rows each table has.
+    pub(crate) fn finish(
+        mut self,
+        report: &Report,
+        file: &str,
+        labels: &[(String, String)],
+    ) -> [u64; Table::ALL.len()] {
+        let idle = [
+            Cell::id(IDLE),
+            Cell::of(0),
+            Cell::Text("swapper"),
+            Cell::Null,
+            Cell::Null,
+            Cell::Null,
+            Cell::of(0),
+        ];
+        self.push(Table::Thread, idle);
+        for gone in self.people.finish_threads() {
+            self.gone(&gone);
+        }
+        for (koid, process) in self.people.finish_processes() {
+            let row = [
+                Cell::id(process.upid),
+                Cell::of(self.people.number(koid)),
+                Cell::text(process.name.as_deref()),
+                Cell::Int(koid.cast_signed()),
+            ];
+            self.push(Table::Process, row);
+        }
+        for (key, value) in labels {
+            self.push(Table::Label, [Cell::Text(key), Cell::Text(value)]);
+        }
+        self.trace(report, file);
+        for sheet in self.sheets.iter_mut().flatten() {
+            if sheet.rows() > 0 {
+                let rest = sheet.take();
+                self.failed |= !self.files.write(rest);
+            }
+        }
+        self.written
+    }
+
+    fn trace(&mut self, report: &Report, file: &str) {
+        let origin = report.origin.as_ref();
+        let causes: Vec<&str> = report.causes.names().collect();
+        let causes = causes.join(",");
+        let losses = &report.losses;
+        let row = [
+            Cell::Text(file),
+            Cell::text(origin.map(|origin| &*origin.host)),
+            Cell::text(origin.map(|origin| &*origin.release)),
+            Cell::text(origin.map(|origin| &*origin.machine)),
+            Cell::text(origin.map(|origin| &*origin.version)),
+            Cell::text(origin.map(|origin| &*origin.command_line)),
+            Cell::text(origin.map(|origin| &*origin.scope)),
+            Cell::text(origin.map(|_| &*causes)),
+            Cell::some(origin.map(|origin| origin.cpus)),
+            Cell::of(report.span.begin.0),
+            Cell::of(report.span.end.0),
+            self.clock_offset.map_or(Cell::Null, Cell::Int),
+            Cell::of(report.cpus.iter().map(|cpu| cpu.switches).sum()),
+            Cell::of(report.idle_wakeups),
+            Cell::of(losses.gaps),
+            Cell::of(losses.events),
+            Cell::of(losses.unknown),
+            Cell::of(losses.unreported),
+            Cell::of(losses.damaged),
+            Cell::Bool(losses.truncated),
+        ];
+        self.push(Table::Trace, row);
+    }
+}
+
+/// The number that a counter has.
+#[allow(clippy::cast_precision_loss, reason = "tables have them as doubles")]
+fn number(value: Value<'_>) -> Option<f64> {
+    match value {
+        Value::Double(value) => Some(value),
+        Value::Int32(value) => Some(value.into()),
+        Value::Int64(value) => Some(value as f64),
+        value => unsigned(value).map(|value| value as f64),
+    }
+}
+
+impl Observer for Rows<'_> {
+    #[inline]
+    fn record(&mut self, item: &Item<'_>) {
+        match &item.record {
+            Record::ContextSwitch(_) | Record::Wakeup(_) => {}
+            Record::LegacyContextSwitch(switch) => {
+                for thread in [switch.outgoing, switch.incoming] {
+                    let person = self.people.thread(thread.thread.0);
+                    person.process = person.process.or(Some(thread.process.0));
+                }
+            }
+            Record::KernelObject(object) => self.people.name(object),
+            Record::ProviderInfo(info) if info.name == OWN[0] => {
+                self.own = Some(info.id);
+                self.people.by_fxtrec = true;
+            }
+            Record::Event(event) if event.category == OWN[0] && event.name == "trace_info" => {
+                let offset = event.args.get("wall_clock_offset_ns");
+                self.clock_offset = offset.and_then(clock_offset).or(self.clock_offset);
+            }
+            Record::Event(event) if OWN.contains(&event.category) => {}
+            Record::Event(event) => {
+                let is_provider = self.own.is_none() || item.provider != self.own;
+                self.event(event, is_provider);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, ran: &Ran<'_>) {
+        let Some(utid) = self.utid(ran.who) else { return };
+        let length = ran.span.end.0.saturating_sub(ran.span.begin.0);
+        if !ran.is_whole && length == 0 {
+            return;
+        }
+        let said = ran.said.copied().unwrap_or_default();
+        let fact = |nanos: u64| if nanos > 0 { Cell::of(nanos) } else { Cell::Null };
+        let row = [
+            Cell::of(ran.span.begin.0),
+            Cell::of(length),
+            Cell::id(ran.cpu.0.into()),
+            Cell::id(utid),
+            Cell::text(ran.next.and_then(end_state)),
+            Cell::Bool(ran.is_whole),
+            fact(said.steal),
+            fact(said.irq),
+            fact(said.irqs),
+            Cell::some(said.need_resched),
+        ];
+        self.push(Table::SchedSlice, row);
+    }
+
+    #[inline]
+    fn changed(&mut self, change: &Change<Koid>, said: Option<&Said<'_>>) {
+        let Change { thread, before, time, after, .. } = *change;
+        let is_in = after == State::Running;
+        let throttled = match said {
+            Some(said) if is_in && before.state.is_waiting() => said.held,
+            _ => 0,
+        };
+        // Who comes in without having waited has been woken, and nobody saw when.
+        let complete = change.length().is_some() && (!is_in || before.state.is_waiting());
+        self.state(thread, &before, time, (complete, throttled));
+        if after.is_blocked() {
+            self.people.thread(thread.0).syscall = said.and_then(|said| said.syscall);
+        }
+        if after.is_over()
+            && let Some(gone) = self.people.end(thread.0, time.0)
+        {
+            self.gone(&gone);
+        }
+    }
+
+    #[inline]
+    fn woken(&mut self, woken: &Woken<'_>) {
+        let said = WakeupSaid::of(woken.args);
+        let waker = said.waker.map(|koid| self.people.utid(koid));
+        let person = self.people.thread(woken.thread.0);
+        let utid = Cell::id(person.utid);
+        if woken.next.is_some() {
+            (person.waker, person.by_interrupt) = (waker, said.interrupt);
+        }
+        let row = [
+            Cell::of(woken.time.0),
+            Cell::id(woken.cpu.0.into()),
+            utid,
+            Cell::some_id(waker),
+            Cell::Bool(said.interrupt),
+            Cell::Bool(woken.next.is_some()),
+        ];
+        self.push(Table::Wakeup, row);
+    }
+
+    fn wants_waits(&self) -> bool {
+        self.sheets[Table::Wait as usize].is_some()
+            || self.sheets[Table::Antagonist as usize].is_some()
+    }
+
+    fn waited(&mut self, waited: &Waited<'_>) {
+        let utid = self.people.utid(waited.thread);
+        let waker = waited.waker.map(|koid| self.people.utid(koid));
+        let shares = waited.shares;
+        let begin = Cell::of(waited.span.begin.0);
+        let length = waited.span.end.0.saturating_sub(waited.span.begin.0);
+        let id = Cell::Int(self.waits);
+        self.waits += 1;
+        let mut first = None;
+        for &(koid, ran) in &shares.named {
+            let utid = self.people.utid(Koid(koid));
+            first = first.or(Some((utid, ran)));
+            self.push(Table::Antagonist, [begin, Cell::of(ran), id, Cell::id(utid)]);
+        }
+        let nanos = |length: std::time::Duration| {
+            let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+            if nanos > 0 { Cell::of(nanos) } else { Cell::Null }
+        };
+        let antagonists = shares.named.len() as u64 + shares.more;
+        let row = [
+            begin,
+            Cell::of(length.saturating_sub(waited.throttled)),
+            id,
+            Cell::id(utid),
+            Cell::Text(if waited.metric == Metric::Wakeup { "wakeup" } else { "preempted" }),
+            Cell::id(waited.queued_on.0.into()),
+            Cell::id(waited.ran_on.0.into()),
+            Cell::some_id(waker),
+            Cell::Bool(waited.by_interrupt),
+            if waited.throttled > 0 { Cell::of(waited.throttled) } else { Cell::Null },
+            Cell::text(waited.throttled_by),
+            Cell::some_id(first.map(|first| first.0)),
+            Cell::some(first.map(|first| first.1)),
+            if antagonists > 0 { Cell::of(antagonists) } else { Cell::Null },
+            nanos(shares.idle),
+            nanos(shares.unknown),
+        ];
+        self.push(Table::Wait, row);
+    }
+
+    fn lost(&mut self, gap: &Gap) {
+        let row = [
+            Cell::of(gap.span.begin.0),
+            Cell::of(gap.span.end.0.saturating_sub(gap.span.begin.0)),
+            Cell::some_id(gap.cpu.map(|cpu| cpu.0.into())),
+            Cell::some(gap.events),
+        ];
+        self.push(Table::Loss, row);
+    }
+
+    fn still(&mut self, thread: Koid, doing: &Thread, end: Nanos) {
+        self.state(thread, doing, end, (false, 0));
+    }
+
+    fn is_content(&self) -> bool {
+        self.failed
+    }
+}
+
+/// How far the wall clock is ahead of the trace's.
+pub(crate) fn clock_offset(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Int64(value) => Some(value),
+        value => unsigned(value).and_then(|value| i64::try_from(value).ok()),
+    }
+}

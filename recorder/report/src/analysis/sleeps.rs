@@ -1,0 +1,107 @@
+//! The longest times for which each thread was blocked.
+
+use fxt_reader::Nanos;
+use fxtrec_gates::Metric;
+use fxtrec_sched::State;
+
+use super::roster::Roster;
+use super::thread::{BY_INTERRUPT, metric};
+use super::{Analysis, Observer};
+use crate::model::{Sleep, Span};
+
+/// So many are kept of each thread. Only one of them can be longer than half of the recording.
+pub(super) const KEPT: usize = 2;
+
+/// A thread was blocked, until it was woken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slept {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) state: State,
+    pub(super) call: Option<u16>,
+    /// As [`Live::waker`](super::thread::Live::waker).
+    pub(super) waker: u64,
+}
+
+impl Slept {
+    fn length(&self) -> u64 {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+/// The longest ones of a thread, the longest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sleeps([Option<Slept>; KEPT]);
+
+impl Sleeps {
+    fn take(&mut self, slept: Slept) {
+        let longer = |known: &Option<Slept>| known.is_some_and(|it| it.length() >= slept.length());
+        let at = self.0.partition_point(longer);
+        if at < KEPT {
+            self.0[at..].rotate_right(1);
+            self.0[at] = Some(slept);
+        }
+    }
+
+    /// What one must exceed to be among them, in nanoseconds.
+    fn floor(&self) -> u64 {
+        self.0.last().copied().flatten().map_or(0, |last| last.length())
+    }
+
+    /// Those of this thread, as they are told.
+    pub(super) fn told(&self, koid: u64, roster: &mut Roster) -> Vec<Sleep> {
+        let thread = roster.party(koid);
+        let one = |slept: &Slept| Sleep {
+            thread: thread.clone(),
+            metric: metric(slept.state).unwrap_or(Metric::Blocked),
+            span: Span { begin: Nanos(slept.begin), end: Nanos(slept.end) },
+            call: slept.call,
+            waker: (slept.waker != 0 && slept.waker != BY_INTERRUPT)
+                .then(|| roster.party(slept.waker)),
+            by_interrupt: slept.waker == BY_INTERRUPT,
+        };
+        self.0.iter().flatten().map(one).collect()
+    }
+}
+
+impl<O: Observer> Analysis<O> {
+    /// The thread in the slot was blocked for longer than most times before.
+    #[cold]
+    pub(super) fn note_sleep(&mut self, slot: u32, slept: Slept) {
+        let live = self.roster.live(slot);
+        let (koid, is_first) = (live.koid, live.sleeps.is_none());
+        // COMMAND's process is made before the recorder is ready, and waits for it: it would not without a recorder.
+        let is_gate = is_first
+            && self.family.process == Some(koid)
+            && slept.waker != BY_INTERRUPT
+            && self.family.is_recorder(&self.roster, slept.waker);
+        let sleeps = self.roster.live(slot).sleeps.get_or_insert_default();
+        if !is_gate {
+            sleeps.take(slept);
+        }
+        let floor = sleeps.floor();
+        self.roster.live(slot).blocked_floor = floor;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_are_kept_in_order() {
+        let mut sleeps = Sleeps::default();
+        let kept = |sleeps: &Sleeps| sleeps.0.map(|it| it.map(|it| it.length()));
+        for (length, expected, floor) in [
+            (5, [Some(5), None], 0),
+            (3, [Some(5), Some(3)], 3),
+            (9, [Some(9), Some(5)], 5),
+            (4, [Some(9), Some(5)], 5),
+            (7, [Some(9), Some(7)], 7),
+        ] {
+            let state = State::Sleeping;
+            sleeps.take(Slept { begin: 100, end: 100 + length, state, call: None, waker: 0 });
+            assert_eq!((kept(&sleeps), sleeps.floor()), (expected, floor));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Where the time of spans went before and after a change.
+//!
+//! The mean length of spans is the sum of the means of their parts, so its change is the sum of theirs: what grew is named,
+//! without any judgement whether that is noise.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use fxtrec_blame::Class;
+use fxtrec_gates::{Amount, Dimension, SpanPart};
+use fxtrec_units::escape;
+use serde::Serialize;
+
+use crate::spans::SpanFigures;
+
+/// The parts that a length consists of.
+const PARTS: [SpanPart; 6] = [
+    SpanPart::Cpu,
+    SpanPart::Steal,
+    SpanPart::Irq,
+    SpanPart::RunQueue,
+    SpanPart::Throttled,
+    SpanPart::Blocked,
+];
+
+/// Less than this share of the change is not worth a word.
+const SHARE: f64 = 0.1;
+
+/// How the mean of spans of a name changed, of all runs of a side together. Spans of which something is unknown are left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shift {
+    pub name: String,
+    pub base_mean_ns: Option<f64>,
+    pub new_mean_ns: Option<f64>,
+    /// What each part contributes to the change; that of blocked time by what it waited for.
+    pub parts_ns: BTreeMap<String, f64>,
+    /// The same of blocked time, by who ended it.
+    pub woken_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+/// By part, and of blocked time by the name of who ended it.
+type Wakers = BTreeMap<String, BTreeMap<String, f64>>;
+
+struct Means {
+    total: f64,
+    parts: BTreeMap<String, f64>,
+    wakers: Wakers,
+}
+
+fn blocked(class: Class) -> String {
+    format!("blocked ({})", class.name())
+}
+
+fn means(figures: &SpanFigures) -> Option<Means> {
+    let count = figures.part(SpanPart::Cpu).count();
+    (count > 0).then(|| {
+        let mean = |sum: std::time::Duration| sum.as_nanos() as f64 / count as f64;
+        let mut parts = BTreeMap::new();
+        for part in PARTS.iter().filter(|part| **part != SpanPart::Blocked) {
+            parts.insert(part.name().to_owned(), mean(figures.part(*part).sum()));
+        }
+        for (class, sum) in &figures.blocked_by {
+            parts.insert(blocked(*class), mean(*sum));
+        }
+        let mut wakers = Wakers::new();
+        for ((class, waker), sum) in &figures.woken_by {
+            wakers.entry(blocked(*class)).or_default().insert(waker.to_string(), mean(*sum));
+        }
+        let total = PARTS.iter().map(|part| mean(figures.part(*part).sum())).sum();
+        Means { total, parts, wakers }
+    })
+}
+
+impl Shift {
+    /// The change from the figures of all base runs to those of all new ones.
+    pub fn new(name: &str, base: &SpanFigures, new: &SpanFigures) -> Shift {
+        let (base, new) = (means(base), means(new));
+        let mut parts_ns = BTreeMap::new();
+        if let (Some(base), Some(new)) = (&base, &new) {
+            let of = |means: &Means, part: &str| means.parts.get(part).copied().unwrap_or(0.0);
+            for part in base.parts.keys().chain(new.parts.keys()) {
+                let change = of(new, part) - of(base, part);
+                parts_ns.insert(part.clone(), change);
+            }
+        }
+        let mut woken_by_ns = Wakers::new();
+        for (means, sign) in [(&base, -1.0), (&new, 1.0)] {
+            // One side alone has no change.
+            for (part, wakers) in
+                means.iter().filter(|_| !parts_ns.is_empty()).flat_map(|it| &it.wakers)
+            {
+                for (waker, nanos) in wakers {
+                    let sums = woken_by_ns.entry(part.clone()).or_default();
+                    *sums.entry(waker.clone()).or_default() += sign * nanos;
+                }
+            }
+        }
+        Shift {
+            name: name.to_owned(),
+            base_mean_ns: base.map(|means| means.total),
+            new_mean_ns: new.map(|means| means.total),
+            parts_ns,
+            woken_by_ns,
+        }
+    }
+
+    /// Who ended most of what a part of blocked time grew or shrank by, unless nobody did most of it.
+    fn waker(&self, part: &str, change: f64) -> Option<(&str, f64)> {
+        let toward = |nanos: f64| nanos * change.signum();
+        let wakers = self.woken_by_ns.get(part)?.iter().map(|(waker, nanos)| (&**waker, *nanos));
+        let most = wakers.max_by(|a, b| toward(a.1).total_cmp(&toward(b.1)))?;
+        (toward(most.1) * 2.0 > change.abs()).then_some(most)
+    }
+}
+
+fn signed(nanos: f64) -> String {
+    let sign = if nanos < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", Amount { number: nanos.abs(), dimension: Dimension::Time })
+}
+
+/// `span "app:request": mean 2.01 ms, then 5.11 ms, +3.10 ms: blocked (lock) +2.90 ms (until logger woke it +2.80 ms)`
+impl fmt::Display for Shift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "span {:?}: ", self.name)?;
+        let (Some(base), Some(new)) = (self.base_mean_ns, self.new_mean_ns) else {
+            return f.write_str("one side has none of which all is known");
+        };
+        let time = |number| Amount { number, dimension: Dimension::Time };
+        write!(f, "mean {}, then {}, {}", time(base), time(new), signed(new - base))?;
+        let mut parts: Vec<(&String, f64)> =
+            self.parts_ns.iter().map(|(part, change)| (part, *change)).collect();
+        parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(b.0)));
+        let largest = parts.first().map_or(0.0, |part| part.1.abs());
+        parts.retain(|(_, change)| *change != 0.0 && change.abs() >= largest * SHARE);
+        for (at, (part, change)) in parts.iter().enumerate() {
+            write!(f, "{} {part} {}", if at == 0 { ":" } else { "," }, signed(*change))?;
+            if let Some((waker, nanos)) = self.waker(part, *change) {
+                write!(f, " (until {} woke it {})", escape::line(waker), signed(nanos))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_reader::Reader;
+    use fxt_writer::Value;
+
+    use super::*;
+    use crate::scene::{Leaves, Scene};
+    use crate::selection::Selection;
+
+    fn figures(locked: u64) -> SpanFigures {
+        figures_by(locked, [201, 201])
+    }
+
+    /// Two requests, which compute for 2 ms and wait for so many milliseconds for a lock, until these threads wake them.
+    fn figures_by(locked: u64, wakers: [u64; 2]) -> SpanFigures {
+        let mut scene = Scene::with_causes("waker,syscall");
+        let sleeps = [("syscall", Value::Uint32(202))];
+        for (at, waker) in [10_000, 60_000].into_iter().zip(wakers) {
+            let woken = at + 1_000 + locked * 1_000;
+            scene.switch(at, 0, 0, Leaves::R, 101);
+            scene.switch_with((at + 1_000, 0), 101, Leaves::S, 0, &sleeps);
+            scene.wake_by(woken, 0, 101, waker).switch(woken, 0, 0, Leaves::R, 101);
+            scene.switch(woken + 1_000, 0, 101, Leaves::S, 0);
+            scene.span((at, woken + 1_000), 101, "request");
+        }
+        scene.end(200_000);
+        let open = || Ok(Reader::from_slice(scene.bytes()));
+        let spans = crate::spans::measure(open, &Selection::default(), &scene.report());
+        spans.expect("a trace").rows.remove(0).figures
+    }
+
+    #[test]
+    fn the_change_of_the_mean_is_that_of_its_parts_and_the_largest_is_named() {
+        let shift = Shift::new("request", &figures(1), &figures(4));
+        assert_eq!(
+            shift.to_string(),
+            "span \"request\": mean 3.00 ms, then 6.00 ms, +3.00 ms: blocked (lock) +3.00 ms \
+             (until t201 woke it +3.00 ms)"
+        );
+        assert_eq!(shift.parts_ns.values().sum::<f64>(), 3e6);
+        let back = Shift::new("request", &figures(4), &figures(1)).to_string();
+        let expected = "-3.00 ms: blocked (lock) -3.00 ms (until t201 woke it -3.00 ms)";
+        assert!(back.ends_with(expected), "{back}");
+        let same = Shift::new("request", &figures(4), &figures(4)).to_string();
+        assert!(same.ends_with("then 6.00 ms, +0 ns"), "{same}");
+        let two = Shift::new("request", &figures(1), &figures_by(5, [201, 202])).to_string();
+        assert!(two.ends_with(": blocked (lock) +4.00 ms (until t202 woke it +2.50 ms)"), "{two}");
+        let three = Shift::new("request", &figures_by(1, [201, 202]), &figures_by(5, [201, 202]));
+        assert!(
+            three.to_string().ends_with(": blocked (lock) +4.00 ms"),
+            "nobody has most: {three}"
+        );
+        let none = Shift::new("request", &SpanFigures::default(), &figures(4)).to_string();
+        assert!(none.ends_with("one side has none of which all is known"), "{none}");
+    }
+}

@@ -1,0 +1,67 @@
+// The longest blocked times and the longest spans: a row each, which leads to its place.
+
+(() => {
+  const { trace, units } = fx;
+
+  // Shows a stretch of time, and what its thread did then.
+  async function jump(row, thread, from, to) {
+    for (const other of document.querySelectorAll("#blocked tr, #longest tr")) other.removeAttribute("aria-current");
+    row.setAttribute("aria-current", "true");
+    fx.view.around(from, to);
+    if (thread) {
+      fx.lanes.bring("thread", thread.index);
+      await fx.select.pick("thread", thread.index, from);
+    }
+  }
+
+  // Fills a table, the longest first: each row has a thread, its name, a time, a text, and perhaps who ended it.
+  function fill(id, list) {
+    const body = document.getElementById(id);
+    const table = body.parentElement;
+    table.hidden = table.previousElementSibling.hidden = list.length === 0;
+    const longest = Math.max(list[0]?.to - list[0]?.from, 1);
+    for (const { thread, name, from, to, text, by } of list) {
+      const row = body.insertRow();
+      const bar = row.insertCell();
+      bar.className = "number bar whole";
+      bar.style.setProperty("--share", `${(100 * (to - from)) / longest}%`);
+      bar.textContent = units.time(to - from);
+      const who = document.createElement("button");
+      who.type = "button";
+      who.textContent = name;
+      who.title = "Show this time";
+      row.insertCell().append(who);
+      row.insertCell().textContent = text;
+      const at = row.insertCell();
+      at.className = "whole";
+      at.textContent = units.moment(from, 1e3);
+      if (by !== undefined) {
+        const cell = row.insertCell();
+        cell.textContent = by;
+        // Stands before it where the table has no heads.
+        cell.dataset.label = "woken by";
+      }
+      row.addEventListener("click", () => jump(row, thread, from, to));
+    }
+  }
+
+  function build() {
+    fill("blocked", trace.blocked.map(({ who, from, to, syscall, uninterruptible, waker, interrupt }) => ({
+      thread: trace.byKoid.get(who[0]),
+      name: fx.waits.name(who),
+      from,
+      to,
+      text: [syscall, uninterruptible && "uninterruptible"].filter(Boolean).join(", ") || "–",
+      by: waker ? fx.waits.name(waker) : interrupt ? "an interrupt or a timer" : "–",
+    })));
+    fill("longest", trace.longestSpans.map(([index, name, from, to]) => ({
+      thread: trace.threads[index],
+      name: `${trace.threads[index].name} ${trace.threads[index].tid}`,
+      from,
+      to,
+      text: trace.names[name],
+    })));
+  }
+
+  fx.worst = { build };
+})();

@@ -1,0 +1,443 @@
+//! Spans: how long they took, and where the time of their threads went.
+//!
+//! A span is what instrumented code says of itself, and may be anywhere in the file. So the trace is read twice more: for the
+//! spans, and for what their threads did meanwhile.
+//!
+//! ```text
+//!   span    |======================== 7.3 ms ========================|
+//!   thread  |- ran -|.. waited, a compiler had the CPU ..|- ran -|zzz|
+//!   parts   cpu 1.2 ms    runqueue 5.4 ms, of that strangers 5.4 ms    blocked 0.7 ms
+//! ```
+//!
+//! The parts are those of [`fxtrec_blame`], which `fxtrec why` has too; `docs/gates.md` says what is compared with what.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use fxt_reader::{Error, Nanos, Reader};
+use fxtrec_blame::chain::{Blocked, Frame, Wakers};
+use fxtrec_blame::parts::{self, EndedBy, Key};
+use fxtrec_blame::pass::{self, Follower, Interval};
+use fxtrec_blame::spans::{self, Spans};
+use fxtrec_blame::threads::Roster;
+use fxtrec_blame::track::{Tenant, Tracker};
+use fxtrec_blame::{Cause, Causes, Class, log};
+use fxtrec_gates::SpanPart;
+use rustc_hash::FxHashMap;
+
+use super::calls::call_name;
+use super::distribution::Distribution;
+use super::gates::evidence::time;
+use super::model::{Report, Span};
+use super::selection::Selection;
+use super::tally::Tally;
+
+/// So many spans of each row are kept with their parts, the longest ones.
+const WORST: usize = 3;
+
+/// So many of those who ended that spans of a row were blocked are told apart.
+const MOST_WAKERS: usize = 64;
+
+/// So many rows there are at most: a name and a thread each.
+const MOST_ROWS: usize = 1 << 16;
+
+/// The spans of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct SpanReport {
+    /// Those of one name and one thread each, by category, name and thread.
+    pub rows: Vec<SpanRow>,
+    /// Whether there are more than are looked at.
+    pub too_many: bool,
+    causes: Causes,
+    /// Whether it is known who is COMMAND's, and so who is a stranger.
+    has_command: bool,
+}
+
+/// The spans of one name on one thread.
+#[derive(Clone, Debug)]
+pub struct SpanRow {
+    pub category: Box<str>,
+    pub name: Box<str>,
+    /// Whether a program told them, and not the kernel.
+    pub is_provider: bool,
+    pub koid: u64,
+    pub tid: u64,
+    pub pid: Option<u64>,
+    /// The thread's last name.
+    pub comm: Box<str>,
+    pub figures: SpanFigures,
+    /// The longest ones, the longest first.
+    pub worst: Vec<SpanTime>,
+}
+
+/// The figures of several spans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanFigures {
+    parts: [Distribution; SpanPart::ALL.len()],
+    /// How long they would have taken, had nobody else had a hand in it: see [`SpanTime::undisturbed`].
+    pub undisturbed: Distribution,
+    /// What they were blocked by, and for how long altogether, the longest first.
+    pub blocked_by: Vec<(Class, Duration)>,
+    /// The same by the names of those who ended it, the longest first, as many as are told apart.
+    pub woken_by: Vec<((Class, Box<str>), Duration)>,
+    /// How long it is not known what their threads did.
+    pub unknown: Duration,
+}
+
+/// One span, and what its time consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanTime {
+    pub from: Nanos,
+    pub to: Nanos,
+    parts: [u64; SpanPart::ALL.len()],
+    /// How long it is not known what the thread did.
+    pub unknown: u64,
+    blocked_by: Vec<(Class, u64)>,
+    wakers: Vec<((Class, Option<EndedBy>), u64)>,
+}
+
+impl SpanTime {
+    /// A part of it, in nanoseconds.
+    pub fn part(&self, part: SpanPart) -> u64 {
+        self.parts[part.index()]
+    }
+
+    /// What it took without what others took of it: the host, quotas, and strangers that had the CPU. If anything of it is not
+    /// known, nothing is taken off: it may have been the thread itself.
+    pub fn undisturbed(&self) -> u64 {
+        let others = [SpanPart::Steal, SpanPart::Throttled, SpanPart::Strangers];
+        let taken = match self.unknown {
+            0 => others.into_iter().map(|part| self.part(part)).sum(),
+            _ => 0,
+        };
+        self.part(SpanPart::Wall).saturating_sub(taken)
+    }
+
+    /// Of which nothing is known but its length.
+    fn unknown(interval: &Interval) -> SpanTime {
+        let mut time =
+            SpanTime { from: Nanos(interval.from), to: Nanos(interval.to), ..SpanTime::default() };
+        let length = interval.to - interval.from;
+        time.parts[SpanPart::Wall.index()] = length;
+        time.unknown = length;
+        time
+    }
+
+    /// Without `strangers`, nobody is one.
+    fn of(interval: &Interval, frame: &Frame, tracker: &Tracker, strangers: bool) -> SpanTime {
+        let mut time = SpanTime { unknown: 0, ..SpanTime::unknown(interval) };
+        for (key, (nanos, _)) in parts::sums(frame, |blocked| class(blocked, tracker)) {
+            let part = match key {
+                // Of what is not divided, nobody knows that it was not its own.
+                Key::OnCpu | Key::OnCpuUndivided => SpanPart::Cpu,
+                Key::Stolen => SpanPart::Steal,
+                Key::Interrupts => SpanPart::Irq,
+                Key::Waiting(tenant) => {
+                    if let Tenant::Thread(thread) = tenant
+                        && strangers
+                        && tracker.is_stranger(thread)
+                    {
+                        time.parts[SpanPart::Strangers.index()] += nanos;
+                    }
+                    SpanPart::RunQueue
+                }
+                Key::Throttled(_) => SpanPart::Throttled,
+                Key::Blocked { class, ended, .. } => {
+                    add(&mut time.blocked_by, class, nanos);
+                    add(&mut time.wakers, (class, ended), nanos);
+                    SpanPart::Blocked
+                }
+                Key::Underway | Key::Unknown(_) => {
+                    time.unknown += nanos;
+                    continue;
+                }
+            };
+            time.parts[part.index()] += nanos;
+        }
+        time
+    }
+}
+
+/// Its parts, the longest first: `runqueue 5.90 ms (strangers 5.80 ms), cpu 1.10 ms, blocked 300 us (lock)`.
+impl fmt::Display for SpanTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let amount = |nanos: u64| time(Duration::from_nanos(nanos));
+        let mut parts: Vec<(u64, String)> = Vec::new();
+        for part in SpanPart::PARTS {
+            let nanos = self.part(*part);
+            let mut text = format!("{} {}", part.name(), amount(nanos));
+            match part {
+                SpanPart::Strangers => continue,
+                SpanPart::RunQueue if self.part(SpanPart::Strangers) > 0 => {
+                    text += &format!(" (strangers {})", amount(self.part(SpanPart::Strangers)));
+                }
+                SpanPart::Blocked => {
+                    if let Some((class, _)) = self.blocked_by.iter().max_by_key(|it| it.1) {
+                        text += &format!(" ({})", class.name());
+                    }
+                }
+                _ => {}
+            }
+            parts.push((nanos, text));
+        }
+        parts.push((self.unknown, format!("unknown {}", amount(self.unknown))));
+        parts.retain(|part| part.0 > 0);
+        parts.sort_by_key(|part| Reverse(part.0));
+        let parts: Vec<String> = parts.into_iter().map(|part| part.1).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+fn class(blocked: &Blocked, tracker: &Tracker) -> Class {
+    let machine = &tracker.origin.machine;
+    // One without a name is one nevertheless.
+    let name = |number| u16::try_from(number).ok().and_then(|it| call_name(machine, it));
+    blocked.class(tracker.origin.causes, blocked.syscall.map(|number| name(number).unwrap_or("")))
+}
+
+fn add<K: PartialEq, T: std::ops::AddAssign>(sums: &mut Vec<(K, T)>, key: K, more: T) {
+    match sums.iter_mut().find(|sum| sum.0 == key) {
+        Some(sum) => sum.1 += more,
+        None => sums.push((key, more)),
+    }
+}
+
+/// The longest ones, the longest first.
+fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sums
+}
+
+/// Who ended that something was blocked, by name: threads have other ids in another recording.
+fn waker_name(ended: Option<EndedBy>, roster: &Roster) -> Box<str> {
+    match ended {
+        Some(EndedBy::Thread(thread)) => roster.comm(roster.koid(thread)).unwrap_or("?").into(),
+        Some(EndedBy::Interrupt) => "an interrupt or a timer".into(),
+        Some(EndedBy::Unknown) => "nobody known".into(),
+        None => "nobody yet".into(),
+    }
+}
+
+impl SpanFigures {
+    /// The samples of a part: one for each span, censored if anything of it is not known. Those of the length are all known.
+    pub fn part(&self, part: SpanPart) -> &Distribution {
+        &self.parts[part.index()]
+    }
+
+    /// The figures of several together.
+    pub fn merge<'a>(all: impl Iterator<Item = &'a SpanFigures> + Clone) -> SpanFigures {
+        let mut blocked_by = Vec::new();
+        for (class, length) in all.clone().flat_map(|figures| figures.blocked_by.iter().copied()) {
+            add(&mut blocked_by, class, length);
+        }
+        let mut woken_by = Vec::new();
+        for (waker, length) in all.clone().flat_map(|figures| figures.woken_by.iter().cloned()) {
+            add(&mut woken_by, waker, length);
+        }
+        woken_by = longest_first(woken_by);
+        woken_by.truncate(MOST_WAKERS);
+        SpanFigures {
+            parts: SpanPart::ALL
+                .map(|part| Distribution::merge(all.clone().map(|figures| figures.part(part)))),
+            undisturbed: Distribution::merge(all.clone().map(|figures| &figures.undisturbed)),
+            blocked_by: longest_first(blocked_by),
+            woken_by,
+            unknown: all.map(|figures| figures.unknown).sum(),
+        }
+    }
+}
+
+impl SpanRow {
+    /// Whether it is what a gate names: by its name, or by category and name.
+    pub fn is_called(&self, text: &str) -> bool {
+        spans::is_called((&self.category, &self.name), text)
+    }
+}
+
+impl SpanReport {
+    /// Whether the recording tells this part.
+    pub fn knows(&self, part: SpanPart) -> bool {
+        match part {
+            SpanPart::Wall | SpanPart::Cpu | SpanPart::RunQueue | SpanPart::Blocked => true,
+            SpanPart::Steal => self.causes.has(Cause::Steal),
+            SpanPart::Irq => self.causes.has(Cause::Irq),
+            SpanPart::Throttled => self.causes.has(Cause::Throttled),
+            SpanPart::Strangers => self.has_command && self.causes.has(Cause::Waker),
+        }
+    }
+
+    /// The rows of all threads together, by category and name.
+    pub fn by_name(&self) -> Vec<((&str, &str), SpanFigures)> {
+        let mut names = BTreeMap::<(&str, &str), Vec<&SpanFigures>>::new();
+        for row in &self.rows {
+            names.entry((&row.category, &row.name)).or_default().push(&row.figures);
+        }
+        let merged = |(name, figures): (_, Vec<&SpanFigures>)| {
+            (name, SpanFigures::merge(figures.into_iter()))
+        };
+        names.into_iter().map(merged).collect()
+    }
+}
+
+/// A row while the trace is read.
+#[derive(Debug, Default)]
+struct Growing {
+    parts: [Tally; SpanPart::ALL.len()],
+    undisturbed: Tally,
+    blocked_by: Vec<(Class, u64)>,
+    wakers: FxHashMap<(Class, Option<EndedBy>), u64>,
+    unknown: u64,
+    worst: Vec<SpanTime>,
+}
+
+impl Growing {
+    fn add(&mut self, time: SpanTime) {
+        self.parts[SpanPart::Wall.index()].record(time.part(SpanPart::Wall), time.to);
+        for part in SpanPart::PARTS {
+            let tally = &mut self.parts[part.index()];
+            match time.unknown {
+                0 => tally.record(time.part(*part), time.to),
+                _ => tally.censor(),
+            }
+        }
+        self.undisturbed.record(time.undisturbed(), time.to);
+        self.unknown = self.unknown.saturating_add(time.unknown);
+        if time.unknown == 0 {
+            for &(class, nanos) in &time.blocked_by {
+                add(&mut self.blocked_by, class, nanos);
+            }
+            for &(waker, nanos) in &time.wakers {
+                *self.wakers.entry(waker).or_default() += nanos;
+            }
+        }
+        let rank = |time: &SpanTime| (Reverse(time.part(SpanPart::Wall)), time.from);
+        let place = self.worst.partition_point(|known| rank(known) <= rank(&time));
+        if place < WORST {
+            self.worst.insert(place, time);
+            self.worst.truncate(WORST);
+        }
+    }
+
+    fn figures(self, roster: &Roster) -> (SpanFigures, Vec<SpanTime>) {
+        let lengths = |(class, nanos)| (class, Duration::from_nanos(nanos));
+        let mut named = FxHashMap::<(Class, Box<str>), Duration>::default();
+        for ((class, ended), nanos) in self.wakers {
+            *named.entry((class, waker_name(ended, roster))).or_default() +=
+                Duration::from_nanos(nanos);
+        }
+        let mut woken_by = longest_first(named.into_iter().collect());
+        woken_by.truncate(MOST_WAKERS);
+        let figures = SpanFigures {
+            parts: self.parts.map(Tally::freeze),
+            undisturbed: self.undisturbed.freeze(),
+            blocked_by: longest_first(self.blocked_by).into_iter().map(lengths).collect(),
+            woken_by,
+            unknown: Duration::from_nanos(self.unknown),
+        };
+        (figures, self.worst)
+    }
+}
+
+/// Measures the spans of a trace, which `open` opens twice, of the threads and the part of it that `selection` chooses and
+/// `report` is about.
+///
+/// # Errors
+/// Those of [`Reader::next`], apart from damage.
+pub fn measure<'r>(
+    mut open: impl FnMut() -> Result<Reader<'r>, Error>,
+    selection: &Selection,
+    report: &Report,
+) -> Result<SpanReport, Error> {
+    let mut found = SpanReport { causes: report.causes, ..SpanReport::default() };
+    let range = selection.range;
+    let is_cut = range.from.is_some() || range.to.is_some();
+    let mut spans = spans::collect(open()?)?;
+    found.too_many = spans.too_many;
+    // No thread's time has all that became of an asynchronous one.
+    spans.list.retain(|span| span.begun_on.is_none());
+    if is_cut {
+        let Span { begin, end } = report.span;
+        spans.list.retain(|span| span.from >= begin.0 && span.to <= end.0);
+    }
+    if spans.list.is_empty() {
+        return Ok(found);
+    }
+    let intervals: Vec<Interval> = spans
+        .list
+        .iter()
+        .map(|span| Interval { koid: span.koid, from: span.from, to: span.to })
+        .collect();
+    let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), too_many: false };
+    // Without wakers, it is not known who made whom.
+    let strangers = report.causes.has(Cause::Waker);
+    let mut told = vec![false; intervals.len()];
+    let mut tracker = Tracker::new(Roster::default());
+    let follower = Follower::new(&intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
+        told[at] = true;
+        rows.add(at, SpanTime::of(&intervals[at], &frame, tracker, strangers));
+    });
+    let follower = pass::run(open()?, &mut tracker, follower)?;
+    follower.finish(&tracker);
+    // Those of threads of which the trace tells nothing else.
+    for at in (0..intervals.len()).filter(|&at| !told[at]) {
+        rows.add(at, SpanTime::unknown(&intervals[at]));
+    }
+    found.too_many |= rows.too_many;
+    found.has_command = tracker.family.process.is_some();
+    found.rows = rows.finish(&tracker.roster, selection);
+    Ok(found)
+}
+
+struct Rows<'a> {
+    spans: &'a Spans,
+    /// By name and thread.
+    rows: FxHashMap<(u32, u64), Growing>,
+    too_many: bool,
+}
+
+impl Rows<'_> {
+    fn add(&mut self, at: usize, time: SpanTime) {
+        let span = &self.spans.list[at];
+        let key = (span.name, span.koid);
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+            self.too_many = true;
+            return;
+        }
+        self.rows.entry(key).or_default().add(time);
+    }
+
+    fn finish(self, roster: &Roster, selection: &Selection) -> Vec<SpanRow> {
+        let spans = self.spans;
+        let mut rows: Vec<SpanRow> = Vec::new();
+        for ((number, koid), growing) in self.rows {
+            let comm = roster.comm(koid).unwrap_or_default();
+            let pid = roster.process(koid).map(|process| roster.tid(process));
+            let tid = roster.tid(koid);
+            if !selection.threads.admits(comm, pid, Some(tid)) {
+                continue;
+            }
+            let name = spans.name_of(number);
+            let (figures, worst) = growing.figures(roster);
+            rows.push(SpanRow {
+                category: name.category.clone(),
+                name: name.name.clone(),
+                is_provider: name.is_provider,
+                koid,
+                tid,
+                pid,
+                comm: comm.into(),
+                figures,
+                worst,
+            });
+        }
+        rows.sort_by(|a, b| {
+            (&a.category, &a.name, a.tid, a.koid).cmp(&(&b.category, &b.name, b.tid, b.koid))
+        });
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Where threads were in their code: for how long they were blocked, by stack.
+//!
+//! ```text
+//!   trace --> Recorded: stacks, names of functions --+
+//!         \                                          +--> Blocked: each long wait with its stack and its waker
+//!          --> Waits: blocked times of the report ---+           --> text, JSON, flame graphs
+//! ```
+//!
+//! The trace is read twice. The blocked times are those of the metrics `blocked` and `blocked_d`; a stack belongs to the
+//! wait of its thread that its time is in.
+
+#[cfg(any(test, feature = "scene"))]
+pub mod example;
+mod json;
+mod pprof;
+mod profile;
+mod recorded;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::time::Duration;
+
+use fxt_reader::{Error, Koid, Reader};
+use fxtrec_sched::WakeupSaid;
+use fxtrec_sched::backtrace::Kind;
+use rustc_hash::FxHashMap;
+
+use crate::analysis::{Names, Observer, SwitchedOut, Woken, observe};
+use crate::{Options, Party, Report};
+pub use json::write_json;
+pub use pprof::write_pprof;
+pub use profile::{Profile, Sample, write_folded};
+pub use recorded::{Frame, Recorded, Stack};
+pub use svg::write_svg;
+pub use text::write_text;
+
+/// By how much the time of a switch that was seen late may be later than that of its stack, in nanoseconds.
+const LATE: u64 = 1_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waker {
+    Thread(Party),
+    Interrupt,
+    Unknown,
+}
+
+/// A time in which a thread was blocked.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    pub thread: Party,
+    /// When it left its CPU, in nanoseconds.
+    pub begin: u64,
+    /// Until it was woken.
+    pub blocked: Duration,
+    /// Until it had a CPU.
+    pub away: Duration,
+    pub waker: Waker,
+    /// The number of its stack in [`Recorded::all`]; `None` when there is none.
+    pub stack: Option<usize>,
+    /// The number of the stack from which it was woken.
+    pub wake_stack: Option<usize>,
+}
+
+/// The long waits of a trace.
+#[derive(Debug)]
+pub struct Blocked {
+    pub recorded: Recorded,
+    /// Which waits are long.
+    pub over: Duration,
+    /// The longest first.
+    pub waits: Vec<Wait>,
+    /// Stacks of chosen threads whose wait has no known length.
+    pub censored: u64,
+    /// The threads that woke others or ran when they were looked at, and are chosen, or woke a thread that is.
+    pub running: FxHashMap<u64, Party>,
+}
+
+/// Waits with the same stack.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The number of one of their stacks; `None` when they have none.
+    pub stack: Option<usize>,
+    /// What any of their stacks lacks.
+    pub problems: u32,
+    /// The longest first.
+    pub waits: Vec<&'a Wait>,
+    pub blocked: Duration,
+}
+
+/// Reads a trace twice; `None` when nobody recorded stacks.
+///
+/// # Errors
+/// Those of `open` and of the reader.
+pub fn blocked<'r, E: From<Error>>(
+    mut open: impl FnMut() -> Result<Reader<'r>, E>,
+    options: Options,
+) -> Result<Option<(Report, Blocked)>, E> {
+    let recorded = Recorded::read(&mut open()?)?;
+    let Some(over) = recorded.over else { return Ok(None) };
+    let observer = Waits { over, ..Waits::default() };
+    let (report, waits) = observe(open()?, options, observer)?;
+    let shown = report.threads().iter().filter_map(|thread| Some((thread.koid?, &*thread.comm)));
+    let shown = shown.collect();
+    let mut blocked = waits.join(recorded, &shown);
+    for thread in report.threads() {
+        let (Some(koid), Some(tid)) = (thread.koid, thread.tid) else { continue };
+        let party = Party { koid, comm: thread.comm.clone(), pid: thread.pid, tid };
+        blocked.running.insert(koid.0, party);
+    }
+    for wait in &blocked.waits {
+        if let Waker::Thread(thread) = &wait.waker {
+            blocked.running.entry(thread.koid.0).or_insert_with(|| thread.clone());
+        }
+    }
+    Ok(Some((report, blocked)))
+}
+
+/// The long waits of each thread, in order of time.
+#[derive(Debug, Default)]
+struct Waits {
+    over: u64,
+    of: FxHashMap<Koid, Vec<Wait>>,
+    /// Who woke each thread last: `None` for an interrupt.
+    wakers: FxHashMap<Koid, Option<Koid>>,
+}
+
+fn party(koid: Koid, names: Names<'_>) -> Party {
+    let (comm, pid) = names.of(koid);
+    Party { koid, comm: comm.unwrap_or_default().into(), pid, tid: names.tid(koid) }
+}
+
+impl Observer for Waits {
+    fn woken(&mut self, woken: &Woken<'_>) {
+        // What was awake already was not woken.
+        if woken.next.is_none() {
+            return;
+        }
+        let said = WakeupSaid::of(woken.args);
+        match (said.interrupt, said.waker) {
+            (true, _) => drop(self.wakers.insert(woken.thread, None)),
+            (false, Some(waker)) => drop(self.wakers.insert(woken.thread, Some(waker))),
+            (false, None) => drop(self.wakers.remove(&woken.thread)),
+        }
+    }
+
+    fn switched_out(&mut self, out: &SwitchedOut<'_>, names: Names<'_>) {
+        let (Some(blocked), Some(latency), Some(ran)) = (out.blocked, out.latency, out.ran) else {
+            return;
+        };
+        // The time in which a quota held it back is no part of the latency.
+        let away = blocked + latency + out.throttled;
+        if away < self.over {
+            return;
+        }
+        let waker = match self.wakers.get(&out.koid) {
+            Some(Some(koid)) => Waker::Thread(party(*koid, names)),
+            Some(None) => Waker::Interrupt,
+            None => Waker::Unknown,
+        };
+        self.of.entry(out.koid).or_default().push(Wait {
+            thread: party(out.koid, names),
+            begin: out.time.0.saturating_sub(ran + away),
+            blocked: Duration::from_nanos(blocked),
+            away: Duration::from_nanos(away),
+            waker,
+            stack: None,
+            wake_stack: None,
+        });
+    }
+}
+
+impl Waits {
+    /// Finds the wait of each stack. `shown` has the chosen threads with their names.
+    fn join(mut self, recorded: Recorded, shown: &FxHashMap<Koid, &str>) -> Blocked {
+        let mut censored = 0;
+        self.of.retain(|koid, _| shown.contains_key(koid));
+        let mut linked: FxHashMap<_, Vec<usize>> = FxHashMap::default();
+        for (number, stack) in recorded.all.iter().enumerate() {
+            if stack.kind == Kind::Wake {
+                linked.entry((stack.provider, stack.link)).or_default().push(number);
+            }
+        }
+        for (number, stack) in recorded.all.iter().enumerate() {
+            if stack.kind != Kind::OffCpu || !shown.contains_key(&stack.thread) {
+                continue;
+            }
+            let wait = self.of.get_mut(&stack.thread).and_then(|waits| {
+                let next = waits.partition_point(|wait| wait.begin <= stack.time);
+                let holds = |wait: &Wait| stack.time < wait.begin + nanos(wait.away);
+                let within = next.checked_sub(1).filter(|&at| holds(&waits[at]));
+                let is_late = |wait: &&Wait| wait.begin - stack.time < LATE;
+                let at = within.or_else(|| waits.get(next).filter(is_late).map(|_| next))?;
+                Some(&mut waits[at]).filter(|wait| wait.stack.is_none())
+            });
+            let Some(wait) = wait else {
+                censored += 1;
+                continue;
+            };
+            wait.stack = Some(number);
+            let end = wait.begin + nanos(wait.away);
+            let wakes = linked.get(&(stack.provider, stack.link)).filter(|_| stack.link != 0);
+            // The numbers begin anew now and then.
+            wait.wake_stack = wakes.and_then(|wakes| {
+                let during = |&&at: &&usize| (stack.time..=end).contains(&recorded.all[at].time);
+                wakes.iter().find(during).copied()
+            });
+        }
+        let mut waits: Vec<Wait> = self.of.into_values().flatten().collect();
+        for wait in &mut waits {
+            // It may have had another name when it waited.
+            if let Some(comm) = shown.get(&wait.thread.koid) {
+                wait.thread.comm = (*comm).into();
+            }
+        }
+        waits.sort_unstable_by_key(|wait| {
+            (std::cmp::Reverse(wait.blocked), wait.begin, wait.thread.tid)
+        });
+        let over = Duration::from_nanos(self.over);
+        Blocked { recorded, over, waits, censored, running: FxHashMap::default() }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Blocked {
+    /// Until all threads were woken, taken together.
+    pub fn total(&self) -> Duration {
+        self.waits.iter().map(|wait| wait.blocked).sum()
+    }
+
+    /// The waits by stack, that with the longest time first. Stacks are the same if their functions are.
+    pub fn places(&self) -> Vec<Place<'_>> {
+        let mut places: FxHashMap<Option<Vec<String>>, Place<'_>> = FxHashMap::default();
+        for wait in &self.waits {
+            let of = |number: usize| self.labels(&self.recorded.all[number]);
+            let place = places.entry(wait.stack.map(of)).or_insert_with(|| Place {
+                stack: wait.stack,
+                problems: 0,
+                waits: Vec::new(),
+                blocked: Duration::ZERO,
+            });
+            place.problems |= wait.stack.map_or(0, |number| self.recorded.all[number].problems);
+            place.blocked += wait.blocked;
+            place.waits.push(wait);
+        }
+        let mut places: Vec<Place<'_>> = places.into_values().collect();
+        places.sort_by_key(|place| (std::cmp::Reverse(place.blocked), place.waits[0].begin));
+        places
+    }
+
+    /// What the functions of a stack are called, the innermost first; the kernel's end in `_[k]`.
+    pub fn labels(&self, stack: &Stack) -> Vec<String> {
+        self.recorded.frames(stack).map(|frame| profile::label(&frame)).collect()
+    }
+}

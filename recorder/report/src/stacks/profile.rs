@@ -1,0 +1,117 @@
+//! Stacks with weights, as the formats for profiles have them, and folded text.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use fxtrec_sched::backtrace::Kind;
+
+use super::{Blocked, Frame, Stack, nanos};
+use crate::Party;
+
+/// What weighs how much, and where.
+#[derive(Debug)]
+pub struct Profile<'a> {
+    pub kind: Kind,
+    pub samples: Vec<Sample<'a>>,
+}
+
+/// A stack of a thread with its weight.
+#[derive(Debug)]
+pub struct Sample<'a> {
+    pub thread: &'a Party,
+    /// The innermost first; empty if there is no stack.
+    pub frames: Vec<Frame<'a>>,
+    /// In nanoseconds.
+    pub weight: u64,
+}
+
+impl<'a> Profile<'a> {
+    /// The profile of a kind: the blocked time of each long wait by the stack of the thread that waited, or by the stack of
+    /// the thread that ended it; or the time on a CPU, of which each sample stands for the same.
+    pub fn of(kind: Kind, blocked: &'a Blocked) -> Profile<'a> {
+        let running = &blocked.running;
+        let stack = |number: Option<usize>| number.map(|number| &blocked.recorded.all[number]);
+        let frames = |stack: Option<&'a Stack>| {
+            stack.map(|stack| blocked.recorded.frames(stack).collect()).unwrap_or_default()
+        };
+        let samples = match kind {
+            Kind::OffCpu => blocked
+                .waits
+                .iter()
+                .map(|wait| Sample {
+                    thread: &wait.thread,
+                    frames: frames(stack(wait.stack)),
+                    weight: nanos(wait.blocked),
+                })
+                .collect(),
+            Kind::Wake => blocked
+                .waits
+                .iter()
+                .filter_map(|wait| {
+                    let stack = stack(Some(wait.wake_stack?))?;
+                    Some(Sample {
+                        thread: running.get(&stack.thread.0)?,
+                        frames: frames(Some(stack)),
+                        weight: nanos(wait.blocked),
+                    })
+                })
+                .collect(),
+            Kind::Cpu => {
+                let weight = 1_000_000_000 / blocked.recorded.frequency.max(1);
+                let all = blocked.recorded.all.iter().filter(|stack| stack.kind == Kind::Cpu);
+                all.filter_map(|stack| {
+                    let thread = running.get(&stack.thread.0)?;
+                    Some(Sample { thread, frames: frames(Some(stack)), weight })
+                })
+                .collect()
+            }
+        };
+        Profile { kind, samples }
+    }
+
+    /// What the weights are.
+    pub fn title(&self) -> &'static str {
+        match self.kind {
+            Kind::OffCpu => "blocked",
+            Kind::Wake => "blocked, by who ended it",
+            Kind::Cpu => "on a CPU",
+        }
+    }
+
+    /// The weight of each different stack: the thread's name, then the functions, the outermost first.
+    pub fn folded(&self) -> BTreeMap<Vec<String>, u64> {
+        let mut lines: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+        for sample in &self.samples {
+            let mut line = vec![part(&sample.thread.comm)];
+            line.extend(sample.frames.iter().rev().map(|frame| part(&label(frame))));
+            if sample.frames.is_empty() {
+                line.push("[no stack]".to_owned());
+            }
+            *lines.entry(line).or_default() += sample.weight;
+        }
+        lines
+    }
+}
+
+/// What to call a function; the kernel's end in `_[k]`.
+pub(super) fn label(frame: &Frame<'_>) -> String {
+    match frame.in_kernel {
+        true => format!("{}_[k]", frame.label()),
+        false => frame.label(),
+    }
+}
+
+/// A name as a part of a line: without what divides parts and lines.
+fn part(name: &str) -> String {
+    let part = |letter: char| if letter == ';' || letter.is_control() { '_' } else { letter };
+    name.chars().map(part).collect()
+}
+
+/// Writes a line for each different stack, as flamegraph.pl, inferno and speedscope read them.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_folded(profile: &Profile<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let folded = profile.folded();
+    folded.iter().try_for_each(|(line, weight)| writeln!(out, "{} {weight}", line.join(";")))
+}

@@ -1,0 +1,146 @@
+//! The stacks of a trace, and what is known of their frames.
+
+use fxt_reader::record::Mapping;
+use fxt_reader::{Error, Koid, ProviderId, Reader, Record};
+use fxtrec_sched::backtrace::{self, Kind};
+use fxtrec_sched::unsigned;
+use rustc_hash::FxHashMap;
+
+/// The process whose code is the kernel's.
+const KERNEL: Koid = Koid(0);
+
+const PROBLEM_BITS: u32 = 0xff;
+
+/// Whose a koid is: recordings that were merged have a kernel each.
+type Process = (Option<ProviderId>, Koid);
+
+/// The stack of a thread at a time.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    /// In nanoseconds.
+    pub time: u64,
+    pub thread: Koid,
+    pub kind: Kind,
+    /// See [`backtrace::problem`].
+    pub problems: u32,
+    pub(super) provider: Option<ProviderId>,
+    /// See [`backtrace::link`].
+    pub(super) link: u32,
+    process: Koid,
+    /// The innermost first.
+    addresses: Vec<u64>,
+}
+
+/// A function of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame<'a> {
+    pub address: u64,
+    /// Whether it is the kernel's.
+    pub in_kernel: bool,
+    /// What the function is called, if that is known.
+    pub function: Option<&'a str>,
+    /// The path of the file that it is in, and the address there, if they are known.
+    pub module: Option<(&'a str, u64)>,
+}
+
+impl Frame<'_> {
+    /// What to call it: its function, or the file and the address in it, or its address alone.
+    pub fn label(&self) -> String {
+        match (self.function, self.file()) {
+            (Some(function), _) => function.to_owned(),
+            (None, Some((file, within))) => format!("{file}+{within:#x}"),
+            (None, None) => format!("{:#x}", self.address),
+        }
+    }
+
+    /// The name of the file that it is in, without folders, and the address there.
+    pub fn file(&self) -> Option<(&str, u64)> {
+        let (path, within) = self.module?;
+        Some((path.rsplit('/').next().unwrap_or(path), within))
+    }
+}
+
+/// All stacks of a trace.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    pub all: Vec<Stack>,
+    /// Which waits have one, in nanoseconds; `None` when the trace says nothing about stacks.
+    pub over: Option<u64>,
+    /// How often a second CPUs were looked at; 0 if they were not.
+    pub frequency: u64,
+    functions: FxHashMap<(Process, u64), String>,
+    modules: FxHashMap<(Process, u16), String>,
+    mappings: FxHashMap<Process, Vec<Mapping>>,
+}
+
+impl Recorded {
+    /// Reads a trace for its stacks alone.
+    ///
+    /// # Errors
+    /// Those of the reader, but for damaged records, which are left out.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Recorded, Error> {
+        let mut stacks = Recorded::default();
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => stacks.take(item.provider, &item.record),
+                Ok(None) => return Ok(stacks),
+                Err(Error::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
+        match record {
+            Record::Backtrace(record) => {
+                let Some(kind) = Kind::of(record.flags) else { return };
+                self.all.push(Stack {
+                    time: record.time.0,
+                    thread: record.thread.thread,
+                    kind,
+                    problems: record.flags & PROBLEM_BITS,
+                    provider,
+                    link: backtrace::link(record.flags),
+                    process: record.thread.process,
+                    addresses: record.frames.iter().collect(),
+                });
+            }
+            Record::UserspaceObject(object) => {
+                let key = ((provider, object.process), object.pointer);
+                self.functions.insert(key, object.name.to_owned());
+            }
+            Record::Module(module) => {
+                let key = ((provider, module.process), module.id);
+                self.modules.insert(key, module.name.to_owned());
+            }
+            Record::Mapping(mapping) => {
+                self.mappings.entry((provider, mapping.process)).or_default().push(*mapping);
+            }
+            Record::Event(event) if event.category == "fxtrec" && event.name == "stack_info" => {
+                self.over = event.args.get("over_ns").and_then(unsigned);
+                let frequency = event.args.get("frequency").and_then(unsigned);
+                self.frequency = frequency.unwrap_or(0);
+            }
+            _ => {}
+        }
+    }
+
+    /// The functions of a stack, the innermost first.
+    pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = Frame<'a>> {
+        stack.addresses.iter().map(|&address| {
+            let in_kernel = address >> 63 == 1;
+            let process = (stack.provider, if in_kernel { KERNEL } else { stack.process });
+            let function = self.functions.get(&(process, address)).map(String::as_str);
+            Frame { address, in_kernel, function, module: self.module(process, address) }
+        })
+    }
+
+    /// The file that an address of a process is in, and the address there.
+    fn module(&self, process: Process, address: u64) -> Option<(&str, u64)> {
+        // The last that was told is the one that holds.
+        let mut mappings = self.mappings.get(&process)?.iter().rev();
+        let mapping = mappings.find(|mapping| mapping.contains(address))?;
+        let module = self.modules.get(&(process, mapping.module))?;
+        Some((module, (address - mapping.start).wrapping_add(mapping.module_address)))
+    }
+}

@@ -1,0 +1,145 @@
+//! Blocked times and their stacks, to read.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use fxtrec_sched::backtrace::PROBLEMS;
+use fxtrec_units::text::{count, percent, short};
+
+use super::{Blocked, Place, Wait, Waker};
+use crate::text::{party, printable};
+
+/// How wide the name of a function may be.
+const NAME: usize = 100;
+
+fn waker(wait: &Wait) -> String {
+    match &wait.waker {
+        Waker::Thread(thread) => format!("woken by {}", party(thread)),
+        Waker::Interrupt => "woken by an interrupt".to_owned(),
+        Waker::Unknown => "woken".to_owned(),
+    }
+}
+
+/// The functions of a stack, the innermost first, and what it lacks.
+fn write_stack(
+    blocked: &Blocked,
+    stack: Option<usize>,
+    problems: u32,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(stack) = stack.and_then(|number| blocked.recorded.all.get(number)) else {
+        return writeln!(out, "          no stack");
+    };
+    for frame in blocked.recorded.frames(stack) {
+        let name = printable(&frame.label(), NAME);
+        match frame.file() {
+            _ if frame.in_kernel => writeln!(out, "          {name} [k]")?,
+            Some((file, _)) if frame.function.is_some() => {
+                writeln!(out, "          {name}  ({})", printable(file, NAME))?;
+            }
+            _ => writeln!(out, "          {name}")?,
+        }
+    }
+    for (_, what) in PROBLEMS.iter().filter(|(bit, _)| problems & bit != 0) {
+        writeln!(out, "          ({what})")?;
+    }
+    Ok(())
+}
+
+/// Which threads waited in a place: the one that did so longest, and how many others.
+fn threads(place: &Place<'_>) -> String {
+    let mut of: Vec<(u64, Duration, &Wait)> = Vec::new();
+    for wait in &place.waits {
+        match of.iter_mut().find(|(koid, ..)| *koid == wait.thread.koid.0) {
+            Some((_, sum, _)) => *sum += wait.blocked,
+            None => of.push((wait.thread.koid.0, wait.blocked, wait)),
+        }
+    }
+    of.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
+    let named: Vec<String> = of.iter().take(3).map(|(.., wait)| party(&wait.thread)).collect();
+    match of.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{}, {} more", named.join(", "), count(more as u64)),
+    }
+}
+
+/// Writes the `worst` longest waits with their stacks, and at most `rows` stacks with the time that threads were blocked there.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_text(
+    blocked: &Blocked,
+    (worst, rows): (usize, Option<usize>),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (total, waits) = (blocked.total(), blocked.waits.len() as u64);
+    let over = short(blocked.over);
+    if waits == 0 {
+        return writeln!(
+            out,
+            "No thread was away from its CPU for {over} or longer, of those chosen."
+        );
+    }
+    let plural = if waits == 1 { "" } else { "s" };
+    writeln!(
+        out,
+        "{} wait{plural} of {over} and longer, in which threads were blocked for {}",
+        count(waits),
+        short(total)
+    )?;
+    let without: Vec<&Wait> = blocked.waits.iter().filter(|wait| wait.stack.is_none()).collect();
+    if !without.is_empty() {
+        let length = short(without.iter().map(|wait| wait.blocked).sum());
+        writeln!(out, "{} of them have no stack: {length}", count(without.len() as u64))?;
+    }
+    if blocked.censored > 0 {
+        let number = count(blocked.censored);
+        writeln!(out, "{number} more stacks are of waits whose length is not known")?;
+    }
+    if worst > 0 {
+        writeln!(out, "\nThe longest, innermost function first:")?;
+    }
+    for (number, wait) in blocked.waits.iter().take(worst).enumerate() {
+        let (length, who) = (short(wait.blocked), party(&wait.thread));
+        let seconds =
+            |nanos: u64| format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+        let end = wait.begin + super::nanos(wait.blocked);
+        writeln!(
+            out,
+            "{:>4}. {length:>8}  {who}, {} to {}, {}",
+            number + 1,
+            seconds(wait.begin),
+            seconds(end),
+            waker(wait)
+        )?;
+        let problems = wait.stack.map_or(0, |number| blocked.recorded.all[number].problems);
+        write_stack(blocked, wait.stack, problems, out)?;
+        if let Some(stack) = wait.wake_stack {
+            writeln!(out, "        woken from:")?;
+            write_stack(blocked, Some(stack), blocked.recorded.all[stack].problems, out)?;
+        }
+    }
+    let places = blocked.places();
+    let shown = rows.unwrap_or(usize::MAX).min(places.len());
+    writeln!(out, "\nBy stack:")?;
+    for (number, place) in places.iter().take(shown).enumerate() {
+        let share = place.blocked.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
+        let waits = place.waits.len() as u64;
+        let longest = short(place.waits.first().map_or(Duration::ZERO, |wait| wait.blocked));
+        writeln!(
+            out,
+            "{:>4}. {:>8} {:>7}  {} time{}, at most {longest}: {}",
+            number + 1,
+            short(place.blocked),
+            percent(share),
+            count(waits),
+            if waits == 1 { "" } else { "s" },
+            threads(place)
+        )?;
+        write_stack(blocked, place.stack, place.problems, out)?;
+    }
+    if shown < places.len() {
+        writeln!(out, "{} more stacks; --rows 0 shows all", count((places.len() - shown) as u64))?;
+    }
+    Ok(())
+}

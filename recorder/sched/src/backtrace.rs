@@ -1,0 +1,102 @@
+//! What fxtrec's backtraces say in their flags, for those who write and those who read them. No published document says
+//! what the 28 bits mean.
+//!
+//! ```text
+//!   bits  0 to  7   what is missing: [`problem`]
+//!   bits  8 to  9   which stack it is: [`Kind`]
+//!   bits 10 to 27   for the stacks of a wait and of who ended it: a number that both have, see [`link`]
+//! ```
+
+/// What a stack lacks; see [`PROBLEMS`].
+pub mod problem {
+    /// The kernel's stack could not be walked.
+    pub const KERNEL_UNREADABLE: u32 = 1 << 0;
+    /// The kernel's stack has more frames.
+    pub const KERNEL_TOO_DEEP: u32 = 1 << 1;
+    /// The program's stack could not be walked.
+    pub const USER_UNREADABLE: u32 = 1 << 2;
+    /// The program's stack has more frames.
+    pub const USER_TOO_DEEP: u32 = 1 << 3;
+    /// The program's stack was not kept: there was no room.
+    pub const USER_NO_ROOM: u32 = 1 << 4;
+    /// The program's stack ends early.
+    pub const USER_CUT: u32 = 1 << 5;
+    /// The innermost function of the program may lack its caller: nothing but frame pointers told it.
+    pub const USER_UNPROVED: u32 = 1 << 6;
+}
+
+/// Each problem in words.
+pub const PROBLEMS: [(u32, &str); 7] = [
+    (problem::KERNEL_UNREADABLE, "the kernel's part could not be read"),
+    (problem::KERNEL_TOO_DEEP, "the kernel's part is deeper"),
+    (problem::USER_UNREADABLE, "the program's part could not be read"),
+    (problem::USER_TOO_DEEP, "the program's part is deeper"),
+    (problem::USER_NO_ROOM, "there was no room for the program's part"),
+    (problem::USER_CUT, "the program's part ends early"),
+    (problem::USER_UNPROVED, "the innermost function may lack its caller"),
+];
+
+/// Which stack of a thread a backtrace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    OffCpu,
+    /// Where it woke another thread.
+    Wake,
+    /// Where it ran when it was looked at.
+    Cpu,
+}
+
+const KIND_SHIFT: u32 = 8;
+const LINK_SHIFT: u32 = 10;
+const LINK_MASK: u32 = (1 << 18) - 1;
+
+impl Kind {
+    /// The kind as a part of the flags.
+    pub const fn flags(self) -> u32 {
+        (self as u32) << KIND_SHIFT
+    }
+
+    /// The kind that these flags tell; `None` for one of a later version.
+    pub const fn of(flags: u32) -> Option<Kind> {
+        match flags >> KIND_SHIFT & 3 {
+            0 => Some(Kind::OffCpu),
+            1 => Some(Kind::Wake),
+            2 => Some(Kind::Cpu),
+            _ => None,
+        }
+    }
+}
+
+/// A number as a part of the flags: the next wait that has a waker's stack has the next number, and after 2^18 - 1 comes 1.
+/// 0 is for none.
+pub const fn link_flags(number: u64) -> u32 {
+    let number = (number % LINK_MASK as u64) as u32 + 1;
+    number << LINK_SHIFT
+}
+
+/// The number by which the stack of a wait and that of its end belong together; 0 for none.
+pub const fn link(flags: u32) -> u32 {
+    flags >> LINK_SHIFT & LINK_MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_flags_do_not_touch_each_other_and_fit_into_28_bits() {
+        let problems = PROBLEMS.iter().fold(0, |all, (bit, _)| all | bit);
+        assert_eq!(problems.count_ones() as usize, PROBLEMS.len());
+        for kind in [Kind::OffCpu, Kind::Wake, Kind::Cpu] {
+            for number in [0, 1, 77, u64::from(LINK_MASK) - 1] {
+                let flags = problems | kind.flags() | link_flags(number);
+                assert!(flags < 1 << 28);
+                assert_eq!(Kind::of(flags), Some(kind));
+                assert_eq!(u64::from(link(flags)), number + 1);
+                assert_eq!(flags & 0xff, problems);
+            }
+        }
+        assert_eq!(link(link_flags(u64::from(LINK_MASK))), 1, "they begin anew, and never with 0");
+        assert_eq!((link(0), Kind::of(3 << KIND_SHIFT)), (0, None));
+    }
+}

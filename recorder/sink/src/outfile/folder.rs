@@ -1,0 +1,43 @@
+//! Directories that outputs are put into.
+
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
+
+use super::{OutFileError, Place};
+use fxtrec_kernel::user::Owner;
+
+/// Makes a directory, unless there is one; the one that it is in must be there. A link to a directory will do where it can be
+/// trusted, which whoever creates a file below finds out.
+///
+/// # Errors
+/// When something else is there, or it cannot be made.
+pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError> {
+    // The root, or one that is named by where it is.
+    if path.file_name().is_none() {
+        return Ok(());
+    }
+    let without_slash: PathBuf = path.components().collect();
+    let place = Place::find(&without_slash, owner)?;
+    let Place { directory, name, .. } = &place;
+    if let Some(there) = directory.look(name)? {
+        return match there.kind() {
+            SFlag::S_IFDIR | SFlag::S_IFLNK => Ok(()),
+            _ => Err(OutFileError::of_errno(libc::ENOTDIR)),
+        };
+    }
+    match directory.make(name) {
+        // Another export has made it meanwhile.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        result => result?,
+    }
+    // Where others can make names, it may be another's by now. One that stays root's can be read all the same.
+    if let Some(owner) = owner
+        && directory.is_private(place.trusted())?
+        && let Ok(made) = directory.open_file(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
+    {
+        let _ = owner.take(&made);
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The arguments of `fxtrec export`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+/// The arguments of `fxtrec export`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Below DIR each table has a folder, in Hive's layout: DIR/wait/day=2026-11-23/trace_id=t8d0.../wait.parquet.
+To add traces, export them to the same DIR; no file is ever rewritten, unless its trace is exported again.
+
+Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, counter, loss, thread, process, label, trace.
+docs/export.md describes them, and has queries.
+
+Examples:
+  fxtrec export app.fxt -o fleet                                 all tables
+  fxtrec export run-*.fxt.zst -o fleet --label commit=8f3a2c1    of several runs, with a label
+  fxtrec export app.fxt --table wait -o waits.parquet            one table, in one file
+  duckdb -c \"select max(dur) from 'fleet/wait/*/*/*.parquet'\"")]
+pub struct ExportArgs {
+    /// FXT traces to read, plain, gzip or zstd
+    #[arg(value_name = "FILE", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// Directory to write below; it is made if only it is missing. With the ending .parquet, a file of one table
+    #[arg(short, long, value_name = "DIR|FILE.parquet")]
+    pub output: PathBuf,
+    /// Table to write; repeat for several. All of them by default
+    #[arg(long = "table", value_name = "TABLE")]
+    pub tables: Vec<String>,
+    /// What to say of these traces in the table `label`; repeat for several
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub labels: Vec<Label>,
+    /// Print nothing unless it fails
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl ExportArgs {
+    /// Whether a file is to be written, and not a directory.
+    pub fn is_file(&self) -> bool {
+        self.output.extension().is_some_and(|ending| ending == "parquet")
+    }
+}
+
+/// A key and a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    pub key: String,
+    pub value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a label has the form KEY=VALUE")]
+pub struct NoLabel;
+
+impl FromStr for Label {
+    type Err = NoLabel;
+
+    fn from_str(text: &str) -> Result<Self, NoLabel> {
+        let (key, value) = text.split_once('=').ok_or(NoLabel)?;
+        if key.is_empty() {
+            return Err(NoLabel);
+        }
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_divided_at_the_first_equals_sign() {
+        let label = |key: &str, value: &str| Label { key: key.into(), value: value.into() };
+        assert_eq!("commit=8f3a".parse(), Ok(label("commit", "8f3a")));
+        assert_eq!("flags=-O=2".parse(), Ok(label("flags", "-O=2")));
+        assert_eq!("none=".parse(), Ok(label("none", "")));
+        assert_eq!("commit".parse::<Label>(), Err(NoLabel));
+        assert_eq!("=x".parse::<Label>(), Err(NoLabel));
+    }
+}

@@ -1,0 +1,55 @@
+//! `fxtrec report --stacks`: where threads were blocked, and for how long.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use fxt_reader::Reader;
+
+use crate::cli::ReportArgs;
+use crate::commands::trace_file::ReadError;
+use crate::report::stacks::{blocked, write_json, write_text};
+use crate::report::{Options, analysis::DEFAULT_WORST};
+
+/// Why no stacks are shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StacksError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Standard input, or a pipe.
+    #[error("{}: the trace is read twice for its stacks: name a file", .0.display())]
+    Once(PathBuf),
+    #[error("{}: the trace has no stacks: record it with --stacks", .0.display())]
+    None(PathBuf),
+    /// The output does not take any more.
+    #[error("cannot write the output: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Writes what `args` ask for to `out`. An output that is closed early ends it quietly.
+///
+/// # Errors
+/// When the trace cannot be read twice, has no stacks, or the output fails.
+pub(super) fn run(
+    args: &ReportArgs,
+    options: Options,
+    out: &mut dyn Write,
+) -> Result<(), StacksError> {
+    if !args.file.is_file() {
+        return Err(StacksError::Once(args.file.clone()));
+    }
+    let blocked = blocked(|| Reader::open(&args.file), options);
+    let blocked = blocked.map_err(|source| ReadError::new(&args.file, source))?;
+    let Some((_, blocked)) = blocked else { return Err(StacksError::None(args.file.clone())) };
+    let mut out = BufWriter::new(out);
+    let worst = args.worst.unwrap_or(DEFAULT_WORST);
+    let written = if args.json {
+        write_json(&blocked, worst, &mut out)
+    } else {
+        write_text(&blocked, (worst, args.most_rows(super::ROWS)), &mut out)
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}

@@ -1,0 +1,79 @@
+//! How text for people looks: the few colours that fxtrec uses, and how wide a line may be.
+//!
+//! A [`Look`] is made where standard output or standard error is looked at, and given to whatever writes there. Nothing
+//! else writes colours: [`Escaping`](crate::escape::Escaping) passes these and no others on.
+
+/// Bold, for headings.
+const HEADING: &str = "\x1b[1m";
+
+/// Red and bold, for failures and losses.
+const BAD: &str = "\x1b[1;31m";
+
+/// Yellow and bold, for what is neither good nor bad.
+const DOUBTFUL: &str = "\x1b[1;33m";
+
+/// Dim, for remarks about what is shown.
+const NOTE: &str = "\x1b[2m";
+
+const END: &str = "\x1b[0m";
+
+/// All that fxtrec itself says to a terminal in its texts.
+pub(crate) const PALETTE: [&str; 5] = [HEADING, BAD, DOUBTFUL, NOTE, END];
+
+/// How text looks where it goes. By default as in a file: without colours, and lines are as long as they have to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Whether there are colours.
+    pub colour: bool,
+    /// Columns of the terminal. `None` for what is no terminal, where lines have any length.
+    pub columns: Option<usize>,
+}
+
+impl Look {
+    /// As in a file.
+    pub const PLAIN: Look = Look { colour: false, columns: None };
+
+    /// A heading.
+    pub fn heading(self, text: &str) -> String {
+        self.paint(HEADING, text)
+    }
+
+    /// A failure, or a loss.
+    pub fn bad(self, text: &str) -> String {
+        self.paint(BAD, text)
+    }
+
+    /// What is neither good nor bad.
+    pub fn doubtful(self, text: &str) -> String {
+        self.paint(DOUBTFUL, text)
+    }
+
+    /// A remark about what is shown.
+    pub fn note(self, text: &str) -> String {
+        self.paint(NOTE, text)
+    }
+
+    fn paint(self, colour: &str, text: &str) -> String {
+        match self.colour && !text.is_empty() {
+            true => format!("{colour}{text}{END}"),
+            false => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_colour_text_stays_as_it_is() {
+        let painted = |look: Look| {
+            [look.heading("a"), look.bad("b"), look.doubtful("c"), look.note("d")].join(" ")
+        };
+        assert_eq!(painted(Look::PLAIN), "a b c d");
+        let colour = Look { colour: true, ..Look::PLAIN };
+        let expected = "\x1b[1ma\x1b[0m \x1b[1;31mb\x1b[0m \x1b[1;33mc\x1b[0m \x1b[2md\x1b[0m";
+        assert_eq!(painted(colour), expected);
+        assert_eq!(colour.bad(""), "", "nothing to colour");
+    }
+}

@@ -1,0 +1,163 @@
+//! Machines that are not as usual: CPUs that are offline, partitions of CPUs, and sleep.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::hotplug::Pluggable;
+use fxtrec_tests::programs::succeed;
+use fxtrec_tests::recording::Ongoing;
+use fxtrec_tests::trace::{Trace, now};
+use fxtrec_tests::workload::{Thread, threads};
+
+use crate::Outcome;
+use crate::recordings::workload;
+
+/// Runs the workload, kept on these CPUs.
+fn run_on(cpus: &str) -> Vec<Thread> {
+    let command = ["-c", cpus, &workload(), "threads", "1", "300"];
+    threads(&succeed(Command::new("taskset").args(command)))
+}
+
+/// Records the machine by a source while something happens. Returns the trace, what fxtrec said, and what happened.
+fn record_while<T>(
+    source: &str,
+    during: impl FnOnce() -> T,
+) -> Result<(Trace, String, T), Outcome> {
+    let folder = Folder::new();
+    let recorder = Ongoing::start(&folder.path("t.fxt"), &["--source", source])
+        .map_err(|said| Outcome::Refused(said.trim_start_matches("fxtrec: ").to_owned()))?;
+    let happened = during();
+    let (path, said) = recorder.stop();
+    let trace = Trace::read(&path);
+    trace.assert_sound();
+    Ok((trace, said, happened))
+}
+
+/// Asserts that each switch that the kernel counted is in the trace. Returns how many.
+fn compare(trace: &Trace, threads: &[Thread], said: &str) -> u64 {
+    assert!(!threads.is_empty(), "the workload printed nothing");
+    for thread in threads {
+        assert_eq!(thread.outs(trace), thread.switches, "{thread:?}: {said}");
+    }
+    threads.iter().map(|thread| thread.switches).sum()
+}
+
+/// A CPU is offline when the recording begins, and comes online later.
+pub(crate) fn offline_at_start(source: &str) -> Outcome {
+    let pluggable = Pluggable::find().expect("CI lets no check be skipped");
+    let cpu = pluggable.cpu;
+    pluggable.set_online(false);
+    let recorded = record_while(source, || {
+        let without = run_on("0");
+        let before = now();
+        pluggable.set_online(true);
+        std::thread::sleep(Duration::from_secs(1));
+        (without, before, run_on(&cpu.to_string()))
+    });
+    let (trace, said, (without, before, with)) = match recorded {
+        Ok(recorded) => recorded,
+        Err(refused) => return refused,
+    };
+    let early = trace.switches.iter().find(|it| it.cpu == cpu && it.time < before);
+    assert_eq!(early, None, "CPU {cpu} was offline");
+    let online = trace.own.iter().filter(|event| event.name == "cpu_online").count();
+    assert!(online >= 1, "{said}");
+    let counted = compare(&trace, &without, &said) + compare(&trace, &with, &said);
+    Outcome::Fine(format!("{counted} switches, those of a CPU that came online later among them"))
+}
+
+/// CPUs that belong to a partition of their own, with threads on both sides.
+pub(crate) fn partition(source: &str) -> Outcome {
+    const ROOT: &str = "/sys/fs/cgroup";
+    let group = format!("{ROOT}/apart");
+    let write = |file: String, text: &str| {
+        fs::write(&file, text).unwrap_or_else(|error| panic!("{file}: {error}"));
+    };
+    write(format!("{ROOT}/cgroup.subtree_control"), "+cpuset");
+    fs::create_dir(&group).expect("root may make a group");
+    let last = Pluggable::find().expect("CI lets no check be skipped").cpu;
+    write(format!("{group}/cpuset.cpus"), &last.to_string());
+    write(format!("{group}/cpuset.cpus.partition"), "root");
+    let kind = fs::read_to_string(format!("{group}/cpuset.cpus.partition")).expect("it says so");
+    let recorded = record_while(source, || {
+        let script = format!("echo $$ >{group}/cgroup.procs && exec \"$@\"");
+        let command = ["-c", &script, "sh", &workload(), "threads", "1", "300"];
+        let inside = threads(&succeed(Command::new("sh").args(command)));
+        (inside, run_on("0"))
+    });
+    // A process that has just ended may be in it still.
+    for _ in 0..100 {
+        if fs::remove_dir(&group).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    write(format!("{ROOT}/cgroup.subtree_control"), "-cpuset");
+    assert_eq!(kind.trim(), "root", "the kernel makes a partition");
+    let (trace, said, (inside, outside)) = match recorded {
+        Ok(recorded) => recorded,
+        Err(refused) => return refused,
+    };
+    for thread in &inside {
+        let mut outs = trace.outs(thread.koid).filter(|out| thread.has(out.time));
+        assert!(outs.all(|out| out.cpu == last), "{thread:?} stays in its partition");
+    }
+    let counted = compare(&trace, &inside, &said) + compare(&trace, &outside, &said);
+    Outcome::Fine(format!("{counted} switches, inside a partition and outside"))
+}
+
+/// The whole machine sleeps until its clock wakes it, while every source that there is records it: QEMU's clock wakes a
+/// machine only once.
+pub(crate) fn suspend() -> Outcome {
+    const SECONDS: &str = "+4";
+    let alarm = Path::new("/sys/class/rtc/rtc0/wakealarm");
+    let states = fs::read_to_string("/sys/power/state").unwrap_or_default();
+    if !alarm.exists() || !states.split_whitespace().any(|state| state == "mem") {
+        return Outcome::Refused(format!("this machine cannot suspend: '{}'", states.trim()));
+    }
+    let uptime = || -> f64 {
+        let text = fs::read_to_string("/proc/uptime").expect("/proc");
+        text.split(' ').next().and_then(|word| word.parse().ok()).expect("seconds")
+    };
+    let folder = Folder::new();
+    let start = |source: &'static str| {
+        let path = folder.path(format!("{source}.fxt"));
+        Ongoing::start(&path, &["--source", source]).ok().map(|recorder| (source, recorder))
+    };
+    let recorders: Vec<_> = ["bpf", "perf", "ftrace"].into_iter().filter_map(start).collect();
+    assert!(!recorders.is_empty(), "no source records");
+
+    let before = run_on("0");
+    fs::write(alarm, SECONDS).expect("root may set the alarm");
+    let (clock, seconds) = (now(), uptime());
+    let slept = fs::write("/sys/power/state", "mem");
+    // The clock of traces stands still meanwhile.
+    let awake = (now() - clock) as f64 / 1e9;
+    let slept = slept.map(|()| uptime() - seconds - awake);
+    std::thread::sleep(Duration::from_secs(1));
+    let runs = [before, run_on("0-3"), run_on("1")];
+
+    let traces: Vec<_> =
+        recorders.into_iter().map(|(source, recorder)| (source, recorder.stop())).collect();
+    let slept = match slept {
+        Ok(slept) => slept,
+        Err(error) => return Outcome::Refused(format!("this machine cannot suspend: {error}")),
+    };
+    assert!(slept > 1.0, "it slept for {slept:.1} s of {SECONDS}");
+    let mut text = Vec::new();
+    for (source, (path, said)) in traces {
+        let trace = Trace::read(&path);
+        trace.assert_sound();
+        let counted: u64 = runs.iter().map(|threads| compare(&trace, threads, &said)).sum();
+        let count = |name: &str| trace.own.iter().filter(|event| event.name == name).count();
+        let (away, back) = (count("cpu_offline"), count("cpu_online"));
+        let lost = trace.stats().number("lost");
+        text.push(format!(
+            "{source}: {counted} switches, CPUs went {away} times and came {back} times, {lost} events lost"
+        ));
+    }
+    Outcome::Fine(format!("asleep for {slept:.1} s; {}", text.join("; ")))
+}

@@ -1,0 +1,389 @@
+//! Workloads in which a thread is late for a known reason: `planted NAME`.
+//!
+//! Threads that matter have real-time priority, so that what else the machine does changes little. In each, the main thread
+//! sleeps to the end, so that nothing that waits for the others is the longest wait.
+
+mod disk;
+mod memory;
+mod mutex;
+
+use std::ffi::CString;
+use std::io::{Read, Write, pipe};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use fxtrec_tests::placement::{await_sleep, stay_on_first};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::Signal;
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::gettid;
+
+/// How late somebody is, at least.
+const LATE: Duration = Duration::from_millis(60);
+
+/// How long each recording takes besides.
+const REST: Duration = Duration::from_millis(400);
+
+/// Computes for so long, by the clock of the thread itself.
+fn work(length: Duration) {
+    let now = || {
+        let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock");
+        u128::try_from(clock.num_nanoseconds()).expect("it counts from 0")
+    };
+    let end = now() + length.as_nanos();
+    while now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Gives the calling thread a name and, unless it is 0, a real-time priority.
+fn be(name: &str, priority: i32) {
+    let name = CString::new(name).expect("no NUL");
+    nix::sys::prctl::set_name(&name).expect("prctl");
+    if priority > 0 {
+        let param = libc::sched_param { sched_priority: priority };
+        // SAFETY: the pointer is to a parameter that lives longer than the call; 0 is the calling thread.
+        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
+        assert_eq!(result, 0, "root may have real-time threads");
+    }
+}
+
+/// Gives the calling thread ten times the share of its CPU that others get.
+fn prefer() {
+    // SAFETY: no pointers are passed; 0 is the calling thread.
+    assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) }, 0, "root may");
+}
+
+/// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU. `lock` takes it, and what it returns
+/// has it.
+fn inversion<Guard>(lock: impl Fn() -> Guard + Sync) {
+    let (held, is_held) = channel();
+    let (tell, told) = channel();
+    std::thread::scope(|scope| {
+        let lock = &lock;
+        let (done, are_done) = channel::<()>();
+        scope.spawn(move || {
+            be("ui-params", 5);
+            stay_on_first().expect("affinity");
+            let guard = lock();
+            held.send(()).expect("main waits");
+            // Until the hogs have been there.
+            while are_done.try_recv().is_err() {
+                std::hint::spin_loop();
+            }
+            drop(guard);
+        });
+        is_held.recv().expect("it holds the lock");
+        scope.spawn(move || {
+            be("audio", 20);
+            tell.send(gettid()).expect("main waits");
+            drop(lock());
+        });
+        await_sleep(told.recv().expect("it says so"));
+        for hog in ["hog-1", "hog-2"] {
+            let done = done.clone();
+            scope.spawn(move || {
+                be(hog, 10);
+                stay_on_first().expect("affinity");
+                work(LATE / 2);
+                if hog == "hog-2" {
+                    done.send(()).expect("the owner waits");
+                }
+            });
+        }
+        std::thread::sleep(REST);
+    });
+}
+
+/// `victim` computes, and `hog` takes its CPU.
+fn hog() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("victim", 5);
+            stay_on_first().expect("affinity");
+            work(LATE);
+        });
+        scope.spawn(|| {
+            be("hog", 10);
+            stay_on_first().expect("affinity");
+            std::thread::sleep(Duration::from_millis(20));
+            work(LATE);
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `ticker` sleeps until times that it has chosen.
+fn ticker() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("ticker", 10);
+            for _ in 0..5 {
+                std::thread::sleep(LATE);
+            }
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `sink` reads from `filter`, and that from `source`, which computes.
+fn pipeline() {
+    let (mut first, mut into_first) = pipe().expect("a pipe");
+    let (mut second, mut into_second) = pipe().expect("a pipe");
+    let (tell, told) = channel();
+    std::thread::scope(|scope| {
+        let tell_too = tell.clone();
+        scope.spawn(move || {
+            be("sink", 10);
+            tell.send(gettid()).expect("main waits");
+            second.read_exact(&mut [0]).expect("read");
+        });
+        await_sleep(told.recv().expect("it says so"));
+        scope.spawn(move || {
+            be("filter", 10);
+            tell_too.send(gettid()).expect("main waits");
+            first.read_exact(&mut [0]).expect("read");
+            work(Duration::from_millis(2));
+            into_second.write_all(&[1]).expect("write");
+        });
+        await_sleep(told.recv().expect("it says so"));
+        scope.spawn(move || {
+            be("source", 10);
+            work(LATE);
+            into_first.write_all(&[1]).expect("write");
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `boss` waits for three workers, of which `straggler` takes longer than the others.
+fn fork_join() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("boss", 20);
+            let (tell, told) = channel();
+            std::thread::scope(|scope| {
+                for (name, length) in [("quick-1", 2), ("quick-2", 2), ("straggler", 60)] {
+                    let tell = tell.clone();
+                    scope.spawn(move || {
+                        be(name, 10);
+                        work(Duration::from_millis(length));
+                        tell.send(()).expect("the boss waits");
+                    });
+                }
+                for _ in 0..3 {
+                    told.recv().expect("a worker is done");
+                }
+            });
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `audio` waits for a lock behind three others, each of which has it for a third of the time.
+fn convoy() {
+    const TURNS: u32 = 3;
+    let lock = Mutex::new(());
+    let (tell, told) = channel();
+    let (held, is_held) = channel();
+    std::thread::scope(|scope| {
+        let lock = &lock;
+        // All have the same priority: who came first has the lock first.
+        for turn in 1..=TURNS + 1 {
+            let (tell, held) = (tell.clone(), held.clone());
+            scope.spawn(move || {
+                let name = if turn > TURNS { "audio".to_owned() } else { format!("holder-{turn}") };
+                be(&name, 10);
+                tell.send(gettid()).expect("main waits");
+                let _guard = lock.lock().expect("nobody panics");
+                if turn == 1 {
+                    held.send(()).expect("main waits");
+                }
+                if turn <= TURNS {
+                    work(LATE / TURNS);
+                }
+            });
+            let thread = told.recv().expect("it says so");
+            match turn {
+                1 => is_held.recv().expect("it holds the lock"),
+                _ => await_sleep(thread),
+            }
+        }
+        std::thread::sleep(REST);
+    });
+}
+
+/// `writer` flushes a file, for which `disk` takes its time.
+fn slow_disk() {
+    let folder = tempfile::tempdir().expect("a place for a file");
+    let path = folder.path().join("file");
+    let file = disk::slow(&path, LATE, || be("disk", 20));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            be("writer", 10);
+            file.sync_all().expect("it is served");
+        });
+        std::thread::sleep(REST);
+    });
+    // Else the folder could not be removed.
+    umount2(&path, MntFlags::MNT_DETACH).expect("it is mounted there");
+}
+
+/// `reader` looks at pages that are missing, and `pager` brings one after the other.
+fn page_faults() {
+    const PAGES: u32 = 30;
+    let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
+    assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
+    let missing = memory::Missing::new(PAGES as usize);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("pager", 20);
+            missing.bring(|| work(LATE / PAGES));
+        });
+        scope.spawn(|| {
+            be("reader", 10);
+            // A short one, so that the other is longer than the median.
+            drop(fxt_writer::provider::duration!("app", "walk"));
+            let _span = fxt_writer::provider::duration!("app", "walk");
+            missing.walk();
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `worker-1` begins a request and hands it to `worker-2`, which waits for a byte of `backend` before it ends the request.
+fn async_tasks() {
+    use fxt_writer::provider::{async_begin, async_end};
+    let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
+    assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
+    // A short one, so that the other is longer than the median.
+    async_begin!("app", "request", 1_u64);
+    async_end!("app", "request", 1_u64);
+    let (hand, handed) = channel();
+    let (mut data, mut into) = pipe().expect("a pipe");
+    let (ask, asked) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            be("backend", 10);
+            asked.recv().expect("the worker asks");
+            work(LATE);
+            into.write_all(&[1]).expect("write");
+        });
+        scope.spawn(move || {
+            be("worker-2", 20);
+            let request: u64 = handed.recv().expect("a request");
+            ask.send(()).expect("the backend listens");
+            data.read_exact(&mut [0]).expect("read");
+            async_end!("app", "request", request);
+        });
+        scope.spawn(move || {
+            be("worker-1", 20);
+            async_begin!("app", "request", 2_u64);
+            hand.send(2).expect("the other one listens");
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `audio` mixes a frame again and again, and sleeps in the middle of one.
+fn frames() {
+    let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
+    assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("audio", 10);
+            for frame in 0..15 {
+                let _span = fxt_writer::provider::duration!("app", "mix");
+                work(Duration::from_millis(1));
+                if frame == 9 {
+                    std::thread::sleep(LATE);
+                }
+            }
+        });
+    });
+}
+
+/// `server` answers so many requests, each of which takes so many milliseconds of its CPU. It is an ordinary thread, on the
+/// first CPU.
+fn requests(count: u64, millis: u64) {
+    let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
+    assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
+    be("server", 0);
+    stay_on_first().expect("affinity");
+    for _ in 0..count {
+        {
+            let _span = fxt_writer::provider::duration!("app", "request");
+            work(Duration::from_millis(millis));
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// The same beside a thread of this program that computes on the same CPU without end.
+fn requests_beside_thread(count: u64, millis: u64) {
+    std::thread::spawn(|| {
+        be("rival", 0);
+        stay_on_first().expect("affinity");
+        prefer();
+        work(Duration::from_secs(600));
+    });
+    requests(count, millis);
+}
+
+/// The same beside a process that this one starts.
+fn requests_beside_process(count: u64, millis: u64) {
+    let itself = std::env::current_exe().expect("a program");
+    stay_on_first().expect("affinity");
+    let mut rival = std::process::Command::new(itself);
+    let mut rival = rival.args(["rival", "600000"]).spawn().expect("a process");
+    requests(count, millis);
+    rival.kill().expect("it is there");
+    rival.wait().expect("it was there");
+}
+
+/// `busy` computes for so many milliseconds. It is an ordinary thread, to which quotas apply.
+fn busy(millis: u64) {
+    be("busy", 0);
+    work(Duration::from_millis(millis));
+}
+
+fn main() {
+    // What started it may be killed, as may the test.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if !["busy", "rival"].contains(&&*words[0]) && !words[0].starts_with("requests") {
+        // Before those that it starts, of which some compute without end until it has started the others.
+        be("planted", 30);
+    }
+    let number = |at: usize| words[at].parse().expect("a number");
+    match words[0].as_str() {
+        "requests" => requests(number(1), number(2)),
+        "requests-beside-thread" => requests_beside_thread(number(1), number(2)),
+        "requests-beside-process" => requests_beside_process(number(1), number(2)),
+        "inversion" => {
+            let lock = Mutex::new(());
+            inversion(|| lock.lock().expect("nobody panics"));
+        }
+        "inversion-of-c" => {
+            let lock = mutex::Mutex::default();
+            inversion(|| lock.lock());
+        }
+        "hog" => hog(),
+        "ticker" => ticker(),
+        "pipeline" => pipeline(),
+        "fork-join" => fork_join(),
+        "async" => async_tasks(),
+        "convoy" => convoy(),
+        "slow-disk" => slow_disk(),
+        "page-faults" => page_faults(),
+        "frames" => frames(),
+        "rival" => {
+            prefer();
+            busy(number(1));
+        }
+        "busy" => busy(number(1)),
+        other => panic!("nothing like {other} is planted"),
+    }
+}

@@ -1,0 +1,281 @@
+//! Whether each stack names the function of the program that blocked, however the program was built.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::programs::{Built, build, succeed};
+use fxtrec_tests::recording::record_in;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+use fxtrec_tests::tools;
+use serde_json::Value;
+
+const ROUNDS: u64 = 20;
+
+/// Since when the stack of a program is taken with its registers.
+const SINCE: (u32, u32) = (6, 15);
+
+/// Those that sleep for four milliseconds in each round, whatever the others do. Only a thread that is preempted for so long while it
+/// goes to sleep finds that it need not.
+const SLEEPERS: [&str; 7] = [
+    "blocks_in_poll",
+    "blocks_in_select",
+    "blocks_in_epoll",
+    "blocks_in_usleep",
+    "blocks_in_nanosleep",
+    "blocks_in_sigtimedwait",
+    "descend",
+];
+
+fn can_test(tools: &[&str]) -> bool {
+    if !may_record() || !tools::or_skip(tools) {
+        return false;
+    }
+    if machine::release() < SINCE {
+        skip("this kernel has no tracepoint behind a switch");
+        return false;
+    }
+    true
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// What stacks tell of the functions that threads block in.
+struct Told {
+    /// How many stacks name each function.
+    right: BTreeMap<String, u64>,
+    /// How many long waits the threads of each function had.
+    waits: BTreeMap<String, u64>,
+    /// How many stacks may be missing: those that were lost, which is told, and those of waits that begin or end with a switch
+    /// that the kernel did not report, where no program runs.
+    missing: u64,
+}
+
+impl Told {
+    /// Asserts that the long waits of a function have their stacks, and that it had these in most rounds.
+    fn assert_has(&self, function: &str) {
+        let [right, waits] =
+            [&self.right, &self.waits].map(|of| of.get(function).copied().unwrap_or(0));
+        let missing = self.missing;
+        println!("{function}: {right} of {waits}, {missing} may be missing");
+        // Two may be of something else: how the thread began, and a page that was not there.
+        assert!(right + missing + 2 >= waits, "{function}: {right} of {waits}, missing {missing}");
+        assert!((waits + missing) * 4 >= ROUNDS * 3, "{function}: {waits} of {ROUNDS}");
+    }
+}
+
+/// Records a program whose threads print their ids and the functions that they block in. What the stacks of each thread
+/// say must be its function.
+fn record(command: &[&str]) -> Told {
+    let folder = Folder::new();
+    let recording = record_in(&folder, &["--source", "bpf", "--stacks", "--scope", "app"], command);
+    let own: BTreeMap<u64, &str> = recording
+        .lines()
+        .iter()
+        .map(|line| (line[0].parse().expect("a thread"), line[1]))
+        .collect();
+    let mut events = recording.trace.own.iter();
+    let stats = events.find(|event| event.name == "stack_stats").expect("they are counted");
+    let lost = ["lost", "given_up", "unseen", "unknown_threads"].map(|name| stats.number(name));
+    let inferred = recording.trace.switches.iter().filter(|switch| switch.inferred).count() as u64;
+    let json = |args: &[&str]| -> Value {
+        let printed = folder.fxtrec([&["report", "t.fxt", "--json"], args].concat());
+        serde_json::from_str(&printed.expect(0).stdout).expect("JSON")
+    };
+    let stacks = json(&["--stacks", "--worst", "1000000"]);
+    let report = json(&[]);
+    let (mut right, mut waits): (BTreeMap<String, u64>, BTreeMap<String, u64>) = Default::default();
+    let (mut of, mut long): (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>) = Default::default();
+    let mut elsewhere = Vec::new();
+    for wait in stacks["worst"].as_array().expect("waits") {
+        let tid = number(&wait["tid"]);
+        let Some(own) = own.get(&tid) else { continue };
+        // What a thread of `blocker` calls itself that sleeps for a short time.
+        let own = if *own == "short" { &"wait_for_time" } else { own };
+        *waits.entry((*own).to_owned()).or_default() += 1;
+        let sums = long.entry(tid).or_default();
+        *sums = (sums.0 + 1, sums.1 + number(&wait["blocked_ns"]));
+        let Some(frames) = wait["frames"].as_array() else { continue };
+        let functions: Vec<&str> =
+            frames.iter().map(|frame| frame["function"].as_str().unwrap_or("?")).collect();
+        *of.entry(tid).or_default() += 1;
+        let names = |name: &&str| name.split(['(', ':']).any(|part| part == *own);
+        if functions.iter().any(names) {
+            *right.entry((*own).to_owned()).or_default() += 1;
+        } else if wait["lacks"].as_array().is_none_or(Vec::is_empty) {
+            // Before it comes to its function, a thread may wait for the lock on standard output, for one on its
+            // process's memory, or for a page.
+            let before =
+                ["printf", "puts", "page_fault", "write", "mmap", "munmap", "mprotect", "madvise"];
+            let may_be = |name: &&str| before.iter().any(|before| name.contains(before));
+            if !functions.iter().any(may_be) {
+                elsewhere.push(format!("{own}: {functions:?}"));
+            }
+        }
+    }
+    // Nor is a busy machine's memory always there. What is unwound wrongly is so each time.
+    assert!(elsewhere.len() <= 1, "not in stacks that lack nothing: {elsewhere:#?}");
+    // The weights are the blocked time of the report, but for its short waits, and for those before a run of unknown length,
+    // of which it is not known when they began.
+    for thread in report["threads"].as_array().expect("threads") {
+        let Some(&(count, sum)) = long.get(&number(&thread["tid"])) else { continue };
+        let metrics = ["blocked", "blocked_d"].map(|name| &thread["metrics"][name]);
+        let both = |figure: &str| metrics.iter().map(|of| number(&of[figure])).sum::<u64>();
+        let (total, others) = (both("sum_ns"), both("count") - count);
+        let longest = metrics.iter().filter_map(|of| of["max_ns"].as_u64()).max().unwrap_or(0);
+        assert!(
+            sum <= total && total - sum <= others * longest,
+            "{sum} of {total}, {others} others"
+        );
+    }
+    for (tid, count) in of {
+        if own[&tid] == "short" {
+            continue;
+        }
+        let right = right.get(own[&tid]).copied().unwrap_or(0);
+        println!("{}: {right} of {count}", own[&tid]);
+        assert!(right * 10 >= count * 9 || count - right <= 2, "{}: {right} of {count}", own[&tid]);
+    }
+    Told { right, waits, missing: lost.iter().sum::<u64>() + inferred }
+}
+
+/// What a program without children must show.
+fn check(command: &[&str]) {
+    let told = record(command);
+    for sleeper in SLEEPERS {
+        told.assert_has(sleeper);
+    }
+}
+
+fn rounds() -> String {
+    ROUNDS.to_string()
+}
+
+#[test]
+fn an_application_with_frame_pointers_keeps_its_callers_in_a_libc_without_them() {
+    if !can_test(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("waits.c", &["-O2", "-fno-omit-frame-pointer"]);
+    check(&[program.text(), &rounds()]);
+    // The shell becomes the program.
+    let exec = format!("exec {} {ROUNDS}", program.text());
+    check(&["sh", "-c", &exec]);
+}
+
+#[test]
+fn programs_without_frame_pointers_static_ones_and_cpp_name_their_functions() {
+    if !can_test(&["gcc", "g++"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let without = build("waits.c", &["-O2", "-fomit-frame-pointer"]);
+    check(&[without.text(), &rounds()]);
+    let fixed = build("waits.c", &["-O2", "-static", "-no-pie"]);
+    check(&[fixed.text(), &rounds()]);
+    let cpp = build("waits.cpp", &["-O2", "-pthread"]);
+    check(&[cpp.text(), &rounds()]);
+}
+
+#[test]
+fn a_stripped_program_is_named_by_its_separate_file_and_a_loaded_library_by_its_own() {
+    if !can_test(&["gcc", "objcopy"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("waits.c", &["-O2", "-Wl,--build-id"]);
+    let symbols = program.folder().join("waits.debug");
+    let objcopy = |args: &[&str], at: &Built| {
+        succeed(Command::new("objcopy").current_dir(at.folder()).args(args));
+    };
+    objcopy(&["--only-keep-debug", "waits", "waits.debug"], &program);
+    objcopy(&["--strip-all", "--add-gnu-debuglink=waits.debug", "waits"], &program);
+    assert!(symbols.is_file());
+    check(&[program.text(), &rounds()]);
+    let library = build("waits.c", &["-O2", "-shared", "-fPIC"]);
+    let loads = build("loads.c", &["-ldl"]);
+    check(&[loads.text(), library.text(), &rounds()]);
+}
+
+#[test]
+fn a_rust_program_without_frame_pointers_names_its_functions() {
+    if !can_test(&["rustc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("blocker.rs", &[]);
+    record(&[program.text(), &rounds()]).assert_has("wait_for_time");
+}
+
+#[test]
+fn the_stack_of_who_ends_a_wait_is_told_with_it() {
+    if !can_test(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("waits.c", &["-O2"]);
+    let folder = Folder::new();
+    let options = ["--source", "bpf", "--stacks=offcpu,wake"];
+    let recording = record_in(&folder, &options, &[program.text(), &rounds()]);
+    let ids: BTreeMap<&str, u64> =
+        recording.lines().iter().map(|line| (line[1], line[0].parse().expect("an id"))).collect();
+    let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json", "--worst", "1000000"]);
+    let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+    let (mut by_main, mut slept) = (0, 0);
+    for wait in json["worst"].as_array().expect("waits") {
+        let Some(frames) = wait["waker_frames"].as_array() else { continue };
+        let functions: Vec<&str> =
+            frames.iter().map(|frame| frame["function"].as_str().unwrap_or("?")).collect();
+        let tid = number(&wait["tid"]);
+        // What takes the stack is no part of it.
+        let own = ["bpf_trace", "__bpf_", "__traceiter_"];
+        let has_own = |name: &&str| own.iter().any(|own| name.starts_with(own));
+        assert!(!functions.first().is_some_and(has_own), "{functions:?}");
+        let has = |part: &str| functions.iter().any(|name| name.contains(part));
+        let is_whole = wait["waker_lacks"].as_array().is_some_and(Vec::is_empty);
+        // It also waits for the lock on standard output, when all threads say who they are.
+        if tid == ids["blocks_in_semaphore"] && has("futex") && !has("lll_lock") && is_whole {
+            assert!(functions.contains(&"main"), "{functions:?}");
+            assert_eq!(wait["waker"]["pid"], wait["pid"]);
+            by_main += 1;
+        }
+        if tid == ids["blocks_in_usleep"] && wait["by_interrupt"] == true {
+            let timer = |name: &&str| name.contains("hrtimer");
+            assert!(functions.iter().any(timer), "{functions:?}");
+            slept += 1;
+        }
+    }
+    println!("{by_main} by main, {slept} by the clock");
+    // A thread that is late finds the semaphore free. What an interrupt finds to be over may be told of by another thread.
+    assert!(by_main * 2 >= ROUNDS && slept * 2 >= ROUNDS, "{by_main}, {slept}");
+    let folded = folder.fxtrec(["flame", "t.fxt", "--wake"]).expect(0).stdout;
+    assert!(folded.lines().any(|line| line.contains(";main;")), "{folded}");
+}
+
+#[test]
+fn samples_of_running_threads_name_where_they_ran() {
+    if !can_test(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("burn.c", &["-O1"]);
+    let folder = Folder::new();
+    let options = ["--source", "bpf", "--stacks=cpu", "-F", "499", "--scope", "app"];
+    let recording = record_in(&folder, &options, &[program.text()]);
+    assert!(recording.said.contains("stacks"), "{}", recording.said);
+    let folded = folder.fxtrec(["flame", "t.fxt", "--cpu", "--comm", "burn"]).expect(0).stdout;
+    let weight = |part: &str| -> u64 {
+        let lines = folded.lines().filter(|line| line.contains(part));
+        lines.map(|line| line.rsplit(' ').next().expect("one").parse::<u64>().expect("ns")).sum()
+    };
+    let (all, here) = (weight(""), weight(";burns_here"));
+    println!("{here} of {all} ns");
+    // The program ran for 500 ms. The kernel's clock counts time that a host took as the program's, and may miss some.
+    assert!(all > 100_000_000, "{all} ns:\n{folded}");
+    assert!(here * 10 >= all * 8, "{here} of {all} ns:\n{folded}");
+}
