@@ -1,74 +1,107 @@
-"""The programs that run in guests, linked statically: fxtrec, the end-to-end tests and what they run."""
+"""The programs that run in guests: fxtrec, the end-to-end tests and what they run.
+
+Those for amd64 are the machine's own dev build, which is there anyway, with the libraries that it is linked against. Those for
+arm64 are linked statically.
+"""
 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 from .cache import run, say
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
-TRIPLES = {"amd64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-gnu"}
+TRIPLE = "aarch64-unknown-linux-gnu"
 STATIC = "-C target-feature=+crt-static"
-CARGO = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--bins", "--tests", "--message-format", "json"]
+CARGO = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--bins", "--message-format", "json"]
 
 # Sources below tests/programs that tests compile; a guest has no compiler, and finds these.
-C_PROGRAMS = ["spans", "usdt"]
+SOURCES = ["spans.c", "usdt.c", "blocker.rs"]
 # Before their names in the stage, where one of the Rust programs has the same name.
-C_PREFIX = "c-"
+PREFIX = "source-"
 C_FLAGS = ["-O1", "-g", "-pthread", "-static"]
+RUST_FLAGS = ["--edition", "2024", "-C", "force-frame-pointers=yes"]
+
+
+def is_of(copy, source):
+    """Whether the copy was made of this source; trees that share a cache have sources of their own."""
+    return copy.exists() and copy.stat().st_mtime_ns == source.stat().st_mtime_ns
+
+
+def mark(copy, source):
+    os.utime(copy, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
 
 
 class Programs:
-    """Where cargo put each program, which is also where tests look for it."""
+    """Where cargo put each program, which is also where tests look for it. Of the programs that hold tests only `tests` are built."""
 
-    def __init__(self, cache, arch):
+    def __init__(self, cache, arch, tests, tools):
         self.arch = arch
         self.stage = cache.chroot / "vm" / f"programs-{arch}"
         self.stage.mkdir(parents=True, exist_ok=True)
         say(f"building for {arch}")
-        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target")).resolve()
-        triple = TRIPLES[arch]
-        name = f"CARGO_TARGET_{triple.upper().replace('-', '_')}"
+        cargo = [*CARGO, *(word for test in tests for word in ["--test", test])]
         if arch == "amd64":
-            self._build([*CARGO, "--target", triple], {f"{name}_RUSTFLAGS": STATIC})
+            self._build(cache, cargo)
             strip = ["strip"]
-            for program in C_PROGRAMS:
-                run(["gcc", *C_FLAGS, TOP / f"tests/programs/{program}.c", "-o", self.stage / f"{C_PREFIX}{program}"])
+            self._compile("gcc", ["rustc", *RUST_FLAGS], self.stage, lambda command: command)
         else:
-            cache.cross()
-            cargo_home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
-            cargo_home.mkdir(exist_ok=True)
-            # Other crates than the machine's own rustc makes, in a folder of their own.
-            target = target / "vm"
-            target.mkdir(parents=True, exist_ok=True)
-            settings = {
-                "HOME": "/root",
-                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-                "CARGO_HOME": str(cargo_home),
-                "CARGO_TARGET_DIR": str(target),
-                "CARGO_TERM_COLOR": "never",
-                "CC_aarch64_unknown_linux_gnu": "aarch64-linux-gnu-gcc",
-                f"{name}_LINKER": "aarch64-linux-gnu-gcc",
-                f"{name}_RUSTFLAGS": STATIC,
-            }
-            mounts = [TOP, cargo_home]
-            if TOP not in target.parents:
-                mounts.append(target)
-            words = " ".join(f'{key}="{value}"' for key, value in settings.items())
-            cargo = " ".join([*CARGO, "--target", triple])
-            self._build(cache.inside(f'cd "{TOP}" && exec env -i {words} {cargo}', mounts), {})
-            for program in C_PROGRAMS:
-                words = ["aarch64-linux-gnu-gcc", *C_FLAGS, f"{TOP}/tests/programs/{program}.c"]
-                words += ["-o", f"/vm/{self.stage.name}/{C_PREFIX}{program}"]
-                run(cache.inside(" ".join(words), [TOP]))
             strip = ["chroot", cache.chroot, "aarch64-linux-gnu-strip"]
-        self._strip(strip, cache)
+            self._cross(cache, cargo)
+        self._strip(strip)
+        # Programs of the machine itself, which another architecture cannot run.
+        self.tools = [shutil.which(tool) or sys.exit(f"vm: there is no {tool} here") for tool in tools]
+        self.libraries = self._libraries() if arch == "amd64" else []
 
-    def _build(self, command, settings):
-        env = {key: value for key, value in os.environ.items() if key not in ("RUSTFLAGS", "CARGO_BUILD_TARGET")}
-        done = subprocess.run(command, cwd=TOP, env=env | settings, stdout=subprocess.PIPE, text=True)
+    def _cross(self, cache, cargo):
+        cache.cross()
+        cargo_home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+        cargo_home.mkdir(exist_ok=True)
+        # Other crates than the machine's own rustc makes, in a folder of their own.
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target")).resolve() / "vm"
+        target.mkdir(parents=True, exist_ok=True)
+        name = f"CARGO_TARGET_{TRIPLE.upper().replace('-', '_')}"
+        settings = {
+            "HOME": "/root",
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "CARGO_HOME": str(cargo_home),
+            "CARGO_TARGET_DIR": str(target),
+            "CARGO_TERM_COLOR": "never",
+            "CC_aarch64_unknown_linux_gnu": "aarch64-linux-gnu-gcc",
+            f"{name}_LINKER": "aarch64-linux-gnu-gcc",
+            f"{name}_RUSTFLAGS": STATIC,
+        }
+        mounts = [TOP, cargo_home]
+        if TOP not in target.parents:
+            mounts.append(target)
+        words = " ".join(f'{key}="{value}"' for key, value in settings.items())
+        command = " ".join([*cargo, "--target", TRIPLE])
+        self._build(cache, cache.inside(f'cd "{TOP}" && exec env -i {words} {command}', mounts))
+        rustc = ["rustc", *RUST_FLAGS, "--target", TRIPLE, "-C", "linker=aarch64-linux-gnu-gcc", STATIC]
+
+        def inside(command):
+            return cache.inside(" ".join(map(str, command)), [TOP])
+
+        self._compile("aarch64-linux-gnu-gcc", rustc, pathlib.Path("/vm", self.stage.name), inside)
+
+    def _compile(self, gcc, rustc, stage, wrap):
+        """The programs of which tests have the source; `stage` is as the compiler sees it."""
+        for source in SOURCES:
+            path = TOP / "tests/programs" / source
+            copy = self.stage / f"{PREFIX}{path.stem}"
+            if not is_of(copy, path):
+                words = [gcc, *C_FLAGS] if path.suffix == ".c" else rustc
+                run(wrap([*words, path, "-o", stage / copy.name]))
+                mark(copy, path)
+
+    def _build(self, cache, command):
+        # It takes minutes, and cargo has locks of its own.
+        cache.unlock()
+        done = subprocess.run(command, cwd=TOP, stdout=subprocess.PIPE, text=True)
+        cache.lock()
         if done.returncode != 0:
             sys.exit(f"vm: the build for {self.arch} failed")
         messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -76,21 +109,32 @@ class Programs:
         self.tests = {m["target"]["name"]: m["executable"] for m in built if m["target"]["kind"] == ["test"]}
         self.bins = {m["target"]["name"]: m["executable"] for m in built if m["target"]["kind"] == ["bin"]}
 
-    def _strip(self, strip, cache):
+    def _strip(self, strip):
         """Copies without symbols, as nothing looks these up: a guest holds them in memory."""
         self.files = {}
         for path in [*self.tests.values(), *self.bins.values()]:
             source, copy = pathlib.Path(path), self.stage / pathlib.Path(path).name
-            if not copy.exists() or copy.stat().st_mtime < source.stat().st_mtime:
+            if not is_of(copy, source):
                 # Copied first: a chroot does not see the folder that cargo wrote to.
                 full = copy.with_name(copy.name + ".full")
                 full.write_bytes(source.read_bytes())
                 seen = {"amd64": self.stage, "arm64": pathlib.Path("/vm", self.stage.name)}[self.arch]
                 run([*strip, "-o", seen / copy.name, seen / full.name])
                 full.unlink()
+                mark(copy, source)
             self.files[path] = copy
+        self.sources = {source.split(".")[0]: self.stage / f"{PREFIX}{source.split('.')[0]}" for source in SOURCES}
         # Copies of earlier builds.
-        kept = {copy.name for copy in self.files.values()} | {f"{C_PREFIX}{program}" for program in C_PROGRAMS}
+        kept = {copy.name for copy in [*self.files.values(), *self.sources.values()]}
         for old in self.stage.iterdir():
             if old.name not in kept:
                 old.unlink()
+
+    def _libraries(self):
+        """What the programs are linked against, by the paths that they look for it at."""
+        found = set()
+        for program in [*self.bins.values(), *self.tests.values(), self.sources["blocker"], *self.tools]:
+            # It fails for one that is linked statically.
+            listed = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            found.update(word for word in listed.stdout.split() if word.startswith("/"))
+        return sorted(found)

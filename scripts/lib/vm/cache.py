@@ -25,6 +25,9 @@ SUITES = [
 # QEMU of bookworm corrupts flags behind cmpxchg16b when CPUs are emulated by several threads; this release does not.
 CHROOT_SUITE = "trixie"
 
+# Of its package.
+BUSYBOX = "usr/bin/busybox"
+
 QEMU = ["qemu-system-x86", "qemu-system-arm", "ipxe-qemu"]
 CROSS = ["rustc", "cargo", "libstd-rust-dev:arm64", "gcc", "libc6-dev", "gcc-aarch64-linux-gnu", "libc6-dev:arm64"]
 
@@ -41,6 +44,12 @@ def run(command, **options):
     return done.stdout
 
 
+def images(folder):
+    """Images and their releases: boot/vmlinuz-RELEASE, since 7.3 usr/lib/modules/RELEASE/vmlinuz."""
+    named = [(path, path.name.removeprefix("vmlinuz-")) for path in folder.glob("boot/vmlinuz-*")]
+    return named + [(path, path.parent.name) for path in folder.glob("usr/lib/modules/*/vmlinuz")]
+
+
 class Cache:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
@@ -49,11 +58,24 @@ class Cache:
         self.is_updated = False
         self.folder.mkdir(parents=True, exist_ok=True)
         # Two runs would download the same into the same files.
-        self.lock = open(self.folder / "lock", "w")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.file = open(self.folder / "lock", "w")
+        self.lock()
+
+    def lock(self):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
 
     def unlock(self):
-        fcntl.flock(self.lock, fcntl.LOCK_UN)
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+
+    def has(self, arch, series, flavour):
+        """Whether a guest can be booted without any download."""
+        marks = ["qemu"] if arch == "amd64" else ["qemu", "cross"]
+        is_installed = all((self.chroot / f".fxtrec-{mark}").exists() for mark in marks)
+        busybox = self.folder / "busybox" / arch / BUSYBOX
+        return is_installed and busybox.exists() and bool(images(self._folder(arch, series, flavour)))
+
+    def _folder(self, arch, series, flavour):
+        return self.chroot / "vm/kernels" / arch / "-".join(filter(None, [series, flavour]))
 
     # The chroot
 
@@ -181,7 +203,7 @@ class Cache:
 
     def busybox(self, arch):
         folder = self.folder / "busybox" / arch
-        binary = folder / "usr/bin/busybox"
+        binary = folder / BUSYBOX
         if not binary.exists():
             self._update()
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -190,28 +212,22 @@ class Cache:
         return binary
 
     def kernel(self, arch, series, flavour, update=False):
-        """The image of the newest kernel of a series (`6.12`) and flavour (``, `rt`, `cloud`), and its release."""
+        """The image of the newest kernel of a series (`6.12`) and flavour (``, `rt`, `cloud`), and its release; none if no mirror
+        has it."""
 
-        def find(folder):
-            """Images and their releases: boot/vmlinuz-RELEASE, since 7.3 usr/lib/modules/RELEASE/vmlinuz."""
-            named = [(path, path.name.removeprefix("vmlinuz-")) for path in folder.glob("boot/vmlinuz-*")]
-            return named + [(path, path.parent.name) for path in folder.glob("usr/lib/modules/*/vmlinuz")]
-
-        folder = self.chroot / "vm/kernels" / arch / "-".join(filter(None, [series, flavour]))
-        images = find(folder)
-        if update or not images:
+        folder = self._folder(arch, series, flavour)
+        found = images(folder)
+        if update or not found:
             self._update()
             folder.parent.mkdir(parents=True, exist_ok=True)
-            # Lists name packages that a mirror has no more, or not yet.
-            for package in self._newest(arch, series, flavour)[:4]:
+            # Lists name packages that a mirror has no more, or not yet: of an old release perhaps all that were updates.
+            for package in self._newest(arch, series, flavour)[:16]:
                 say(f"downloading {package} ({arch})")
                 files = ["./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz"]
                 if self._extract(f"{package}:{arch}", folder, files):
                     break
-            images = find(folder)
-            if not images:
-                sys.exit(f"vm: there is no image of a kernel {series} {flavour} for {arch}")
-        return images[0]
+            found = images(folder)
+        return found[0] if found else None
 
     def _newest(self, arch, series, flavour):
         """The packages that may have its image, the newest first."""
@@ -219,8 +235,6 @@ class Cache:
         names = self._apt("apt-cache", "pkgnames", "linux-").stdout.split()
         shape = re.compile(rf"linux-(image|binary)-({re.escape(series)}\.\d[^-]*(?:-\d+)?)-{re.escape(suffix)}$")
         found = [match for match in map(shape.match, names) if match]
-        if not found:
-            sys.exit(f"vm: none of {', '.join(SUITES)} has a kernel {series} {suffix}")
 
         # Since 6.19 the image is in `linux-binary`, and `linux-image` only depends on it.
         def order(match):

@@ -3,8 +3,6 @@
 import pathlib
 import stat
 
-from .build import C_PREFIX, C_PROGRAMS
-
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -34,6 +32,11 @@ class Archive:
         self.folder(str(pathlib.PurePath(name).parent).strip("."))
         self._entry(name, stat.S_IFREG | mode, content)
 
+    def link(self, name, target):
+        """A symbolic link."""
+        self.folder(str(pathlib.PurePath(name).parent).strip("."))
+        self._entry(name, stat.S_IFLNK | 0o777, target.encode())
+
     def close(self):
         self._entry("TRAILER!!!", 0)
         self.file.close()
@@ -52,12 +55,19 @@ def write(path, programs, busybox, checks):
         archive.folder(folder)
     archive.add("bin/busybox", busybox.read_bytes())
     archive.add("init", (HERE / "init").read_bytes())
-    archive.add("bin/gcc", (HERE / "gcc").read_bytes())
+    for name, script in [("gcc", "compiler"), ("rustc", "compiler"), ("nice", "nice")]:
+        archive.add(f"bin/{name}", (HERE / script).read_bytes())
     archive.add("checks", checks.encode(), 0o644)
     archive.add("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n", 0o644)
     archive.add("etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)
     for source, copy in programs.files.items():
         archive.add(place(source), copy.read_bytes())
-    for program in C_PROGRAMS:
-        archive.add(f"programs/{program}", (programs.stage / f"{C_PREFIX}{program}").read_bytes())
+    for name, copy in programs.sources.items():
+        archive.add(f"programs/{name}", copy.read_bytes())
+    for library in programs.libraries:
+        archive.add(library, pathlib.Path(library).read_bytes())
+    # For those who try something by hand.
+    archive.link("bin/fxtrec", place(programs.bins["fxtrec-tested"]))
+    for tool in programs.tools:
+        archive.add(f"bin/{pathlib.PurePath(tool).name}", pathlib.Path(tool).read_bytes())
     archive.close()

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Tells a test that a busy machine broke from one that is broken.
+
+Usage: tests_again.py OUTPUT
+
+OUTPUT is what `cargo test --workspace --no-fail-fast` printed, both streams in one file. Exits with 0 if each test in it that
+failed is one against the running machine (package fxtrec-tests), if they are no more than three, and if each of them passes
+twice when it runs alone. Whatever else failed, a build or a program that crashed among it, exits with 1.
+"""
+
+import re
+import subprocess
+import sys
+
+MOST = 3
+TIMES = 2
+PACKAGE = "-p fxtrec-tests "
+
+
+def failed(text):
+    """The targets that failed, as arguments of cargo, and the names of the tests, each counted by its own program."""
+    heading = re.search(r"^error: (\d+) targets? failed:$", text, re.M)
+    if not heading:
+        sys.exit("the tests did not run to their end")
+    targets = re.findall(r"^    `([^`]+)`$", text[heading.end() :], re.M)
+    if len(targets) != int(heading[1]):
+        sys.exit(f"{heading[1]} targets failed, {len(targets)} are named")
+    # The second list of a program has the names alone.
+    lists = re.findall(
+        r"^failures:\n((?:    \S+\n)+)\ntest result: FAILED\. \d+ passed; (\d+) failed;", text, re.M
+    )
+    names = [name for listed, _ in lists for name in listed.split()]
+    if len(lists) != len(targets) or len(names) != sum(int(count) for _, count in lists):
+        sys.exit(f"{len(targets)} targets failed, {len(lists)} of them tell which tests: did one crash?")
+    return targets, names
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__.strip())
+        sys.exit(0 if len(sys.argv) == 2 else 2)
+    with open(sys.argv[1], encoding="utf-8", errors="replace") as file:
+        targets, names = failed(file.read())
+    others = [target for target in targets if not (target + " ").startswith(PACKAGE)]
+    if others:
+        sys.exit(f"these tests depend on no machine: {', '.join(others)}")
+    if len(names) > MOST:
+        sys.exit(f"{len(names)} tests failed: that is not by chance")
+    for attempt in range(TIMES):
+        passed = 0
+        for target in targets:
+            command = ["cargo", "test", "--locked", *target.split(), "--", "--exact", "--test-threads=1", *names]
+            print("+", *command, flush=True)
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            print(done.stdout, end="", flush=True)
+            if done.returncode:
+                sys.exit("it fails alone as well")
+            passed += sum(int(count) for count in re.findall(r"^test result: ok\. (\d+) passed", done.stdout, re.M))
+        if passed < len(names):
+            sys.exit(f"of {len(names)} tests, {passed} ran again")
+    print(f"NOT RELIABLE: failed once, and passed {TIMES} times alone: {', '.join(names)}")
+
+
+main()
