@@ -335,6 +335,7 @@ fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
         && *length > longest / SHARE
     {
         text = match first.text.contains(", ") {
+            true if second.text.contains(", ") => format!("{}, and {text}", with_was(second)),
             true => format!("{} and {text}", with_was(second)),
             false => format!("{text} and {}", with_was(second)),
         };

@@ -50,24 +50,36 @@ fn share(found: u64, expected: u64) -> f64 {
     found.abs_diff(expected) as f64 / expected as f64
 }
 
+/// Interrupts of a slice, as two have seen them.
+struct Times {
+    count: u64,
+    found: u64,
+    other: u64,
+}
+
 /// Asserts that the time of interrupts in slices is what somebody else saw of the same slices.
 ///
 /// The two read the clock one after the other, at the beginning and at the end of an interrupt: what passes in between is in
-/// only one of them, be it the writing of the other one or what a host takes. What a host takes spoils the sum; where most
-/// interrupts are as short as that writing, as those by which CPUs call each other, it spoils the median.
-fn assert_close(what: &str, times: &[(u64, u64)]) {
-    let mut shares: Vec<f64> = times.iter().map(|(found, other)| share(*found, *other)).collect();
-    shares.sort_unstable_by(f64::total_cmp);
-    let median = shares[shares.len() / 2];
-    let sum = |of: fn(&(u64, u64)) -> u64| times.iter().map(of).sum::<u64>();
-    let (found, other) = (sum(|times| times.0), sum(|times| times.1));
+/// only one of them, be it the writing of the other one or what a host takes. That writing takes a few hundred nanoseconds of
+/// each interrupt, more on a slow machine, and many are not much longer; what a host takes spoils the sum, and never the median.
+fn assert_close(what: &str, times: &[Times]) {
+    let median = |of: fn(&Times) -> f64| {
+        let mut all: Vec<f64> = times.iter().map(of).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let relative = median(|times| share(times.found, times.other));
+    let each = median(|times| times.found.abs_diff(times.other) as f64 / times.count as f64);
+    let sum = |of: fn(&Times) -> u64| times.iter().map(of).sum::<u64>();
+    let (found, other) = (sum(|times| times.found), sum(|times| times.other));
     let apart = share(found, other);
-    println!(
-        "{what}: {found} ns in {} slices, {other} by the other: {apart}, {median}",
-        shares.len()
+    let text = format!(
+        "{what}: {found} ns in {} slices, {other} by the other: {apart}; at the median {relative}, {each} ns for each interrupt",
+        times.len()
     );
-    assert!(median.min(apart) <= 0.05, "{what}: {found}, {other}: {apart}, {median}");
-    assert!(apart <= 0.15, "{what}: {found}, {other}: {apart}, {median}");
+    println!("{text}");
+    assert!(relative.min(apart) <= 0.05 || each <= 1500.0, "{text}");
+    assert!(apart <= 0.25, "{text}");
 }
 
 /// The switches of a CPU.
@@ -118,7 +130,7 @@ fn interrupts_in_slices_are_as_many_and_as_long_as_a_tracing_instance_sees_them(
             assert!(nanos <= switch.time - before.time, "{switch:?} after {before:?}");
             assert_eq!(nanos > 0, count > 0, "{switch:?}");
             if count > 0 {
-                told.push((nanos, known_nanos));
+                told.push(Times { count, found: nanos, other: known_nanos });
             }
             found = (found.0 + count, found.1 + nanos);
         }
@@ -170,7 +182,7 @@ fn interrupts_in_slices_take_as_long_as_those_that_are_recorded_one_by_one() {
             let (known, known_nanos) = within(seen, before.time, switch.time);
             assert!(known <= count, "{known} recorded in {switch:?} after {before:?}");
             if known == count {
-                times.push((nanos, known_nanos));
+                times.push(Times { count, found: nanos, other: known_nanos });
             }
         }
     }

@@ -116,7 +116,8 @@ impl Why {
         self.causes.iter().any(|it| it == cause)
     }
 
-    /// The sentence has all of these, one after the other.
+    /// The sentence has all of these, one after the other. What the thread did besides, such as running on a CPU that the host
+    /// took, may stand between.
     #[track_caller]
     fn says(&self, parts: &[&str]) {
         let mut rest = self.sentence.as_str();
@@ -160,7 +161,14 @@ fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
     }
     let _turn = machine::alone();
     let Some(why) = planted("inversion", &[]) else { return };
-    why.says(&["audio[", "late: blocked", "until ui-params[", "which was preempted for", "hog-"]);
+    why.says(&[
+        "audio[",
+        "late: ",
+        "blocked",
+        "until ui-params[",
+        "which was preempted for",
+        "hog-",
+    ]);
     why.says(&["hog-1["]);
     why.says(&["hog-2["]);
     if why.has("syscall") {
@@ -180,7 +188,7 @@ fn why_names_the_holder_of_a_mutex_by_its_owner() {
     if !why.has("waker") || !why.has("syscall") {
         return skip("nobody tells who wakes whom, or in which system call threads block here");
     }
-    why.says(&["audio[", "late: blocked", "on a lock (futex 0x", "held by ui-params["]);
+    why.says(&["audio[", "late: ", "blocked", "on a lock (futex 0x", "held by ui-params["]);
     why.says(&["held by ui-params[", ", which was preempted for", "hog-"]);
     assert!(!why.sentence.contains("until ui-params["), "{}", why.sentence);
     let links = why.why["chain"].as_array().expect("a list");
@@ -195,7 +203,7 @@ fn why_names_the_hog_on_the_cpu_that_a_thread_may_not_leave() {
     }
     let _turn = machine::alone();
     let Some(why) = planted("hog", &[]) else { return };
-    why.says(&["victim[", "late: preempted for", "by hog["]);
+    why.says(&["victim[", "late: ", "preempted for", "by hog["]);
     assert!(why.millis("waiting", Some("hog")) >= 50, "{:#}", why.why);
     assert!(why.advises("higher priority than hog["), "{:#}", why.why);
 }
@@ -251,7 +259,7 @@ fn why_follows_a_lock_convoy_from_one_holder_to_the_one_before() {
     if !why.has("waker") {
         return skip("nobody tells who wakes whom here");
     }
-    why.says(&["audio[", "late: blocked", "until holder-3[", "until holder-2[", "holder-1["]);
+    why.says(&["audio[", "late: ", "blocked", "until holder-3[", "until holder-2[", "holder-1["]);
     why.says(&["ran for"]);
     assert!(why.millis("blocked", Some("holder-3")) >= 59, "{:#}", why.why);
     let report = recorded.folder.fxtrec(["report", "t.fxt"]).expect(0).stdout;
@@ -274,7 +282,7 @@ fn why_names_the_disk_that_an_fsync_waits_for() {
     }
     let _turn = machine::alone();
     let Some(why) = planted("slow-disk", &["--thread", "writer"]) else { return };
-    why.says(&["writer[", "late: blocked", "until disk[", "which slept"]);
+    why.says(&["writer[", "late: ", "blocked", "until disk[", "which slept"]);
     if why.has("syscall") {
         why.says(&["blocked", "in fsync until disk[", "in clock_nanosleep until an interrupt"]);
     }
@@ -288,7 +296,7 @@ fn why_names_the_thread_that_brings_the_pages_of_a_storm_of_faults() {
     }
     let _turn = machine::alone();
     let Some(why) = planted("page-faults", &[]) else { return };
-    why.says(&["reader[", " for 'walk', ", ": blocked", "until pager["]);
+    why.says(&["reader[", " for 'walk', ", "blocked", "until pager["]);
     if why.has("syscall") {
         why.says(&["blocked", "outside of system calls (a page fault"]);
     }
@@ -358,7 +366,7 @@ fn why_names_the_quota_that_is_used_up() {
     if !why.has("throttled") {
         return skip("this kernel does not tell which tasks are throttled");
     }
-    why.says(&["busy[", "late: throttled for", "by the quota of /fxtrec-why-"]);
+    why.says(&["busy[", "late: ", "throttled for", "by the quota of /fxtrec-why-"]);
     assert!(why.millis("throttled", None) >= 30, "{:#}", why.why);
     assert!(why.advises("raise the quota of /fxtrec-why-"), "{:#}", why.why);
 }
