@@ -17,5 +17,6 @@ pub mod skip;
 pub mod tools;
 pub mod trace;
 pub mod tracing;
+pub mod unwinding;
 pub mod wait;
 pub mod workload;

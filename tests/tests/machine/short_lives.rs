@@ -6,27 +6,11 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::build;
 use fxtrec_tests::recording::record_in;
-use fxtrec_tests::root::may_record;
-use fxtrec_tests::skip::skip;
-use fxtrec_tests::tools;
+use fxtrec_tests::unwinding::may_unwind;
 use serde_json::Value;
 
 const RUNS: usize = 10;
 const TRIES: usize = 3;
-
-/// Since when the stack of a program is taken with its registers.
-const SINCE: (u32, u32) = (6, 15);
-
-fn can_test(tools: &[&str]) -> bool {
-    if !may_record() || !tools::or_skip(tools) {
-        return false;
-    }
-    if machine::release() < SINCE {
-        skip("this kernel has no tracepoint behind a switch");
-        return false;
-    }
-    true
-}
 
 /// Records a command, of which so many processes called `soon` wait in each of these functions. How many are told of each, and how
 /// many others the kernel may not have reported.
@@ -81,7 +65,7 @@ fn record_many(command: &str, functions: &[&str]) {
 
 #[test]
 fn a_program_of_a_few_milliseconds_has_names_in_each_of_ten_runs() {
-    if !can_test(&["gcc"]) {
+    if !may_unwind(&["gcc"]) {
         return;
     }
     let _turn = machine::shared();
@@ -93,7 +77,7 @@ fn a_program_of_a_few_milliseconds_has_names_in_each_of_ten_runs() {
 
 #[test]
 fn short_programs_have_names_however_they_began() {
-    if !can_test(&["gcc", "unshare"]) {
+    if !may_unwind(&["gcc", "unshare"]) {
         return;
     }
     let _turn = machine::shared();

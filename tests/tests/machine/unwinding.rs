@@ -7,15 +7,10 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::recording::record_in;
-use fxtrec_tests::root::may_record;
-use fxtrec_tests::skip::skip;
-use fxtrec_tests::tools;
+use fxtrec_tests::unwinding::may_unwind;
 use serde_json::Value;
 
 const ROUNDS: u64 = 20;
-
-/// Since when the stack of a program is taken with its registers.
-const SINCE: (u32, u32) = (6, 15);
 
 /// Those that sleep for four milliseconds in each round, whatever the others do. Only a thread that is preempted for so long while it
 /// goes to sleep finds that it need not.
@@ -28,17 +23,6 @@ const SLEEPERS: [&str; 7] = [
     "blocks_in_sigtimedwait",
     "descend",
 ];
-
-fn can_test(tools: &[&str]) -> bool {
-    if !may_record() || !tools::or_skip(tools) {
-        return false;
-    }
-    if machine::release() < SINCE {
-        skip("this kernel has no tracepoint behind a switch");
-        return false;
-    }
-    true
-}
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
@@ -157,7 +141,7 @@ fn rounds() -> String {
 
 #[test]
 fn an_application_with_frame_pointers_keeps_its_callers_in_a_libc_without_them() {
-    if !can_test(&["gcc"]) {
+    if !may_unwind(&["gcc"]) {
         return;
     }
     let _turn = machine::shared();
@@ -170,7 +154,7 @@ fn an_application_with_frame_pointers_keeps_its_callers_in_a_libc_without_them()
 
 #[test]
 fn programs_without_frame_pointers_static_ones_and_cpp_name_their_functions() {
-    if !can_test(&["gcc", "g++"]) {
+    if !may_unwind(&["gcc", "g++"]) {
         return;
     }
     let _turn = machine::shared();
@@ -184,7 +168,7 @@ fn programs_without_frame_pointers_static_ones_and_cpp_name_their_functions() {
 
 #[test]
 fn a_stripped_program_is_named_by_its_separate_file_and_a_loaded_library_by_its_own() {
-    if !can_test(&["gcc", "objcopy"]) {
+    if !may_unwind(&["gcc", "objcopy"]) {
         return;
     }
     let _turn = machine::shared();
@@ -204,7 +188,7 @@ fn a_stripped_program_is_named_by_its_separate_file_and_a_loaded_library_by_its_
 
 #[test]
 fn a_rust_program_without_frame_pointers_names_its_functions() {
-    if !can_test(&["rustc"]) {
+    if !may_unwind(&["rustc"]) {
         return;
     }
     let _turn = machine::shared();
@@ -214,7 +198,7 @@ fn a_rust_program_without_frame_pointers_names_its_functions() {
 
 #[test]
 fn the_stack_of_who_ends_a_wait_is_told_with_it() {
-    if !can_test(&["gcc"]) {
+    if !may_unwind(&["gcc"]) {
         return;
     }
     let _turn = machine::shared();
@@ -259,7 +243,7 @@ fn the_stack_of_who_ends_a_wait_is_told_with_it() {
 
 #[test]
 fn samples_of_running_threads_name_where_they_ran() {
-    if !can_test(&["gcc"]) {
+    if !may_unwind(&["gcc"]) {
         return;
     }
     let _turn = machine::shared();

@@ -122,7 +122,7 @@ fn windows_that_overlap_are_each_whole() {
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt.zst");
-    let options = ["--trigger-interval", "1ms", "--before", "10s", "--after", "1s"];
+    let options = ["--trigger-interval", "1ms", "--before", "10s", "--after", "10s"];
     // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
     let mut recorder = Victim("late in all").start(&options, &output, "6");
     let victim = victim_of(&recorder.printed());
