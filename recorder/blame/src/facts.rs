@@ -21,11 +21,13 @@ pub enum Cause {
     Syscall,
     /// For how long quotas stopped each cgroup altogether, by the kernel's own counts.
     Quotas,
+    /// On which futex a thread blocked. Recorded only where it is asked for.
+    Futex,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [Cause; 9] = [
         Cause::Steal,
         Cause::Irq,
         Cause::Throttled,
@@ -34,6 +36,7 @@ impl Cause {
         Cause::Waker,
         Cause::Syscall,
         Cause::Quotas,
+        Cause::Futex,
     ];
 
     /// The name in `trace_info`.
@@ -47,6 +50,7 @@ impl Cause {
             Cause::Waker => "waker",
             Cause::Syscall => "syscall",
             Cause::Quotas => "quotas",
+            Cause::Futex => "futex",
         }
     }
 
@@ -64,7 +68,7 @@ impl Cause {
 
 /// The facts that a recording has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Causes(u8);
+pub struct Causes(u16);
 
 impl Causes {
     /// Those in a list of names with commas between them. Names of others are left out.
@@ -74,7 +78,7 @@ impl Causes {
         Causes(bits.fold(0, |all, bit| all | bit))
     }
 
-    fn bit(cause: Cause) -> u8 {
+    fn bit(cause: Cause) -> u16 {
         1 << cause as u8
     }
 

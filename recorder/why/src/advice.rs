@@ -47,6 +47,10 @@ enum Matter {
         thread: Index,
         class: Class,
     },
+    /// It waited in futex(2), and the recording does not tell for which futex.
+    Futex {
+        thread: Index,
+    },
     /// Nobody knows who woke it.
     WokenByUnknown {
         thread: Index,
@@ -74,6 +78,11 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
             What::Throttled { cgroup } => add(Matter::Throttled { cgroup: *cgroup }, length),
             What::Blocked(blocked) => {
                 let class = names.class(blocked);
+                let told = blocked.lock.is_some() || names.tracker.origin.causes.has(Cause::Futex);
+                let untold = class == Class::Lock && !told;
+                if untold {
+                    add(Matter::Futex { thread }, length);
+                }
                 match (&blocked.inside, blocked.ended) {
                     (Some(inside), _) => {
                         // Where it is not known, it may be one.
@@ -84,6 +93,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
                     (None, Ended::Woken(By::Unknown)) => {
                         add(Matter::WokenByUnknown { thread }, length);
                     }
+                    (None, _) if untold => {}
                     (None, _) => add(Matter::Blocked { thread, class }, length),
                 }
             }
@@ -100,12 +110,14 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let length = frame.to - frame.from;
     // One piece of advice for all who took the CPU of a thread.
     let mut waits = FxHashMap::<(Index, bool), Vec<(u64, Tenant)>>::default();
+    let mut futexes: Vec<(u64, Index)> = Vec::new();
     let mut rest: Vec<(u64, Matter)> = Vec::new();
     for (matter, nanos) in sums {
         match matter {
             Matter::Waited { thread, by, holds_lock } => {
                 waits.entry((thread, holds_lock)).or_default().push((nanos, by));
             }
+            Matter::Futex { thread } => futexes.push((nanos, thread)),
             matter => rest.push((nanos, matter)),
         }
     }
@@ -118,8 +130,13 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     for (nanos, matter) in rest {
         found.extend(about(&matter, names).map(|text| (nanos, text)));
     }
-    found.retain(|(nanos, _)| *nanos > 0 && nanos.saturating_mul(SHARE) >= length);
+    let matters = |nanos: u64| nanos > 0 && nanos.saturating_mul(SHARE) >= length;
+    found.retain(|it| matters(it.0));
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    // What to record is told after what to do.
+    futexes.sort_unstable_by_key(|&(nanos, thread)| (Reverse(nanos), thread));
+    let longest = futexes.first().filter(|it| matters(it.0));
+    found.extend(longest.map(|&(nanos, thread)| (nanos, about_futex(thread, names))));
     found.truncate(MOST);
     found.into_iter().map(|it| it.1).collect()
 }
@@ -153,10 +170,17 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
     }
 }
 
+fn about_futex(thread: Index, names: &Names<'_>) -> String {
+    format!(
+        "record with --locks to see which futex {} waited for and, if it is a lock, who had it",
+        party(&names.who(thread))
+    )
+}
+
 fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
     let who = |thread: &Index| party(&names.who(*thread));
     Some(match matter {
-        Matter::Waited { .. } => return None,
+        Matter::Waited { .. } | Matter::Futex { .. } => return None,
         Matter::Throttled { cgroup } => {
             let of = cgroup.and_then(|cgroup| names.cgroup(cgroup));
             let of = of

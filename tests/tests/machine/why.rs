@@ -174,6 +174,7 @@ fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
     if why.has("syscall") {
         why.says(&["blocked", "in futex"]);
         assert!(why.advises("PTHREAD_PRIO_INHERIT"), "{:#}", why.why);
+        assert!(why.advises("--locks"), "{:#}", why.why);
     }
     assert!(why.millis("blocked", Some("ui-params")) >= 50, "{:#}", why.why);
 }
@@ -191,6 +192,7 @@ fn why_names_the_holder_of_a_mutex_by_its_owner() {
     why.says(&["audio[", "late: ", "blocked", "on a lock (futex 0x", "held by ui-params["]);
     why.says(&["held by ui-params[", ", which was preempted for", "hog-"]);
     assert!(!why.sentence.contains("until ui-params["), "{}", why.sentence);
+    assert!(why.has("futex") && !why.advises("--locks"), "{:#}", why.why);
     let links = why.why["chain"].as_array().expect("a list");
     assert!(links.iter().all(|link| link["depth"] == 0 || link["thread"]["comm"] != "audio"));
     assert!(why.millis("blocked", Some("ui-params")) >= 50, "{:#}", why.why);

@@ -99,8 +99,9 @@ pub fn write_causes(
     look: Look,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let lacks: Vec<&str> =
-        Cause::ALL.into_iter().filter(|&it| !report.causes.has(it)).map(Cause::name).collect();
+    // A fact that is only recorded where it is asked for is not lacking elsewhere.
+    let lacking = |it: &Cause| !report.causes.has(*it) && *it != Cause::Futex;
+    let lacks: Vec<&str> = Cause::ALL.into_iter().filter(lacking).map(Cause::name).collect();
     if report.causes == Causes::default() {
         writeln!(out, "What else was done to each task: unknown, the recording does not say")?;
         return writeln!(out);

@@ -78,6 +78,10 @@ fn a_lock_whose_owner_is_preempted() {
     assert_eq!(chain(&why), links(&expected));
     assert!(why.advice[0].contains("PTHREAD_PRIO_INHERIT"), "{:?}", why.advice);
     assert!(why.advice[0].contains("hog-1[201] and hog-2[202]"), "{:?}", why.advice);
+    assert!(why.advice[1].contains("--locks to see which futex audio[101]"), "{:?}", why.advice);
+    assert_eq!(why.advice.len(), 2);
+    assert!(why.advice[1].contains("--locks to see which futex audio[101]"), "{:?}", why.advice);
+    assert_eq!(why.advice.len(), 2);
     assert!(why.missing.is_empty(), "{:?}", why.missing);
 }
 
