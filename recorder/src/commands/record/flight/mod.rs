@@ -28,7 +28,8 @@ use fxt_writer::packet::Packet;
 
 use super::describe::Beginning;
 use super::providers::Providers;
-use super::round::{BatchedLanes, Round, interim};
+use super::round::{Round, interim};
+use crate::capture::intake::BatchedLanes;
 use crate::commands::plan::flight::Window;
 use crate::encode::encoder::Encoder;
 use crate::encode::moment::rewind::rewind;

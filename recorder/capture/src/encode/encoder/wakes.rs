@@ -1,0 +1,113 @@
+//! Wake-ups: which of them changed anything, and who did them.
+
+use fxt_writer::lanes::Lanes;
+use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
+use fxt_writer::{Arg, ThreadName, Value};
+
+use super::{Encoder, cpu_number, ticks, told};
+use crate::encode::Closed;
+use crate::encode::strings;
+use crate::encode::threads::weight::weight;
+use crate::encode::threads::{Announced, Run, Slot};
+use crate::event::{Wake, WakeKind, Waker};
+use fxtrec_units::{Cpu, Nanos};
+
+impl<L: Lanes> Encoder<L> {
+    pub(super) fn wake(&mut self, time: Nanos, cpu: Cpu, wake: &Wake) -> Result<(), Closed> {
+        let current = self.threads.get(wake.current, None);
+        self.has_cpu(time, cpu, current)?;
+        if wake.kind == WakeKind::Waking {
+            return self.waking(time, wake, current);
+        }
+        self.stats.wakeups += 1;
+        let slot = match wake.kind {
+            WakeKind::New => self.threads.woken_new(time, wake),
+            _ => self.threads.get(wake.tid, told(&wake.comm)),
+        };
+        let announced = self.threads.thread_mut(slot).waker.take();
+        if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
+            // Readers would end its slice here.
+            self.stats.spurious_wakeups += 1;
+            return Ok(());
+        }
+        self.threads.set_run(slot, Run::Runnable);
+        let thread = self.threads.thread(slot);
+        if self.narrow && !thread.in_scope {
+            return Ok(());
+        }
+        let koid = thread.koid;
+        let waker = match announced {
+            // The thread that completes a wake-up need not be the one that began it.
+            Some(waker) => waker,
+            None => self.announce(wake, current)?,
+        };
+        self.name(slot)?;
+        let by = match waker {
+            Announced::Task(koid) => Some(Arg::new(strings::WAKER, Value::Koid(koid))),
+            Announced::Interrupt => Some(Arg::new(strings::INTERRUPT, Value::Bool(true))),
+            Announced::Unknown => None,
+        };
+        let weight = Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio)));
+        let args = [weight, by.unwrap_or(weight)];
+        self.stats.wakeups_written += 1;
+        self.lanes.rolling(&Wakeup {
+            cpu: cpu_number(wake.target),
+            time: ticks(time),
+            thread: koid,
+            args: if by.is_some() { &args } else { &args[..1] },
+        })?;
+        self.watch_wake(time, wake.target, slot)
+    }
+
+    /// Who does a wake-up, named if it is a thread. `current` runs where it was seen.
+    #[inline]
+    fn announce(&mut self, wake: &Wake, current: Slot) -> Result<Announced, Closed> {
+        let tid = match wake.by {
+            Waker::Task(tid) => tid,
+            Waker::Interrupt => return Ok(Announced::Interrupt),
+            Waker::Unknown => return Ok(Announced::Unknown),
+        };
+        let slot = match tid == wake.current {
+            true => current,
+            false if self.threads.has_ended(tid) => {
+                // It has gone out for ever since it began this. All that the trace shows of it is named already.
+                let koid = self.threads.last_owner(tid);
+                return Ok(if self.narrow { Announced::Unknown } else { Announced::Task(koid) });
+            }
+            false => self.threads.get(tid, None),
+        };
+        self.name(slot)?;
+        Ok(Announced::Task(self.threads.thread(slot).koid))
+    }
+
+    /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
+    fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
+        self.stats.wakings += 1;
+        let slot = self.threads.get(wake.tid, told(&wake.comm));
+        if self.narrow && !self.threads.thread(slot).in_scope {
+            return Ok(());
+        }
+        self.name(slot)?;
+        let mut thread = self.recorder;
+        let announced = self.announce(wake, current)?;
+        if let Announced::Task(koid) = announced {
+            let process = self.threads.thread(current).process;
+            let process = self.threads.process_koid(process);
+            thread = ThreadName::Inline { process, thread: koid };
+        }
+        self.threads.thread_mut(slot).waker = Some(announced);
+        let koid = self.threads.thread(slot).koid;
+        self.lanes.rolling(&EventRecord {
+            kind: EventKind::Instant,
+            time: ticks(time),
+            thread,
+            category: strings::SCHED,
+            name: strings::WAKING,
+            args: &[
+                Arg::new(strings::THREAD, Value::Koid(koid)),
+                Arg::new(strings::CPU, Value::Uint32(wake.target.0)),
+            ],
+        })?;
+        Ok(())
+    }
+}
