@@ -95,7 +95,9 @@ impl Translate for Translation {
             let cpu = u16::try_from(integer(arg.value)?).ok()?;
             return Some(fxt_writer::Value::Uint32(self.cpu(cpu).into()));
         }
-        if event.category != "fxtrec" || event.name != "trace_info" || arg.name != WALL_CLOCK {
+        let has_way =
+            event.category == "fxtrec" && matches!(event.name, "trace_info" | "clock_change");
+        if !has_way || arg.name != WALL_CLOCK {
             return None;
         }
         let offset = integer(arg.value)? - self.shift;

@@ -19,3 +19,126 @@ pub fn wall_clock_offset() -> u64 {
     let monotonic = nanos(ClockId::CLOCK_MONOTONIC);
     nanos(ClockId::CLOCK_REALTIME).saturating_sub(monotonic)
 }
+
+/// How far the time of day and the clock that counts suspended time are from that of records. They move together when the machine
+/// was suspended, and the time of day alone when somebody set it; what NTP slows down or speeds up, all of them follow.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    wall: i64,
+    boot: i64,
+    /// Nanoseconds that the reading took: it may be wrong by so much.
+    within: i64,
+}
+
+impl Offsets {
+    fn read() -> Offsets {
+        let signed = |clock| i64::try_from(nanos(clock)).unwrap_or(i64::MAX);
+        let before = signed(ClockId::CLOCK_MONOTONIC);
+        let wall = signed(ClockId::CLOCK_REALTIME);
+        let boot = signed(ClockId::CLOCK_BOOTTIME);
+        let within = signed(ClockId::CLOCK_MONOTONIC).saturating_sub(before);
+        Offsets { wall: wall.saturating_sub(before), boot: boot.saturating_sub(before), within }
+    }
+}
+
+/// What happened to the clocks of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockChange {
+    /// For how long the machine was suspended; `CLOCK_MONOTONIC` stood still meanwhile.
+    pub suspended: Option<Nanos>,
+    /// By how many nanoseconds the time of day was set forward, or back.
+    pub set_by: Option<i64>,
+    /// What must be added to `CLOCK_MONOTONIC` from now on to get nanoseconds since 1970.
+    pub wall_clock_offset: u64,
+}
+
+/// Notices suspensions of the machine, and changes of its time of day.
+#[derive(Debug)]
+pub struct ClockWatch {
+    last: Offsets,
+}
+
+impl ClockWatch {
+    /// A change by less than this is taken for one of the reading.
+    const LEAST: i64 = 1_000_000;
+
+    /// Tells of changes from now on.
+    pub fn new() -> ClockWatch {
+        ClockWatch { last: Offsets::read() }
+    }
+
+    /// What has changed since it was told last.
+    pub fn look(&mut self) -> Option<ClockChange> {
+        self.compare(Offsets::read())
+    }
+
+    fn compare(&mut self, now: Offsets) -> Option<ClockChange> {
+        let least = Self::LEAST + now.within + self.last.within;
+        let boot = now.boot - self.last.boot;
+        let suspended = (boot >= least).then_some(boot);
+        let set_by = now.wall - self.last.wall - suspended.unwrap_or(0);
+        let set_by = (set_by.abs() >= least).then_some(set_by);
+        if suspended.is_none() && set_by.is_none() {
+            // A quicker reading is a better one to compare with.
+            if now.within < self.last.within {
+                self.last = now;
+            }
+            return None;
+        }
+        self.last = now;
+        Some(ClockChange {
+            suspended: suspended.map(|time| Nanos(time.unsigned_abs())),
+            set_by,
+            wall_clock_offset: u64::try_from(now.wall).unwrap_or(0),
+        })
+    }
+}
+
+impl Default for ClockWatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn at(wall: i64, boot: i64, within: i64) -> Offsets {
+        Offsets { wall, boot, within }
+    }
+
+    #[test]
+    fn a_suspended_machine_and_a_time_that_was_set_are_told_apart_and_once() {
+        let mut watch = ClockWatch { last: at(100 * SECOND, 0, 100) };
+        assert_eq!(watch.compare(at(100 * SECOND + 500_000, 300, 100)), None, "less than one ms");
+        let slept = watch.compare(at(104 * SECOND, 4 * SECOND, 100)).expect("it was suspended");
+        assert_eq!(slept.suspended, Some(Nanos(4_000_000_000)));
+        assert_eq!(slept.set_by, None);
+        assert_eq!(slept.wall_clock_offset, 104_000_000_000);
+        assert_eq!(watch.compare(at(104 * SECOND, 4 * SECOND, 100)), None, "it was told");
+        let set = watch.compare(at(101 * SECOND, 4 * SECOND, 100)).expect("the time was set");
+        assert_eq!((set.suspended, set.set_by), (None, Some(-3 * SECOND)));
+        let both = watch.compare(at(111 * SECOND, 5 * SECOND, 100)).expect("both happened");
+        assert_eq!((both.suspended, both.set_by), (Some(Nanos(1_000_000_000)), Some(9 * SECOND)));
+    }
+
+    #[test]
+    fn a_reading_that_took_long_is_no_change_and_a_quicker_one_takes_its_place() {
+        let mut watch = ClockWatch { last: at(100 * SECOND, 0, 20_000_000) };
+        assert_eq!(watch.compare(at(100 * SECOND - 15_000_000, -15_000_000, 100)), None);
+        assert_eq!((watch.last.wall, watch.last.within), (100 * SECOND - 15_000_000, 100));
+        assert_eq!(watch.compare(at(100 * SECOND + 50_000_000, 50_000_000, 80_000_000)), None);
+        assert_eq!(watch.last.within, 100);
+        assert!(watch.compare(at(100 * SECOND, 0, 100)).is_some(), "15 ms are a change now");
+    }
+
+    #[test]
+    fn the_clocks_of_this_machine_do_not_change_by_being_read() {
+        let mut watch = ClockWatch::new();
+        let told = (0..1000).filter_map(|_| watch.look()).count();
+        assert_eq!(told, 0);
+    }
+}

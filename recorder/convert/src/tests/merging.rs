@@ -19,6 +19,7 @@ fn recording(name: &str, wall_clock: Option<i64>, times: &[u64]) -> Vec<u8> {
         let args = [("wall_clock_offset_ns", Value::int(offset))];
         let time = Ticks(times[0]);
         trace.instant(time, thread, "fxtrec", "trace_info", &args).expect("room");
+        trace.instant(time, thread, "fxtrec", "clock_change", &args).expect("room");
     }
     let process = [Arg::new(Text::Inline("process"), Value::Koid(Koid(7)))];
     let text = Text::Inline(name);

@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
 
 use super::alerts::Alerts;
-use super::describe::{Ending, Growth, Watches};
+use super::describe::{Ending, Growth, Watches, clock_change};
 use super::flight::Flight;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
@@ -23,7 +23,7 @@ use crate::capture::stacks::{self, Stacks};
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
-use crate::kernel::clock;
+use crate::kernel::clock::{self, ClockWatch};
 use crate::kernel::priority::{self, Denied};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
@@ -124,6 +124,7 @@ impl Capture {
         let losses = LossWatch::new(self.enabled, self.sample(&thread));
         let mut intake = Intake::new(begin, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
+        let mut clocks = ClockWatch::new();
         while intake.open && !self.stop.is_stopped() {
             let before = intake.ended;
             intake.round(&mut *self.source, &mut self.encoder);
@@ -138,6 +139,10 @@ impl Capture {
                 self.encoder.lanes().commit();
                 let known_since = ended.0.saturating_sub(Stacks::MEMORY.0);
                 self.encoder.forget_departed(Nanos(known_since));
+            }
+            if let Some(change) = clocks.look() {
+                let told = clock_change(&mut self.encoder, ended, &change);
+                intake.open = intake.open && told.is_ok();
             }
             handover.after_round(Instant::now(), || self.engine.flush());
             intake.open = intake.open && self.hear_alerts(ended).is_ok();

@@ -9,11 +9,11 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 use crate::capture::losses::LossCause;
 use crate::capture::source::{Causes, SourceKind, SourceStats};
 use crate::encode::Closed;
-use crate::encode::encoder::own_event;
+use crate::encode::encoder::{Encoder, own_event};
 use crate::encode::stats::Stats;
 use crate::encode::strings;
 use crate::encode::throttles::path_text;
-use crate::kernel::clock;
+use crate::kernel::clock::{self, ClockChange};
 use crate::kernel::machine::Machine;
 use crate::kernel::namespaces::{Namespaces, ProcView};
 use crate::kernel::quotas::{QuotaCounts, QuotaGrowth, QuotaWatch};
@@ -41,6 +41,19 @@ pub(super) fn recorder(namespaces: &Namespaces) -> ThreadName {
         ProcView::Own | ProcView::Between | ProcView::Foreign => inner_process_koid(LocalId(pid)),
     };
     ThreadName::Inline { process: koid, thread: koid }
+}
+
+/// Tells that the machine was suspended, or its time of day set, some time before `time`.
+pub(super) fn clock_change<L: Lanes>(
+    encoder: &mut Encoder<L>,
+    time: Nanos,
+    change: &ClockChange,
+) -> Result<(), Closed> {
+    let suspended = change.suspended.map(|it| number("suspended_ns", it.0));
+    let set_by = change.set_by.map(|it| Arg::new(Text::Inline("set_by_ns"), Value::int(it)));
+    let offset = number("wall_clock_offset_ns", change.wall_clock_offset);
+    let args: Vec<Arg<'_>> = [suspended, set_by, Some(offset)].into_iter().flatten().collect();
+    encoder.instant(time, Text::Inline("clock_change"), &args)
 }
 
 /// The kernel's own counts of what was taken from everybody, as they are when a recording begins.
