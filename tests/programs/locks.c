@@ -21,24 +21,30 @@ static struct { const char *name; pthread_mutex_t *lock; uint32_t *word; } locks
 	{"gate", NULL, &gate.word},
 };
 
-/* Until a thread sleeps. */
-static void await_sleep(pid_t tid)
+/* How often a thread has gone to sleep. */
+static long sleeps(pid_t tid)
 {
-	char path[64], line[512];
-	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-	for (;;) {
-		FILE *file = fopen(path, "r");
-		if (!file) abort();
-		size_t length = fread(line, 1, sizeof line - 1, file);
-		fclose(file);
-		line[length] = 0;
-		char *end = strrchr(line, ')');
-		if (end && end[2] == 'S') return;
-		usleep(500);
-	}
+	char path[64], line[4096];
+	snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
+	FILE *file = fopen(path, "r");
+	if (!file) abort();
+	size_t length = fread(line, 1, sizeof line - 1, file);
+	fclose(file);
+	line[length] = 0;
+	char *count = strstr(line, "\nvoluntary_ctxt_switches:");
+	if (!count) abort();
+	return atol(strchr(count, ':') + 1);
 }
 
-struct wait { int lock; pid_t owner; volatile pid_t waiter; };
+/* Until a thread has slept more often than before. Its state does not tell: one that is asleep by its state may be on its CPU still, as
+ * long as it hopes to get the lock soon. */
+static void await_sleep(pid_t tid, long before)
+{
+	while (sleeps(tid) <= before)
+		usleep(500);
+}
+
+struct wait { int lock; pid_t owner; pid_t waiter; long before; };
 
 static void *waits(void *arg)
 {
@@ -50,7 +56,8 @@ static void *waits(void *arg)
 	printf("%d %s %lx %d\n", own, locks[wait->lock].name, (long)locks[wait->lock].word, lock ? wait->owner : 0);
 	fflush(stdout);
 	funlockfile(stdout);
-	wait->waiter = own;
+	wait->before = sleeps(own);
+	__atomic_store_n(&wait->waiter, own, __ATOMIC_RELEASE);
 	if (lock) {
 		pthread_mutex_lock(lock);
 		pthread_mutex_unlock(lock);
@@ -85,9 +92,9 @@ static void *owns(void *unused)
 			gate.word = 2;
 		}
 		if (pthread_create(&waiter, NULL, waits, &wait)) abort();
-		while (!wait.waiter)
+		while (!__atomic_load_n(&wait.waiter, __ATOMIC_ACQUIRE))
 			usleep(500);
-		await_sleep(wait.waiter);
+		await_sleep(wait.waiter, wait.before);
 		usleep(2000);
 		if (locks[at].lock) {
 			pthread_mutex_unlock(locks[at].lock);

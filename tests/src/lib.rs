@@ -6,6 +6,7 @@ pub mod c_example;
 pub mod event;
 pub mod folder;
 pub mod hotplug;
+pub mod locks;
 pub mod machine;
 pub mod placement;
 pub mod process;

@@ -8,7 +8,9 @@ use std::process::Command;
 use fxt_reader::ThreadState;
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::locks;
 use fxtrec_tests::machine::release;
+use fxtrec_tests::programs::build;
 use fxtrec_tests::quota::Quota;
 use fxtrec_tests::recording::Recording;
 use fxtrec_tests::trace::Wakeup;
@@ -210,6 +212,29 @@ pub(crate) fn wakers() -> Outcome {
     assert!(timed >= 180 && timers * 100 >= timed * 95, "{timers} of {timed} by their timers");
     Outcome::Fine(format!(
         "{by_partner} of {all} wake-ups by the partner, {timers} of {timed} by timers"
+    ))
+}
+
+/// On which lock each thread waits, and who has it.
+pub(crate) fn locks() -> Outcome {
+    const ROUNDS: usize = 20;
+    let program = build("locks.c", &[]);
+    let command = [program.text(), &ROUNDS.to_string()];
+    let options = ["--source", "bpf", "--locks"];
+    let recorded = record_or_refused(binary::command(), &Folder::new(), &options, &command);
+    let recording = match recorded {
+        Ok(recording) => recording,
+        Err(refused) => return refused,
+    };
+    let is_told = told(&recording).contains("futex");
+    assert_eq!(is_told, release() >= (5, 15), "{}", recording.said);
+    if !is_told {
+        assert!(recording.said.contains("locks are not recorded"), "{}", recording.said);
+        return Outcome::Fine("not recorded, and fxtrec says so".to_owned());
+    }
+    let waits = locks::compare(&recording, ROUNDS);
+    Outcome::Fine(format!(
+        "{waits} waits, each with its lock and the owner that the program printed"
     ))
 }
 

@@ -11,6 +11,8 @@ use fxtrec_tests::programs::succeed;
 use fxtrec_tests::recording::Ongoing;
 use fxtrec_tests::trace::{Trace, now};
 use fxtrec_tests::workload::{Thread, threads};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
 
 use crate::Outcome;
 use crate::recordings::workload;
@@ -109,6 +111,44 @@ pub(crate) fn partition(source: &str) -> Outcome {
     Outcome::Fine(format!("{counted} switches, inside a partition and outside"))
 }
 
+/// The time of day is set, to and fro, while the machine is recorded.
+pub(crate) fn clock(source: &str) -> Outcome {
+    // Forward first: who looks at the time in between finds it later than before.
+    const STEPS: [i64; 2] = [3600, -3600];
+    const NANOS: i64 = 1_000_000_000;
+    let recorded = record_while(source, || {
+        let mut runs = vec![run_on("0")];
+        for step in STEPS {
+            let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("a clock");
+            let wanted = TimeSpec::new(time.tv_sec() + step, time.tv_nsec());
+            clock_settime(ClockId::CLOCK_REALTIME, wanted).expect("root may set the time");
+            std::thread::sleep(Duration::from_secs(1));
+            runs.push(run_on("0"));
+        }
+        runs
+    });
+    let (trace, said, runs) = match recorded {
+        Ok(recorded) => recorded,
+        Err(refused) => return refused,
+    };
+    let counted: u64 = runs.iter().map(|threads| compare(&trace, threads, &said)).sum();
+    let changes: Vec<_> = trace.own.iter().filter(|it| it.name == "clock_change").collect();
+    assert_eq!(changes.len(), STEPS.len(), "{changes:?}");
+    let mut offset = i64::try_from(trace.info().number("wall_clock_offset_ns")).expect("a time");
+    for (change, step) in changes.iter().zip(STEPS) {
+        let number = |name: &str| change.arg(name).parse::<i64>().expect("a number");
+        let set_by = number("set_by_ns");
+        // Between reading and setting the time, the machine may have been slow.
+        assert!((set_by - step * NANOS).abs() < NANOS, "{change:?}");
+        assert!(!change.args.contains_key("suspended_ns"), "{change:?}");
+        offset += set_by;
+        assert!((number("wall_clock_offset_ns") - offset).abs() < NANOS / 10, "{change:?}");
+    }
+    Outcome::Fine(format!(
+        "set by an hour and back, both told; {counted} switches before and after"
+    ))
+}
+
 /// The whole machine sleeps until its clock wakes it, while every source that there is records it: QEMU's clock wakes a
 /// machine only once.
 pub(crate) fn suspend() -> Outcome {
@@ -154,6 +194,11 @@ pub(crate) fn suspend() -> Outcome {
         let counted: u64 = runs.iter().map(|threads| compare(&trace, threads, &said)).sum();
         let count = |name: &str| trace.own.iter().filter(|event| event.name == name).count();
         let (away, back) = (count("cpu_offline"), count("cpu_online"));
+        let mut changes = trace.own.iter().filter(|event| event.name == "clock_change");
+        let change = changes.next().unwrap_or_else(|| panic!("{source} does not tell of it"));
+        let told = change.number("suspended_ns") as f64 / 1e9;
+        // The uptime has hundredths, and was read outside of the suspension.
+        assert!((told - slept).abs() < 0.5, "{source}: {told} s of {slept} s");
         let lost = trace.stats().number("lost");
         text.push(format!(
             "{source}: {counted} switches, CPUs went {away} times and came {back} times, {lost} events lost"

@@ -1,0 +1,48 @@
+//! Which lock a thread waits for, and who has it: `programs/locks.c`, and what it prints.
+
+use std::collections::BTreeMap;
+
+use fxt_reader::ThreadState;
+
+use crate::recording::Recording;
+
+/// The kinds of locks that the program waits for.
+const KINDS: [&str; 5] = ["checking", "gate", "inheriting", "plain", "robust"];
+
+/// Holds a recording of the program with `--locks` against what it printed. Returns how many waits that were.
+///
+/// # Panics
+/// When a wait lacks its futex or has another owner than the program says, or when one of another thread has an impossible owner.
+#[track_caller]
+pub fn compare(recording: &Recording, rounds: usize) -> usize {
+    let trace = &recording.trace;
+    let mut waits = BTreeMap::<&str, usize>::new();
+    for words in recording.lines() {
+        let [waiter, kind, address, owner] = words[..] else { panic!("{words:?}") };
+        let waiter: u64 = waiter.parse().expect("a number");
+        let address = format!("0x{address}");
+        let owner = (owner != "0").then(|| owner.to_owned());
+        let on_lock =
+            trace.outs(waiter).filter(|out| out.args.get("futex").is_some_and(|it| *it == address));
+        let mut count = 0;
+        for out in on_lock {
+            assert_eq!(out.args.get("futex_owner"), owner.as_ref(), "{kind}: {out:?}");
+            assert_eq!(out.state, ThreadState::Blocked, "{out:?}");
+            assert!(out.args.contains_key("syscall"), "{out:?}");
+            count += 1;
+        }
+        assert!(count > 0, "{waiter} slept for the lock {kind}");
+        *waits.entry(kind).or_default() += 1;
+    }
+    println!("{waits:?}");
+    assert_eq!(waits, KINDS.map(|kind| (kind, rounds)).into());
+    // Of no wait on the machine is a thread of another process said to be the owner, nor the waiter itself.
+    let home = |koid: u64| trace.threads.get(&koid).map(|(_, process)| *process);
+    for out in &trace.switches {
+        let Some(owner) = out.args.get("futex_owner") else { continue };
+        let owner: u64 = owner.parse().expect("a number");
+        assert_ne!(owner, out.outgoing);
+        assert_eq!(home(owner), home(out.outgoing), "{out:?}");
+    }
+    waits.values().sum()
+}
