@@ -1,7 +1,7 @@
 """The programs that run in guests: fxtrec, the end-to-end tests and what they run.
 
 Those for amd64 are the machine's own dev build, which is there anyway, with the libraries that it is linked against. Those for
-arm64 are linked statically.
+arm64 are linked statically; without tests, they take a third of the crates less.
 """
 
 import json
@@ -16,10 +16,16 @@ from .cache import run, say
 TOP = pathlib.Path(__file__).resolve().parents[3]
 TRIPLE = "aarch64-unknown-linux-gnu"
 STATIC = "-C target-feature=+crt-static"
-CARGO = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--bins", "--message-format", "json"]
+# All tests, as CI and developers have them: of one package alone, cargo would make most crates again, with fewer features.
+NATIVE = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format", "json"]
+CROSS = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--message-format", "json", "--target", TRIPLE]
+# Tests that run any of the programs.
+DRIVERS = {"machine", "probes"}
+# The programs that other checks run.
+NEEDED = ["fxtrec-tested", "guest", "planted", "spans", "workload"]
 
 # Sources below tests/programs that tests compile; a guest has no compiler, and finds these.
-SOURCES = ["spans.c", "usdt.c", "blocker.rs"]
+SOURCES = ["spans.c", "usdt.c", "locks.c", "blocker.rs"]
 # Before their names in the stage, where one of the Rust programs has the same name.
 PREFIX = "source-"
 C_FLAGS = ["-O1", "-g", "-pthread", "-static"]
@@ -43,20 +49,19 @@ class Programs:
         self.stage = cache.chroot / "vm" / f"programs-{arch}"
         self.stage.mkdir(parents=True, exist_ok=True)
         say(f"building for {arch}")
-        cargo = [*CARGO, *(word for test in tests for word in ["--test", test])]
         if arch == "amd64":
-            self._build(cache, cargo)
+            self._build(cache, NATIVE, tests)
             strip = ["strip"]
             self._compile("gcc", ["rustc", *RUST_FLAGS], self.stage, lambda command: command)
         else:
             strip = ["chroot", cache.chroot, "aarch64-linux-gnu-strip"]
-            self._cross(cache, cargo)
+            self._cross(cache, tests)
         self._strip(strip)
         # Programs of the machine itself, which another architecture cannot run.
         self.tools = [shutil.which(tool) or sys.exit(f"vm: there is no {tool} here") for tool in tools]
         self.libraries = self._libraries() if arch == "amd64" else []
 
-    def _cross(self, cache, cargo):
+    def _cross(self, cache, tests):
         cache.cross()
         cargo_home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
         cargo_home.mkdir(exist_ok=True)
@@ -73,13 +78,16 @@ class Programs:
             "CC_aarch64_unknown_linux_gnu": "aarch64-linux-gnu-gcc",
             f"{name}_LINKER": "aarch64-linux-gnu-gcc",
             f"{name}_RUSTFLAGS": STATIC,
+            # What goes into a guest is stripped.
+            "CARGO_PROFILE_DEV_DEBUG": "none",
         }
         mounts = [TOP, cargo_home]
         if TOP not in target.parents:
             mounts.append(target)
         words = " ".join(f'{key}="{value}"' for key, value in settings.items())
-        command = " ".join([*cargo, "--target", TRIPLE])
-        self._build(cache, cache.inside(f'cd "{TOP}" && exec env -i {words} {command}', mounts))
+        wanted = ["--bins"] if DRIVERS & set(tests) else [word for program in NEEDED for word in ["--bin", program]]
+        command = " ".join([*CROSS, *wanted, *(word for test in tests for word in ["--test", test])])
+        self._build(cache, cache.inside(f'cd "{TOP}" && exec env -i {words} {command}', mounts), tests)
         rustc = ["rustc", *RUST_FLAGS, "--target", TRIPLE, "-C", "linker=aarch64-linux-gnu-gcc", STATIC]
 
         def inside(command):
@@ -97,7 +105,7 @@ class Programs:
                 run(wrap([*words, path, "-o", stage / copy.name]))
                 mark(copy, path)
 
-    def _build(self, cache, command):
+    def _build(self, cache, command, tests):
         # It takes minutes, and cargo has locks of its own.
         cache.unlock()
         done = subprocess.run(command, cwd=TOP, stdout=subprocess.PIPE, text=True)
@@ -105,9 +113,11 @@ class Programs:
         if done.returncode != 0:
             sys.exit(f"vm: the build for {self.arch} failed")
         messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        built = [message for message in messages if message.get("executable")]
-        self.tests = {m["target"]["name"]: m["executable"] for m in built if m["target"]["kind"] == ["test"]}
-        self.bins = {m["target"]["name"]: m["executable"] for m in built if m["target"]["kind"] == ["bin"]}
+        built = [(m["target"]["name"], m["target"]["kind"], m) for m in messages if m.get("executable")]
+        self.tests = {name: m["executable"] for name, kind, m in built if kind == ["test"] and name in tests}
+        own = [(name, m) for name, kind, m in built if kind == ["bin"] and "#fxtrec-tests@" in m["package_id"]]
+        # The others take memory of the guest.
+        self.bins = {name: m["executable"] for name, m in own if DRIVERS & set(tests) or name in NEEDED}
 
     def _strip(self, strip):
         """Copies without symbols, as nothing looks these up: a guest holds them in memory."""

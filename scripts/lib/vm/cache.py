@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 MIRROR = os.environ.get("FXTREC_VM_MIRROR", "http://deb.debian.org/debian")
 SECURITY = os.environ.get("FXTREC_VM_SECURITY", "http://deb.debian.org/debian-security")
@@ -25,6 +26,9 @@ SUITES = [
 # QEMU of bookworm corrupts flags behind cmpxchg16b when CPUs are emulated by several threads; this release does not.
 CHROOT_SUITE = "trixie"
 
+# Seconds before a download is tried again.
+PAUSE = 10
+
 # Of its package.
 BUSYBOX = "usr/bin/busybox"
 
@@ -36,12 +40,18 @@ def say(text):
     print(f"vm: {text}", file=sys.stderr, flush=True)
 
 
-def run(command, **options):
-    """Runs a command; what it printed is shown only when it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if done.returncode != 0:
-        sys.exit(f"vm: {' '.join(map(str, command))} failed:\n{done.stdout[-4000:]}")
-    return done.stdout
+def run(command, tries=1, **options):
+    """Runs a command; what it printed is shown only when it fails. One that downloads may be given more tries."""
+    while True:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        if done.returncode == 0:
+            return done.stdout
+        text = f"{' '.join(map(str, command))} failed:\n{done.stdout[-4000:]}"
+        tries -= 1
+        if not tries:
+            sys.exit(f"vm: {text}")
+        say(text)
+        time.sleep(PAUSE)
 
 
 def images(folder):
@@ -95,8 +105,8 @@ class Cache:
         say(f"installing {', '.join(packages)} into {self.chroot}")
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
         apt = ["chroot", self.chroot, "apt-get", "-qq", "-y", "-o", "Acquire::Retries=3"]
-        run([*apt, "update"], env=env)
-        run([*apt, "install", "--no-install-recommends", *options, *packages], env=env)
+        run([*apt, "update"], tries=3, env=env)
+        run([*apt, "install", "--no-install-recommends", *options, *packages], tries=3, env=env)
         run([*apt, "clean"], env=env)
         done.touch()
 
@@ -109,7 +119,8 @@ class Cache:
         # What an interrupted run left.
         shutil.rmtree(self.chroot, ignore_errors=True)
         say(f"making a chroot of Debian {CHROOT_SUITE} in {self.chroot}")
-        run(["debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR])
+        # It mounts what must not stay when it is ended. What it has downloaded, a second try finds.
+        run(["unshare", "--mount", "debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR], tries=2)
         etc = self.chroot / "etc"
         (etc / "apt/sources.list").write_text(
             f"deb {MIRROR} {CHROOT_SUITE} main\ndeb {MIRROR} {CHROOT_SUITE}-backports main\n"
@@ -139,14 +150,16 @@ class Cache:
 
     def _apt(self, *command):
         config = self.apt / "apt.conf"
-        if not config.exists():
+        lines = []
+        for suite in SUITES:
+            mirror = SECURITY if suite.endswith("-security") else MIRROR
+            lines.append(f"deb [arch=amd64,arm64 signed-by={KEYRING}] {mirror} {suite} main\n")
+        sources = self.apt / "etc/sources.list"
+        # They may be from another mirror than before.
+        if not config.exists() or sources.read_text() != "".join(lines):
             for folder in ["lists/partial", "cache/archives/partial", "state", "etc/parts"]:
                 (self.apt / folder).mkdir(parents=True, exist_ok=True)
-            lines = []
-            for suite in SUITES:
-                mirror = SECURITY if suite.endswith("-security") else MIRROR
-                lines.append(f"deb [arch=amd64,arm64 signed-by={KEYRING}] {mirror} {suite} main\n")
-            (self.apt / "etc/sources.list").write_text("".join(lines))
+            sources.write_text("".join(lines))
             (self.apt / "state/status").touch()
             config.write_text(
                 f'Dir::Etc::sourcelist "{self.apt}/etc/sources.list";\n'

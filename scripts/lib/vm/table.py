@@ -1,9 +1,28 @@
-"""What the guests found: one table, and which refusals are known."""
+"""What the guests found: which refusals are known, what is kept of each run, and the table of all."""
 
+import fnmatch
+import json
 import pathlib
 import re
 
 HERE = pathlib.Path(__file__).resolve().parent
+
+# Columns of the table, each with its checks; the first that fits takes a check.
+GROUPS = [
+    ("choice of source", "doctor fallback limits without-*"),
+    ("`bpf`", "*-bpf wakers closing locks migrations"),
+    ("`perf`", "*-perf"),
+    ("`ftrace`", "*-ftrace"),
+    ("threads", "states pid-reuse brief-threads running-process"),
+    ("stacks, why", "stacks why-*"),
+    ("probes and events", "probe* usdt tracepoint syscalls interrupts"),
+    ("trigger, provider", "trigger provider"),
+    ("engine", "engine"),
+    ("quotas", "quota-*"),
+    ("rights", "capabilities paranoid-*"),
+    ("suspend", "suspend"),
+    ("kernel log", "kernel-log"),
+]
 
 
 def known_refusals():
@@ -33,30 +52,62 @@ def judge(kernel, checks):
     return explained
 
 
-def markdown(rows):
-    """`rows`: (kernel, release, cpus, result, explanations). One line for each check, one column for each kernel."""
-    names = []
-    for _, _, _, result, _ in rows:
-        names += [check.name for check in result.checks if check.name not in names]
-    lines = ["| check | " + " | ".join(kernel for kernel, *_ in rows) + " |"]
-    lines.append("| --- |" + " --- |" * len(rows))
-    notes = []
-    lines.append("| release | " + " | ".join(release for _, release, *_ in rows) + " |")
-    lines.append("| CPUs, CPU seconds | " + " | ".join(f"{c}, {r.cpu_seconds:.0f}" for _, _, c, r, _ in rows) + " |")
-    for name in names:
-        cells = []
-        for _, _, _, result, explained in rows:
-            check = next((check for check in result.checks if check.name == name), None)
-            if check is None:
-                cells.append("")
-            elif check.status == "refused":
-                why = explained[name]
-                if why not in notes:
-                    notes.append(why)
-                cells.append(f"refused ({notes.index(why) + 1})")
-            else:
-                cells.append(check.status)
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append("")
-    lines += [f"{number}. {why}" for number, why in enumerate(notes, 1)]
-    return "\n".join(lines).rstrip() + "\n"
+class Results:
+    """Of each check in each guest the last result, over all runs."""
+
+    def __init__(self, file):
+        self.file = file
+        self.kernels = json.loads(file.read_text()) if file.exists() else {}
+
+    def add(self, kernel, release, date, result, explained):
+        row = self.kernels.setdefault(kernel, {})
+        if row.get("release") != release:
+            # Those of another kernel.
+            row["checks"] = {}
+        row.update(release=release, date=date)
+        for check in result.checks:
+            kept = {"status": check.status, "date": date, "why": explained.get(check.name, check.why)}
+            row["checks"][check.name] = kept
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(self.kernels, indent=1))
+        new.rename(self.file)
+
+    def markdown(self, order):
+        """A line for each kernel that was booted, those of `order` first, and a column for each group of checks."""
+        kernels = [kernel for kernel in order if kernel in self.kernels]
+        kernels += sorted(kernel for kernel in self.kernels if kernel not in order)
+        lines = ["| kernel | last run | " + " | ".join(name for name, _ in GROUPS) + " |"]
+        lines.append("| --- |" + " --- |" * (len(GROUPS) + 1))
+        notes = []
+        for kernel in kernels:
+            row = self.kernels[kernel]
+            cells = [f"{kernel} ({row['release']})", row["date"]]
+            of_group = {name: [] for name, _ in GROUPS}
+            for check, found in row["checks"].items():
+                of_group[group(check)].append((check, found))
+            cells += [cell(found, notes) for found in of_group.values()]
+            lines.append("| " + " | ".join(cells) + " |")
+        lines.append("")
+        lines += [f"{number}. {why}" for number, why in enumerate(notes, 1)]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def group(check):
+    names = [name for name, patterns in GROUPS if any(fnmatch.fnmatch(check, it) for it in patterns.split())]
+    return names[0]
+
+
+def cell(found, notes):
+    """How many checks passed, and which were refused or failed."""
+    passed = sum(result["status"] == "ok" for _, result in found)
+    parts = [f"{passed} ok"] if passed else []
+    refused = {}
+    for check, result in found:
+        if result["status"] == "refused":
+            if result["why"] not in notes:
+                notes.append(result["why"])
+            refused.setdefault(notes.index(result["why"]) + 1, []).append(check)
+        elif result["status"] == "FAILED":
+            parts.append(f"**{check} failed**")
+    parts += [f"{len(checks)} refused ({number})" for number, checks in refused.items()]
+    return ", ".join(parts)
