@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use fxtrec_tests::event::Event;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::hotplug::Pluggable;
 use fxtrec_tests::programs::succeed;
@@ -186,7 +187,10 @@ pub(crate) fn suspend() -> Outcome {
         Ok(slept) => slept,
         Err(error) => return Outcome::Refused(format!("this machine cannot suspend: {error}")),
     };
-    assert!(slept > 1.0, "it slept for {slept:.1} s of {SECONDS}");
+    // Where there is no other way than to let all CPUs idle, clocks may go on.
+    let ways = fs::read_to_string("/sys/power/mem_sleep").unwrap_or_default();
+    let is_deep = ways.contains("[deep]");
+    assert!(slept > 1.0 || !is_deep, "it slept for {slept:.1} s of {SECONDS}: {ways}");
     let mut text = Vec::new();
     for (source, (path, said)) in traces {
         let trace = Trace::read(&path);
@@ -194,9 +198,9 @@ pub(crate) fn suspend() -> Outcome {
         let counted: u64 = runs.iter().map(|threads| compare(&trace, threads, &said)).sum();
         let count = |name: &str| trace.own.iter().filter(|event| event.name == name).count();
         let (away, back) = (count("cpu_offline"), count("cpu_online"));
-        let mut changes = trace.own.iter().filter(|event| event.name == "clock_change");
-        let change = changes.next().unwrap_or_else(|| panic!("{source} does not tell of it"));
-        let told = change.number("suspended_ns") as f64 / 1e9;
+        let is_told = |event: &&Event| event.args.contains_key("suspended_ns");
+        let changes = trace.own.iter().filter(is_told);
+        let told = changes.map(|change| change.number("suspended_ns")).sum::<u64>() as f64 / 1e9;
         // The uptime has hundredths, and was read outside of the suspension.
         assert!((told - slept).abs() < 0.5, "{source}: {told} s of {slept} s");
         let lost = trace.stats().number("lost");
@@ -204,5 +208,6 @@ pub(crate) fn suspend() -> Outcome {
             "{source}: {counted} switches, CPUs went {away} times and came {back} times, {lost} events lost"
         ));
     }
-    Outcome::Fine(format!("asleep for {slept:.1} s; {}", text.join("; ")))
+    let how = if is_deep { "in RAM" } else { "idle" };
+    Outcome::Fine(format!("asleep {how} for {slept:.1} s of its clock; {}", text.join("; ")))
 }
