@@ -195,6 +195,29 @@ macro_rules! __provider_async_end {
     };
 }
 
+/// An operation, from here to wherever the guard that this yields is dropped: on another thread, or behind an `.await`. It has an
+/// id of its own.
+///
+/// ```
+/// # use fxt_writer::provider;
+/// # let path = "/";
+/// let span = provider::async_span!("app", "request", path = path);
+/// if let Some(id) = span.id() {
+///     provider::async_instant!("app", "headers", id);
+/// }
+/// std::thread::spawn(move || drop(span)).join().unwrap();
+/// ```
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __provider_async_span {
+    ($category:expr, $name:expr $(, $key:tt = $value:expr)* $(,)?) => {
+        match $crate::__provider_armed!($category, $name) {
+            None => $crate::provider::AsyncSpan::none(),
+            Some(armed) => $crate::__provider_record!(async_span, armed, (), $($key = $value),*),
+        }
+    };
+}
+
 /// A flow begins in the duration around this: an arrow to the duration around
 /// the next event of the same category, name and id.
 ///
@@ -295,8 +318,8 @@ macro_rules! __provider_alert {
 pub use crate::{
     __provider_alert as alert, __provider_async_begin as async_begin,
     __provider_async_end as async_end, __provider_async_instant as async_instant,
-    __provider_blob as blob, __provider_counter as counter, __provider_duration as duration,
-    __provider_enabled as enabled, __provider_flow_begin as flow_begin,
-    __provider_flow_end as flow_end, __provider_flow_step as flow_step,
-    __provider_instant as instant, __provider_log as log,
+    __provider_async_span as async_span, __provider_blob as blob, __provider_counter as counter,
+    __provider_duration as duration, __provider_enabled as enabled,
+    __provider_flow_begin as flow_begin, __provider_flow_end as flow_end,
+    __provider_flow_step as flow_step, __provider_instant as instant, __provider_log as log,
 };

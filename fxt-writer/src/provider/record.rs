@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
+use super::handle::unique_id;
 use super::local::{Recorder, with_recorder};
 use super::site::{Armed, Name, Site};
 use super::sys::{self, Generation};
@@ -84,6 +85,18 @@ impl Armed {
     ) -> Duration {
         let begun = self.event(EventKind::DurationBegin, names, values);
         Duration::begun(begun.then_some(self))
+    }
+
+    /// Begins an operation, which ends when what is returned is dropped, on whichever thread.
+    #[inline]
+    pub fn async_span<const N: usize>(
+        self,
+        names: &'static [Name; N],
+        values: [Value<'_>; N],
+    ) -> AsyncSpan {
+        let id = unique_id();
+        let begun = self.event(EventKind::AsyncBegin { id }, names, values);
+        AsyncSpan { open: begun.then(|| (self.site(), self.generation(), id)) }
     }
 
     /// Records bytes under this trace point's name: in one record, or, beyond
@@ -211,6 +224,51 @@ impl Drop for Duration {
         if let Some((site, generation)) = self.open {
             end(site, generation);
         }
+    }
+}
+
+/// An operation that lasts as long as this is alive, and may end on another thread than it began on; other operations
+/// may overlap with it in any way.
+///
+/// It is written as two events with an id of their own. An operation whose begin was not recorded has no end either. Unlike
+/// the end of a [`Duration`], its end is dropped if there is no room for it: nothing else depends on it.
+#[derive(Debug)]
+#[must_use = "the operation ends when this is dropped; bind it to a name such as `_span`"]
+pub struct AsyncSpan {
+    open: Option<(&'static Site, Generation, u64)>,
+}
+
+impl AsyncSpan {
+    /// None at all: there is nothing to end.
+    #[inline]
+    pub const fn none() -> Self {
+        Self { open: None }
+    }
+
+    /// The operation's id, for [`async_instant!`](super::async_instant); `None` if it is not recorded.
+    #[must_use]
+    pub fn id(&self) -> Option<u64> {
+        self.open.map(|(_, _, id)| id)
+    }
+}
+
+impl Drop for AsyncSpan {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((site, generation, id)) = self.open {
+            end_async(site, generation, id);
+        }
+    }
+}
+
+/// Ends an operation, if the session that it began in still runs.
+#[inline(never)]
+fn end_async(site: &'static Site, generation: Generation, id: u64) {
+    if NonZeroU32::new(sys::generation()) == Some(generation)
+        && let Some(armed) = site.in_session(generation)
+    {
+        static NO_NAMES: [Name; 0] = [];
+        armed.event(EventKind::AsyncEnd { id }, &NO_NAMES, []);
     }
 }
 

@@ -1,11 +1,17 @@
-//! An application that uses `tracing`, with the provider's layer, for tests of it: does what its first word says.
+//! An application that uses `tracing`, with the provider's layer, for tests of it: does what its first word says. `log` and
+//! `attribute` are for the crate `log` and for `#[traced]`.
 
 use std::error::Error;
+use std::future::Future;
 use std::io::{self, BufRead, Write};
+use std::pin::{Pin, pin};
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use fxt_writer::provider;
+use fxt_writer::provider::{self, traced};
+use log::LevelFilter;
 use nix::time::{ClockId, clock_gettime};
 use tracing::{Level, event_enabled, info, info_span, instrument, span_enabled, trace, warn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -16,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let case = std::env::args().nth(1).unwrap_or_default();
+    match case.as_str() {
+        "log" => return logger(),
+        "attribute" => return attribute(),
+        _ => {}
+    }
     let app = if case == "logs" {
         let layer =
             provider::tracing::layer_with_logs(tracing_subscriber::filter::LevelFilter::WARN);
@@ -47,8 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err(format!("no case '{case}'").into()),
     }
     say(3);
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
+    io::stdin().lock().read_line(&mut String::new())?;
     // And right after it has ended.
     while event_enabled!(target: "app", Level::ERROR) {
         thread::yield_now();
@@ -110,4 +120,112 @@ fn targets() {
     info!(target: "other", "not wanted");
     let _span = info_span!(target: "other", "not wanted either").entered();
     info!(target: "application", "wanted too");
+}
+
+/// What the logger behind ours was given.
+static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Printer;
+
+impl log::Log for Printer {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.target() != "app::quiet"
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let mut printed = PRINTED.lock().expect("nobody panics");
+        printed.push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+fn logger() -> Result<(), Box<dyn Error>> {
+    let app = provider::log::init_before("traced", Box::new(Printer), LevelFilter::Warn)?;
+    // The session begins when a number has been said.
+    log::warn!(target: "app", "early");
+    say(u64::from(log::log_enabled!(log::Level::Info)));
+    if !app.wait_for_session(PATIENCE) {
+        return Err("no manager says START".into());
+    }
+    say(u64::from(log::log_enabled!(target: "app", log::Level::Trace)));
+    let code = 3;
+    log::warn!(target: "app", "lost {code}");
+    log::error!(target: "app::quiet", "not printed");
+    log::trace!(target: "app::net", "not\0printed {}", "either");
+    log::error!(target: "other", "not recorded");
+    say(3);
+    io::stdin().lock().read_line(&mut String::new())?;
+    while log::log_enabled!(target: "app", log::Level::Trace) {
+        thread::yield_now();
+    }
+    let printed = PRINTED.lock().expect("nobody panics").join(", ");
+    say(2 + u64::from(printed != "early, lost 3, not recorded"));
+    Ok(())
+}
+
+/// Is ready when it is polled for the second time.
+struct Later(bool);
+
+impl Future for Later {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match std::mem::replace(&mut self.0, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+#[traced]
+fn plain<T: Clone>(value: &T) -> T {
+    value.clone()
+}
+
+#[traced("app", number = number, "twice as much" = number * 2)]
+pub(crate) fn early(number: u32) -> Result<u32, ()> {
+    if number > 6 {
+        return Err(());
+    }
+    Ok(number)
+}
+
+struct Server;
+
+impl Server {
+    #[traced("app", "a request", path = path)]
+    async fn request(&self, path: &str) -> usize {
+        plain(&());
+        Later(false).await;
+        path.len()
+    }
+}
+
+fn attribute() -> Result<(), Box<dyn Error>> {
+    let app = provider::init("traced")?;
+    say(0);
+    if !app.wait_for_session(PATIENCE) {
+        return Err("no manager says START".into());
+    }
+    say(1);
+    let _ = early(plain(&7));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut request = Box::pin(Server.request("/a/path"));
+    let mut abandoned = pin!(Server.request("/"));
+    let pending = request.as_mut().poll(&mut context).is_pending()
+        && abandoned.as_mut().poll(&mut context).is_pending();
+    abandoned.set(Server.request("never polled"));
+    // It ends on another thread.
+    let end = move || request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let ended = thread::spawn(end).join().map_err(|_| "it panicked")?;
+    say(3 + u64::from(!pending || ended != Poll::Ready(7)));
+    io::stdin().lock().read_line(&mut String::new())?;
+    while provider::enabled!("app") {
+        thread::yield_now();
+    }
+    // Of no session any more.
+    let _ = early(1);
+    say(2);
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Applications that use `tracing`.
+//! Applications that use `tracing`, `log` or `#[traced]`.
 
 use fxt_reader::record::EventKind;
 
@@ -65,4 +65,72 @@ fn targets_are_turned_on_and_off_as_categories() {
     let archive = traced("targets", &["app*"]);
     let names: Vec<_> = archive.events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names, ["wanted", "wanted too"]);
+}
+
+#[test]
+fn records_of_the_crate_log_are_log_records_and_go_to_another_logger_as_well() {
+    // The program itself makes sure of the latter.
+    let archive = traced("log", &["app*"]);
+    let logs: Vec<_> = archive.logs.iter().map(|(_, text)| text.as_str()).collect();
+    let expected = ["WARN app: lost 3", "ERROR app::quiet: not printed", "TRACE app::net: not"];
+    assert_eq!(logs, expected);
+    assert!(archive.events.is_empty(), "{:?}", archive.events);
+}
+
+#[test]
+fn calls_of_functions_with_the_attribute_are_spans_whichever_way_they_end() {
+    let archive = traced("attribute", &[]);
+    let told: Vec<String> = archive
+        .events
+        .iter()
+        .map(|event| {
+            let args: Vec<_> =
+                event.args.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            let kind = match event.kind {
+                EventKind::DurationBegin => "begin",
+                EventKind::DurationEnd => "end",
+                EventKind::AsyncBegin { .. } => "async begin",
+                EventKind::AsyncEnd { .. } => "async end",
+                _ => "?",
+            };
+            format!("{kind} {}/{}{}", event.category, event.name, args.concat())
+        })
+        .collect();
+    let own = "provider_traced/plain";
+    let plain = [format!("begin {own}"), format!("end {own}")];
+    let [begin, end] = plain.each_ref().map(String::as_str);
+    let expected = [
+        begin,
+        end,
+        "begin app/early number=7 twice as much=14",
+        "end app/early",
+        "async begin app/a request path=\"/a/path\"",
+        begin,
+        end,
+        "async begin app/a request path=\"/\"",
+        begin,
+        end,
+        // Given up at its await.
+        "async end app/a request",
+        "async end app/a request",
+    ];
+    assert_eq!(told, expected);
+    let ids = |wanted: fn(EventKind) -> Option<u64>| {
+        let found =
+            archive.events.iter().filter_map(|event| Some((wanted(event.kind)?, event.thread)));
+        found.collect::<Vec<_>>()
+    };
+    let begun = ids(|kind| match kind {
+        EventKind::AsyncBegin { id } => Some(id),
+        _ => None,
+    });
+    let ended = ids(|kind| match kind {
+        EventKind::AsyncEnd { id } => Some(id),
+        _ => None,
+    });
+    let [(first, here), (second, _)] = begun[..] else { panic!("{begun:?}") };
+    let [(given_up, on_this), (finished, elsewhere)] = ended[..] else { panic!("{ended:?}") };
+    assert_eq!((given_up, finished), (second, first));
+    assert_eq!(here, on_this);
+    assert_ne!(here, elsewhere, "it ended on another thread");
 }

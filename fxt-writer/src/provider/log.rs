@@ -1,0 +1,145 @@
+//! A logger of the crate `log`: its records are in the trace, as log records of the thread that made them.
+//!
+//! ```
+//! # fn main() -> Result<(), fxt_writer::provider::log::InitError> {
+//! let _provider = fxt_writer::provider::log::init("app")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crate `log` has one logger. Where there is one already, such as that of `env_logger`, [`init_before`] puts this one
+//! before it.
+//!
+//! A record's target is its category, so that `app*` turns on all modules of `app`; its text is `LEVEL target: message`.
+//! While no session runs, `log` itself turns records off, at the cost of a load and a branch.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
+
+use super::format::{Bounded, with_scratch};
+use super::{Provider, Site, hook, sys};
+
+/// Why the one line did not do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The process cannot become a provider.
+    #[error(transparent)]
+    Provider(#[from] super::InitError),
+    /// There is a logger already.
+    #[error("a logger is already set; give it to provider::log::init_before instead: {0}")]
+    Logger(#[from] SetLoggerError),
+}
+
+/// Makes this process a trace provider of that name, and records what it logs.
+///
+/// # Errors
+///
+/// When there is a logger already, or as [`provider::init`](super::init).
+pub fn init(name: &str) -> Result<Provider, InitError> {
+    begin(name, None, LevelFilter::Off)
+}
+
+/// As [`init`], and gives each record of at most the level `most` to another logger as well, whether or not a session runs.
+///
+/// # Errors
+///
+/// As of [`init`].
+pub fn init_before(
+    name: &str,
+    other: Box<dyn Log>,
+    most: LevelFilter,
+) -> Result<Provider, InitError> {
+    begin(name, Some(other), most)
+}
+
+fn begin(
+    name: &str,
+    other: Option<Box<dyn Log>>,
+    most: LevelFilter,
+) -> Result<Provider, InitError> {
+    log::set_boxed_logger(Box::new(ProviderLogger { other, most }))?;
+    // Nobody else has set it: there is one logger.
+    let _ = MOST_OF_OTHER.set(most);
+    hook::call_on_change(set_most);
+    set_most();
+    Ok(super::init(name)?)
+}
+
+static MOST_OF_OTHER: OnceLock<LevelFilter> = OnceLock::new();
+
+/// Lets `log` pass everything while a session runs, and else what the other logger wants.
+fn set_most() {
+    let other = MOST_OF_OTHER.get().copied().unwrap_or(LevelFilter::Off);
+    log::set_max_level(if sys::generation() == 0 { other } else { LevelFilter::Trace });
+}
+
+struct ProviderLogger {
+    other: Option<Box<dyn Log>>,
+    most: LevelFilter,
+}
+
+impl ProviderLogger {
+    fn other_for(&self, metadata: &Metadata<'_>) -> Option<&dyn Log> {
+        let other = self.other.as_deref()?;
+        (metadata.level() <= self.most && other.enabled(metadata)).then_some(other)
+    }
+}
+
+impl Log for ProviderLogger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        (sys::generation() != 0 && site(metadata.target()).is_wanted())
+            || self.other_for(metadata).is_some()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        // Without a session there is nothing to be looked up.
+        if sys::generation() != 0
+            && let Some(armed) = site(record.target()).armed()
+        {
+            with_scratch(|text| {
+                let (level, target) = (record.level(), record.target());
+                // Full, or a Display that fails: what there is will do.
+                let _ = write!(Bounded(text), "{level} {target}: {}", record.args());
+                armed.log(text);
+            });
+        }
+        if let Some(other) = self.other_for(record.metadata()) {
+            other.log(record);
+        }
+    }
+
+    fn flush(&self) {
+        // What is recorded is in shared memory: there is nothing to be flushed.
+        if let Some(other) = &self.other {
+            other.flush();
+        }
+    }
+}
+
+/// How many targets have a trace point of their own, which stays for as long as the process runs. Targets are paths of
+/// modules, unless a program makes them up as it runs.
+const MOST_TARGETS: usize = 4096;
+
+/// The trace point of a target.
+fn site(target: &str) -> &'static Site {
+    static SITES: OnceLock<RwLock<HashMap<&'static str, &'static Site>>> = OnceLock::new();
+    static OTHERS: Site = Site::new("log", "log");
+    let sites = SITES.get_or_init(RwLock::default);
+    if let Some(site) = sites.read().unwrap_or_else(PoisonError::into_inner).get(target) {
+        return site;
+    }
+    let mut sites = sites.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(site) = sites.get(target) {
+        return site;
+    }
+    if sites.len() >= MOST_TARGETS {
+        return &OTHERS;
+    }
+    let site = Site::leaked(target, "log");
+    sites.insert(String::from(target).leak(), site);
+    site
+}
