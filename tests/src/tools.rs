@@ -7,8 +7,9 @@ use nix::unistd::{AccessFlags, access};
 use crate::skip::skip;
 
 /// Debian's packages of tools, where these are not called like them.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 12] = [
     ("chroot", "coreutils"),
+    ("go", "golang-go"),
     ("nm", "binutils"),
     ("node", "nodejs"),
     ("objcopy", "binutils"),

@@ -3,8 +3,9 @@
 use fxt_reader::record::EventKind;
 use fxtrec_tests::archive::{Archive, Provider};
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::programs::{source, succeed};
 use fxtrec_tests::trace::Trace;
-use fxtrec_tests::{root, tools};
+use fxtrec_tests::{binary, root, tools};
 
 use super::Recording;
 
@@ -135,5 +136,35 @@ fn a_client_in_another_language_needs_nothing_but_the_protocol() {
                 assert!(process.starts_with("python"), "{process}");
             }
         }
+    }
+}
+
+#[test]
+fn a_client_in_go_needs_no_library_of_ours_either() {
+    if !root::may_record() || !tools::or_skip(&["go"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let program = folder.path("provider");
+    // A single file needs no module, and what is compiled stays in the folder of the test.
+    let mut go = std::process::Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(source("provider.go"));
+    let cache = folder.path("cache");
+    succeed(go.env("GO111MODULE", "off").env("GOCACHE", cache).env("GOFLAGS", ""));
+    for mode in ["streaming", "oneshot"] {
+        let output = folder.path(format!("{mode}.fxt"));
+        let mut fxtrec = binary::command();
+        fxtrec.args(["--mode", mode, "-o"]).arg(&output).arg("--").arg(&program).arg("20");
+        let done = folder.run(&mut fxtrec).expect(0);
+        assert!(done.stderr.contains("providers  1: in go "), "{mode}: {}", done.stderr);
+        let lines: Vec<String> = done.stdout.lines().map(str::to_owned).collect();
+        let trace = Trace::read(&output);
+        trace.assert_sound();
+        let provider = Archive::read(&output).only();
+        assert_eq!(provider.stats["dropped"], 0, "{mode}");
+        let mut spans = recorded(&provider, "sleep");
+        spans.sort_unstable();
+        assert_eq!(spans, printed(&lines), "{mode}: the program prints the very times");
+        assert_eq!(spans.len(), 20);
     }
 }
