@@ -17,6 +17,7 @@ use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::kernel::pager::Pager;
 use crate::kernel::terminal::{Terminal, choose_colour};
 use crate::units::escape::{self, Escaping};
+use crate::units::fold::Fold;
 use crate::units::look::Look;
 
 /// Does what the command line of this process says, and returns the exit status.
@@ -96,9 +97,11 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Probes(args) => {
-            done(shown(args.json, pages, |out| probes::run(&args, look(), out)))
+            done(shown(args.json, pages.unless(args.names), |out| probes::run(&args, look(), out)))
         }
-        Command::Why(args) => done(shown(args.json, pages, |out| why::run(&args, out))),
+        Command::Why(args) => {
+            done(shown(args.json, pages, |out| why::run(&args, &mut folded(args.json, out))))
+        }
         Command::Convert(args) => done(convert::run(&args, &mut messages())),
         Command::Export(args) => done(export::run(&args, &mut messages())),
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
@@ -119,8 +122,9 @@ pub fn main() -> ExitCode {
                 Err(error) => fail(&error, error.exit_code()),
             }
         }
-        Command::Compare(args) => match shown(args.json, pages, |out| compare::compare(&args, out))
-        {
+        Command::Compare(args) => match shown(args.json, pages, |out| {
+            compare::compare(&args, &mut folded(args.json, out))
+        }) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_GATE_FAILED),
             Err(error) => fail(&error, EXIT_FAILURE),
@@ -159,6 +163,11 @@ fn shown<T>(for_programs: bool, pages: Pages<'_>, run: impl FnOnce(&mut dyn Writ
         Some(pager) => run(&mut Escaping::coloured(pager, colour)),
         None => run(&mut text()),
     }
+}
+
+/// Lines that fit the terminal, if they are for people.
+fn folded(for_programs: bool, out: &mut dyn Write) -> Fold<&mut dyn Write> {
+    Fold::new(out, look().columns.filter(|_| !for_programs))
 }
 
 /// How text on standard output looks.

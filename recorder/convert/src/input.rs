@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, stdin};
 use std::path::{Path, PathBuf};
 
+use fxtrec_kernel::progress::Progress;
+
 use super::error::ConvertError;
 use super::format::{Format, Packing, UnknownFormat};
-use super::progress::Progress;
 use super::spool;
 
 /// Bytes that are read from the file at a time.

@@ -24,7 +24,6 @@ mod import;
 pub mod input;
 pub mod merge;
 pub mod output;
-mod progress;
 mod report;
 mod retype;
 mod shared;

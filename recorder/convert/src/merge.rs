@@ -13,6 +13,7 @@
 //! are read twice.
 
 use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use fxt_writer::record::{
     Initialization, Magic, ProviderEvent, ProviderInfo, ProviderSection, Record as _,
 };
 use fxt_writer::{WriteError, Writer};
+use fxtrec_kernel::progress::Progress;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::copy::{Translate, copy};
@@ -106,7 +108,8 @@ impl Translate for Translation {
 }
 
 /// Merges `sources` into `out`. With `same_machine`, equal koids and CPUs of all of them are the
-/// same threads and CPUs; else those of each are told apart.
+/// same threads and CPUs; else those of each are told apart. With `show_progress`, a line on standard error says how far
+/// reading is, if that is a terminal.
 ///
 /// # Errors
 ///
@@ -114,17 +117,23 @@ impl Translate for Translation {
 pub fn merge(
     sources: &[Source],
     same_machine: bool,
+    show_progress: bool,
     out: &mut dyn Write,
 ) -> Result<Report, ConvertError> {
     let mut facts = Vec::with_capacity(sources.len());
+    let files = || sources.iter().map(|source| &*source.path);
+    // All files are read twice.
+    let first = progress(show_progress, files());
     for source in sources {
-        facts.push(Facts::gather(&source.path)?);
+        facts.push(Facts::gather(&source.path, &first)?);
     }
+    first.finish();
+    let second = progress(show_progress, files());
     let translations = plan(sources, &facts, same_machine)?;
     let mut report = Report::default();
     let mut lanes = Vec::with_capacity(sources.len());
     for (source, translation) in sources.iter().zip(translations) {
-        lanes.push(Lane::open(&source.path, translation)?);
+        lanes.push(Lane::open(&source.path, &second, translation)?);
     }
     let mut archive = Archive::begin(out);
     for lane in &mut lanes {
@@ -140,10 +149,26 @@ pub fn merge(
     Ok(report)
 }
 
+/// A line for the reading of all these files, if one is wanted.
+fn progress<'a>(wanted: bool, files: impl Iterator<Item = &'a Path>) -> Progress {
+    if !wanted {
+        return Progress::hidden();
+    }
+    let lengths =
+        files.map(|path| path.metadata().ok().filter(Metadata::is_file).map(|it| it.len()));
+    Progress::shown(lengths.sum())
+}
+
+fn open(path: &Path, progress: &Progress) -> Result<Reader<'static>, Error> {
+    let file =
+        File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
+    Ok(Reader::new(progress.of(file)))
+}
+
 impl Facts {
-    fn gather(path: &Path) -> Result<Self, ConvertError> {
+    fn gather(path: &Path, progress: &Progress) -> Result<Self, ConvertError> {
         let mut facts = Self::default();
-        let mut reader = Reader::open(path)?;
+        let mut reader = open(path, progress)?;
         loop {
             match reader.next() {
                 Ok(Some(item)) => facts.note(&item.record),
@@ -313,9 +338,13 @@ struct Lane {
 }
 
 impl Lane {
-    fn open(path: &Path, translation: Translation) -> Result<Self, ConvertError> {
+    fn open(
+        path: &Path,
+        progress: &Progress,
+        translation: Translation,
+    ) -> Result<Self, ConvertError> {
         Ok(Self {
-            reader: Reader::open(path)?,
+            reader: open(path, progress)?,
             translation,
             writers: FxHashMap::default(),
             names: FxHashMap::default(),

@@ -24,6 +24,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::{Error, Reader};
+use fxtrec_kernel::progress;
 use fxtrec_kernel::user::Owner;
 use fxtrec_report::{Options, analysis};
 use fxtrec_sink::outfile::{Derived, OutFileError, Pending, make_folder, mode_of};
@@ -131,7 +132,7 @@ impl Export {
     ) -> Result<(), ExportError> {
         let Identity { id, day } = identity(input)?;
         // Before there is anything of it, the trace must be one.
-        let reader = Reader::open(input).map_err(|source| ExportError::read(input, source))?;
+        let reader = open(input)?;
         let owner = Owner::sudo_caller();
         let (mut files, mut targets) = (Vec::new(), Vec::new());
         for &table in &self.tables {
@@ -173,7 +174,7 @@ impl Export {
         let one = Export { tables: vec![table], labels: self.labels.clone() };
         for input in inputs {
             let Identity { id, .. } = identity(input)?;
-            let reader = Reader::open(input).map_err(|source| ExportError::read(input, source))?;
+            let reader = open(input)?;
             all.add(one.rows(reader, input, &files, Some(&id))?);
         }
         all.bytes = files.finish().map_err(failed)?;
@@ -193,6 +194,13 @@ impl Export {
             .map_err(|source| ExportError::read(input, source))?;
         Ok(rows.finish(&report, &input.to_string_lossy(), &self.labels))
     }
+}
+
+/// A trace whose reading shows progress.
+fn open(path: &Path) -> Result<Reader<'static>, ExportError> {
+    let file = File::open(path)
+        .map_err(|source| ExportError::Open(Error::Open { path: path.to_owned(), source }))?;
+    Ok(Reader::new(progress::watch(file)))
 }
 
 fn identity(input: &Path) -> Result<Identity, ExportError> {

@@ -41,6 +41,7 @@ pub mod print_fmt;
 pub mod priority;
 pub mod process_files;
 pub mod procfs;
+pub mod progress;
 pub mod quotas;
 pub mod random;
 pub mod refusal;

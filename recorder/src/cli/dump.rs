@@ -41,8 +41,8 @@ pub struct DumpArgs {
     /// Print counts and bytes per record type instead of the records
     #[arg(long, conflicts_with = "check")]
     pub stats: bool,
-    /// Print a JSON object per record, or the table of --stats as one (members: docs/output.md)
-    #[arg(long, conflicts_with_all = ["raw", "check"])]
+    /// Print a JSON object per record, or what --stats or --check found as one (members: docs/output.md)
+    #[arg(long, conflicts_with = "raw")]
     pub json: bool,
     /// Check the trace against the format and against what fxtrec promises, instead of printing it
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to"])]

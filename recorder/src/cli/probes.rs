@@ -12,6 +12,7 @@ Examples:
   fxtrec probes ./app 'render::*'      functions that match a glob
   fxtrec probes libc malloc            one function of a library, as the loader finds it
   fxtrec probes ./app 'usdt:*:*'       USDT probes only, with their arguments
+  fxtrec probes --names libc 'mem*'    names only, for scripts
   fxtrec probes -p 1234 libssl         a library as process 1234 has it loaded
 
 Every entry can be recorded with -P ./app:NAME; docs/probes.md has the grammar.
@@ -28,4 +29,7 @@ pub struct ProbesArgs {
     /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
+    /// Print only the names, one a line, as -P takes them behind BINARY:
+    #[arg(long, conflicts_with = "json")]
+    pub names: bool,
 }

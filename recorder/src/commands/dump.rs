@@ -59,7 +59,10 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
     if args.check {
         let promises = if args.spec_only { Promises::Spec } else { Promises::Fxtrec };
         let report = check(&mut reader, promises).map_err(failed)?;
-        return Ok(write_report(&report, out)?);
+        return Ok(match args.json {
+            true => json::write_check(&report, out),
+            false => write_report(&report, out),
+        }?);
     }
     let filter = Filter::new(args)?;
     if args.stats {

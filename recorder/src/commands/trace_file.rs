@@ -1,11 +1,13 @@
 //! The trace that a command line names: a file, or `-` for standard input.
 
+use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::{Error, Nanos, Reader, Record};
 
 use crate::cli::TimePoint;
+use crate::kernel::progress;
 use crate::report::Moment;
 use crate::sink::outfile::refuse_inputs;
 
@@ -88,11 +90,35 @@ fn beginning(reader: &mut Reader<'_>) -> Nanos {
 /// # Errors
 /// When it cannot be opened, or its container cannot be unpacked, or standard output is that very file.
 pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
+    open_by(path, |path| Reader::open(path))
+}
+
+/// As [`open`], for commands that print only when they have read all of it: a line on standard error says how far that is.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_watched(path: &Path) -> Result<Reader<'static>, ReadError> {
+    open_by(path, watched)
+}
+
+fn open_by(
+    path: &Path,
+    open: impl Fn(&Path) -> Result<Reader<'static>, Error>,
+) -> Result<Reader<'static>, ReadError> {
     if refuse_inputs(Path::new("-"), &[path]).is_err() {
         return Err(ReadError::IsOutput(path.to_owned()));
     }
     if path == Path::new("-") {
         return Ok(Reader::new(stdin().lock()));
     }
-    Reader::open(path).map_err(|source| ReadError::new(path, source))
+    open(path).map_err(|source| ReadError::new(path, source))
+}
+
+/// The trace at `path`, whose reading shows progress.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn watched(path: &Path) -> Result<Reader<'static>, Error> {
+    let file = File::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
+    Ok(Reader::new(progress::watch(file)))
 }

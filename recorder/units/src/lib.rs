@@ -6,6 +6,7 @@
 
 pub mod convention;
 pub mod escape;
+pub mod fold;
 pub mod glob;
 pub mod grid;
 pub mod look;

@@ -1,8 +1,11 @@
 //! What commands print on a terminal: tables that fit, colours, and a pager for what is longer than the screen.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use fxtrec_tests::binary;
 use nix::pty::{OpenptyResult, Winsize, openpty};
@@ -93,6 +96,64 @@ fn tables_fit_a_terminal_of_80_columns_and_only_a_terminal_has_colours() {
     }
     let json = in_pipe(&folder, &["report", "t.fxt", "--json", "--color=always"], &[]);
     assert!(!json.contains('\x1b') && !json.contains("\\u001b"), "{json}");
+}
+
+#[test]
+fn explanations_and_comparisons_fit_a_terminal_and_lose_no_word() {
+    let folder = folder();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let span = "span(\"a-category-of-some-length:and-a-name-that-is-longer\").p99";
+    let metric = ["--metric", "wakeup.p99", "--metric", span];
+    let compare = [&["compare", "t.fxt", "--no-pager"], &metric[..], &["--", "t.fxt"]].concat();
+    for args in [&["why", "t.fxt", "--no-pager"][..], &compare] {
+        let whole = in_pipe(&folder, args, &[]);
+        assert!(whole.lines().any(|line| line.chars().count() > 80), "{whole}");
+        let (shown, _) = on_terminal(&folder, args, &[]);
+        assert_eq!(words(&shown), words(&whole));
+        for line in shown.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn work_that_takes_long_shows_how_far_it_is_until_it_is_done() {
+    let folder = folder();
+    let OpenptyResult { master, slave } = openpty(&SIZE, None).expect("a pseudo terminal");
+    let mut command = command(&folder, &["convert", "-", "t.json"], &[]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(slave);
+    let mut child = command.spawn().expect("fxtrec starts");
+    drop(command);
+    let mut input = child.stdin.take().expect("piped");
+    let (shown, sees) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut whole = String::new();
+        let mut piece = [0; 4096];
+        let mut master = File::from(master);
+        // The kernel says EIO when the other side has gone.
+        while let Ok(read @ 1..) = master.read(&mut piece) {
+            whole += &String::from_utf8_lossy(&piece[..read]);
+            // Nobody listens any more when it has been seen.
+            let _ = shown.send(whole.clone());
+        }
+        whole
+    });
+    let trace = SCENE.trace();
+    let mut pieces = trace.chunks(trace.len() / 500);
+    let mut is_seen = false;
+    // As slowly as a network, until it has been seen.
+    while let (false, Some(piece)) = (is_seen, pieces.next()) {
+        input.write_all(piece).expect("it reads");
+        thread::sleep(Duration::from_millis(20));
+        is_seen = sees.try_iter().any(|text| text.contains("B/s"));
+    }
+    assert!(is_seen, "after all of the trace");
+    pieces.for_each(|piece| input.write_all(piece).expect("it reads"));
+    drop(input);
+    assert!(child.wait().expect("its own child").success());
+    let whole = reader.join().expect("it ends with the terminal");
+    let (_, after) = whole.rsplit_once("\r\x1b[K").expect("the line is taken away");
+    assert!(after.starts_with("fxtrec: ") && !after.contains("B/s"), "{after}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn merged(
         })
         .collect();
     let mut out = Vec::new();
-    merge(&sources, same_machine, &mut out)?;
+    merge(&sources, same_machine, false, &mut out)?;
     let mut reader = Reader::from_slice(&out);
     let mut names = std::collections::HashMap::new();
     let mut found = Vec::new();
@@ -154,7 +154,7 @@ fn modules_of_different_recordings_have_different_numbers_or_processes() {
         .collect();
     let merged = |same_machine| {
         let mut out = Vec::new();
-        merge(&sources, same_machine, &mut out).expect("a clock each");
+        merge(&sources, same_machine, false, &mut out).expect("a clock each");
         let mut reader = Reader::from_slice(&out);
         let (mut modules, mut mappings, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(item) = reader.next().expect("sound") {

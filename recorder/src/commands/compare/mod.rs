@@ -3,10 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::Reader;
-
 use crate::cli::CompareArgs;
-use crate::commands::trace_file::ReadError;
+use crate::commands::trace_file::{ReadError, watched};
 use crate::report::compare::ranks::MAX_RUNS;
 use crate::report::compare::show::{Text, change, json, why_not_judged};
 use crate::report::compare::spans::Shift;
@@ -104,7 +102,7 @@ fn run(
     let failed = |source| ReadError::new(path, source);
     let report_of = |selection: Selection| -> Result<Report, CompareError> {
         let options = Options { selection, worst: 0 };
-        Ok(analyse(Reader::open(path).map_err(failed)?, options).map_err(failed)?)
+        Ok(analyse(watched(path).map_err(failed)?, options).map_err(failed)?)
     };
     let report = report_of(Selection::default())?;
     if report.switches() == 0 {
@@ -117,7 +115,7 @@ fn run(
         recorded.add(&group, report_of(selection)?);
     }
     if !names.is_empty() {
-        let spans = measure(|| Reader::open(path), &Selection::default(), &report);
+        let spans = measure(|| watched(path), &Selection::default(), &report);
         recorded.add_spans(spans.map_err(failed)?);
         for (name, sum) in names.iter().zip(sums) {
             if let Some(figures) = recorded.spans(name, None) {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use fxt_reader::check::{Finding, Report};
 use fxt_reader::record::{Args, EventKind, LargeBlobMetadata, Value};
 use fxt_reader::{Item, Koid, Record, Summary, Thread};
 use serde_json::{Map, Value as Json, json};
@@ -32,6 +33,30 @@ pub(super) fn write_end(written: u64, summary: &Summary, out: &mut dyn Write) ->
         "container_truncated": summary.container_truncated,
     });
     write_line(&json!({ "end": end }), out)
+}
+
+/// What a check has found, as one object; says whether the trace is sound.
+pub(super) fn write_check(report: &Report, out: &mut dyn Write) -> io::Result<bool> {
+    let rules: Map<String, Json> =
+        report.counts.iter().map(|(rule, count)| (rule.to_string(), (*count).into())).collect();
+    let finding = |it: &Finding| json!({ "offset": it.offset, "rule": it.rule.to_string(), "detail": it.detail });
+    let summary = &report.summary;
+    let check = json!({
+        "version": VERSION,
+        "valid": report.is_sound(),
+        "rules": rules,
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "records": summary.records,
+        "bytes": summary.record_bytes,
+        "damaged_regions": summary.damaged_regions,
+        "damaged_bytes": summary.damaged_bytes,
+        "truncated_tail": summary.truncated_tail,
+        "container": summary.container.to_string(),
+        "container_truncated": summary.container_truncated,
+    });
+    serde_json::to_writer_pretty(&mut *out, &check)?;
+    writeln!(out)?;
+    Ok(report.is_sound())
 }
 
 /// The line of `item`, with the names that `lines` knows.

@@ -136,6 +136,24 @@ fn a_sound_trace_passes_the_check_and_a_broken_chain_does_not() {
     assert!(text.starts_with("byte 296: chain: CPU 1 ran 0, but 41 goes out"), "{text}");
     let (_, sound) = run(&broken, &["--check", "--spec-only"]);
     assert!(sound, "the format alone has no such rule");
+
+    let json = |bytes: &[u8]| {
+        let (text, sound) = run(bytes, &["--check", "--json"]);
+        let check: serde_json::Value = serde_json::from_str(&text).expect("one object");
+        assert_eq!(check["valid"], sound);
+        check
+    };
+    let check = json(&bytes);
+    assert_eq!((&check["version"], &check["records"]), (&1.into(), &10.into()));
+    assert_eq!(
+        (&check["rules"], &check["findings"]),
+        (&serde_json::json!({}), &serde_json::json!([]))
+    );
+    let check = json(&broken);
+    assert_eq!(check["rules"], serde_json::json!({ "chain": 1 }));
+    let (offset, detail) = (&check["findings"][0]["offset"], &check["findings"][0]["detail"]);
+    assert_eq!(*offset, 296);
+    assert!(detail.as_str().expect("text").starts_with("CPU 1 ran 0"), "{detail}");
 }
 
 #[test]

@@ -5,10 +5,10 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::{Error, Reader};
+use fxt_reader::Error;
 
 use crate::cli::FlameArgs;
-use crate::commands::trace_file::ReadError;
+use crate::commands::trace_file::{ReadError, watched};
 use crate::kernel::user::Owner;
 use crate::report::stacks::{Profile, blocked, write_folded, write_pprof, write_svg};
 use crate::report::{Options, Selection, ThreadFilter, TimeRange};
@@ -73,7 +73,7 @@ pub fn run(
     let range = TimeRange { from: None, to: None };
     let selection = Selection { threads, cpus: Vec::new(), range };
     let options = Options { selection, worst: 0 };
-    let blocked = blocked(|| Reader::open(&args.file), options).map_err(failed)?;
+    let blocked = blocked(|| watched(&args.file), options).map_err(failed)?;
     let Some((_, blocked)) = blocked else { return Err(FlameError::NoStacks(args.file.clone())) };
     let (kind, word) = match (args.wake, args.cpu) {
         (true, _) => (Kind::Wake, "wake"),

@@ -33,7 +33,7 @@ fn merge_files(args: &MergeArgs) -> Result<Report, ConvertError> {
         .collect();
     let (_, packing) = Format::of_path(&args.output);
     let mut output = Output::create(&args.output, packing, &inputs)?;
-    let report = merge(&sources, args.same_machine, &mut output)?;
+    let report = merge(&sources, args.same_machine, !args.quiet, &mut output)?;
     output.finish()?;
     Ok(report)
 }

@@ -33,12 +33,10 @@ pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), Pro
     let listings =
         probe::list(&binary(&args.binary), args.glob.as_deref().unwrap_or("*"), &context)?;
     let mut out = BufWriter::new(out);
-    let written = listings.iter().try_for_each(|listing| {
-        if args.json {
-            json::write(listing, &mut out)
-        } else {
-            table::write(listing, look, &mut out)
-        }
+    let written = listings.iter().try_for_each(|listing| match (args.json, args.names) {
+        (true, _) => json::write(listing, &mut out),
+        (false, true) => table::write_names(listing, &mut out),
+        (false, false) => table::write(listing, look, &mut out),
     });
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

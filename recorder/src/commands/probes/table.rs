@@ -1,5 +1,6 @@
 //! The list for people.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use crate::probe::{ListedFunction, ListedUsdt, Listing, Symbols};
@@ -37,6 +38,14 @@ pub(super) fn write(listing: &Listing, look: Look, out: &mut dyn Write) -> io::R
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// The names alone, each once.
+pub(super) fn write_names(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
+    let functions = listing.functions.iter().map(|function| function.name.clone());
+    let usdt = listing.usdt.iter().map(|probe| format!("usdt:{}:{}", probe.provider, probe.name));
+    let names: BTreeSet<String> = functions.chain(usdt).collect();
+    names.iter().try_for_each(|name| writeln!(out, "{name}"))
 }
 
 /// What to know about where the names come from.

@@ -11,7 +11,7 @@ use fxt_reader::{Cpu, Reader};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Outcome, Style, refuse_to_read_again};
-use crate::commands::trace_file::{ReadError, open};
+use crate::commands::trace_file::{ReadError, open, open_watched, watched};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::csv::write_csv;
 use crate::report::gates::evaluate::Verdict;
@@ -135,7 +135,7 @@ fn run_to(
         return Ok((report, written));
     }
     if args.page.to_stdout() {
-        return page::to_stdout(open(&args.file)?, options(args), args, out);
+        return page::to_stdout(open_watched(&args.file)?, options(args), args, out);
     }
     let mut report = analyse(args)?;
     check(args, &report)?;
@@ -155,7 +155,7 @@ fn run_to(
 /// Measures the spans if there are any, and the trace can be read again.
 fn measure_spans(args: &ReportArgs, report: &mut Report) -> Result<(), ReportError> {
     if report.may_have_spans && args.file.is_file() {
-        let open = || Reader::open(&args.file);
+        let open = || watched(&args.file);
         let measured = measure(open, &options(args).selection, report);
         report.spans = Some(measured.map_err(|source| ReadError::new(&args.file, source))?);
     }
@@ -168,7 +168,7 @@ fn measure_spans(args: &ReportArgs, report: &mut Report) -> Result<(), ReportErr
 /// # Errors
 /// When the trace cannot be read, or the page not be written.
 pub fn analyse(args: &ReportArgs) -> Result<Report, ReportError> {
-    let reader = open(&args.file)?;
+    let reader = open_watched(&args.file)?;
     match &args.page.html {
         Some(html) => page::analyse(reader, options(args), args, html),
         None => {

@@ -3,10 +3,8 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use fxt_reader::Reader;
-
 use crate::cli::ReportArgs;
-use crate::commands::trace_file::ReadError;
+use crate::commands::trace_file::{ReadError, watched};
 use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
 
@@ -38,7 +36,7 @@ pub(super) fn run(
     if !args.file.is_file() {
         return Err(StacksError::Once(args.file.clone()));
     }
-    let blocked = blocked(|| Reader::open(&args.file), options);
+    let blocked = blocked(|| watched(&args.file), options);
     let blocked = blocked.map_err(|source| ReadError::new(&args.file, source))?;
     let Some((_, blocked)) = blocked else { return Err(StacksError::None(args.file.clone())) };
     let mut out = BufWriter::new(out);

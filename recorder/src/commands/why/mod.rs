@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use crate::cli::WhyArgs;
-use crate::commands::trace_file::{ReadError, open, resolve};
+use crate::commands::trace_file::{ReadError, open, resolve, watched};
 use crate::report::call_name;
 use crate::why::{self, Pick, Query, WhyError};
 
@@ -42,7 +42,7 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     drop(open(path)?);
     let query = query(args)?;
     let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
-    let answer = why::explain(&query, || fxt_reader::Reader::open(path), syscall);
+    let answer = why::explain(&query, || watched(path), syscall);
     let answer = answer.map_err(|error| match error {
         WhyError::Read(source) => Error::Read(ReadError::new(path, source)),
         error => Error::Why { path: path.clone(), error },

@@ -57,6 +57,24 @@ fn every_function_that_nm_knows_is_listed_at_its_address() {
 }
 
 #[test]
+fn names_alone_are_what_a_probe_takes_each_once() {
+    if !compilers() {
+        return;
+    }
+    let program = build("shapes.cpp", &[]);
+    let output = probes(&["--names", program.text()]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let names: Vec<&str> = text.lines().collect();
+    assert!(names.is_sorted_by(|a, b| a < b), "{text}");
+    let listed = json(&[program.text()]);
+    let functions = listed["functions"].as_array().expect("a list");
+    let known: BTreeSet<&str> = functions.iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), known);
+    assert!(known.contains("main"), "{text}");
+}
+
+#[test]
 fn the_table_has_names_addresses_and_arguments() {
     if !compilers() {
         return;

@@ -6,21 +6,26 @@
 //! ```
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io::{self, Read};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fxtrec_kernel::terminal::{LiveLine, Terminal};
 use fxtrec_units::text::bytes;
+
+use crate::terminal::{LiveLine, Terminal};
 
 /// How often it is drawn anew.
 const REDRAW: Duration = Duration::from_millis(100);
 
+/// What takes no longer needs no line.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 const BAR: usize = 30;
 
-/// What is read, and the line that says so. Without a line it does nothing.
+/// What is read, and the line that says so. Without a line it does nothing. The line goes away with the last copy of this.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Rc<RefCell<Option<Meter>>>);
+pub struct Progress(Rc<RefCell<Option<Meter>>>);
 
 #[derive(Debug)]
 struct Meter {
@@ -34,12 +39,12 @@ struct Meter {
 
 impl Progress {
     /// Progress that nobody sees.
-    pub(super) fn hidden() -> Progress {
+    pub fn hidden() -> Progress {
         Progress(Rc::default())
     }
 
     /// Progress on standard error, if that is a terminal.
-    pub(super) fn shown(length: Option<u64>) -> Progress {
+    pub fn shown(length: Option<u64>) -> Progress {
         let terminal = Terminal::of_stderr();
         let line = LiveLine::new(terminal, REDRAW);
         let meter = Meter { line, begun: Instant::now(), read: 0, length, drawings: 0 };
@@ -47,16 +52,13 @@ impl Progress {
     }
 
     /// Counts what is read of `source`.
-    pub(super) fn of<R: Read>(&self, source: R) -> Counted<R> {
-        Counted { source, progress: self.clone() }
+    pub fn of<R: Read>(&self, source: R) -> Counted<R> {
+        Counted { source, progress: self.clone(), alone: false }
     }
 
     /// Takes the line away, for good.
-    pub(super) fn finish(&self) {
-        if let Some(mut meter) = self.0.take() {
-            // A terminal that is gone has nothing to be cleared.
-            let _ = meter.line.clear();
-        }
+    pub fn finish(&self) {
+        drop(self.0.take());
     }
 
     fn add(&self, read: usize) {
@@ -64,7 +66,7 @@ impl Progress {
         let Some(meter) = meter.as_mut() else { return };
         meter.read += read as u64;
         let now = Instant::now();
-        if meter.line.is_due(now) {
+        if now.duration_since(meter.begun) >= PATIENCE && meter.line.is_due(now) {
             let text = meter.text(now.duration_since(meter.begun));
             meter.drawings += 1;
             // A terminal that is gone takes the line with it.
@@ -95,17 +97,36 @@ impl Meter {
     }
 }
 
+impl Drop for Meter {
+    fn drop(&mut self) {
+        // A terminal that is gone has nothing to be cleared.
+        let _ = self.line.clear();
+    }
+}
+
 /// A reader whose bytes are counted.
 #[derive(Debug)]
-pub(super) struct Counted<R> {
+pub struct Counted<R> {
     source: R,
     progress: Progress,
+    /// Whether the line is of this source alone, and ends with it.
+    alone: bool,
+}
+
+/// The content of `file`, with a line of its own on standard error if that is a terminal, and reading takes over a second.
+pub fn watch(file: File) -> Counted<File> {
+    let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
+    Counted { alone: true, ..Progress::shown(length).of(file) }
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
-        self.progress.add(read);
+        match read {
+            // What was read is about to be printed.
+            0 if self.alone && !buffer.is_empty() => self.progress.finish(),
+            _ => self.progress.add(read),
+        }
         Ok(read)
     }
 }
@@ -160,5 +181,8 @@ mod tests {
         assert!(progress.0.borrow().is_none());
         progress.add(10);
         assert!(Progress::hidden().0.borrow().is_none());
+        let mut alone = Counted { alone: true, ..meter(Some(1)).of(&b"x"[..]) };
+        io::copy(&mut alone, &mut io::sink()).expect("memory");
+        assert!(alone.progress.0.borrow().is_none(), "it ends with what is read");
     }
 }
