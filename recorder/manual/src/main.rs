@@ -5,12 +5,14 @@
 //!   DIR/completions/fxtrec.bash, _fxtrec, fxtrec.fish
 //! ```
 //!
-//! Both follow from the command line's own description, so they cannot name an option that does not exist.
+//! Both follow from the command line's own description, so they cannot name an option that does not exist. [`values`] adds to
+//! the completions what is looked up when it is asked for.
 
 #![forbid(unsafe_code)]
 
 mod pages;
 mod sections;
+mod values;
 
 use std::ffi::OsString;
 use std::io;
@@ -30,7 +32,9 @@ fn write(folder: &Path) -> io::Result<()> {
         std::fs::write(man.join(name), page)?;
     }
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut Cli::command(), "fxtrec", &completions)?;
+        let file = clap_complete::generate_to(shell, &mut Cli::command(), "fxtrec", &completions)?;
+        let script = values::add(shell, std::fs::read_to_string(&file)?)?;
+        std::fs::write(file, script)?;
     }
     Ok(())
 }

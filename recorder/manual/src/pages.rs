@@ -1,4 +1,4 @@
-//! One page for fxtrec, and one for each subcommand.
+//! One page for fxtrec, one for each subcommand, and one for each of theirs: fxtrec-ctl-start.
 
 use std::io;
 
@@ -12,13 +12,21 @@ use crate::sections::{self, Entry};
 pub(crate) fn all(root: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut root = root.disable_help_subcommand(true);
     root.build();
-    let mut pages = vec![page(root.clone(), "fxtrec")?];
-    for sub in root.get_subcommands() {
-        let name = sub.get_name().to_owned();
-        let page_name = format!("fxtrec-{name}");
-        pages.push(page(sub.clone(), &page_name)?);
-    }
+    let mut pages = Vec::new();
+    add(root, "fxtrec", &mut pages)?;
     Ok(pages)
+}
+
+/// The page of a command, and those of its subcommands.
+fn add(command: Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    let subs: Vec<Command> =
+        command.get_subcommands().filter(|sub| sub.get_name() != "help").cloned().collect();
+    pages.push(page(command, name)?);
+    for sub in subs {
+        let name = format!("{name}-{}", sub.get_name());
+        add(sub, &name, pages)?;
+    }
+    Ok(())
 }
 
 /// `name` is that of the page, which is that of the command with hyphens.

@@ -1,17 +1,25 @@
 //! What the command line's own description does not say: exit statuses, environment, files, examples.
 //!
-//! `sub` is a subcommand's name; `None` stands for fxtrec itself, which records.
+//! `sub` is a subcommand's name, `ctl-start` that of one of its own; `None` stands for fxtrec itself, which records.
 
 /// A word, and what it means.
 pub(crate) type Entry = (&'static str, &'static str);
 
 /// Whether it runs a COMMAND, whose own exit statuses begin at 0.
 fn runs_a_command(sub: Option<&str>) -> bool {
-    matches!(sub, None | Some("record" | "ctl"))
+    matches!(sub, None | Some("record" | "ctl" | "ctl-start"))
 }
 
 pub(crate) fn exit_status(sub: Option<&str>) -> Vec<Entry> {
     let mut entries = vec![("0", "Success.")];
+    if sub.is_some_and(|sub| sub.starts_with("ctl-") && !runs_a_command(Some(sub))) {
+        // Wrong arguments are no exception here.
+        entries.push((
+            "125",
+            "The daemon cannot be reached or refuses, the trace is incomplete, or the arguments are wrong; the message says which.",
+        ));
+        return entries;
+    }
     match sub {
         Some("dump") => entries.push(("1", "--check found a mistake.")),
         Some("doctor") => entries.push(("1", "Recording does not work here.")),
@@ -111,7 +119,9 @@ fn files_of(sub: Option<&str>) -> Vec<Entry> {
             ("/run/fxtrec/control", "The socket of fxtrec ctl and other clients."),
             ("/run/fxtrec/providers", "The socket of applications that record their own events."),
         ],
-        Some("ctl") => vec![("/run/fxtrec/control", "The daemon's socket.")],
+        Some(sub) if sub.starts_with("ctl") => {
+            vec![("/run/fxtrec/control", "The daemon's socket.")]
+        }
         _ => Vec::new(),
     }
 }
@@ -194,7 +204,34 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         Some("daemon") => {
             vec![("fxtrec daemon", "Serve recording sessions, usually started by systemd.")]
         }
-        Some("ctl") => vec![("fxtrec ctl status", "What the daemon is doing.")],
+        Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "What the daemon is doing.")],
+        Some("ctl-providers") => {
+            vec![("fxtrec ctl providers", "Which applications are connected, and what they drop.")]
+        }
+        Some("ctl-categories") => {
+            vec![("fxtrec ctl categories --json", "What can be recorded, for programs.")]
+        }
+        Some("ctl-start") => vec![
+            ("fxtrec ctl start -- ./app", "Record while ./app runs, to app.fxt."),
+            (
+                "fxtrec ctl start -o app.fxt --categories 'sched,app*'",
+                "Record until fxtrec ctl stop.",
+            ),
+            (
+                "fxtrec ctl start --mode circular -o last.fxt",
+                "Keep the last events in memory, for fxtrec ctl snapshot.",
+            ),
+        ],
+        Some("ctl-stop") => {
+            vec![("fxtrec ctl stop", "Write the rest, and print what was recorded.")]
+        }
+        Some("ctl-snapshot") => vec![
+            ("fxtrec ctl snapshot -o now.fxt", "Write what a circular session holds."),
+            ("fxtrec ctl snapshot -p 1234", "The same of a running fxtrec --mode circular."),
+        ],
+        Some("ctl-watch") => {
+            vec![("fxtrec ctl watch --json", "State changes and alerts, one a line, for programs.")]
+        }
         _ => Vec::new(),
     }
 }

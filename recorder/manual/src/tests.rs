@@ -1,5 +1,8 @@
 //! The pages by what they say, and the examples by the command line's own parser.
 
+use std::path::Path;
+use std::process::Command;
+
 use clap::CommandFactory;
 use fxtrec::cli::{Cli, subcommands};
 
@@ -16,22 +19,35 @@ fn every_subcommand_has_a_page_with_its_sections() {
     for sub in subcommands().iter().filter(|sub| **sub != "help") {
         let name = format!("fxtrec-{sub}.1");
         let (_, page) = pages.iter().find(|(page, _)| *page == name).expect("a page");
-        for heading in ["NAME", "SYNOPSIS", "EXIT STATUS", "EXAMPLES"] {
+        assert!(page.len() > 500, "{name}");
+    }
+    let headings =
+        ["NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES"];
+    for (name, page) in &pages {
+        for heading in headings {
             let quoted = format!(".SH \"{heading}\"");
             let found = page.contains(&quoted) || page.contains(&format!(".SH {heading}\n"));
             assert!(found, "{name} has no {heading}");
         }
     }
-    assert_eq!(pages.len(), subcommands().len(), "fxtrec.1 in the place of help");
+    let of_ctl = pages.iter().filter(|(name, _)| name.starts_with("fxtrec-ctl-")).count();
+    // fxtrec.1 is in the place of help.
+    assert_eq!(pages.len() - of_ctl, subcommands().len());
+    assert_eq!(of_ctl, 7, "status, providers, categories, start, stop, snapshot, watch");
 }
 
 #[test]
 fn the_examples_are_command_lines_that_fxtrec_takes() {
-    let subs = subcommands().iter().filter(|sub| **sub != "help").map(|sub| Some(*sub));
-    for (line, _) in subs.chain([None]).flat_map(sections::examples) {
-        let words = words(line.strip_prefix("sudo ").unwrap_or(line));
-        if let Err(error) = Cli::parse_line(&words) {
-            panic!("{line}: {error}");
+    let pages = pages();
+    let names = pages.iter().filter_map(|(name, _)| name.strip_suffix(".1"));
+    for name in names {
+        let examples = sections::examples(name.strip_prefix("fxtrec-"));
+        assert!(!examples.is_empty(), "{name}");
+        for (line, _) in examples {
+            let words = words(line.strip_prefix("sudo ").unwrap_or(line));
+            if let Err(error) = Cli::parse_line(&words) {
+                panic!("{line}: {error}");
+            }
         }
     }
 }
@@ -61,5 +77,88 @@ fn pages_and_completions_of_three_shells_are_written() {
     for file in completions {
         let text = std::fs::read_to_string(folder.path().join(file)).expect(file);
         assert!(text.contains("fail-if") && text.contains("report"), "{file}");
+    }
+}
+
+/// What bash offers for this line, with a program `fxtrec` that knows the names that `of` prints.
+fn offered(folder: &Path, line: &str) -> Vec<String> {
+    let script = r#"
+        . completions/fxtrec.bash
+        COMP_LINE=$LINE COMP_POINT=${#LINE}
+        # As readline does: the separators are words of their own.
+        read -ra COMP_WORDS <<<"${LINE//:/ : }"
+        [[ $LINE != *' ' ]] || COMP_WORDS+=('')
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        function=$(complete -p fxtrec) function=${function##*-F } function=${function%% *}
+        $function fxtrec "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script]).env("LINE", line).env("PATH", path).current_dir(folder);
+    let output = bash.output().expect("bash runs");
+    assert!(output.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_values_that_only_this_machine_knows() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path()).expect("it can be written to");
+    let program = folder.path().join("fxtrec");
+    let names =
+        "#!/bin/sh\n[ \"$*\" = \"probes --names libc mal*\" ] && printf 'mallinfo\\nmalloc\\n'\n";
+    std::fs::write(&program, names).expect("room");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("its own file");
+    let offered = |line: &str| offered(folder.path(), line);
+
+    let own = std::process::id().to_string();
+    assert!(offered("fxtrec -p ").contains(&own));
+    assert_eq!(offered(&format!("fxtrec -p {own}")).iter().filter(|it| **it == own).count(), 1);
+    assert!(offered("fxtrec record --pid=1,").contains(&format!("1,{own}")));
+    assert_eq!(offered("fxtrec -u @"), ["@sudo"]);
+    assert!(offered("fxtrec -u roo").contains(&"root".to_owned()));
+    assert_eq!(offered("fxtrec --categories app,sys"), ["app,syscall"]);
+    assert_eq!(offered("fxtrec --categories sched:"), ["waking"]);
+    // Bash replaces what is behind the colon.
+    assert_eq!(offered("fxtrec -P libc:mal"), ["mallinfo", "malloc"]);
+    assert_eq!(offered("fxtrec -a -P n=libc:mal"), ["mallinfo", "malloc"]);
+    assert_eq!(offered("fxtrec probes libc mal"), ["mallinfo", "malloc"]);
+    // And what clap knows.
+    assert_eq!(offered("fxtrec report --fail-i"), ["--fail-if"]);
+    assert!(offered("fxtrec rep").contains(&"report".to_owned()));
+    assert!(!offered("fxtrec -- kill -p ").contains(&own), "words of COMMAND are its own");
+}
+
+#[test]
+fn zsh_and_fish_know_the_same_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path()).expect("it can be written to");
+    let read = |file: &str| {
+        std::fs::read_to_string(folder.path().join("completions").join(file)).expect(file)
+    };
+    let zsh = read("_fxtrec");
+    for function in ["pids", "users", "events", "probes", "categories"] {
+        let uses = format!(":_fxtrec_{function}'");
+        assert!(zsh.contains(&uses), "{function} in\n{zsh}");
+        assert!(zsh.contains(&format!("_fxtrec_{function}() {{")));
+    }
+    assert!(zsh.starts_with("#compdef fxtrec"));
+    let fish = read("fxtrec.fish");
+    assert!(fish.contains("complete -c fxtrec -s P -l probe -r -a '(__fxtrec_probes)'"));
+    for (shell, file) in [("zsh", "_fxtrec"), ("fish", "fxtrec.fish")] {
+        // Where they are installed, they read them without executing anything.
+        let path = folder.path().join("completions").join(file);
+        if let Ok(output) = Command::new(shell).arg("-n").arg(&path).output() {
+            assert!(
+                output.status.success(),
+                "{shell}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
     }
 }

@@ -1,0 +1,56 @@
+//! Values of options that completions look up when they are asked for: ids of processes, users, tracepoints, and the names that a
+//! program or library has for probes.
+
+use std::io;
+
+use clap_complete::Shell;
+
+/// The options, by the beginnings of their lines in zsh's completions, and the functions that know their values.
+const ZSH: [(&[&str], &str); 5] = [
+    (&["-p+[", "--pid=["], "_fxtrec_pids"),
+    (&["-u+[", "--user=["], "_fxtrec_users"),
+    (&["-e+[", "--event=["], "_fxtrec_events"),
+    (&["-P+[", "--probe=["], "_fxtrec_probes"),
+    (&["--categories=["], "_fxtrec_categories"),
+];
+
+/// The completions that clap made, with these values.
+///
+/// # Errors
+/// When a place for them is not there: clap writes other scripts than it did.
+pub(crate) fn add(shell: Shell, script: String) -> io::Result<String> {
+    match shell {
+        // They are asked before clap's function.
+        Shell::Bash => Ok(script + include_str!("../completions/values.bash")),
+        Shell::Zsh => add_to_zsh(&script),
+        // One line more for an option adds to its values.
+        Shell::Fish => Ok(script + include_str!("../completions/values.fish")),
+        other => Err(io::Error::other(format!("no completions for {other}"))),
+    }
+}
+
+fn add_to_zsh(script: &str) -> io::Result<String> {
+    let mut changed = [false; ZSH.len()];
+    let mut added = String::new();
+    for line in script.lines() {
+        let option = line.trim_start().trim_start_matches(['\'', '*']);
+        let known = ZSH
+            .iter()
+            .position(|(options, _)| options.iter().any(|beginning| option.starts_with(beginning)));
+        match (known, line.split_once(":_default'")) {
+            (Some(at), Some((before, after))) => {
+                changed[at] = true;
+                added.extend([before, ":", ZSH[at].1, "'", after]);
+            }
+            _ => added.push_str(line),
+        }
+        added.push('\n');
+    }
+    // The functions come before the script's own, which is called at its end.
+    let own = added.find("_fxtrec() {").filter(|_| changed == [true; ZSH.len()]);
+    let Some(own) = own else {
+        return Err(io::Error::other("clap's completions for zsh have another form than is known"));
+    };
+    added.insert_str(own, include_str!("../completions/values.zsh"));
+    Ok(added)
+}
