@@ -102,18 +102,23 @@ fn offered(folder: &Path, line: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-#[test]
-fn bash_completes_values_that_only_this_machine_knows() {
+/// Makes a program `fxtrec` that knows two probes.
+fn program(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
 
-    let folder = tempfile::tempdir().expect("a folder");
-    write(folder.path()).expect("it can be written to");
-    let program = folder.path().join("fxtrec");
+    let path = folder.join("fxtrec");
     let names =
         "#!/bin/sh\n[ \"$*\" = \"probes --names libc mal*\" ] && printf 'mallinfo\\nmalloc\\n'\n";
-    std::fs::write(&program, names).expect("room");
+    std::fs::write(&path, names).expect("room");
     let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).expect("its own file");
+    std::fs::set_permissions(&path, mode).expect("its own file");
+}
+
+#[test]
+fn bash_completes_values_that_only_this_machine_knows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path()).expect("it can be written to");
+    program(folder.path());
     let offered = |line: &str| offered(folder.path(), line);
 
     let own = std::process::id().to_string();
@@ -150,6 +155,19 @@ fn zsh_and_fish_know_the_same_values() {
     assert!(zsh.starts_with("#compdef fxtrec"));
     let fish = read("fxtrec.fish");
     assert!(fish.contains("complete -c fxtrec -s P -l probe -r -a '(__fxtrec_probes)'"));
+    // Fish can be asked without a terminal.
+    program(folder.path());
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let asked = ["-P libc:mal", "--categories app,sys", "-u @su"];
+    let asked = asked.map(|line| format!("complete -C 'fxtrec {line}'")).join("; ");
+    let script = format!("source completions/fxtrec.fish; {asked}");
+    let mut fish = Command::new("fish");
+    fish.args(["--no-config", "-c", &script]).env("PATH", path).current_dir(folder.path());
+    if let Ok(output) = fish.output() {
+        let offered = String::from_utf8_lossy(&output.stdout);
+        let expected = "libc:mallinfo\nlibc:malloc\napp,syscall\n@sudo\n";
+        assert_eq!(offered, expected, "{}", String::from_utf8_lossy(&output.stderr));
+    }
     for (shell, file) in [("zsh", "_fxtrec"), ("fish", "fxtrec.fish")] {
         // Where they are installed, they read them without executing anything.
         let path = folder.path().join("completions").join(file);
