@@ -65,6 +65,9 @@ class Programs:
         cache.cross()
         cargo_home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
         cargo_home.mkdir(exist_ok=True)
+        # The chroot has no certificates to download crates with.
+        fetch = ["cargo", "fetch", "--locked", "--target", TRIPLE, "--target", "x86_64-unknown-linux-gnu"]
+        run(fetch, tries=3, cwd=TOP)
         # Other crates than the machine's own rustc makes, in a folder of their own.
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target")).resolve() / "vm"
         target.mkdir(parents=True, exist_ok=True)
