@@ -57,9 +57,14 @@ class Results:
 
     def __init__(self, file):
         self.file = file
-        self.kernels = json.loads(file.read_text()) if file.exists() else {}
+        self.read()
+
+    def read(self):
+        self.kernels = json.loads(self.file.read_text()) if self.file.exists() else {}
 
     def add(self, kernel, release, date, result, explained):
+        # Another run may have added something meanwhile.
+        self.read()
         row = self.kernels.setdefault(kernel, {})
         if row.get("release") != release:
             # Those of another kernel.
