@@ -16,9 +16,10 @@ from .cache import run, say
 TOP = pathlib.Path(__file__).resolve().parents[3]
 TRIPLE = "aarch64-unknown-linux-gnu"
 STATIC = "-C target-feature=+crt-static"
-# All tests, as CI and developers have them: of one package alone, cargo would make most crates again, with fewer features.
-NATIVE = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format", "json"]
-CROSS = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--message-format", "json", "--target", TRIPLE]
+# As of the whole workspace, for CI and developers have that: for one package alone, cargo would make most crates again, with
+# fewer features. The programs are built for the sake of the test.
+NATIVE = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format", "json-render-diagnostics", "--test", "machine"]
+CROSS = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--message-format", "json-render-diagnostics", "--target", TRIPLE]
 # Tests that run any of the programs.
 DRIVERS = {"machine", "probes"}
 # The programs that other checks run.
@@ -50,7 +51,8 @@ class Programs:
         self.stage.mkdir(parents=True, exist_ok=True)
         say(f"building for {arch}")
         if arch == "amd64":
-            self._build(cache, NATIVE, tests)
+            others = [word for test in tests if test != "machine" for word in ["--test", test]]
+            self._build(cache, [*NATIVE, *others], tests)
             strip = ["strip"]
             self._compile("gcc", ["rustc", *RUST_FLAGS], self.stage, lambda command: command)
         else:
