@@ -1,6 +1,7 @@
 //! What cgroups are called: the scheduler's programs know them by number.
 
-use std::os::unix::fs::DirEntryExt;
+use std::collections::HashMap;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const MOUNTS_PATH: &str = "/proc/self/mountinfo";
@@ -20,13 +21,27 @@ pub fn path_of(number: u64) -> Option<String> {
     Some(format!("/{}", below.display()))
 }
 
+/// By which of its cgroups a thread is told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// That of the second version.
+    Unified,
+    /// That of the first version which has the controller.
+    Controller,
+}
+
 /// Where the hierarchy of the controller is mounted.
 pub(crate) fn root() -> Option<PathBuf> {
+    Some(mounted()?.1)
+}
+
+/// The hierarchy that has the controller, and where it is mounted.
+pub fn mounted() -> Option<(Hierarchy, PathBuf)> {
     hierarchy(&std::fs::read_to_string(MOUNTS_PATH).ok()?)
 }
 
 /// Where the hierarchy is mounted that has the controller: one of the first version, or else that of the second.
-fn hierarchy(mounts: &str) -> Option<PathBuf> {
+fn hierarchy(mounts: &str) -> Option<(Hierarchy, PathBuf)> {
     let mut unified = None;
     for line in mounts.lines() {
         // ... root, mount point, options, fields, " - ", type, source, options of the file system
@@ -36,13 +51,42 @@ fn hierarchy(mounts: &str) -> Option<PathBuf> {
         let (kind, options) = (words.next(), words.nth(1).unwrap_or_default());
         match kind {
             Some("cgroup") if options.split(',').any(|option| option == CONTROLLER) => {
-                return Some(point.into());
+                return Some((Hierarchy::Controller, point.into()));
             }
-            Some("cgroup2") if unified.is_none() => unified = Some(point.into()),
+            Some("cgroup2") if unified.is_none() => {
+                unified = Some((Hierarchy::Unified, point.into()));
+            }
             _ => {}
         }
     }
     unified
+}
+
+/// The paths of all cgroups below `root`, that of the root itself being `/`, by their numbers; of a hierarchy with very many,
+/// only some.
+pub fn paths(root: &Path) -> HashMap<u64, String> {
+    let mut found = HashMap::new();
+    let number = |folder: &Path| folder.metadata().map(|meta| meta.ino());
+    if let Ok(number) = number(root) {
+        found.insert(number, "/".to_owned());
+    }
+    let mut left = vec![root.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if found.len() >= MOST_LOOKED_AT {
+                return found;
+            }
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let path = entry.path();
+            if let Ok(below) = path.strip_prefix(root) {
+                found.insert(entry.ino(), format!("/{}", below.display()));
+            }
+            left.push(path);
+        }
+    }
+    found
 }
 
 /// The directory with this inode number, which is that of its cgroup.
@@ -66,7 +110,6 @@ fn find(root: &Path, number: u64) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     const FIRST: &str = "30 29 0:25 / /sys/fs/cgroup/cpuset rw shared:6 - cgroup cgroup rw,cpuset\n\
                          31 29 0:26 / /sys/fs/cgroup/cpu rw shared:7 - cgroup cgroup rw,cpu,cpuacct\n";
@@ -76,8 +119,11 @@ mod tests {
     #[test]
     fn the_hierarchy_is_that_of_the_controller_or_else_the_unified_one() {
         let both = format!("{SECOND}{FIRST}");
-        assert_eq!(hierarchy(&both), Some("/sys/fs/cgroup/cpu".into()));
-        assert_eq!(hierarchy(SECOND), Some("/sys/fs/cgroup/unified".into()));
+        let found = |hierarchy, path: &str| Some((hierarchy, path.into()));
+        let controller = found(Hierarchy::Controller, "/sys/fs/cgroup/cpu");
+        assert_eq!(hierarchy(&both), controller);
+        let unified = found(Hierarchy::Unified, "/sys/fs/cgroup/unified");
+        assert_eq!(hierarchy(SECOND), unified);
         assert_eq!(hierarchy("33 29 0:28 / / rw - ext4 /dev/vda rw\n"), None);
     }
 
@@ -90,5 +136,17 @@ mod tests {
         let number = deep.metadata().expect("it is there").ino();
         assert_eq!(find(root.path(), number), Some(deep));
         assert_eq!(find(root.path(), u64::MAX), None);
+    }
+
+    #[test]
+    fn every_group_is_listed_with_its_path() {
+        let root = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(root.path().join("a/b")).expect("folders in it");
+        std::fs::write(root.path().join("a/tasks"), "").expect("a file");
+        let number = |path: &str| root.path().join(path).metadata().expect("it is there").ino();
+        let expected = [("", "/"), ("a", "/a"), ("a/b", "/a/b")];
+        let expected: HashMap<u64, String> =
+            expected.map(|(below, path)| (number(below), path.to_owned())).into_iter().collect();
+        assert_eq!(paths(root.path()), expected);
     }
 }

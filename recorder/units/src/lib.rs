@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod convention;
 pub mod escape;
 pub mod fold;

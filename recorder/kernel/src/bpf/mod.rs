@@ -15,13 +15,14 @@
 //! a helper call is needed to write a record, and nobody is woken for one. The
 //! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
 //! With a narrow scope, a [`scope`] tells the programs which threads matter. Where threads block is a matter of a program of
-//! its own ([`stacks`]).
+//! its own ([`stacks`]), and so are figures without records ([`counts`]).
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
 
 pub mod account;
 pub mod asm;
 pub mod btf;
+pub mod counts;
 pub mod doorbell;
 pub mod events;
 pub mod interrupts;

@@ -3,6 +3,7 @@
 use super::asm::Width;
 use super::btf::{Btf, BtfError, TypeId};
 use super::interrupts::{InterruptCount, bits};
+use crate::cgroups::Hierarchy;
 
 /// Where the scheduler keeps what it knows about a CPU. Not every kernel has it, or lets programs read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,11 @@ pub struct ThrottleLayout {
     pub run_queue: i16,
     pub now: i16,
 }
+
+/// The way from a task to the number of its cgroup: the places of three addresses, each from the beginning of what the one
+/// before leads to, and that of the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLayout(pub [i16; 4]);
 
 /// Where the number of the system call is that a task is in, and what tells that it is in none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +250,27 @@ impl ThrottleLayout {
             run_queue: member("cfs_rq", "rq", pointer)?,
             now: member("rq", "clock", 8)?,
         })
+    }
+}
+
+impl GroupLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] when this kernel has no cgroups, or none for the scheduler.
+    pub fn new(btf: &Btf, hierarchy: Hierarchy) -> Result<GroupLayout, BtfError> {
+        let place = |structure: &str, name: &str| -> Result<i16, BtfError> {
+            offset(btf.member(btf.structure(structure)?, name)?.offset, name)
+        };
+        let state = btf.member(btf.structure("task_group")?, "css")?;
+        let of_state = state.offset + btf.member(state.type_id, "cgroup")?.offset;
+        let (group, cgroup) = match hierarchy {
+            Hierarchy::Unified => (place("task_struct", "cgroups")?, place("css_set", "dfl_cgrp")?),
+            Hierarchy::Controller => {
+                (place("task_struct", "sched_task_group")?, offset(of_state, "css.cgroup")?)
+            }
+        };
+        Ok(GroupLayout([group, cgroup, place("cgroup", "kn")?, place("kernfs_node", "id")?]))
     }
 }
 

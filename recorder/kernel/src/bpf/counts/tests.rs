@@ -1,0 +1,165 @@
+//! What the programs count, against the running kernel.
+
+use super::*;
+use crate::sys::Linux;
+use crate::units::Nanos;
+
+fn shape() -> Shape {
+    Shape::within(8 << 20, 2, 64, 32 * 1024)
+}
+
+#[test]
+fn bounds_are_powers_of_two_of_a_second_and_one_lies_in_each_octave() {
+    assert_eq!(bound(0), Some(59));
+    assert_eq!(bound(24), Some(1_000_000_000));
+    assert_eq!(bound(32), Some(256_000_000_000));
+    assert_eq!(bound(33), None);
+    for (octave, bound) in octave_bounds().into_iter().enumerate().take(62) {
+        let is_within = (1_u64 << octave..2 << octave).contains(&bound);
+        assert_eq!(is_within, (5..38).contains(&octave), "{octave}: {bound}");
+    }
+}
+
+#[test]
+fn tables_fit_their_budget_unless_that_is_too_small_for_anything() {
+    for (bytes, cpus) in [(64 << 20, 1), (64 << 20, 2), (64 << 20, 72), (64 << 20, 512)] {
+        let shape = Shape::within(bytes, cpus, 512, 4 << 20);
+        assert!(shape.slots.is_power_of_two() && shape.slots <= 512, "{shape:?}");
+        assert!(shape.cpu_bytes() * cpus <= bytes + cpus * 1024, "{shape:?}");
+    }
+    assert_eq!(Shape::within(64 << 20, 2, 512, 32768).slots, 512);
+    assert_eq!(Shape::within(0, 0, 0, 0).slots, 16);
+}
+
+fn is_root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: this needs root");
+    }
+    root
+}
+
+fn open(key: KeyBy, shape: Shape) -> SchedCounts {
+    open_by(key, shape, crate::cgroups::mounted().expect("a hierarchy of cgroups").0)
+}
+
+fn open_by(key: KeyBy, shape: Shape, hierarchy: Hierarchy) -> SchedCounts {
+    let possible = crate::cpus::possible(&Linux).expect("sysfs is there");
+    let cpus = possible.last().map_or(1, |cpu| cpu.0 as usize + 1);
+    let wanted = Wanted { key, shape: Shape { cpus, ..shape }, hierarchy, steal: true };
+    SchedCounts::open(&Linux, Box::new(sys::LinuxBpf), wanted)
+        .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()))
+}
+
+fn tid() -> Tid {
+    // SAFETY: the call has no arguments, and returns the thread's own id.
+    Tid(unsafe { libc::gettid() }.cast_unsigned())
+}
+
+#[test]
+fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
+    if !is_root() {
+        return;
+    }
+    for key in [KeyBy::Cgroup, KeyBy::CgroupAndName] {
+        drop(open(key, shape()));
+    }
+    let mut counts = open(KeyBy::Thread, Shape { slots: 1024, ..shape() });
+    counts.attach().expect("the programs run");
+    let sleeper = std::thread::Builder::new().name("counted".to_owned()).spawn(|| {
+        let begin = crate::clock::now();
+        for _ in 0..5 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        (tid(), Nanos(crate::clock::now().0 - begin.0))
+    });
+    let (slept, during) = sleeper.expect("a thread").join().expect("it slept");
+    let mut rows = counts.take().expect("the kernel waits");
+    counts.detach();
+    rows.extend(counts.take().expect("again"));
+    assert!(counts.take().expect("again").is_empty(), "everything was taken");
+    let mut found = rows.iter().filter(|row| matches!(row.key, Key::Thread(it, ..) if it == slept));
+    let row = found.next().expect("it was counted");
+    let Key::Thread(_, name, process) = &row.key else { unreachable!("filtered") };
+    assert!(name.starts_with(b"counted\0") || *process == Pid(std::process::id()), "{row:?}");
+    let blocked = row.figures.of(Measure::Blocked);
+    assert!(blocked.count() >= 5 && blocked.sum >= 100_000_000, "{row:?}");
+    assert!(blocked.max >= 20_000_000 && blocked.max <= during.0, "{row:?}");
+    let above: u64 = (0..BUCKETS)
+        .filter(|&bucket| bound(bucket).is_none_or(|bound| bound >= 20_000_000))
+        .map(|bucket| blocked.buckets[bucket])
+        .sum();
+    assert_eq!(above, 5, "five sleeps of 20 ms: {row:?}");
+    let (slices, waits) = (row.figures.of(Measure::Slice), row.figures.run_queue());
+    assert!(slices.count() >= 5 && waits.count() >= slices.count(), "{row:?}");
+    assert!(slices.sum + waits.sum + blocked.sum <= during.0 + 50_000_000, "{row:?}");
+    assert_eq!(counts.missing().overflowed, 0);
+}
+
+#[test]
+fn cgroups_of_either_version_are_told_by_their_numbers() {
+    use std::os::unix::fs::MetadataExt;
+    if !is_root() {
+        return;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+    let unified = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+    let unified = unified.and_then(|line| line.split(' ').nth(4));
+    let unified = unified.map(|point| (Hierarchy::Unified, std::path::PathBuf::from(point)));
+    for (hierarchy, root) in crate::cgroups::mounted().into_iter().chain(unified) {
+        let folder = root.join(format!("fxtrec-counts-{}", std::process::id()));
+        if let Err(error) = std::fs::create_dir(&folder) {
+            eprintln!("skipped: no cgroup can be made in {}: {error}", root.display());
+            continue;
+        }
+        let number = folder.metadata().expect("it is there").ino();
+        let mut counts = open_by(KeyBy::Cgroup, shape(), hierarchy);
+        counts.attach().expect("the programs run");
+        let procs = folder.join("cgroup.procs");
+        let script = format!("echo $$ > {} && sleep 0.05", procs.display());
+        let done = std::process::Command::new("sh").args(["-c", &script]).status();
+        counts.detach();
+        // What has just ended may be in it still.
+        let gone = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::fs::remove_dir(&folder).is_ok()
+        });
+        assert!(done.expect("a shell").success() && gone);
+        let rows = counts.take().expect("the kernel waits");
+        let row = rows.iter().find(|row| row.key == Key::Cgroup(number));
+        let row = row.unwrap_or_else(|| panic!("{hierarchy:?} has no {number}: {rows:?}"));
+        assert!(row.figures.of(Measure::Blocked).max >= 40_000_000, "{row:?}");
+    }
+}
+
+#[test]
+fn what_finds_no_slot_is_counted_as_other_and_nothing_is_lost() {
+    if !is_root() {
+        return;
+    }
+    let mut counts = open(KeyBy::Thread, Shape { slots: 16, ..shape() });
+    counts.attach().expect("the programs run");
+    for _ in 0..100 {
+        std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_millis(1)))
+            .join()
+            .expect("it slept");
+    }
+    counts.detach();
+    let rows = counts.take().expect("the kernel waits");
+    let others: Vec<_> = rows.iter().filter(|row| row.key == Key::Other).collect();
+    let [other] = &others[..] else { panic!("one of all CPUs: {}", rows.len()) };
+    let samples: u64 = Measure::ALL.iter().map(|it| other.figures.of(*it).count()).sum();
+    let overflowed = counts.missing().overflowed;
+    assert!(samples > 0 && overflowed >= samples, "{overflowed}: {other:?}");
+    assert!(rows.len() <= 2 * (16 + 8) + 1);
+}
+
+#[test]
+fn a_share_of_samples_is_bounded_from_above() {
+    let mut histogram = Histogram { max: 90, ..Histogram::default() };
+    assert_eq!(histogram.at_most(0.99), None);
+    histogram.buckets[0] = 98;
+    histogram.buckets[1] = 2;
+    assert_eq!(histogram.at_most(0.98), Some(59));
+    assert_eq!(histogram.at_most(0.99), Some(90), "the maximum is less than the bound of 119 ns");
+}
