@@ -201,9 +201,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             "sudo fxtrec demo",
             "Record five seconds in which a thread is late for a known reason, and open the page.",
         )],
-        Some("daemon") => {
-            vec![("fxtrec daemon", "Serve recording sessions, usually started by systemd.")]
-        }
+        Some("daemon") => vec![
+            ("fxtrec daemon", "Serve recording sessions, usually started by systemd."),
+            ("fxtrec daemon --metrics 9464", "Serve figures of every cgroup to Prometheus, too."),
+        ],
         Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "What the daemon is doing.")],
         Some("ctl-providers") => {
             vec![("fxtrec ctl providers", "Which applications are connected, and what they drop.")]

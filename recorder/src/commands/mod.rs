@@ -12,6 +12,8 @@ pub mod dump;
 pub mod export;
 pub mod flame;
 pub mod gates;
+mod http;
+mod live;
 pub mod merge;
 pub mod open;
 pub mod plan;

@@ -14,6 +14,7 @@ mod gates;
 mod hotplug;
 mod locks;
 mod losses;
+mod metrics;
 mod quotas;
 mod report;
 mod short_lives;

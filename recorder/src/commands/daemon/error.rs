@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::metrics::MetricsError;
 use crate::control::policy::PolicyError;
 
 /// Why the daemon does not run.
@@ -17,6 +18,8 @@ pub enum DaemonError {
     /// The policy is not to be relied on.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     #[error(
         "a daemon already runs in {} (pid {pid}): stop it, or use another --runtime-dir",
         .folder.display()

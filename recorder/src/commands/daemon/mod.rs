@@ -4,6 +4,7 @@
 //! else is in [`control`](crate::control).
 
 mod error;
+mod metrics;
 mod sockets;
 
 use std::fs::{DirBuilder, Permissions};
@@ -19,6 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 pub use error::DaemonError;
+pub use metrics::{MetricsAddress, MetricsError, NoAddress};
 
 use sockets::{Opened, Sockets};
 
@@ -71,12 +73,32 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
+    let metrics = match args.metrics {
+        Some(MetricsAddress(address)) => Some(metrics::start(metrics::Wanted {
+            address,
+            names: args.metrics_comm,
+            most_series: args.metrics_series,
+            cgroup_root: args.cgroup_root.clone(),
+        })?),
+        None => None,
+    };
+    if let Some(metrics) = &metrics {
+        let _ = writeln!(err, "fxtrec: metrics at http://{}/metrics", metrics.address);
+        if !metrics.address.ip().is_loopback() {
+            let _ = writeln!(
+                err,
+                "fxtrec: warning: everybody who can reach {} can read the metrics, without TLS",
+                metrics.address
+            );
+        }
+    }
     if let Err(error) = notify::tell(&Notice::Ready) {
         let _ = writeln!(err, "fxtrec: cannot notify the service manager: {error}");
     }
     wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;
     // Whoever comes from now on finds nobody.
     drop(sockets);
+    drop(metrics);
     if !end(service) {
         let _ = writeln!(err, "fxtrec: the session did not end within {} s", END.as_secs());
     }

@@ -12,7 +12,6 @@
 //! The page's own rules let it load from port 9001 of this machine and from no other.
 
 pub(crate) mod browser;
-mod request;
 mod serve;
 
 use std::ffi::OsStr;

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::request::Request;
 use super::{OpenError, PERFETTO};
+use crate::commands::http::Request;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::user::Owner;
 

@@ -1,4 +1,4 @@
-//! Requests of HTTP/1.1, as much of them as serving one file takes (RFC 9112).
+//! Requests of HTTP/1.1, as much of them as serving one thing takes (RFC 9112).
 
 use std::io::{self, BufRead, Read};
 
@@ -13,6 +13,8 @@ pub(super) struct Request {
     pub(super) host: Option<String>,
     /// The page that asks, as the browser says.
     pub(super) origin: Option<String>,
+    /// The media types that the peer understands.
+    pub(super) accept: Option<String>,
 }
 
 impl Request {
@@ -31,7 +33,8 @@ impl Request {
             return Ok(None);
         }
         let path = target.split('?').next().unwrap_or_default().to_owned();
-        let mut request = Self { method: method.to_owned(), path, host: None, origin: None };
+        let method = method.to_owned();
+        let mut request = Self { method, path, host: None, origin: None, accept: None };
         loop {
             let mut line = String::new();
             if input.read_line(&mut line)? == 0 {
@@ -47,6 +50,8 @@ impl Request {
                 request.host = value();
             } else if name.eq_ignore_ascii_case("origin") {
                 request.origin = value();
+            } else if name.eq_ignore_ascii_case("accept") {
+                request.accept = value();
             }
         }
     }

@@ -1,0 +1,280 @@
+//! `fxtrec daemon --metrics`: what the kernel counts, for Prometheus and others that read its text.
+//!
+//! ```text
+//!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> text
+//! ```
+//!
+//! One thread answers one request after the other, and nobody may take long over it: the request has to be there and the
+//! answer taken within a few seconds. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
+
+mod ledger;
+mod text;
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::num::ParseIntError;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ledger::Ledger;
+
+use crate::commands::http::Request;
+use crate::commands::live::{self, LiveError, groups::Groups};
+use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
+use crate::kernel::stop_token::StopToken;
+use text::Format;
+
+/// Within this time a request must be there and its answer taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often the kernel's tables are emptied when nobody asks: their counts have 32 bits.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// How long to do without new connections when there is nothing left to serve them with.
+const DEAF: Duration = Duration::from_millis(200);
+
+/// The most slots of a table, which are as many cgroups that run threads between two scrapes.
+const SLOTS: usize = 512;
+
+/// Where to listen. A port without an address is one of this machine alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsAddress(pub SocketAddr);
+
+/// Text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAddress {
+    #[error("expected PORT, or IP:PORT as in 127.0.0.1:9464")]
+    Form,
+    #[error("not a port: {0}")]
+    Port(#[from] ParseIntError),
+}
+
+impl FromStr for MetricsAddress {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<MetricsAddress, NoAddress> {
+        if let Ok(address) = text.parse() {
+            return Ok(MetricsAddress(address));
+        }
+        let port = text.strip_prefix(':').unwrap_or(text);
+        match port.contains(':') || port.starts_with('[') || port.contains('.') {
+            true => Err(NoAddress::Form),
+            false => Ok(MetricsAddress((Ipv4Addr::LOCALHOST, port.parse()?).into())),
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) address: SocketAddr,
+    /// Whether names of threads are told.
+    pub(super) names: bool,
+    /// The most sets of labels.
+    pub(super) most_series: usize,
+    /// Where the hierarchy of cgroups is mounted that has all of them.
+    pub(super) cgroup_root: Option<PathBuf>,
+}
+
+/// Why there are no metrics.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricsError {
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error("cannot listen on {address}: {source}; choose another address with --metrics")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot start a thread for metrics: {0}")]
+    Thread(io::Error),
+}
+
+/// The thread that answers. It ends when dropped.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    pub(super) address: SocketAddr,
+    stop: StopToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.stop.stop();
+        // A panic was told by the thread itself.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Has the kernel count, and answers to whoever asks.
+pub(super) fn start(wanted: Wanted) -> Result<Metrics, MetricsError> {
+    let failed = |source| MetricsError::Listen { address: wanted.address, source };
+    let listener = TcpListener::bind(wanted.address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let key = if wanted.names { KeyBy::CgroupAndName } else { KeyBy::Cgroup };
+    let (hierarchy, groups) = Groups::new(wanted.cgroup_root);
+    let counts = live::start(key, hierarchy, SLOTS)?;
+    let ledger = Ledger::new(groups, wanted.most_series);
+    let stop = StopToken::new().map_err(MetricsError::Thread)?;
+    let mut server = Server { listener, address, counts, ledger, stop: stop.clone() };
+    let thread = std::thread::Builder::new()
+        .name("fxtrec-metrics".to_owned())
+        .spawn(move || server.run())
+        .map_err(MetricsError::Thread)?;
+    Ok(Metrics { address, stop, thread: Some(thread) })
+}
+
+#[derive(Debug)]
+struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    counts: SchedCounts,
+    ledger: Ledger,
+    stop: StopToken,
+}
+
+impl Server {
+    fn run(&mut self) {
+        let mut emptied = Instant::now();
+        while !self.stop.is_stopped() {
+            match self.listener.accept() {
+                // What goes wrong with one connection is no reason not to wait for the next.
+                Ok((peer, _)) => drop(self.answer(&peer)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let listener = std::iter::once(self.listener.as_fd());
+                    let _ = self.stop.wait(listener, PERIOD.saturating_sub(emptied.elapsed()));
+                }
+                Err(_) => std::thread::sleep(DEAF),
+            }
+            if emptied.elapsed() >= PERIOD {
+                self.empty();
+                emptied = Instant::now();
+            }
+        }
+    }
+
+    /// What cannot be taken now stays in the kernel's tables.
+    fn empty(&mut self) {
+        if let Ok(rows) = self.counts.take() {
+            self.ledger.add(rows, Instant::now());
+        }
+    }
+
+    fn answer(&mut self, peer: &TcpStream) -> io::Result<()> {
+        peer.set_nonblocking(false)?;
+        let mut peer = Deadline { peer, until: Instant::now() + PATIENCE };
+        let (status, format, body) = match Request::read(&mut BufReader::new(&mut peer))? {
+            None => ("400 Bad Request", Format::Plain, String::new()),
+            Some(request) => self.respond(&request),
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\n\
+             Content-Type: {}\r\n\
+             Content-Length: {}\r\n\
+             X-Content-Type-Options: nosniff\r\n\
+             Cache-Control: no-store\r\n\
+             Connection: close\r\n\r\n",
+            format.media_type(),
+            body.len()
+        );
+        peer.write_all(head.as_bytes())?;
+        peer.write_all(body.as_bytes())?;
+        // What is behind the request would have the connection reset, and the answer with it.
+        peer.peer.shutdown(Shutdown::Write)?;
+        io::copy(&mut peer.take(u64::from(u16::MAX)), &mut io::sink())?;
+        Ok(())
+    }
+
+    fn respond(&mut self, request: &Request) -> (&'static str, Format, String) {
+        let format = Format::wanted(request.accept.as_deref());
+        // A page of the web may point a name of its own at this machine, and read with the browser of who works here.
+        if self.address.ip().is_loopback() && !request.host.as_deref().is_none_or(is_of_here) {
+            return ("421 Misdirected Request", format, String::new());
+        }
+        match (request.path.as_str(), request.method.as_str()) {
+            ("/metrics", "GET") => {
+                self.empty();
+                let missing = self.counts.missing();
+                let tells = text::Tells {
+                    steal: self.counts.tells_steal(),
+                    throttles: self.counts.tells_throttles(),
+                };
+                ("200 OK", format, text::write(&self.ledger, missing, tells, format))
+            }
+            ("/metrics", _) => ("405 Method Not Allowed", format, String::new()),
+            _ => ("404 Not Found", format, "metrics are at /metrics\n".to_owned()),
+        }
+    }
+}
+
+/// Whether a request is meant for this machine's own loopback address.
+fn is_of_here(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A peer that has only so much time altogether.
+struct Deadline<'p> {
+    peer: &'p TcpStream,
+    until: Instant,
+}
+
+impl Deadline<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Deadline<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.peer.set_read_timeout(self.left()?)?;
+        (&mut &*self.peer).read(buffer)
+    }
+}
+
+impl Write for Deadline<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.peer.set_write_timeout(self.left()?)?;
+        (&mut &*self.peer).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_this_machine_alone() {
+        let parse = |text: &str| text.parse::<MetricsAddress>().map(|it| it.0.to_string());
+        for text in ["9464", ":9464", "127.0.0.1:9464"] {
+            assert_eq!(parse(text).as_deref(), Ok("127.0.0.1:9464"), "{text}");
+        }
+        assert_eq!(parse("0.0.0.0:80").as_deref(), Ok("0.0.0.0:80"));
+        assert_eq!(parse("[::1]:80").as_deref(), Ok("[::1]:80"));
+        for text in ["127.0.0.1", "::1", "host:80", "[::1]", ""] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_the_web_are_not_of_here() {
+        for host in ["localhost", "localhost:9464", "127.0.0.1:9464", "[::1]:9464", "127.9.9.9"] {
+            assert!(is_of_here(host), "{host}");
+        }
+        for host in ["example.org", "example.org:9464", "10.0.0.1:9464", "localhost.example.org"] {
+            assert!(!is_of_here(host), "{host}");
+        }
+    }
+}
