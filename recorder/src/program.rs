@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
     compare, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge, open, probes,
-    record, report, why,
+    record, report, top, why,
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
@@ -112,6 +112,7 @@ pub fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, error.exit_code()),
         },
+        Command::Top(args) => done(top::run(&args, &mut text())),
         Command::Daemon(args) => done(daemon::run(&args, &mut messages())),
         Command::Ctl(args) => {
             let json = args.common.json;

@@ -205,6 +205,13 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             ("fxtrec daemon", "Serve recording sessions, usually started by systemd."),
             ("fxtrec daemon --metrics 9464", "Serve figures of every cgroup to Prometheus, too."),
         ],
+        Some("top") => vec![
+            ("sudo fxtrec top", "Show live which threads wait for a CPU."),
+            (
+                "sudo fxtrec top --by cgroup --count 1 --interval 5s",
+                "Print which cgroups waited in five seconds.",
+            ),
+        ],
         Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "What the daemon is doing.")],
         Some("ctl-providers") => {
             vec![("fxtrec ctl providers", "Which applications are connected, and what they drop.")]

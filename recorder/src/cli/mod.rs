@@ -38,6 +38,7 @@ mod record;
 mod report;
 mod source;
 mod stacks;
+mod top;
 mod trace_points;
 mod values;
 mod why;
@@ -73,6 +74,7 @@ pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
 pub use stacks::{StackArgs, StackKind};
+pub use top::{TopArgs, TopBy, TopSort};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{TimePoint, UserSpec};
 pub use why::{WhyArgs, WhyMetric};
@@ -82,9 +84,9 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 18] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "demo", "why", "flame", "export", "help",
+    "daemon", "ctl", "demo", "why", "flame", "export", "top", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -182,6 +184,8 @@ pub enum Command {
     /// Print for how long threads were blocked, by stack, as folded text for flame graphs
     #[command(arg_required_else_help = true)]
     Flame(FlameArgs),
+    /// Show live which threads or cgroups wait for a CPU, without recording
+    Top(TopArgs),
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),

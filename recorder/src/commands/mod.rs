@@ -20,5 +20,6 @@ pub mod plan;
 pub mod probes;
 pub mod record;
 pub mod report;
+pub mod top;
 pub mod trace_file;
 pub mod why;

@@ -21,6 +21,7 @@ mod short_lives;
 mod slices;
 mod sources;
 mod stacks;
+mod top;
 mod truth;
 mod unwinding;
 mod why;

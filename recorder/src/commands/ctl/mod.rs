@@ -19,6 +19,7 @@ use crate::cli::{CtlArgs, CtlCommon, CtlVerb};
 use crate::control::client::Client;
 use crate::units::look::Look;
 pub use error::CtlError;
+pub(in crate::commands) use snapshot::snapshot_of;
 
 /// Does what `args` ask for, and returns the exit status. What it prints on standard output goes to `out`, an `out`
 /// that is closed early ends it quietly; remarks go to `err`.

@@ -73,6 +73,11 @@ pub(super) fn snapshot(
     Ok(shown?)
 }
 
+/// Asks a running recorder for a snapshot, which it writes next to its own output.
+pub(in crate::commands) fn snapshot_of(pid: u32) -> Result<(), CtlError> {
+    ask(pid).map(drop)
+}
+
 /// Sends a recorder SIGUSR2, which would end another process: so it is made sure first that it is one, and the
 /// descriptor makes sure that it still is.
 fn ask(pid: u32) -> Result<Asked, CtlError> {

@@ -1,4 +1,4 @@
-//! Figures that the kernel counts while nothing is recorded, for `fxtrec daemon --metrics`.
+//! Figures that the kernel counts while nothing is recorded, for `fxtrec daemon --metrics` and `fxtrec top`.
 
 pub(super) mod groups;
 

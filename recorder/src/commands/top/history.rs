@@ -1,0 +1,83 @@
+//! The last seconds, which a recorder of its own keeps in memory until they are wanted.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::commands::ctl::snapshot_of;
+use crate::kernel::helper::Launcher;
+
+/// For so long the recorder may take to write them.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the recorder says of each file, before its path.
+const WRITTEN: &str = " written to ";
+
+/// `fxtrec record -a --mode circular`, which ends with this, however this ends.
+pub(super) struct History {
+    recorder: Child,
+    said: Receiver<String>,
+    _launcher: Launcher,
+}
+
+impl History {
+    pub(super) fn start(output: &Path) -> io::Result<History> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["record", "-a", "--mode", "circular", "-o"]).arg(output);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let launcher = Launcher::new()?;
+        let mut recorder = launcher.spawn(command)?;
+        let (send, said) = channel();
+        let errors = recorder.stderr.take();
+        let listen = move |errors: ChildStderr| {
+            // A line is not longer, whatever a path has.
+            let mut lines = BufReader::new(errors);
+            loop {
+                let mut line = String::new();
+                match lines.by_ref().take(64 * 1024).read_line(&mut line) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => drop(send.send(line.trim_end().to_owned())),
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("fxtrec-history".to_owned())
+            .spawn(move || errors.map(listen))?;
+        Ok(History { recorder, said, _launcher: launcher })
+    }
+
+    /// Has them written; returns the file.
+    pub(super) fn dump(&mut self) -> io::Result<PathBuf> {
+        if let Some(status) = self.recorder.try_wait()? {
+            let last = self.said.try_iter().last().unwrap_or_default();
+            return Err(io::Error::other(format!("the recorder has ended ({status}): {last}")));
+        }
+        self.said.try_iter().for_each(drop);
+        snapshot_of(self.recorder.id()).map_err(io::Error::other)?;
+        loop {
+            let line = self.said.recv_timeout(PATIENCE);
+            let line = line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+            if let Some((_, path)) = line.split_once(WRITTEN) {
+                return Ok(path.into());
+            }
+            if line.contains("cannot write") {
+                return Err(io::Error::other(line));
+            }
+        }
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.recorder.id()) {
+            // It was not waited for, so the id is its own.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+        let _ = self.recorder.wait();
+    }
+}

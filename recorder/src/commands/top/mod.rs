@@ -1,0 +1,355 @@
+//! `fxtrec top`: who waits for a CPU just now, by the kernel's own counts.
+//!
+//! The same programs count as for `fxtrec daemon --metrics`, by thread or by cgroup. They write no records, so all that
+//! is to be done here is to read a table once in an interval.
+//!
+//! The screen is one table and a line below it, which the tables of all commands can do already: a crate for terminals
+//! would bring more code than this has.
+
+mod history;
+mod screen;
+mod table;
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use super::live::{self, LiveError, groups::Groups};
+use crate::cli::{TopArgs, TopBy, TopSort};
+use crate::kernel::bpf::counts::{KeyBy, Missing, Row, SchedCounts};
+use crate::kernel::cgroups::Hierarchy;
+use crate::kernel::signals::Signals;
+use crate::kernel::terminal::Terminal;
+use crate::units::escape::Escaping;
+use crate::units::look::Look;
+use history::History;
+use screen::Screen;
+use table::Table;
+
+/// Threads between two looks that have figures of their own, and cgroups.
+const SLOTS: usize = 4096;
+
+/// An interval is not shorter.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Why nothing is shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopError {
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error("cannot read the counts: {0}")]
+    Take(#[source] io::Error),
+    #[error("cannot use the terminal: {0}")]
+    Terminal(#[source] io::Error),
+    #[error("cannot keep the last seconds: {0}")]
+    History(#[source] io::Error),
+    #[error("cannot write the output: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// What is shown, and how.
+#[derive(Clone, Debug)]
+struct View {
+    by: TopBy,
+    sort: TopSort,
+    filter: String,
+    /// Whether a filter is being typed.
+    typing: bool,
+    paused: bool,
+}
+
+/// What there is to be shown.
+struct Shown {
+    rows: Vec<Row>,
+    during: Duration,
+    missing: Missing,
+    /// Whether stolen and throttled time is told.
+    tells: (bool, bool),
+}
+
+/// Shows figures until it is told to end.
+///
+/// Must be called before the process has a second thread.
+///
+/// # Errors
+/// [`TopError`].
+pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), TopError> {
+    let mut signals = Signals::catch().map_err(TopError::Terminal)?;
+    let history = match args.history {
+        true => Some(History::start(&args.output).map_err(TopError::History)?),
+        false => None,
+    };
+    let (hierarchy, groups) = Groups::new(None);
+    let mut top = Top {
+        view: View {
+            by: args.by,
+            sort: args.sort,
+            filter: args.filter.clone(),
+            typing: false,
+            paused: false,
+        },
+        counts: start(args.by, hierarchy)?,
+        hierarchy,
+        groups,
+        interval: args.interval.duration().max(SHORTEST),
+        since: Instant::now(),
+        history,
+        note: String::new(),
+    };
+    let terminal = Terminal::of_stdout();
+    let result = match terminal.can_redraw && Screen::has_keyboard() {
+        true => top.interactive(args, &mut signals),
+        false => top.lines(args, &mut signals, terminal.look(), out),
+    };
+    match result {
+        // Whoever reads has seen enough.
+        Err(TopError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+fn start(by: TopBy, hierarchy: Hierarchy) -> Result<SchedCounts, LiveError> {
+    let key = match by {
+        TopBy::Thread => KeyBy::Thread,
+        TopBy::Cgroup => KeyBy::Cgroup,
+    };
+    live::start(key, hierarchy, SLOTS)
+}
+
+struct Top {
+    view: View,
+    counts: SchedCounts,
+    hierarchy: Hierarchy,
+    groups: Groups,
+    interval: Duration,
+    since: Instant,
+    history: Option<History>,
+    /// What the last key did.
+    note: String,
+}
+
+/// What a wait ended with.
+enum Woken {
+    Time,
+    Key,
+    End,
+}
+
+impl Top {
+    fn take(&mut self) -> Result<Shown, TopError> {
+        let rows = self.counts.take().map_err(TopError::Take)?;
+        let during = std::mem::replace(&mut self.since, Instant::now()).elapsed();
+        Ok(Shown {
+            rows,
+            during,
+            missing: self.counts.missing(),
+            tells: (self.counts.tells_steal(), self.counts.tells_throttles()),
+        })
+    }
+
+    /// A table for each interval, for pipes and files.
+    fn lines(
+        &mut self,
+        args: &TopArgs,
+        signals: &mut Signals,
+        look: Look,
+        out: &mut dyn Write,
+    ) -> Result<(), TopError> {
+        let mut left = args.count;
+        while left != Some(0) {
+            let until = Instant::now() + self.interval;
+            if let Woken::End = wait(signals, None, Some(until)).map_err(TopError::Terminal)? {
+                return Ok(());
+            }
+            let shown = self.take()?;
+            let table = Table::of(&shown, &self.view, &mut self.groups);
+            writeln!(out, "{}", table.headline())?;
+            table.write(args.rows, look, out)?;
+            writeln!(out)?;
+            out.flush()?;
+            left = left.map(|left| left - 1);
+        }
+        Ok(())
+    }
+
+    fn interactive(&mut self, args: &TopArgs, signals: &mut Signals) -> Result<(), TopError> {
+        let mut screen = Screen::open().map_err(TopError::Terminal)?;
+        let mut shown: Option<Shown> = None;
+        let mut left = args.count;
+        let mut due = Instant::now() + self.interval;
+        while left != Some(0) {
+            self.draw(&mut screen, shown.as_ref())?;
+            let until = (!self.view.paused).then_some(due);
+            match wait(signals, Some(screen.keyboard()), until).map_err(TopError::Terminal)? {
+                Woken::End => return Ok(()),
+                Woken::Time => {
+                    shown = Some(self.take()?);
+                    due = Instant::now() + self.interval;
+                    left = left.map(|left| left - 1);
+                }
+                Woken::Key => {
+                    for key in screen.keys().map_err(TopError::Terminal)? {
+                        if !self.press(key, &mut screen, signals)? {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, screen: &mut Screen, shown: Option<&Shown>) -> Result<(), TopError> {
+        let terminal = Terminal::of_stdout();
+        let lines = terminal.lines().unwrap_or(24);
+        let mut text = Vec::new();
+        // Names of threads and cgroups are others' to choose.
+        let mut page = Escaping::coloured(&mut text, terminal.colour);
+        match shown {
+            None => writeln!(page, "counting ...")?,
+            Some(shown) => {
+                let table = Table::of(shown, &self.view, &mut self.groups);
+                writeln!(page, "{}", table.headline())?;
+                // The headline, the headings with their line, the rule below, and the line of keys.
+                table.write(lines.saturating_sub(6), terminal.look(), &mut page)?;
+            }
+        }
+        page.flush()?;
+        drop(page);
+        let status = self.status();
+        screen.draw(&text, &status, lines, terminal.look().columns).map_err(TopError::Write)
+    }
+
+    fn status(&self) -> String {
+        if self.view.typing {
+            return format!("filter: {}_", self.view.filter);
+        }
+        let paused = if self.view.paused { "PAUSED  " } else { "" };
+        let filter = match self.view.filter.as_str() {
+            "" => String::new(),
+            filter => format!("filter: {filter}  "),
+        };
+        let keys = "sort w p m r b s t  / filter  g threads or cgroups  space pause  d dump  y why  q quit";
+        let note = if self.note.is_empty() { keys } else { &self.note };
+        format!("{paused}{filter}{note}")
+    }
+
+    /// Whether to go on.
+    fn press(
+        &mut self,
+        key: char,
+        screen: &mut Screen,
+        signals: &mut Signals,
+    ) -> Result<bool, TopError> {
+        const ESCAPE: char = '\u{1b}';
+        self.note.clear();
+        if self.view.typing {
+            match key {
+                '\r' | '\n' => self.view.typing = false,
+                ESCAPE => (self.view.typing, self.view.filter) = (false, String::new()),
+                '\u{7f}' | '\u{8}' => drop(self.view.filter.pop()),
+                other if !other.is_control() => self.view.filter.push(other),
+                _ => {}
+            }
+            return Ok(true);
+        }
+        match key {
+            'q' => return Ok(false),
+            'w' => self.view.sort = TopSort::Wait,
+            'p' => self.view.sort = TopSort::P99,
+            'm' => self.view.sort = TopSort::Max,
+            'r' => self.view.sort = TopSort::Run,
+            'b' => self.view.sort = TopSort::Blocked,
+            's' => self.view.sort = TopSort::Stolen,
+            't' => self.view.sort = TopSort::Throttled,
+            '/' => self.view.typing = true,
+            ' ' => self.view.paused = !self.view.paused,
+            'g' => self.change()?,
+            'd' => {
+                self.note = self.dump().map_or_else(|why| why, |path| format!("written: {path}"));
+            }
+            'y' => {
+                let text = self.explain().unwrap_or_else(|why| why);
+                screen.page(&text).map_err(TopError::Terminal)?;
+                // Until a key is pressed.
+                wait(signals, Some(screen.keyboard()), None).map_err(TopError::Terminal)?;
+                screen.keys().map_err(TopError::Terminal)?;
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Threads become cgroups, or cgroups threads; counting begins anew.
+    fn change(&mut self) -> Result<(), TopError> {
+        self.view.by = match self.view.by {
+            TopBy::Thread => TopBy::Cgroup,
+            TopBy::Cgroup => TopBy::Thread,
+        };
+        self.counts = start(self.view.by, self.hierarchy)?;
+        self.since = Instant::now();
+        self.note = "counting begins anew".to_owned();
+        Ok(())
+    }
+
+    fn dump(&mut self) -> Result<String, String> {
+        let history = self.history.as_mut().ok_or("the last seconds are kept with --history")?;
+        let path = history.dump().map_err(|error| format!("not written: {error}"))?;
+        Ok(path.display().to_string())
+    }
+
+    /// The worst of the last seconds in words.
+    fn explain(&mut self) -> Result<String, String> {
+        let path = self.dump()?;
+        let line = ["fxtrec", "why", path.as_str()];
+        let parsed = crate::cli::Cli::parse_line(line).map_err(|error| error.to_string())?;
+        let crate::cli::Command::Why(args) = parsed else { return Err(path) };
+        let mut text = Vec::new();
+        let mut page = Escaping::new(&mut text);
+        super::why::run(&args, &mut page).map_err(|error| error.to_string())?;
+        page.flush().map_err(|error| error.to_string())?;
+        drop(page);
+        Ok(format!(
+            "{}\nAny key goes back. The recording is {path}",
+            String::from_utf8_lossy(&text)
+        ))
+    }
+}
+
+/// Waits for a key, the time, or a signal that means the end.
+fn wait(
+    signals: &mut Signals,
+    keyboard: Option<BorrowedFd<'_>>,
+    until: Option<Instant>,
+) -> io::Result<Woken> {
+    loop {
+        while let Some(caught) = signals.read()? {
+            let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+            if ends.contains(&caught.signal) {
+                return Ok(Woken::End);
+            }
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(Woken::Time);
+        }
+        let timeout = match left {
+            // Rounded up: what is less than a millisecond would be spent in a tight loop.
+            Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)),
+            None => Ok(PollTimeout::NONE),
+        };
+        let mut polled = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        polled.extend(keyboard.map(|keyboard| PollFd::new(keyboard, PollFlags::POLLIN)));
+        match poll(&mut polled, timeout.unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if polled.get(1).is_some_and(|keyboard| keyboard.any().unwrap_or(false)) {
+            return Ok(Woken::Key);
+        }
+    }
+}
