@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use super::sums::{Sums, most_first};
 
 /// The log is tidied at this length, or at a greater one where there are very many threads.
 const LOG: usize = 4096;
@@ -69,11 +69,11 @@ pub(super) struct OpenWaits {
 }
 
 /// A stretch of time, and how long each had the CPU in it, in nanoseconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
     begin: u64,
     end: u64,
-    threads: FxHashMap<u64, u64>,
+    threads: Sums,
     idle: u64,
     unknown: u64,
 }
@@ -93,7 +93,14 @@ pub struct Shares {
 
 impl Segment {
     pub(super) fn new(begin: u64) -> Segment {
-        Segment { begin, end: begin, threads: FxHashMap::default(), idle: 0, unknown: 0 }
+        Segment { begin, end: begin, ..Segment::default() }
+    }
+
+    /// An empty one, which keeps the memory that it has.
+    #[inline]
+    pub(super) fn begin_anew(&mut self, begin: u64) {
+        (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
+        self.threads.clear();
     }
 
     /// `tenant` has the CPU from the end of the segment until `end`, which is its end then.
@@ -106,62 +113,64 @@ impl Segment {
         match tenant {
             Tenant::Unknown => self.unknown += length,
             Tenant::Idle => self.idle += length,
-            Tenant::Thread(koid) => *self.threads.entry(koid).or_default() += length,
+            Tenant::Thread(koid) => self.threads.add(koid, length),
         }
         self.end = end;
     }
 
     /// Takes in the segment that follows.
-    pub(super) fn append(&mut self, mut next: Segment) {
-        if self.threads.len() < next.threads.len() {
-            std::mem::swap(&mut self.threads, &mut next.threads);
+    pub(super) fn append(&mut self, next: &Segment) {
+        for (koid, nanos) in next.threads.iter() {
+            self.threads.add(koid, nanos);
         }
-        self.add(&next.threads);
         self.idle += next.idle;
         self.unknown += next.unknown;
         self.end = next.end;
     }
 
-    fn add(&mut self, threads: &FxHashMap<u64, u64>) {
-        for (&koid, &nanos) in threads {
-            *self.threads.entry(koid).or_default() += nanos;
-        }
+    /// Of so much more nothing is known, whenever that was: the end stays.
+    pub(super) fn add_unknown(&mut self, nanos: u64) {
+        self.unknown += nanos;
+    }
+
+    /// What comes next is added from `time` on.
+    pub(super) fn skip_to(&mut self, time: u64) {
+        self.end = self.end.max(time);
     }
 
     /// Keeps the `most` greatest sums.
     pub(super) fn trim(&mut self, most: usize) {
-        if self.threads.len() <= most {
-            return;
-        }
-        let mut sums: Vec<(u64, u64)> = self.threads.drain().collect();
-        sums.select_nth_unstable_by_key(most, most_first);
-        self.unknown += sums.drain(most..).map(|(_, nanos)| nanos).sum::<u64>();
-        self.threads = sums.into_iter().collect();
+        self.unknown += self.threads.trim(most);
     }
 
     /// Who had the CPU, apart from one who cannot have had it, the `named` who had it longest one by one.
-    pub(super) fn shares(mut self, except: u64, named: usize) -> Shares {
-        let impossible = self.threads.remove(&except).unwrap_or(0);
-        let mut sums: Vec<(u64, u64)> = self.threads.into_iter().collect();
-        let mut rest = Vec::new();
-        if sums.len() > named {
-            sums.select_nth_unstable_by_key(named, most_first);
-            rest = sums.split_off(named);
+    pub(super) fn shares(&self, except: u64, named: usize, shares: &mut Shares) {
+        let first = &mut shares.named;
+        first.clear();
+        let (mut impossible, mut more, mut others) = (0, 0, 0);
+        for sum in self.threads.iter() {
+            if sum.0 == except {
+                impossible = sum.1;
+                continue;
+            }
+            let mut rest = sum;
+            let is_among = |last: &(u64, u64)| most_first(&sum) < most_first(last);
+            if first.len() < named || first.last().is_some_and(is_among) {
+                let at = first.partition_point(|known| most_first(known) < most_first(&sum));
+                first.insert(at, sum);
+                if first.len() <= named {
+                    continue;
+                }
+                rest = first.pop().unwrap_or(sum);
+            }
+            more += 1;
+            others += rest.1;
         }
-        sums.sort_unstable_by_key(most_first);
-        Shares {
-            named: sums,
-            more: rest.len() as u64,
-            others: Duration::from_nanos(rest.iter().map(|&(_, nanos)| nanos).sum()),
-            idle: Duration::from_nanos(self.idle),
-            unknown: Duration::from_nanos(self.unknown + impossible),
-        }
+        shares.more = more;
+        shares.others = Duration::from_nanos(others);
+        shares.idle = Duration::from_nanos(self.idle);
+        shares.unknown = Duration::from_nanos(self.unknown + impossible);
     }
-}
-
-/// The order of sums: the greatest first, and of equals always the same.
-fn most_first(&(koid, nanos): &(u64, u64)) -> (std::cmp::Reverse<u64>, u64) {
-    (std::cmp::Reverse(nanos), koid)
 }
 
 impl History {
@@ -211,7 +220,7 @@ impl History {
         for segment in self.segments.drain(..) {
             match merged.last_mut() {
                 Some(before) if begins.binary_search(&segment.begin).is_err() => {
-                    before.append(segment);
+                    before.append(&segment);
                 }
                 _ => merged.push(segment),
             }
@@ -255,24 +264,20 @@ impl History {
         }
     }
 
-    /// Who had the CPU between `begin` and `end`.
-    pub(super) fn between(&self, begin: u64, end: u64) -> Segment {
-        let mut sum = Segment::new(begin);
+    /// Adds who had the CPU from the end of the sum until `end`.
+    pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
+        let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);
-        for segment in &self.segments[since..] {
+        for segment in self.segments[since..].iter().take_while(|segment| segment.begin < end) {
             // Of a segment that is cut, or of what was dropped, nothing can be told.
-            if segment.begin < begin {
-                sum.extend(Tenant::Unknown, segment.end);
+            if segment.begin < begin || segment.end > end {
+                sum.extend(Tenant::Unknown, segment.end.min(end));
                 continue;
             }
             sum.extend(Tenant::Unknown, segment.begin);
-            sum.add(&segment.threads);
-            sum.idle += segment.idle;
-            sum.unknown += segment.unknown;
-            sum.end = segment.end;
+            sum.append(segment);
         }
-        let since = self.log.partition_point(|&(from, _)| from <= begin).saturating_sub(1);
-        let log = &self.log[since..];
+        let log = self.log_since(begin);
         if let Some(&(first, _)) = log.first() {
             sum.extend(Tenant::Unknown, first.min(end));
         }
@@ -281,7 +286,18 @@ impl History {
             sum.extend(tenant, until);
         }
         sum.extend(Tenant::Unknown, end);
-        sum
+    }
+
+    /// The log from the entry that was in force at `time`. Most waits began a few entries ago.
+    #[inline]
+    fn log_since(&self, time: u64) -> &[(u64, Tenant)] {
+        let mut back = 4;
+        while back < self.log.len() && self.log[self.log.len() - back].0 > time {
+            back *= 4;
+        }
+        let last = &self.log[self.log.len().saturating_sub(back)..];
+        let since = last.partition_point(|&(from, _)| from <= time).saturating_sub(1);
+        &last[since..]
     }
 }
 

@@ -16,6 +16,7 @@ mod recent;
 mod records;
 mod roster;
 mod sleeps;
+mod sums;
 mod switches;
 mod thread;
 mod way;
@@ -33,6 +34,7 @@ use super::facts::{Causes, HostSteal, Quota};
 use super::model::{Losses, Origin, Report, Span};
 use super::selection::Selection;
 use cpu::Cpus;
+use history::Segment;
 pub use history::Shares;
 use losses::Pending;
 pub use observer::{Moved, Names, Observer, Ran, Switched, SwitchedOut, Vacated, Waited, Woken};
@@ -66,6 +68,9 @@ pub struct Analysis<O = ()> {
     family: Family,
     cpus: Cpus,
     worst: Worst,
+    /// Who had the CPU in the wait that ended last, and the same in order: kept for their memory.
+    meanwhile: Segment,
+    shares: Shares,
     losses: Losses,
     origin: Option<Origin>,
     causes: Causes,
@@ -136,6 +141,8 @@ impl<O: Observer> Analysis<O> {
             family: Family::default(),
             cpus: Cpus::default(),
             worst: Worst::new(worst, &selection.threads),
+            meanwhile: Segment::default(),
+            shares: Shares::default(),
             losses: Losses::default(),
             origin: None,
             causes: Causes::default(),

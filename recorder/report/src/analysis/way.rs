@@ -45,7 +45,10 @@ impl Way {
     ) {
         match throttled {
             true => self.passed.extend(Tenant::Unknown, now),
-            false => self.passed.append(history.between(self.at, now)),
+            false => {
+                self.passed.skip_to(self.at);
+                history.add_until(now, &mut self.passed);
+            }
         }
         self.passed.trim(MOST_SUMS);
         self.at = now;
@@ -56,50 +59,39 @@ impl Way {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Who had the CPUs that a thread waited for, except while a quota held it back.
-    pub(super) fn meanwhile(
+    /// Sums up who had the CPUs that a thread waited for, except while a quota held it back.
+    pub(super) fn sum_up_meanwhile(
         &mut self,
         (begin, end): (Nanos, Nanos),
         cpu: Cpu,
         way: Option<&Way>,
         held: Option<Held<'_>>,
-    ) -> Segment {
-        let nanos = held.map_or(0, |held| held.nanos);
-        let unknown = |nanos: u64| {
-            let mut segment = Segment::new(0);
-            segment.extend(Tenant::Unknown, nanos);
-            segment
-        };
-        let nothing_known = unknown((end.0 - begin.0).saturating_sub(nanos));
+    ) {
+        let sum = &mut self.meanwhile;
+        sum.begin_anew(begin.0);
+        let whole = (end.0 - begin.0).saturating_sub(held.map_or(0, |held| held.nanos));
         let stretches: Vec<Stretch> = match held {
             Some(held) => match self.periods.place(held) {
                 Some(stretches) => stretches,
-                None => return nothing_known,
+                None => return sum.add_unknown(whole),
             },
             None => Vec::new(),
         };
-        let mut total = unknown(0);
-        let mut at = begin.0;
         if let Some(way) = way {
-            at = way.at;
             match stretches[..] {
-                [] => total.append(way.passed.clone()),
+                [] => sum.append(&way.passed),
                 [(from, until)] if from == begin => {
-                    total.append(unknown(way.at.saturating_sub(until.0)));
+                    sum.add_unknown(way.at.saturating_sub(until.0));
                 }
-                _ => return nothing_known,
+                _ => return sum.add_unknown(whole),
             }
+            sum.skip_to(way.at);
         }
         let history = &self.cpus.get(cpu.0).history;
         for (from, until) in stretches {
-            if from.0 > at {
-                total.append(history.between(at, from.0));
-            }
-            at = at.max(until.0);
+            history.add_until(from.0, sum);
+            sum.skip_to(until.0);
         }
-        if end.0 > at {
-            total.append(history.between(at, end.0));
-        }
-        total
+        history.add_until(end.0, sum);
     }
 }

@@ -87,7 +87,9 @@ impl<O: Observer> Analysis<O> {
         let wait = (span.begin, span.end);
         let held = Held { wait, cpu: queued_on, nanos: throttled, at_begin, by };
         let held = (throttled > 0).then_some(held);
-        let shares = self.meanwhile(wait, queued_on, way.as_deref(), held).shares(koid, NAMED);
+        self.sum_up_meanwhile(wait, queued_on, way.as_deref(), held);
+        self.meanwhile.shares(koid, NAMED, &mut self.shares);
+        let shares = &self.shares;
         let moves = way.map_or_else(Vec::new, |way| way.moves);
         let queued_on = moves.first().map_or(queued_on, |first| first.from);
         let (by_interrupt, woken_by) = (waker == BY_INTERRUPT, Some(Koid(waker)));
@@ -101,7 +103,7 @@ impl<O: Observer> Analysis<O> {
             throttled_by: held.and(by),
             waker: woken_by.filter(|_| waker != 0 && !by_interrupt),
             by_interrupt,
-            shares: &shares,
+            shares,
         });
         if !own_longest && !among_worst {
             return;

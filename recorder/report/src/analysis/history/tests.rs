@@ -14,8 +14,15 @@ fn small() -> History {
     History { room: 8, least: 8, ..History::default() }
 }
 
+fn between(history: &History, begin: u64, end: u64, (except, named): (u64, usize)) -> Shares {
+    let (mut sum, mut shares) = (Segment::new(begin), Shares::default());
+    history.add_until(end, &mut sum);
+    sum.shares(except, named, &mut shares);
+    shares
+}
+
 fn all(history: &History, begin: u64, end: u64) -> Shares {
-    history.between(begin, end).shares(u64::MAX, usize::MAX)
+    between(history, begin, end, (u64::MAX, usize::MAX))
 }
 
 fn length(shares: &Shares) -> u64 {
@@ -50,7 +57,7 @@ fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
         assert!(!history.push(koid * koid, Tenant::Thread(koid)));
     }
     // 1 has it for 3, 2 for 5 and so on, 6 for 14.
-    let shares = history.between(1, 50).shares(2, 2);
+    let shares = between(&history, 1, 50, (2, 2));
     assert_eq!(shares.named, [(6, 14), (5, 11)]);
     assert_eq!((shares.more, shares.others.as_nanos()), (3, 3 + 7 + 9));
     assert_eq!(shares.unknown.as_nanos(), 5);
