@@ -21,8 +21,11 @@ pub(crate) const TRACE_ID: Column =
 
 const ZSTD_LEVEL: i32 = 1;
 
-/// So many row groups wait to be written at most.
-const WAITING: usize = 2;
+/// So many row groups wait to be written by a thread at most.
+const WAITING: usize = 1;
+
+/// So many threads write at most: there is no more to do for more of them.
+const MOST_LANES: usize = 4;
 
 fn field(column: &Column) -> Result<Type> {
     let (physical, logical) = match column.kind {
@@ -78,9 +81,17 @@ fn begin(
     SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()))
 }
 
-/// The files of the tables that are wanted, and the thread that writes them.
+/// The files of the tables that are wanted, and the threads that write them: one for each CPU at most, each for some of the
+/// tables.
 #[derive(Debug)]
 pub(crate) struct Files {
+    lanes: Vec<Lane>,
+    /// Whose each table is.
+    lane_of: [usize; Table::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Lane {
     sheets: SyncSender<Sheet>,
     thread: JoinHandle<Result<u64>>,
 }
@@ -95,31 +106,50 @@ impl Files {
         with_trace: bool,
         about: &[(&str, String)],
     ) -> Result<Files> {
-        let begun = files.into_iter().map(|(table, file)| {
-            begin(file, table, with_trace, about).map(|writer| (table, writer))
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = cpus.clamp(1, MOST_LANES).min(files.len().max(1));
+        let mut lanes: Vec<(u32, Vec<Writer>)> = Vec::new();
+        lanes.resize_with(most, Default::default);
+        let mut files = files;
+        // Those with most to do first, each to whom has least to do so far.
+        files.sort_by_key(|(table, _)| std::cmp::Reverse(table.weight()));
+        let mut lane_of = [0; Table::ALL.len()];
+        for (table, file) in files {
+            let writer = begin(file, table, with_trace, about)?;
+            let idlest = (0..lanes.len()).min_by_key(|&at| lanes[at].0).unwrap_or(0);
+            lane_of[table as usize] = idlest;
+            lanes[idlest].0 += table.weight();
+            lanes[idlest].1.push((table, writer));
+        }
+        let lanes = lanes.into_iter().map(|(_, writers)| {
+            let (sheets, to_write) = sync_channel(WAITING);
+            let thread = std::thread::Builder::new()
+                .name("fxtrec-parquet".to_owned())
+                .spawn(move || write_all(writers, &to_write))
+                .map_err(|error| ParquetError::External(error.into()))?;
+            Ok(Lane { sheets, thread })
         });
-        let begun: Vec<Writer> = begun.collect::<Result<_>>()?;
-        let (sheets, to_write) = sync_channel(WAITING);
-        let thread = std::thread::Builder::new()
-            .name("fxtrec-parquet".to_owned())
-            .spawn(move || write_all(begun, &to_write))
-            .map_err(|error| ParquetError::External(error.into()))?;
-        Ok(Files { sheets, thread })
+        Ok(Files { lanes: lanes.collect::<Result<_>>()?, lane_of })
     }
 
-    /// Gives up a sheet to be written. False when nothing more is: the thread has failed.
+    /// Gives up a sheet to be written. False when nothing more is: a thread has failed.
     pub(crate) fn write(&self, sheet: Sheet) -> bool {
-        self.sheets.send(sheet).is_ok()
+        let lane = self.lanes.get(self.lane_of[sheet.table() as usize]);
+        lane.is_some_and(|lane| lane.sheets.send(sheet).is_ok())
     }
 
     /// Waits until everything is written; how many bytes that is.
     ///
     /// # Errors
-    /// The first of the thread.
+    /// The first of the threads.
     pub(crate) fn finish(self) -> Result<u64> {
-        drop(self.sheets);
-        let died = || Err(ParquetError::General("the thread that writes has panicked".to_owned()));
-        self.thread.join().unwrap_or_else(|_| died())
+        let died = || Err(ParquetError::General("a thread that writes has panicked".to_owned()));
+        let (sheets, threads): (Vec<_>, Vec<_>) =
+            self.lanes.into_iter().map(|lane| (lane.sheets, lane.thread)).unzip();
+        drop(sheets);
+        let written: Vec<Result<u64>> =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect();
+        written.into_iter().sum()
     }
 }
 

@@ -75,17 +75,39 @@ fn day(reader: &mut Reader<'_>) -> String {
 
 /// The date of a time in nanoseconds since 1970; `None` of one that no clock shows.
 fn date(nanos: i128) -> Option<String> {
-    let mut day = u32::try_from(nanos.div_euclid(NANOS_OF_DAY)).ok()?;
-    let is_leap =
-        |year: u32| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    for year in 1970..10_000 {
-        let february = if is_leap(year) { 29 } else { 28 };
-        for (month, days) in (1..).zip([31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
-            if day < days {
-                return Some(format!("{year}-{month:02}-{:02}", day + 1));
-            }
-            day -= days;
+    let (year, day) = of_year(u32::try_from(nanos.div_euclid(NANOS_OF_DAY)).ok()?)?;
+    let february = if is_leap(year) { 29 } else { 28 };
+    let mut left = day;
+    for (month, days) in (1..).zip([31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
+        if left < days {
+            return Some(format!("{year}-{month:02}-{:02}", left + 1));
         }
+        left -= days;
+    }
+    None
+}
+
+/// Its week by ISO 8601, as in `2026-W48`: weeks begin on Mondays, and belong to the year that most of their days do.
+pub(crate) fn week(nanos: i128) -> Option<String> {
+    let day = u32::try_from(nanos.div_euclid(NANOS_OF_DAY)).ok()?;
+    // 1970 began on a Thursday, and the week of a Thursday is the one that counts.
+    let thursday = (day + 3) / 7 * 7;
+    let (year, day) = of_year(thursday)?;
+    Some(format!("{year}-W{:02}", day / 7 + 1))
+}
+
+fn is_leap(year: u32) -> bool {
+    year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400)
+}
+
+/// The year of a day since 1970, and which day of that it is, from 0 on.
+fn of_year(mut day: u32) -> Option<(u32, u32)> {
+    for year in 1970..10_000 {
+        let days = if is_leap(year) { 366 } else { 365 };
+        if day < days {
+            return Some((year, day));
+        }
+        day -= days;
     }
     None
 }
@@ -103,5 +125,17 @@ mod tests {
         assert_eq!(of(1_795_392_000).as_deref(), Some("2026-11-23"));
         assert_eq!(of(4_107_542_400).as_deref(), Some("2100-03-01"));
         assert_eq!((of(-1), of(i128::from(i64::MAX))), (None, None));
+    }
+
+    #[test]
+    fn weeks_are_those_of_iso_8601() {
+        let of = |days: i128| week(days * NANOS_OF_DAY);
+        assert_eq!(of(0).as_deref(), Some("1970-W01"));
+        // A Sunday and the Monday after it, at the turn of a year whose first week has three days of the old one.
+        assert_eq!(of(18_259).as_deref(), Some("2019-W52"), "2019-12-29");
+        assert_eq!(of(18_260).as_deref(), Some("2020-W01"));
+        assert_eq!(of(18_628).as_deref(), Some("2020-W53"), "2021-01-01");
+        assert_eq!(of(20_781).as_deref(), Some("2026-W48"), "2026-11-24");
+        assert_eq!(of(-1), None);
     }
 }

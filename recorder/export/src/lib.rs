@@ -13,12 +13,14 @@
 
 #![forbid(unsafe_code)]
 
+mod blame;
 mod file;
 mod identity;
 mod people;
 mod rows;
 pub mod schema;
 mod sheet;
+mod stacks;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -190,8 +192,12 @@ impl Export {
         trace: Option<&str>,
     ) -> Result<[u64; Table::ALL.len()], ExportError> {
         let rows = Rows::new(files, &self.tables, trace);
-        let (report, rows) = analysis::observe(reader, Options::default(), rows)
-            .map_err(|source| ExportError::read(input, source))?;
+        let failed = |source| ExportError::read(input, source);
+        let (report, mut rows) =
+            analysis::observe(reader, Options::default(), rows).map_err(failed)?;
+        if self.tables.contains(&Table::Blame) && report.may_have_spans {
+            blame::add(&mut rows, || Reader::open(input)).map_err(failed)?;
+        }
         Ok(rows.finish(&report, &input.to_string_lossy(), &self.labels))
     }
 }

@@ -9,9 +9,11 @@ use fxtrec_report::{Gap, Observer, Report};
 use fxtrec_sched::{Change, Occupant, Said, State, Thread, WakeupSaid, unsigned};
 
 use crate::file::Files;
+use crate::identity::week;
 use crate::people::{Gone, IDLE, People};
 use crate::schema::Table;
 use crate::sheet::{Cell, Sheet};
+use crate::stacks::Stacks;
 
 /// The category of what fxtrec itself says, and that of what the scheduler does besides switches and wake-ups.
 const OWN: [&str; 2] = ["fxtrec", "sched"];
@@ -29,6 +31,8 @@ pub(crate) struct Rows<'a> {
     own: Option<ProviderId>,
     clock_offset: Option<i64>,
     waits: i64,
+    /// Where they are wanted.
+    stacks: Option<Stacks>,
     /// Nothing more can be written.
     failed: bool,
 }
@@ -71,18 +75,27 @@ impl<'a> Rows<'a> {
             own: None,
             clock_offset: None,
             waits: 0,
+            stacks: [Table::Sample, Table::Stack]
+                .iter()
+                .any(|table| tables.contains(table))
+                .then(Stacks::default),
             failed: false,
         }
     }
 
     #[inline(always)]
-    fn push<const N: usize>(&mut self, table: Table, row: [Cell<'_>; N]) {
+    pub(crate) fn push<const N: usize>(&mut self, table: Table, row: [Cell<'_>; N]) {
         if let Some(sheet) = &mut self.sheets[table as usize] {
             self.written[table as usize] += 1;
             if let Some(full) = sheet.push(row) {
                 self.failed |= !self.files.write(full);
             }
         }
+    }
+
+    /// The number of a thread; that of the idle tasks for koid 0 of a trace that has no other such thread.
+    pub(crate) fn utid_of(&mut self, koid: Koid) -> u32 {
+        if self.people.by_fxtrec && koid.0 == 0 { IDLE } else { self.people.utid(koid) }
     }
 
     fn utid(&mut self, who: Occupant<Koid>) -> Option<u32> {
@@ -116,7 +129,7 @@ impl<'a> Rows<'a> {
             Cell::of(end.0.saturating_sub(was.since.0)),
             if was.state == State::Running { Cell::id(cpu) } else { Cell::Null },
             utid,
-            Cell::Text(name),
+            Cell::Word(name),
             Cell::Bool(complete),
             waker,
             by_interrupt,
@@ -193,6 +206,9 @@ impl<'a> Rows<'a> {
             Cell::of(0),
         ];
         self.push(Table::Thread, idle);
+        if let Some(stacks) = self.stacks.take() {
+            stacks.finish(&mut self);
+        }
         for gone in self.people.finish_threads() {
             self.gone(&gone);
         }
@@ -223,6 +239,8 @@ impl<'a> Rows<'a> {
         let causes: Vec<&str> = report.causes.names().collect();
         let causes = causes.join(",");
         let losses = &report.losses;
+        let begin = i128::from(report.span.begin.0);
+        let week = self.clock_offset.and_then(|offset| week(begin + i128::from(offset)));
         let row = [
             Cell::Text(file),
             Cell::text(origin.map(|origin| &*origin.host)),
@@ -236,6 +254,7 @@ impl<'a> Rows<'a> {
             Cell::of(report.span.begin.0),
             Cell::of(report.span.end.0),
             self.clock_offset.map_or(Cell::Null, Cell::Int),
+            Cell::text(week.as_deref()),
             Cell::of(report.cpus.iter().map(|cpu| cpu.switches).sum()),
             Cell::of(report.idle_wakeups),
             Cell::of(losses.gaps),
@@ -272,6 +291,12 @@ impl Observer for Rows<'_> {
                 }
             }
             Record::KernelObject(object) => self.people.name(object),
+            record if self.stacks.is_some() && Stacks::is_about(record) => {
+                let sample = self.stacks.as_mut().and_then(|stacks| stacks.take(item));
+                if let Some(sample) = sample {
+                    sample.push(self);
+                }
+            }
             Record::ProviderInfo(info) if info.name == OWN[0] => {
                 self.own = Some(info.id);
                 self.people.by_fxtrec = true;
@@ -303,7 +328,7 @@ impl Observer for Rows<'_> {
             Cell::of(length),
             Cell::id(ran.cpu.0.into()),
             Cell::id(utid),
-            Cell::text(ran.next.and_then(end_state)),
+            Cell::word(ran.next.and_then(end_state)),
             Cell::Bool(ran.is_whole),
             fact(said.steal),
             fact(said.irq),
@@ -383,7 +408,7 @@ impl Observer for Rows<'_> {
             Cell::of(length.saturating_sub(waited.throttled)),
             id,
             Cell::id(utid),
-            Cell::Text(if waited.metric == Metric::Wakeup { "wakeup" } else { "preempted" }),
+            Cell::Word(if waited.metric == Metric::Wakeup { "wakeup" } else { "preempted" }),
             Cell::id(waited.queued_on.0.into()),
             Cell::id(waited.ran_on.0.into()),
             Cell::some_id(waker),

@@ -76,7 +76,10 @@ pub enum Table {
     Wait,
     Antagonist,
     Span,
+    Blame,
     Counter,
+    Sample,
+    Stack,
     Loss,
     Thread,
     Process,
@@ -85,14 +88,17 @@ pub enum Table {
 }
 
 impl Table {
-    pub const ALL: [Table; 12] = [
+    pub const ALL: [Table; 15] = [
         Table::SchedSlice,
         Table::ThreadState,
         Table::Wakeup,
         Table::Wait,
         Table::Antagonist,
         Table::Span,
+        Table::Blame,
         Table::Counter,
+        Table::Sample,
+        Table::Stack,
         Table::Loss,
         Table::Thread,
         Table::Process,
@@ -108,7 +114,10 @@ impl Table {
             Table::Wait => "wait",
             Table::Antagonist => "antagonist",
             Table::Span => "span",
+            Table::Blame => "blame",
             Table::Counter => "counter",
+            Table::Sample => "sample",
+            Table::Stack => "stack",
             Table::Loss => "loss",
             Table::Thread => "thread",
             Table::Process => "process",
@@ -126,12 +135,28 @@ impl Table {
             Table::Wait => WAIT,
             Table::Antagonist => ANTAGONIST,
             Table::Span => SPAN,
+            Table::Blame => BLAME,
             Table::Counter => COUNTER,
+            Table::Sample => SAMPLE,
+            Table::Stack => STACK,
             Table::Loss => LOSS,
             Table::Thread => THREAD,
             Table::Process => PROCESS,
             Table::Label => LABEL,
             Table::Trace => TRACE,
+        }
+    }
+
+    /// How much there is to write of it, compared with the others.
+    pub(crate) const fn weight(self) -> u32 {
+        match self {
+            Table::ThreadState => 12,
+            Table::Antagonist => 10,
+            Table::Wait => 8,
+            Table::SchedSlice => 6,
+            Table::Wakeup => 4,
+            Table::Span | Table::Blame | Table::Counter | Table::Sample => 2,
+            _ => 1,
         }
     }
 
@@ -227,6 +252,31 @@ const SPAN: &[Column] = &[
     or_null(id("begin_utid")),
 ];
 
+const BLAME: &[Column] = &[
+    nanos("ts"),
+    nanos("dur"),
+    nanos("span_dur"),
+    id("utid"),
+    text("category"),
+    text("name"),
+    text("part"),
+    or_null(text("class")),
+    or_null(id("by_utid")),
+    count("stretches"),
+];
+
+const SAMPLE: &[Column] =
+    &[nanos("ts"), id("utid"), text("kind"), or_null(id("stack_id")), or_null(text("lacks"))];
+
+const STACK: &[Column] = &[
+    id("stack_id"),
+    id("depth"),
+    or_null(text("function")),
+    or_null(text("module")),
+    count("address"),
+    flag("in_kernel"),
+];
+
 const COUNTER: &[Column] = &[
     nanos("ts"),
     id("utid"),
@@ -266,6 +316,7 @@ const TRACE: &[Column] = &[
     nanos("start_ts"),
     nanos("end_ts"),
     or_null(nanos("clock_offset_ns")),
+    or_null(text("week")),
     count("switches"),
     count("idle_wakeups"),
     count("gaps"),

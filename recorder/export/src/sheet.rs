@@ -21,6 +21,8 @@ pub(crate) enum Cell<'a> {
     Bool(bool),
     Double(f64),
     Text(&'a str),
+    /// One of few texts, which is found by where it is.
+    Word(&'static str),
 }
 
 impl Cell<'_> {
@@ -44,6 +46,10 @@ impl Cell<'_> {
 }
 
 impl<'a> Cell<'a> {
+    pub(crate) fn word(text: Option<&'static str>) -> Cell<'a> {
+        text.map_or(Cell::Null, Cell::Word)
+    }
+
     pub(crate) fn text(text: Option<&'a str>) -> Cell<'a> {
         text.map_or(Cell::Null, Cell::Text)
     }
@@ -60,6 +66,8 @@ pub(crate) struct Sheet {
     trace: Option<Box<str>>,
     values: Vec<Vec<i64>>,
     texts: FxHashMap<Box<str>, i64>,
+    /// Those of the texts that are [words](Cell::Word).
+    words: Vec<(&'static str, i64)>,
     rows: usize,
 }
 
@@ -67,32 +75,48 @@ impl Sheet {
     pub(crate) fn new(table: Table, trace: Option<&str>) -> Sheet {
         let values = table.columns().iter().map(|_| Vec::new()).collect();
         let trace = trace.map(Into::into);
-        Sheet { table, trace, values, texts: FxHashMap::default(), rows: 0 }
+        Sheet { table, trace, values, texts: FxHashMap::default(), words: Vec::new(), rows: 0 }
     }
 
     /// Adds a row; `None` while there is room for more.
     #[inline]
     pub(crate) fn push<const N: usize>(&mut self, row: [Cell<'_>; N]) -> Option<Sheet> {
         debug_assert_eq!(N, self.values.len(), "{}", self.table);
-        for (values, cell) in self.values.iter_mut().zip(row) {
-            values.push(match cell {
+        for (at, cell) in row.into_iter().enumerate() {
+            let value = match cell {
                 Cell::Null => NULL,
                 Cell::Int(number) => number,
                 Cell::Bool(is) => is.into(),
                 Cell::Double(number) => i64::from_ne_bytes(number.to_ne_bytes()),
-                Cell::Text(text) => match self.texts.get(text) {
-                    Some(&number) => number,
-                    None => {
-                        // There are no more of them than rows.
-                        let number = self.texts.len() as i64;
-                        self.texts.insert(text.into(), number);
-                        number
-                    }
-                },
-            });
+                Cell::Text(text) => self.text(text),
+                Cell::Word(text) => self.word(text),
+            };
+            self.values[at].push(value);
         }
         self.rows += 1;
         (self.rows == ROWS).then(|| self.take())
+    }
+
+    /// The number of a text. There are no more of them than rows.
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(&number) = self.texts.get(text) {
+            return number;
+        }
+        let number = self.texts.len() as i64;
+        self.texts.insert(text.into(), number);
+        number
+    }
+
+    #[inline]
+    fn word(&mut self, text: &'static str) -> i64 {
+        match self.words.iter().find(|word| std::ptr::eq(word.0, text)) {
+            Some(word) => word.1,
+            None => {
+                let number = self.text(text);
+                self.words.push((text, number));
+                number
+            }
+        }
     }
 
     /// What there is so far.
@@ -175,9 +199,21 @@ fn order(times: &[i64]) -> Option<Vec<u32>> {
     if times.is_sorted() {
         return None;
     }
-    let mut order: Vec<u32> = (0..times.len() as u32).collect();
-    order.sort_by_key(|&at| times[at as usize]);
-    Some(order)
+    let first = times.iter().copied().min().unwrap_or(0);
+    let late = |time: i64| time.wrapping_sub(first).cast_unsigned();
+    // Time and number in one word: a sort of words takes a third of the time of one by key.
+    let number_bits = usize::BITS - times.len().leading_zeros();
+    if times.iter().any(|&time| late(time) >> (u64::BITS - number_bits) != 0) {
+        let mut order: Vec<u32> = (0..times.len() as u32).collect();
+        order.sort_by_key(|&at| times[at as usize]);
+        return Some(order);
+    }
+    let numbered = times.iter().zip(0_u64..);
+    let mut words: Vec<u64> =
+        numbered.map(|(&time, number)| late(time) << number_bits | number).collect();
+    words.sort_unstable();
+    let mask = (1 << number_bits) - 1;
+    Some(words.into_iter().map(|word| (word & mask) as u32).collect())
 }
 
 /// The values that are there, and for each row whether one is.
@@ -188,4 +224,19 @@ fn present(column: &Column, mut values: Vec<i64>) -> (Vec<i64>, Option<Vec<i16>>
     let levels = values.iter().map(|&value| i16::from(value != NULL)).collect();
     values.retain(|&value| value != NULL);
     (values, Some(levels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_time_stay_in_their_order_however_far_times_are_apart() {
+        for step in [1, 1 << 40, 1 << 60] {
+            let times = [3, 1, 2, 1, 3, 0].map(|time| time * step - 7);
+            assert_eq!(order(&times), Some(vec![5, 1, 3, 2, 0, 4]), "{step}");
+        }
+        assert_eq!(order(&[1, 1, 2]), None);
+        assert_eq!(order(&[i64::MAX, i64::MIN, 0]), Some(vec![1, 2, 0]));
+    }
 }

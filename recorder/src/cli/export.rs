@@ -11,8 +11,8 @@ use clap::Args;
 Below DIR each table has a folder, in Hive's layout: DIR/wait/day=2026-11-23/trace_id=t8d0.../wait.parquet.
 To add traces, export them to the same DIR; no file is ever rewritten, unless its trace is exported again.
 
-Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, counter, loss, thread, process, label, trace.
-docs/export.md describes them, and has queries.
+Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, blame, counter, sample, stack, loss, thread, process, label,
+trace. docs/export.md describes them, and docs/sql.md has queries.
 
 Examples:
   fxtrec export app.fxt -o fleet                                 all tables

@@ -43,6 +43,13 @@ pub struct Frame<'a> {
     pub module: Option<(&'a str, u64)>,
 }
 
+impl Stack {
+    /// What stacks of the same functions have in common: the recording, the process, the addresses, innermost first.
+    pub fn place(&self) -> (Option<ProviderId>, Koid, &[u64]) {
+        (self.provider, self.process, &self.addresses)
+    }
+}
+
 impl Frame<'_> {
     /// What to call it: its function, or the file and the address in it, or its address alone.
     pub fn label(&self) -> String {
@@ -90,7 +97,8 @@ impl Recorded {
         }
     }
 
-    fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
+    /// Takes what a record says of stacks. One of a stack adds it at the end of all.
+    pub fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         match record {
             Record::Backtrace(record) => {
                 let Some(kind) = Kind::of(record.flags) else { return };

@@ -1,0 +1,118 @@
+//! Where the time of each span went: the table `blame`. What is before a span is needed to divide it, so the trace is read
+//! twice more, and only if it has spans.
+
+use fxt_reader::{Error, Koid, Reader};
+use fxtrec_blame::chain::{Blocked, Frame, Wakers};
+use fxtrec_blame::parts::{self, EndedBy, Key};
+use fxtrec_blame::pass::{self, Follower, Interval};
+use fxtrec_blame::spans::{Span, Spans};
+use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::track::{Tenant, Tracker};
+use fxtrec_blame::{Class, log, spans};
+use fxtrec_report::call_name;
+
+use crate::people::IDLE;
+use crate::rows::Rows;
+use crate::schema::Table;
+use crate::sheet::Cell;
+
+/// Adds the parts of all spans of a trace that `open` opens.
+///
+/// # Errors
+/// Those of `open`, and of the reader but for damage.
+pub(crate) fn add<'r>(
+    rows: &mut Rows<'_>,
+    mut open: impl FnMut() -> Result<Reader<'r>, Error>,
+) -> Result<(), Error> {
+    let mut spans = spans::collect(open()?)?;
+    // No thread's time has all that became of an asynchronous one.
+    spans.list.retain(|span| span.begun_on.is_none());
+    if spans.list.is_empty() {
+        return Ok(());
+    }
+    let interval = |span: &Span| Interval { koid: span.koid, from: span.from, to: span.to };
+    let intervals: Vec<Interval> = spans.list.iter().map(interval).collect();
+    let mut told = vec![false; intervals.len()];
+    let mut tracker = Tracker::new(Roster::default());
+    let follower = Follower::new(&intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
+        told[at] = true;
+        add_span(rows, &spans, &spans.list[at], &frame, tracker);
+    });
+    pass::run(open()?, &mut tracker, follower)?.finish(&tracker);
+    // Those of threads of which the trace tells nothing else.
+    for (span, _) in spans.list.iter().zip(told).filter(|(_, told)| !told) {
+        let part = Part { name: "unknown", class: None, by: None };
+        part.push(rows, (&spans, span), (span.length(), 1));
+    }
+    Ok(())
+}
+
+/// One part of a span.
+struct Part {
+    name: &'static str,
+    class: Option<Class>,
+    /// Who had the CPU meanwhile, or ended it.
+    by: Option<u32>,
+}
+
+fn add_span(rows: &mut Rows<'_>, spans: &Spans, span: &Span, frame: &Frame, tracker: &Tracker) {
+    let machine = &tracker.origin.machine;
+    let class = |blocked: &Blocked| {
+        // One without a name is one nevertheless.
+        let name = |number: u64| {
+            u16::try_from(number).ok().and_then(|it| call_name(machine, it)).unwrap_or("")
+        };
+        blocked.class(tracker.origin.causes, blocked.syscall.map(name))
+    };
+    let mut utid = |thread: Index| rows.utid_of(Koid(tracker.roster.koid(thread)));
+    let mut found = Vec::new();
+    for (key, sum) in parts::sums(frame, class) {
+        let (name, class, by) = match key {
+            Key::OnCpu => ("cpu", None, None),
+            Key::OnCpuUndivided => ("cpu_undivided", None, None),
+            Key::Stolen => ("steal", None, None),
+            Key::Interrupts => ("irq", None, None),
+            Key::Throttled(_) => ("throttled", None, None),
+            Key::Waiting(Tenant::Thread(thread)) => ("runqueue", None, Some(utid(thread))),
+            Key::Waiting(Tenant::Idle) => ("runqueue", None, Some(IDLE)),
+            Key::Waiting(_) => ("runqueue", None, None),
+            Key::Blocked { class, ended, .. } => {
+                let by = match ended {
+                    Some(EndedBy::Thread(thread)) => Some(utid(thread)),
+                    _ => None,
+                };
+                ("blocked", Some(class), by)
+            }
+            Key::Underway | Key::Unknown(_) => ("unknown", None, None),
+        };
+        found.push((Part { name, class, by }, sum));
+    }
+    for (part, sum) in found {
+        part.push(rows, (spans, span), sum);
+    }
+}
+
+impl Part {
+    fn push(
+        &self,
+        rows: &mut Rows<'_>,
+        (spans, span): (&Spans, &Span),
+        (nanos, stretches): (u64, u64),
+    ) {
+        let name = spans.name_of(span.name);
+        let utid = rows.utid_of(Koid(span.koid));
+        let row = [
+            Cell::of(span.from),
+            Cell::of(nanos),
+            Cell::of(span.length()),
+            Cell::id(utid),
+            Cell::Text(&name.category),
+            Cell::Text(&name.name),
+            Cell::Word(self.name),
+            Cell::word(self.class.map(Class::name)),
+            Cell::some_id(self.by),
+            Cell::of(stretches),
+        ];
+        rows.push(Table::Blame, row);
+    }
+}

@@ -1,0 +1,113 @@
+//! Stacks that were recorded: the tables `sample` and `stack`. A sample is a row at once; a stack becomes rows when the trace is
+//! over, since functions may be named after the stacks that they are in. Each stack is kept once.
+
+use fxt_reader::{Item, Koid, ProviderId, Record};
+use fxtrec_report::stacks::{Recorded, Stack};
+use fxtrec_sched::backtrace::{Kind, PROBLEMS};
+use rustc_hash::FxHashMap;
+
+use crate::rows::Rows;
+use crate::schema::Table;
+use crate::sheet::Cell;
+
+/// So many different stacks are kept; samples with others say that they have none.
+const MOST: usize = 1 << 18;
+
+type Place = (Option<ProviderId>, Koid, Box<[u64]>);
+
+/// The stacks so far.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    recorded: Recorded,
+    numbers: FxHashMap<Place, u32>,
+    stacks: Vec<Stack>,
+}
+
+/// A sample that has just been taken.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    time: u64,
+    thread: Koid,
+    kind: &'static str,
+    stack: Option<u32>,
+    problems: u32,
+}
+
+impl Stacks {
+    /// Whether records of this kind say anything about stacks.
+    #[inline]
+    pub(crate) fn is_about(record: &Record<'_>) -> bool {
+        matches!(
+            record,
+            Record::Backtrace(_)
+                | Record::UserspaceObject(_)
+                | Record::Module(_)
+                | Record::Mapping(_)
+        )
+    }
+
+    /// Takes a record of such a kind; the sample, if it is one.
+    pub(crate) fn take(&mut self, item: &Item<'_>) -> Option<Sample> {
+        self.recorded.take(item.provider, &item.record);
+        let stack = self.recorded.all.pop()?;
+        let (time, thread, problems) = (stack.time, stack.thread, stack.problems);
+        let kind = match stack.kind {
+            Kind::OffCpu => "off_cpu",
+            Kind::Wake => "wake",
+            Kind::Cpu => "cpu",
+        };
+        let (provider, process, addresses) = stack.place();
+        let place: Place = (provider, process, addresses.into());
+        let number = match self.numbers.get(&place) {
+            Some(&number) => Some(number),
+            None if self.stacks.len() >= MOST => None,
+            None => {
+                // There are fewer of them than fit.
+                let number = self.stacks.len() as u32;
+                self.numbers.insert(place, number);
+                self.stacks.push(stack);
+                Some(number)
+            }
+        };
+        Some(Sample { time, thread, kind, stack: number, problems })
+    }
+
+    /// The rows of all stacks.
+    pub(crate) fn finish(self, rows: &mut Rows<'_>) {
+        for (number, stack) in (0_u32..).zip(&self.stacks) {
+            for (depth, frame) in (0_u32..).zip(self.recorded.frames(stack)) {
+                let (module, address) =
+                    frame.module.map_or((None, frame.address), |(path, at)| (Some(path), at));
+                let row = [
+                    Cell::id(number),
+                    Cell::id(depth),
+                    Cell::text(frame.function),
+                    Cell::text(module),
+                    Cell::Int(address.cast_signed()),
+                    Cell::Bool(frame.in_kernel),
+                ];
+                rows.push(Table::Stack, row);
+            }
+        }
+    }
+}
+
+impl Sample {
+    pub(crate) fn push(&self, rows: &mut Rows<'_>) {
+        let utid = rows.utid_of(self.thread);
+        let lacks: Vec<&str> = PROBLEMS
+            .iter()
+            .filter(|(bit, _)| self.problems & bit != 0)
+            .map(|(_, what)| *what)
+            .collect();
+        let lacks = lacks.join("; ");
+        let row = [
+            Cell::of(self.time),
+            Cell::id(utid),
+            Cell::Word(self.kind),
+            Cell::some_id(self.stack),
+            if lacks.is_empty() { Cell::Null } else { Cell::Text(&lacks) },
+        ];
+        rows.push(Table::Sample, row);
+    }
+}
