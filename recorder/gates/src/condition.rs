@@ -47,6 +47,16 @@ impl Condition {
         }
     }
 
+    /// Whether it names a process or a thread by its id, which is another in each recording.
+    pub fn names_ids(&self) -> bool {
+        match self {
+            Condition::Pid(_) | Condition::Tid(_) => true,
+            Condition::Not(inner) => inner.names_ids(),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().any(Condition::names_ids),
+            _ => false,
+        }
+    }
+
     /// The CPUs that it names, as it names them. When there are none, it can be told without the CPU.
     pub fn cpus(&self) -> Vec<u64> {
         match self {

@@ -31,7 +31,8 @@ pub struct Distribution {
     pub(super) sum: u64,
     pub(super) min: u64,
     pub(super) max: u64,
-    pub(super) max_at: Nanos,
+    /// `None` without samples, and of samples whose times say nothing.
+    pub(super) max_at: Option<Nanos>,
     /// In order of their values, each value once.
     pub(super) buckets: Box<[Bucket]>,
 }
@@ -79,7 +80,7 @@ impl Distribution {
 
     /// When the greatest ended, the first of them where there are several.
     pub fn max_at(&self) -> Option<Nanos> {
-        (self.count > 0).then_some(self.max_at)
+        self.max_at
     }
 
     /// The mean; `None` without samples.

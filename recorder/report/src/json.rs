@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::calls::Call;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts};
+use super::fleet::{self, TraceRow};
 use super::gates::evaluate::Verdict;
 use super::gates::show::JsonVerdict;
 use super::model::{Party, Report, Sleep, Span, Stats, Wait};
@@ -25,6 +26,9 @@ struct Document<'a> {
     format: &'static str,
     version: u32,
     trace: Trace<'a>,
+    /// Where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    traces: Vec<OneOfMany<'a>>,
     losses: Losses,
     switches: u64,
     switches_per_s: f64,
@@ -40,7 +44,8 @@ struct Document<'a> {
     worst: Vec<Worst<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_of_command: Option<Vec<Worst<'a>>>,
-    worst_blocked: Vec<Blocked<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_blocked: Option<Vec<Blocked<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spans: Option<Vec<Spans<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,6 +88,28 @@ struct Trace<'a> {
     begin_ns: u64,
     end_ns: u64,
     recorded: Option<Recorded<'a>>,
+}
+
+/// One of several traces.
+#[derive(Serialize)]
+struct OneOfMany<'a> {
+    file: &'a str,
+    host: Option<&'a str>,
+    length_ns: u64,
+    switches: u64,
+    wakeup: Few,
+    preempt: Few,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steal_ns: Option<u64>,
+    lost: u64,
+    gaps: u64,
+}
+
+#[derive(Serialize)]
+struct Few {
+    count: u64,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -229,6 +256,9 @@ struct Thread<'a> {
 
 #[derive(Serialize)]
 struct Worst<'a> {
+    /// Its place among the traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<usize>,
     #[serde(flatten)]
     thread: Who<'a>,
     metric: &'static str,
@@ -343,6 +373,25 @@ fn blocked_in(report: &Report, stats: &Stats) -> Vec<BlockedIn> {
     calls.iter().map(one).collect()
 }
 
+fn one_of_many(row: &TraceRow) -> OneOfMany<'_> {
+    let few = |of: &fleet::Figures| Few {
+        count: of.count,
+        p99_ns: of.p99.map(ns),
+        max_ns: of.max.map(ns),
+    };
+    OneOfMany {
+        file: &row.name,
+        host: row.host.as_deref(),
+        length_ns: ns(row.length),
+        switches: row.switches,
+        wakeup: few(&row.wakeup),
+        preempt: few(&row.preempted),
+        steal_ns: row.steal.map(ns),
+        lost: row.lost,
+        gaps: row.gaps,
+    }
+}
+
 fn who(party: &Party) -> Who<'_> {
     Who { koid: party.koid.0, tid: party.tid, pid: party.pid, comm: &party.comm }
 }
@@ -352,6 +401,7 @@ fn worst(causes: Causes, wait: &Wait) -> Worst<'_> {
     let moves =
         || wait.moves.iter().map(|it| Move { at_ns: it.at.0, from: it.from.0, to: it.to.0 });
     Worst {
+        trace: wait.trace,
         thread: who(&wait.thread),
         metric: wait.metric.name(),
         begin_ns: begin.0,
@@ -421,6 +471,7 @@ pub fn write_json(
                 causes: causes.names().collect(),
             }),
         },
+        traces: report.traces.iter().map(one_of_many).collect(),
         losses: losses(report),
         switches: report.switches(),
         switches_per_s: report.switches_per_second(),
@@ -458,7 +509,8 @@ pub fn write_json(
         worst_of_command: report
             .has_command
             .then(|| report.worst_of_command().iter().map(|wait| worst(causes, wait)).collect()),
-        worst_blocked: report.blocked().sleeps.iter().map(|sleep| blocked(report, sleep)).collect(),
+        worst_blocked: (!report.is_fleet())
+            .then(|| report.blocked().sleeps.iter().map(|sleep| blocked(report, sleep)).collect()),
         spans: report.spans.as_ref().map(spans),
         gates: verdicts.map(|all| all.iter().map(JsonVerdict::of).collect()),
     };

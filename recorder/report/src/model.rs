@@ -9,6 +9,7 @@ use fxt_reader::{Cpu, Koid, Nanos};
 use super::calls::call_name;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts, HostSteal, Quota};
+use super::fleet::TraceRow;
 use super::selection::ThreadFilter;
 use super::spans::SpanReport;
 use fxtrec_gates::Metric;
@@ -49,6 +50,8 @@ pub struct Report {
     pub(super) is_chosen: bool,
     /// How many of the longest waits and blocked times are wanted.
     pub(super) most: usize,
+    /// The traces that it is about, if they are [several](super::fleet).
+    pub traces: Vec<TraceRow>,
 }
 
 /// What fxtrec wrote into a trace about the recording.
@@ -250,6 +253,8 @@ impl CpuReport {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
+    /// The number of its trace, where there are several.
+    pub trace: Option<usize>,
     /// Who waited, as it was called then.
     pub thread: Party,
     /// [`Metric::Wakeup`] or [`Metric::Preemption`].
@@ -384,7 +389,8 @@ impl Report {
 
     /// Switches of all CPUs, those from and to idle included.
     pub fn switches(&self) -> u64 {
-        self.cpus.iter().map(|cpu| cpu.switches).sum()
+        let traces = self.traces.iter().map(|trace| trace.switches);
+        self.cpus.iter().map(|cpu| cpu.switches).chain(traces).sum()
     }
 
     /// Switches of all CPUs by the length of the trace, in seconds.

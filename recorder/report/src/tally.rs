@@ -104,7 +104,9 @@ impl Tally {
         if other.count == 0 {
             return;
         }
-        for (nanos, at) in [(other.max, other.max_at), (other.min, Nanos::default())] {
+        for (nanos, at) in
+            [(other.max, other.max_at.unwrap_or_default()), (other.min, Nanos::default())]
+        {
             if nanos.wrapping_sub(self.least) > self.spread {
                 self.stretch(nanos, at);
             }
@@ -187,7 +189,7 @@ impl Tally {
             sum: self.sum,
             min: figure(self.least),
             max: figure(greatest),
-            max_at: rest.max_at,
+            max_at: (count > 0).then_some(rest.max_at),
             buckets,
         }
     }

@@ -27,11 +27,11 @@ Exit status: 0; 3 when --fail-if-worse finds a metric that is worse, or could ju
 125 when a file cannot be read."
 )]
 pub struct CompareArgs {
-    /// Traces from before the change, one per run
+    /// Traces from before the change, one per run, or directories of them
     #[arg(value_name = "BASE.fxt", required = true)]
     pub base: Vec<PathBuf>,
 
-    /// Traces from after the change, one per run
+    /// Traces from after the change, one per run, or directories of them
     #[arg(value_name = "NEW.fxt", required = true, last = true)]
     pub new: Vec<PathBuf>,
 

@@ -20,8 +20,8 @@ Examples:
   fxtrec export app.fxt --table wait -o waits.parquet            one table, in one file
   duckdb -c \"select max(dur) from 'fleet/wait/*/*/*.parquet'\"")]
 pub struct ExportArgs {
-    /// FXT traces to read, plain, gzip or zstd
-    #[arg(value_name = "FILE", required = true)]
+    /// FXT traces to read, plain, gzip or zstd, or directories of them
+    #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
     /// Directory to write below; it is made if only it is missing. With the ending .parquet, a file of one table
     #[arg(short, long, value_name = "DIR|FILE.parquet")]

@@ -27,13 +27,18 @@ Examples:
   fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
   fxtrec report make.fxt --stacks --worst 3          where threads were blocked, by stack
   fxtrec report make.fxt --html make.html            one page for the browser
+  fxtrec report runs/ more/*.fxt.zst                 many traces in one report
   fxtrec report make.fxt.zst --json | jq .total      for programs
   fxtrec report make.fxt --fail-if 'wakeup.p99 > 2ms'  exit with status 3 when latency is too high
 
 docs/latency.md defines every figure.")]
 pub struct ReportArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
+    #[arg(value_name = "FILE|DIR")]
     pub file: PathBuf,
+    /// More traces, or directories of traces: one report of all of them, by name of thread and by trace
+    #[arg(value_name = "FILE|DIR")]
+    pub more: Vec<PathBuf>,
 
     /// Metric of the thread table and the histogram
     #[arg(long, value_name = "METRIC", default_value = "runqueue", conflicts_with_all = FOR_PROGRAMS)]

@@ -21,6 +21,9 @@ pub enum ExportError {
     OneTable,
     #[cfg(feature = "parquet")]
     #[error(transparent)]
+    Many(#[from] crate::commands::many::ManyError),
+    #[cfg(feature = "parquet")]
+    #[error(transparent)]
     Export(#[from] crate::export::ExportError),
 }
 
@@ -41,13 +44,15 @@ pub fn run(_: &ExportArgs, _: &mut dyn Write) -> Result<(), ExportError> {
 pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportError> {
     use std::path::Path;
 
+    use crate::commands::many::expand;
     use crate::export::{Export, Table};
 
     let named = args.tables.iter().map(|name| name.parse::<Table>());
     let mut tables: Vec<Table> = named.collect::<Result<_, _>>()?;
     tables.sort_unstable();
     tables.dedup();
-    let inputs: Vec<&Path> = args.inputs.iter().map(AsRef::as_ref).collect();
+    let inputs = expand(&args.inputs)?;
+    let inputs: Vec<&Path> = inputs.iter().map(AsRef::as_ref).collect();
     let labels = args.labels.iter().map(|label| (label.key.clone(), label.value.clone())).collect();
     let exported = match (args.is_file(), &tables[..]) {
         (true, &[table]) => {

@@ -14,6 +14,7 @@ pub mod flame;
 pub mod gates;
 mod http;
 mod live;
+pub mod many;
 pub mod merge;
 pub mod open;
 pub mod plan;

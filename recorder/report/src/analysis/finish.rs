@@ -72,6 +72,7 @@ impl<O: Observer> Analysis<O> {
             worst_of_command: Vec::new(),
             has_command: self.family.process.is_some(),
             most,
+            traces: Vec::new(),
             is_chosen: !self.selection.threads.is_everything(),
         };
         report.retain(&self.selection.threads);

@@ -1,6 +1,5 @@
 //! All threads: those that live, in slots; those that ended, as reports; and everybody's names.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,23 +9,17 @@ use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::recent::Recent;
-use super::sleeps::KEPT;
 use super::thread::Live;
 use crate::distribution::Distribution;
 use crate::facts::{FactTallies, Facts};
-use crate::model::{Party, Sleep, Stats, ThreadReport, Wait};
+use crate::groups::Groups;
+use crate::model::{Party, Stats, ThreadReport};
 use crate::selection::ThreadFilter;
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
 /// So many ended threads are kept one by one.
 pub(super) const MAX_ENDED: usize = 65_536;
-
-/// So many names ended threads are summed up by; those of further names are put together.
-const MAX_GROUPS: usize = 4096;
-
-/// The name that threads are put together under when there are too many names.
-const OTHERS: &str = "(others)";
 
 /// So many names are remembered of threads that were summed up: somebody may have waited for them.
 const AFTERLIFE: usize = 4096;
@@ -89,25 +82,13 @@ pub(super) struct Roster {
     processes: FxHashMap<u64, Arc<str>>,
     texts: FxHashSet<Arc<str>>,
     ended: Vec<ThreadReport>,
-    /// By name, and whether they were COMMAND's.
-    groups: FxHashMap<(Arc<str>, bool), Group>,
+    groups: Groups,
     /// Processes with a thread that was woken: in a trace of narrow scope, those in scope.
     woken: FxHashSet<u64>,
     /// How many were summed up.
     pub(super) folded: u64,
     /// Of those, the ones whose names are still known.
     fading: VecDeque<u64>,
-}
-
-/// Ended threads of one name.
-#[derive(Debug, Default)]
-struct Group {
-    threads: u64,
-    tallies: [Tally; 6],
-    sums: Stats,
-    facts: Option<Box<FactTallies>>,
-    worst: Option<Box<Wait>>,
-    sleeps: Vec<Sleep>,
 }
 
 impl Roster {
@@ -291,31 +272,7 @@ impl Roster {
             self.processes.remove(&koid);
         }
         let Some(report) = self.report(live, family) else { return };
-        let mut key = (report.comm, report.in_command);
-        if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&key) {
-            key.0 = self.text(OTHERS);
-        }
-        let group = self.groups.entry(key).or_default();
-        group.threads += 1;
-        for (tally, distribution) in group.tallies.iter_mut().zip(&report.stats.metrics) {
-            tally.add(distribution);
-        }
-        let (sums, stats) = (&mut group.sums, &report.stats);
-        sums.cpu_time += stats.cpu_time;
-        sums.voluntary += stats.voluntary;
-        sums.involuntary += stats.involuntary;
-        sums.migrations += stats.migrations;
-        sums.inferred += stats.inferred;
-        if let Some(facts) = &stats.facts {
-            group.facts.get_or_insert_default().add(facts);
-        }
-        let length = |wait: &Option<Box<Wait>>| wait.as_ref().map(|wait| wait.length());
-        if length(&report.worst) > length(&group.worst) {
-            group.worst = report.worst;
-        }
-        group.sleeps.extend(report.sleeps);
-        group.sleeps.sort_by_key(|sleep| Reverse(sleep.span.length()));
-        group.sleeps.truncate(KEPT);
+        self.groups.add(report);
     }
 
     /// The report of a thread, unless there is nothing to report.
@@ -360,24 +317,7 @@ impl Roster {
             let live = std::mem::take(self.live(slot));
             reports.extend(self.report(live, family));
         }
-        reports.extend(self.groups.into_iter().map(|((comm, in_command), group)| ThreadReport {
-            koid: None,
-            pid: None,
-            tid: None,
-            process: None,
-            process_name: comm.clone(),
-            comm,
-            threads: group.threads,
-            in_command,
-            // A run-queue wait was made of its parts already.
-            stats: Stats {
-                metrics: group.tallies.map(|tally| tally.freeze()),
-                facts: freeze_facts(group.facts),
-                ..group.sums
-            },
-            worst: group.worst,
-            sleeps: group.sleeps,
-        }));
+        reports.extend(self.groups.finish());
         reports
     }
 }

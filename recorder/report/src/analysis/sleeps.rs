@@ -7,10 +7,8 @@ use fxtrec_sched::State;
 use super::roster::Roster;
 use super::thread::{BY_INTERRUPT, metric};
 use super::{Analysis, Observer};
+use crate::groups::KEPT;
 use crate::model::{Sleep, Span};
-
-/// So many are kept of each thread. Only one of them can be longer than half of the recording.
-pub(super) const KEPT: usize = 2;
 
 /// A thread was blocked, until it was woken.
 #[derive(Clone, Copy, Debug)]

@@ -114,6 +114,7 @@ impl<O: Observer> Analysis<O> {
         };
         let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
         let wait = Wait {
+            trace: None,
             thread: self.roster.party(koid),
             metric,
             span,

@@ -2,6 +2,7 @@
 
 mod brief;
 mod causes;
+mod fleet;
 mod histogram;
 mod overview;
 mod spans;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use brief::{write_brief, write_figures};
 pub use causes::write_causes;
+pub use fleet::{write_fleet_head, write_traces};
 pub use histogram::write_histogram;
 pub use overview::{write_cpus, write_head, write_metrics};
 pub use spans::write_spans;

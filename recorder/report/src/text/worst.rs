@@ -81,7 +81,13 @@ pub fn write_worst(
             true => format!("on CPU {}", wait.queued_on),
             false => format!("for CPU {}, came in on CPU {}", wait.queued_on, wait.ran_on),
         };
-        writeln!(out, "{:>4}. {length:>8}  {who} {place}, {cause}, {begin} to {end}", number + 1)?;
+        let of = wait.trace.and_then(|at| report.traces.get(at));
+        let of = of.map_or_else(String::new, |row| format!(" of {}", printable(&row.name, 100)));
+        writeln!(
+            out,
+            "{:>4}. {length:>8}  {who} {place}, {cause}, {begin} to {end}{of}",
+            number + 1
+        )?;
         for moved in &wait.moves {
             writeln!(
                 out,

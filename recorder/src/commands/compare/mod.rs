@@ -3,8 +3,11 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use fxt_reader::Reader;
+
 use crate::cli::CompareArgs;
-use crate::commands::trace_file::{ReadError, watched};
+use crate::commands::many::{ManyError, each, expand};
+use crate::commands::trace_file::ReadError;
 use crate::report::compare::ranks::MAX_RUNS;
 use crate::report::compare::show::{Text, change, json, why_not_judged};
 use crate::report::compare::spans::Shift;
@@ -24,6 +27,9 @@ pub enum CompareError {
     /// A trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Traces were to be in a directory.
+    #[error(transparent)]
+    Many(#[from] ManyError),
     /// A trace without a single switch.
     #[error("{}: nothing to compare: the trace has no context switch", .0.display())]
     Empty(PathBuf),
@@ -41,20 +47,28 @@ pub enum CompareError {
 /// # Errors
 /// When a trace cannot be read or is empty, there are too many, or the output fails.
 pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareError> {
-    let traces = args.base.len() + args.new.len();
+    let (base, new) = (expand(&args.base)?, expand(&args.new)?);
+    let traces = base.len() + new.len();
     if traces > MAX_RUNS {
         return Err(CompareError::TooMany(traces));
     }
     let names = span_names(&args.measures);
     let read = |paths: &[PathBuf]| -> Result<(Vec<Run>, Vec<SpanFigures>), CompareError> {
+        let mut read: Vec<Option<(Run, Vec<SpanFigures>)>> = Vec::new();
+        read.resize_with(paths.len(), || None);
+        let work = |path: &Path| run(path, &args.measures, &names);
+        each(paths, work, |number, numbers| read[number] = Some(numbers))?;
         let mut sums = vec![SpanFigures::default(); names.len()];
         let mut runs = Vec::new();
-        for path in paths {
-            runs.push(run(path, &args.measures, (&names, &mut sums))?);
+        for (run, spans) in read.into_iter().flatten() {
+            runs.push(run);
+            for (sum, figures) in sums.iter_mut().zip(&spans) {
+                *sum = SpanFigures::merge([&*sum, figures].into_iter());
+            }
         }
         Ok((runs, sums))
     };
-    let ((base, before), (new, after)) = (read(&args.base)?, read(&args.new)?);
+    let ((base, before), (new, after)) = (read(&base)?, read(&new)?);
     let shifts: Vec<Shift> = names
         .iter()
         .zip(before.iter().zip(&after))
@@ -93,16 +107,16 @@ fn span_names(measures: &[Measure]) -> Vec<String> {
     names
 }
 
-/// The numbers of one trace. What its spans of these names took is added to the sums.
+/// The numbers of one trace, and what its spans of these names took.
 fn run(
     path: &Path,
     measures: &[Measure],
-    (names, sums): (&[String], &mut [SpanFigures]),
-) -> Result<Run, CompareError> {
+    names: &[String],
+) -> Result<(Run, Vec<SpanFigures>), CompareError> {
     let failed = |source| ReadError::new(path, source);
     let report_of = |selection: Selection| -> Result<Report, CompareError> {
         let options = Options { selection, worst: 0 };
-        Ok(analyse(watched(path).map_err(failed)?, options).map_err(failed)?)
+        Ok(analyse(Reader::open(path).map_err(failed)?, options).map_err(failed)?)
     };
     let report = report_of(Selection::default())?;
     if report.switches() == 0 {
@@ -115,21 +129,13 @@ fn run(
         recorded.add(&group, report_of(selection)?);
     }
     if !names.is_empty() {
-        let spans = measure(|| watched(path), &Selection::default(), &report);
+        let spans = measure(|| Reader::open(path), &Selection::default(), &report);
         recorded.add_spans(spans.map_err(failed)?);
-        for (name, sum) in names.iter().zip(sums) {
-            if let Some(figures) = recorded.spans(name, None) {
-                *sum = SpanFigures::merge([&*sum, &figures].into_iter());
-            }
-        }
     }
+    let spans = names.iter().map(|name| recorded.spans(name, None).unwrap_or_default()).collect();
     let numbers = measures.iter().map(|measure| number(measure, &recorded)).collect();
-    Ok(Run {
-        name: path.display().to_string(),
-        numbers,
-        lost: recorded.lost(),
-        doubt: recorded.doubt(),
-    })
+    let (lost, doubt) = (recorded.lost(), recorded.doubt());
+    Ok((Run { name: path.display().to_string(), numbers, lost, doubt }, spans))
 }
 
 /// What a measure comes to.

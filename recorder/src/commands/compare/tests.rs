@@ -152,3 +152,24 @@ fn what_cannot_be_read_or_says_nothing_is_refused_by_name() {
     let error = compare_with_itself(folder.path().join("none.fxt")).expect_err("no file");
     assert!(error.to_string().contains("none.fxt"), "{error}");
 }
+
+#[test]
+fn a_directory_stands_for_the_runs_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (side, waits) in [("base", [10, 11, 12, 13]), ("new", [20, 21, 22, 23])] {
+        let name = folder.path().join(side);
+        fs::create_dir(&name).expect("room");
+        for path in traces(side, &waits, &folder) {
+            let file = std::path::Path::new(&path);
+            fs::rename(file, name.join(file.file_name().expect("a name"))).expect("moved");
+        }
+    }
+    let side = |side: &str| folder.path().join(side).display().to_string();
+    let (base, new) = (side("base"), side("new"));
+    let line = ["fxtrec", "compare", "--metric", "wakeup.max", "--json", &base, "--", &new];
+    let Ok(Command::Compare(args)) = Cli::parse_line(line) else { panic!("{line:?}") };
+    let mut out = Vec::new();
+    assert!(compare(&args, &mut out).expect("traces"));
+    let text = String::from_utf8(out).expect("text");
+    assert!(text.contains("base0.fxt") && text.contains("new3.fxt"), "{text}");
+}

@@ -21,7 +21,7 @@ use crate::report::spans::measure;
 use crate::report::{Options, Report, Selection, analyse};
 use crate::sink::{Output, Target};
 use file::Awaiting;
-use fxtrec_gates::{Gate, Quantity};
+use fxtrec_gates::{Condition, Gate, Quantity};
 
 /// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
@@ -39,6 +39,11 @@ pub enum GatesError {
     /// A condition on CPUs, or spans, and a trace that can be read only once.
     #[error("{0:?} needs the trace to be read again, and a pipe cannot be read again: name a file")]
     Once(String),
+    /// A gate that makes sense of one trace.
+    #[error(
+        "{0:?} is about spans, CPUs or ids of one trace, and there are several: judge them one by one"
+    )]
+    OfMany(String),
     /// There is no report of the recording to judge.
     #[error("no verdict: the analysis of the recording is incomplete")]
     NoReport,
@@ -211,6 +216,23 @@ impl Gates {
             }
         }
         Ok(Outcome::of(&verdicts))
+    }
+}
+
+/// Refuses gates on spans, and those whose conditions name CPUs, processes or threads, for many traces together.
+///
+/// # Errors
+/// When there are such gates.
+pub fn refuse_of_many(args: &GateArgs) -> Result<(), GatesError> {
+    let is_of_one = |gate: &&Gate| {
+        let names_one =
+            |condition: &Condition| !condition.cpus().is_empty() || condition.names_ids();
+        matches!(gate.quantity, Quantity::Span(..))
+            || gate.condition.as_ref().is_some_and(names_one)
+    };
+    match args.fail_if.iter().find(is_of_one) {
+        Some(gate) => Err(GatesError::OfMany(gate.to_string())),
+        None => Ok(()),
     }
 }
 

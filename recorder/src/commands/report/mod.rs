@@ -1,5 +1,6 @@
 //! `fxtrec report`: who waited, how long, and for whom.
 
+mod fleet;
 mod page;
 pub mod recorded;
 mod stacks;
@@ -11,6 +12,7 @@ use fxt_reader::{Cpu, Reader};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Outcome, Style, refuse_to_read_again};
+use crate::commands::many::{ManyError, expand};
 use crate::commands::trace_file::{ReadError, open, open_watched, watched};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::csv::write_csv;
@@ -51,6 +53,12 @@ pub enum ReportError {
     /// The page cannot be made.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// Traces were to be in a directory.
+    #[error(transparent)]
+    Many(#[from] ManyError),
+    /// Something is about one trace.
+    #[error("{0} is about one trace, and there are several: name one")]
+    OneOnly(&'static str),
     /// The gates cannot be judged.
     #[error(transparent)]
     Gates(#[from] GatesError),
@@ -78,6 +86,10 @@ pub fn run(
         (true, _, true) => return Err(ReportError::Both("--csv")),
         (true, ..) if stdout_is_terminal() => return Err(ReportError::PageToTerminal),
         _ => {}
+    }
+    if !args.more.is_empty() || args.file.is_dir() {
+        let named: Vec<PathBuf> = std::iter::once(&args.file).chain(&args.more).cloned().collect();
+        return fleet::run(args, &expand(&named)?, look, out, err);
     }
     if args.stacks {
         stacks::run(args, options(args), out)?;

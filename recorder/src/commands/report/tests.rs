@@ -222,3 +222,43 @@ fn tables_fit_a_terminal_and_colours_change_nothing_else() {
     let plain = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
     assert_eq!(plain.iter().fold(coloured, |text, it| text.replace(it, "")), wide);
 }
+
+#[test]
+fn a_directory_has_one_report_with_a_row_for_each_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["b.fxt", "a.fxt"] {
+        std::fs::write(folder.path().join(name), trace()).expect("room");
+    }
+    let report_all = |line: &[&str]| {
+        let mut out = Vec::new();
+        let outcome = run(&args(line, folder.path()), Look::PLAIN, &mut out, &mut Vec::new())?;
+        Ok::<_, ReportError>((outcome, String::from_utf8(out).expect("text")))
+    };
+    let (_, text) = report_all(&[]).expect("a report");
+    for part in ["2 traces of unknown hosts", "/a.fxt", "/b.fxt", "t101 (2 threads)", " of /"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let one = parse(&report(&["--json"]));
+    let all = parse(&report_all(&["--json"]).expect("a report").1);
+    let of = |document: &serde_json::Value, member: &str| {
+        document["total"]["metrics"]["runqueue"][member].as_u64().expect("a number")
+    };
+    for member in ["count", "sum_ns"] {
+        assert_eq!(of(&all, member), 2 * of(&one, member), "{member}");
+    }
+    for member in ["min_ns", "p50_ns", "p99_ns", "max_ns"] {
+        assert_eq!(of(&all, member), of(&one, member), "{member}");
+    }
+    assert_eq!(all["switches"].as_u64(), one["switches"].as_u64().map(|it| 2 * it));
+    assert_eq!(all["traces"].as_array().map(Vec::len), Some(2));
+    let first = all["worst"][0]["trace"].as_u64().expect("of one of them");
+    assert!(first < 2 && one["worst"][0].get("trace").is_none());
+    let judged = |gate: &str| report_all(&["--fail-if", gate]).map(|it| it.0);
+    assert_eq!(judged("runqueue.max > 1s").expect("a verdict"), Outcome::Passed);
+    assert_eq!(judged("runqueue.count > 1").expect("a verdict"), Outcome::Failed);
+    let error = judged("runqueue.max > 1s if cpu = 0").expect_err("CPUs of which host");
+    assert!(error.to_string().contains("judge them one by one"), "{error}");
+    let error = report_all(&["--timehist"]).expect_err("times of which host");
+    assert!(error.to_string().starts_with("--timehist is about one trace"), "{error}");
+}

@@ -1,0 +1,91 @@
+//! Threads of one name together: ended ones of a trace with very many, and those of many traces.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::facts::FactTallies;
+use crate::model::{Sleep, Stats, ThreadReport, Wait};
+use crate::tally::Tally;
+
+/// So many names are told apart; threads of further names are put together.
+const MOST: usize = 4096;
+
+/// The name that threads are put together under when there are too many names.
+const OTHERS: &str = "(others)";
+
+/// So many of the longest blocked times of a thread, or of a name, are kept. Only one of a thread can be longer than half of
+/// the recording.
+pub(crate) const KEPT: usize = 2;
+
+/// By name, and whether they were COMMAND's.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(FxHashMap<(Arc<str>, bool), Group>);
+
+#[derive(Debug, Default)]
+struct Group {
+    threads: u64,
+    tallies: [Tally; 6],
+    sums: Stats,
+    facts: Option<Box<FactTallies>>,
+    worst: Option<Box<Wait>>,
+    sleeps: Vec<Sleep>,
+}
+
+impl Groups {
+    pub(crate) fn add(&mut self, report: ThreadReport) {
+        let mut key = (report.comm.clone(), report.in_command);
+        if self.0.len() >= MOST && !self.0.contains_key(&key) {
+            key.0 = OTHERS.into();
+        }
+        self.0.entry(key).or_default().add(report);
+    }
+
+    /// A row for each name, in no order.
+    pub(crate) fn finish(self) -> impl Iterator<Item = ThreadReport> {
+        self.0.into_iter().map(|((comm, in_command), group)| ThreadReport {
+            koid: None,
+            pid: None,
+            tid: None,
+            process: None,
+            process_name: comm.clone(),
+            comm,
+            threads: group.threads,
+            in_command,
+            // A run-queue wait was made of its parts already.
+            stats: Stats {
+                metrics: group.tallies.map(Tally::freeze),
+                facts: group.facts.map(|facts| Box::new(facts.freeze())),
+                ..group.sums
+            },
+            worst: group.worst,
+            sleeps: group.sleeps,
+        })
+    }
+}
+
+impl Group {
+    fn add(&mut self, report: ThreadReport) {
+        self.threads += report.threads;
+        for (tally, distribution) in self.tallies.iter_mut().zip(&report.stats.metrics) {
+            tally.add(distribution);
+        }
+        let (sums, stats) = (&mut self.sums, &report.stats);
+        sums.cpu_time += stats.cpu_time;
+        sums.voluntary += stats.voluntary;
+        sums.involuntary += stats.involuntary;
+        sums.migrations += stats.migrations;
+        sums.inferred += stats.inferred;
+        if let Some(facts) = &stats.facts {
+            self.facts.get_or_insert_default().add(facts);
+        }
+        let length = |wait: &Option<Box<Wait>>| wait.as_ref().map(|wait| wait.length());
+        if length(&report.worst) > length(&self.worst) {
+            self.worst = report.worst;
+        }
+        self.sleeps.extend(report.sleeps);
+        self.sleeps.sort_by_key(|sleep| Reverse(sleep.span.length()));
+        self.sleeps.truncate(KEPT);
+    }
+}

@@ -1,0 +1,109 @@
+//! What many traces come to: the head, and a row for each.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use crate::Report;
+use crate::fleet::TraceRow;
+use fxtrec_units::grid::{Grid, Side, printable};
+use fxtrec_units::look::Look;
+use fxtrec_units::text::{count, short, short_or_dash};
+
+/// Writes what the traces are, and what is missing from them.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
+    let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
+    let of = match (report.hosts(), report.traces.iter().filter(|row| row.host.is_none()).count()) {
+        (0, _) => "unknown hosts".to_owned(),
+        (1, 0) => "1 host".to_owned(),
+        (hosts, 0) => format!("{} hosts", count(hosts as u64)),
+        (hosts, nameless) => {
+            format!("{} hosts ({} traces do not say)", count(hosts as u64), count(nameless as u64))
+        }
+    };
+    writeln!(
+        out,
+        "{} traces of {of}: {:.3} s in all, {} threads, {} switches",
+        count(report.traces.len() as u64),
+        report.span.length().as_secs_f64(),
+        count(threads),
+        count(report.switches())
+    )?;
+    let losses = &report.losses;
+    let with_gaps = report.traces.iter().filter(|row| row.gaps > 0).count() as u64;
+    if losses.gaps > 0 {
+        let at_most = if losses.at_most { "at most " } else { "" };
+        let unknown = match losses.unknown {
+            0 => String::new(),
+            unknown => format!(", an unknown number more in {} of them", count(unknown)),
+        };
+        writeln!(
+            out,
+            "{} {at_most}{} events in {} gaps of {} traces{unknown}; values that span a gap are censored",
+            look.bad("LOST"),
+            count(losses.events),
+            count(losses.gaps),
+            count(with_gaps)
+        )?;
+        for cause in &losses.causes {
+            writeln!(out, "  {}", printable(cause, 250))?;
+        }
+    }
+    if losses.damaged > 0 {
+        writeln!(out, "{} in {} places", look.bad("DAMAGED"), count(losses.damaged))?;
+    }
+    if losses.truncated {
+        writeln!(out, "at least one file is truncated: it ends before the recording did")?;
+    }
+    writeln!(out)
+}
+
+/// Writes a row for each trace, that with the greatest 99th percentile of wake-up latency first; at most so many.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_traces(
+    report: &Report,
+    most: Option<usize>,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut rows: Vec<&TraceRow> = report.traces.iter().collect();
+    rows.sort_by_key(|row| Reverse(row.wakeup.p99));
+    let all = rows.len();
+    rows.truncate(most.unwrap_or(all));
+    let mut grid = Grid::new(&[
+        ("Trace", Side::Left),
+        ("Host", Side::Left),
+        ("Length", Side::Right),
+        ("Switches", Side::Right),
+        ("Wakeup p99", Side::Right),
+        ("Wakeup max", Side::Right),
+        ("Preempt p99", Side::Right),
+        ("Steal", Side::Right),
+        ("Lost", Side::Right),
+    ])
+    .spare(&["Length", "Switches", "Preempt p99", "Host", "Lost", "Steal"]);
+    for row in &rows {
+        grid.row(vec![
+            printable(&row.name, 60),
+            row.host.as_deref().map_or_else(|| "-".to_owned(), |host| printable(host, 32)),
+            short(row.length),
+            count(row.switches),
+            short_or_dash(row.wakeup.p99),
+            short_or_dash(row.wakeup.max),
+            short_or_dash(row.preempted.p99),
+            short_or_dash(row.steal),
+            count(row.lost),
+        ]);
+    }
+    grid.write(look, out)?;
+    if rows.len() < all {
+        let note =
+            format!("and {} more traces (--rows 0 shows all)", count((all - rows.len()) as u64));
+        writeln!(out, "  {}", look.note(&note))?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,142 @@
+//! The report of many traces together.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use fxt_reader::Reader;
+
+use super::{ROWS, ReportError, SCREEN_ROWS, SCREEN_WORST, chosen, options};
+use crate::cli::{By, Part, ReportArgs};
+use crate::commands::gates::{Gates, Outcome, Style, refuse_of_many};
+use crate::commands::many::each;
+use crate::commands::trace_file::ReadError;
+use crate::kernel::terminal::Terminal;
+use crate::report::csv::write_csv;
+use crate::report::fleet::Fleet;
+use crate::report::gates::evaluate::Verdict;
+use crate::report::json::write_json;
+use crate::report::text::{self, TableStyle};
+use crate::report::{Metric, Report, analyse, analysis};
+use crate::units::look::Look;
+
+/// What there is not of many traces, if it is asked for.
+fn refused(args: &ReportArgs) -> Option<&'static str> {
+    let shows = |part: &Part| args.show.contains(part);
+    let of_one = [Part::Figures, Part::Spans, Part::Cpus, Part::Causes, Part::Blocked];
+    match () {
+        () if args.timehist => Some("--timehist"),
+        () if args.stacks => Some("--stacks"),
+        () if args.page.html.is_some() => Some("--html"),
+        () if args.by == By::Process => Some("--by process"),
+        () if !args.pids.is_empty() => Some("--pid"),
+        () if !args.tids.is_empty() => Some("--tid"),
+        () if of_one.iter().any(shows) => Some("this part of --show"),
+        () => None,
+    }
+}
+
+/// The same as [`super::run`] for several traces.
+///
+/// # Errors
+/// When one of them cannot be read, none has anything to report, or an option is about one trace.
+pub(super) fn run(
+    args: &ReportArgs,
+    traces: &[PathBuf],
+    look: Look,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<Outcome, ReportError> {
+    if let Some(option) = refused(args) {
+        return Err(ReportError::OneOnly(option));
+    }
+    if traces.iter().any(|path| path == Path::new("-")) {
+        return Err(ReportError::OneOnly("standard input"));
+    }
+    refuse_of_many(&args.gates)?;
+    let others: Vec<&Path> = traces.iter().map(PathBuf::as_path).collect();
+    let gates = Gates::prepare(&args.gates, &others)?;
+    let report = read(args, traces)?;
+    if report.switches() == 0 {
+        return Err(ReportError::Empty(args.file.clone()));
+    }
+    let chosen = chosen(args);
+    if !chosen.is_empty() && report.threads().is_empty() {
+        let near = "`fxtrec report` without it lists their names".to_owned();
+        return Err(ReportError::NoThread { chosen: chosen.join(" "), near });
+    }
+    let mut out = BufWriter::new(out);
+    let quietly = |written: io::Result<()>| match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    };
+    let Some(gates) = gates else {
+        let written = match (args.json, args.csv) {
+            (true, _) => write_json(&report, None, &mut out),
+            (_, true) => write_csv(&report, &mut out),
+            _ => write_text(args, &report, look, &mut out),
+        };
+        quietly(written.and_then(|()| out.flush()))?;
+        return Ok(Outcome::Passed);
+    };
+    if !args.json {
+        let written = match args.csv {
+            true => write_csv(&report, &mut out),
+            false => write_text(args, &report, look, &mut out),
+        };
+        quietly(written.and_then(|()| out.flush()))?;
+    }
+    let show = |verdicts: &[Verdict<'_>]| match args.json {
+        true => quietly(write_json(&report, Some(verdicts), &mut out).and_then(|()| out.flush())),
+        false => Ok(()),
+    };
+    let style = Style { colour: Terminal::of_stderr().colour, failures_only: false };
+    let selection = options(args).selection;
+    // What would be read again is refused above.
+    let open = || Reader::open(&args.file);
+    let about = format!("{} traces", traces.len());
+    Ok(gates.judge(Path::new(&about), (&report, &selection), style, open, show, err)?)
+}
+
+fn read(args: &ReportArgs, traces: &[PathBuf]) -> Result<Report, ReadError> {
+    let mut fleet = Fleet::default();
+    let work = |path: &Path| {
+        let failed = |source| ReadError::new(path, source);
+        analyse(Reader::open(path).map_err(failed)?, options(args)).map_err(failed)
+    };
+    each(traces, work, |number, report| {
+        fleet.add(number, traces[number].display().to_string(), report);
+    })?;
+    Ok(fleet.finish())
+}
+
+fn write_text(
+    args: &ReportArgs,
+    report: &Report,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let screen = args.is_screen();
+    let rows = args.most_rows(if screen { SCREEN_ROWS } else { ROWS });
+    let worst = if screen { SCREEN_WORST } else { analysis::DEFAULT_WORST };
+    let worst = args.worst.unwrap_or(worst);
+    let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
+    let all = [Part::Head, Part::Metrics, Part::Threads, Part::Histogram, Part::Worst];
+    let parts: &[Part] = if args.show.is_empty() { &all } else { &args.show };
+    for part in parts {
+        match part {
+            Part::Head => {
+                text::write_fleet_head(report, look, out)?;
+                text::write_traces(report, rows, look, out)?;
+            }
+            Part::Metrics => text::write_metrics(report, look, out)?,
+            Part::Threads => text::write_threads(report, style, out)?,
+            Part::Histogram if !screen => {
+                let of: Metric = args.metric;
+                text::write_histogram(of.title(), report.total().metric(of), out)?;
+            }
+            Part::Worst => text::write_worst(report, worst, usize::MAX, look, out)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
