@@ -76,6 +76,20 @@ pub enum ConvertError {
         path.display()
     )]
     NoClock { path: PathBuf },
+    /// Messages between two recordings do not tell how their clocks stand to each other.
+    #[error(
+        "{} and {}: --sync needs messages both ways, and {forth} went from the second to the first and {back} back: \
+         name what tells messages apart, or use --offset",
+        path.display(), first.display()
+    )]
+    NoMessages { path: PathBuf, first: PathBuf, forth: usize, back: usize },
+    /// No offset of the clocks lets all messages arrive after they were sent.
+    #[error(
+        "{} and {}: some messages would arrive before they were sent, by {nanos} ns at least: the clocks drifted by more than \
+         messages take, or what tells messages apart does not; cut shorter windows, or use --offset",
+        path.display(), first.display()
+    )]
+    Contradictory { path: PathBuf, first: PathBuf, nanos: u64 },
     /// The format numbers the modules of a process with 16 bits.
     #[error(
         "the recordings have more than 65536 modules of one process in sum: merge fewer of them"

@@ -28,6 +28,7 @@ mod report;
 mod retype;
 mod shared;
 mod spool;
+pub mod sync;
 pub mod tef;
 
 pub use error::{ConvertError, Position};

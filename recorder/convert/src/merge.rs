@@ -31,6 +31,7 @@ use super::copy::{Translate, copy};
 use super::error::ConvertError;
 use super::report::Report;
 use super::shared::Shared;
+use super::sync::{self, Messages, Set};
 
 /// The argument of `trace_info` that leads from a trace's clock to the wall clock.
 const WALL_CLOCK: &str = "wall_clock_offset_ns";
@@ -47,6 +48,17 @@ pub struct Source {
     pub offset: Option<i64>,
 }
 
+/// How recordings are put together.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// Equal koids and CPUs of all of them are the same threads and CPUs; else those of each are told apart.
+    pub same_machine: bool,
+    /// Their clocks are aligned by these messages, where no offset is given.
+    pub sync: Option<Messages>,
+    /// A line on standard error says how far reading is, if that is a terminal.
+    pub show_progress: bool,
+}
+
 #[derive(Debug, Default)]
 struct Facts {
     koids: BTreeSet<u64>,
@@ -55,6 +67,8 @@ struct Facts {
     cpus: u16,
     first_time: Option<u64>,
     wall_clock: Option<i128>,
+    /// By how much the wall clock may have been wrong.
+    wall_clock_error: Option<u64>,
 }
 
 /// What becomes of a recording's koids, times and CPUs.
@@ -107,30 +121,37 @@ impl Translate for Translation {
     }
 }
 
-/// Merges `sources` into `out`. With `same_machine`, equal koids and CPUs of all of them are the
-/// same threads and CPUs; else those of each are told apart. With `show_progress`, a line on standard error says how far
-/// reading is, if that is a terminal.
+/// Merges `sources` into `out`. What is reported says how the clocks were aligned.
 ///
 /// # Errors
 ///
 /// When a file cannot be read, its clock not be told, or the output not be written.
-pub fn merge(
-    sources: &[Source],
-    same_machine: bool,
-    show_progress: bool,
-    out: &mut dyn Write,
-) -> Result<Report, ConvertError> {
+pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Report, ConvertError> {
     let mut facts = Vec::with_capacity(sources.len());
     let files = || sources.iter().map(|source| &*source.path);
     // All files are read twice.
-    let first = progress(show_progress, files());
+    let first = progress(how.show_progress, files());
     for source in sources {
         facts.push(Facts::gather(&source.path, &first)?);
     }
     first.finish();
-    let second = progress(show_progress, files());
-    let translations = plan(sources, &facts, same_machine)?;
+    let second = progress(how.show_progress, files());
     let mut report = Report::default();
+    let mut sources = sources.to_vec();
+    let set = match &how.sync {
+        Some(messages) => {
+            let paths: Vec<PathBuf> = sources.iter().map(|source| source.path.clone()).collect();
+            sync::offsets(&paths, messages)?
+        }
+        None => vec![None; sources.len()],
+    };
+    for at in 1..sources.len() {
+        report.note(alignment(&sources, &facts, at, set[at]));
+        let found = set[at].map(|set| set.offset.nanos);
+        sources[at].offset = sources[at].offset.or(found);
+    }
+    let sources = &sources[..];
+    let translations = plan(sources, &facts, how.same_machine)?;
     let mut lanes = Vec::with_capacity(sources.len());
     for (source, translation) in sources.iter().zip(translations) {
         lanes.push(Lane::open(&source.path, &second, translation)?);
@@ -165,6 +186,42 @@ fn open(path: &Path, progress: &Progress) -> Result<Reader<'static>, Error> {
     Ok(Reader::new(progress.of(file)))
 }
 
+/// How the clock of a recording is aligned with the first one's, and how well.
+fn alignment(sources: &[Source], facts: &[Facts], at: usize, set: Option<Set>) -> String {
+    let name = |at: usize| sources[at].path.display().to_string();
+    let seconds = |nanos: i128| {
+        let sign = if nanos < 0 { "-" } else { "" };
+        let nanos = nanos.unsigned_abs();
+        format!("{sign}{}.{:09} s", nanos / 1_000_000_000, nanos % 1_000_000_000)
+    };
+    let ahead =
+        |nanos: i128| format!("{}: clock {} ahead of {}'s", name(at), seconds(nanos), name(0));
+    if let Some(offset) = sources[at].offset {
+        return format!("{}, as given", ahead(offset.into()));
+    }
+    if let Some(Set { by, offset }) = set {
+        let (forth, back) = offset.messages;
+        let (nanos, error) = (ahead(offset.nanos.into()), seconds(offset.error.into()));
+        let by = name(by);
+        return format!(
+            "{nanos}, wrong by at most {error}: {forth} messages from {by} and {back} back"
+        );
+    }
+    let (Some(own), Some(first)) = (facts[at].wall_clock, facts[0].wall_clock) else {
+        return format!("{}: its clock is not known", name(at));
+    };
+    let nanos = ahead(first - own);
+    match (facts[at].wall_clock_error, facts[0].wall_clock_error) {
+        (Some(own), Some(first)) => {
+            let error = seconds(i128::from(own) + i128::from(first));
+            format!("{nanos} by the wall clocks, wrong by at most {error} as their kernels say")
+        }
+        _ => format!(
+            "{nanos} by the wall clocks; how wrong these were, at least one recording does not say"
+        ),
+    }
+}
+
 impl Facts {
     fn gather(path: &Path, progress: &Progress) -> Result<Self, ConvertError> {
         let mut facts = Self::default();
@@ -196,6 +253,10 @@ impl Facts {
                 use_thread(event.thread);
                 if event.category == "fxtrec" && event.name == "trace_info" {
                     self.wall_clock = event.args.get(WALL_CLOCK).and_then(integer);
+                }
+                if event.category == "fxtrec" && event.name == "clock_info" {
+                    let error = event.args.get("wall_clock_error_ns").and_then(integer);
+                    self.wall_clock_error = error.and_then(|error| u64::try_from(error).ok());
                 }
             }
             Record::Log(log) => use_thread(log.thread),

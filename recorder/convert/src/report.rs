@@ -9,6 +9,7 @@ pub struct Report {
     /// Records or events that were read.
     pub read: u64,
     remarks: BTreeMap<&'static str, u64>,
+    notes: Vec<String>,
 }
 
 impl Report {
@@ -22,6 +23,16 @@ impl Report {
         if times > 0 {
             *self.remarks.entry(what).or_default() += times;
         }
+    }
+
+    /// Adds a line that is to be told.
+    pub fn note(&mut self, line: String) {
+        self.notes.push(line);
+    }
+
+    /// The lines that are to be told.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// How often `what` was counted.
@@ -38,6 +49,9 @@ impl Report {
 /// One line for each remark.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.notes {
+            writeln!(f, "  {line}")?;
+        }
         for (what, times) in &self.remarks {
             writeln!(f, "  {times} {what}")?;
         }

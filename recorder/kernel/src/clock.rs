@@ -14,10 +14,42 @@ pub fn now() -> Nanos {
     Nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// What must be added to `CLOCK_MONOTONIC` nanoseconds to get nanoseconds since 1970, at this moment.
-pub fn wall_clock_offset() -> u64 {
-    let monotonic = nanos(ClockId::CLOCK_MONOTONIC);
-    nanos(ClockId::CLOCK_REALTIME).saturating_sub(monotonic)
+/// What adjtimex(2) returns, or sets in the status, when nobody synchronizes the clock.
+const TIME_ERROR: i32 = 5;
+const STA_UNSYNC: i32 = 0x40;
+
+/// The wall clock, as it stands to `CLOCK_MONOTONIC` at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallClock {
+    /// What must be added to monotonic nanoseconds to get nanoseconds since 1970.
+    pub offset: u64,
+    /// By how much the wall clock may differ from the true time, in nanoseconds: what the kernel was told by who sets it
+    /// (NTP, PTP), and what the two readings are apart. `None` when nobody synchronizes it.
+    pub error: Option<u64>,
+}
+
+pub fn wall_clock() -> WallClock {
+    let first = Offsets::read();
+    // The one in which we were held up least.
+    let quickest = (0..4)
+        .map(|_| Offsets::read())
+        .fold(first, |best, next| if next.within < best.within { next } else { best });
+    let within = quickest.within.unsigned_abs();
+    WallClock {
+        offset: u64::try_from(quickest.wall).unwrap_or(0),
+        error: synchronized_error().map(|error| error.saturating_add(within)),
+    }
+}
+
+/// The error that the kernel states for a clock that is synchronized.
+fn synchronized_error() -> Option<u64> {
+    // SAFETY: the type consists of integers, for all of which zero is a value.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to `state`, which lives longer than the call. With no mode set it changes nothing.
+    let result = unsafe { libc::adjtimex(&raw mut state) };
+    let is_set = result >= 0 && result != TIME_ERROR && state.status & STA_UNSYNC == 0;
+    // In microseconds.
+    is_set.then(|| u64::try_from(state.maxerror).unwrap_or(u64::MAX).saturating_mul(1000))
 }
 
 /// How far the time of day and the clock that counts suspended time are from that of records. They move together when the machine
@@ -140,5 +172,15 @@ mod tests {
         let mut watch = ClockWatch::new();
         let told = (0..1000).filter_map(|_| watch.look()).count();
         assert_eq!(told, 0);
+    }
+
+    #[test]
+    fn the_offset_leads_to_the_time_of_day() {
+        let WallClock { offset, error } = wall_clock();
+        let told = now().0 + offset;
+        let true_time = nanos(ClockId::CLOCK_REALTIME);
+        assert!(true_time.abs_diff(told) < 60_000_000_000, "{told} {true_time}");
+        // No kernel lets the error grow beyond 16 s without saying that the clock is not synchronized.
+        assert!(error.is_none_or(|error| error < 77_000_000_000), "{error:?}");
     }
 }

@@ -5,18 +5,22 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use crate::convert::sync::Messages;
 use crate::units::quantity::{TimeSpan, ValueError};
 
 /// The arguments of `fxtrec merge`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Clocks are aligned by the wall clock, whose offset is in each recording of fxtrec. Where the wall
-clocks of two machines differ, give --offset. Threads and CPUs of the files are kept apart,
+Clocks are aligned by the wall clock, whose offset is in each recording of fxtrec, and its error where the kernel knew one.
+Where the wall clocks of two machines differ by more than matters, give --offset, or --sync if messages went between them
+both ways: flows (FXT's) of one id, or events of two names with the same arguments. It says how wrong the offset can be. Threads and CPUs of the files are kept apart,
 unless --same-machine says that they are the same.
 
 Examples:
   fxtrec merge client.fxt server.fxt -o both.fxt
   fxtrec merge client.fxt server.fxt --offset -1.5ms -o both.fxt.zst
+  fxtrec merge client.fxt server.fxt --sync -o both.fxt
+  fxtrec merge client.fxt server.fxt --sync=rpc:send,rpc:receive,id -o both.fxt
   fxtrec merge system.fxt app.fxt --same-machine --offset 0 -o all.fxt")]
 pub struct MergeArgs {
     /// FXT traces to read, plain, gzip or zstd
@@ -28,6 +32,9 @@ pub struct MergeArgs {
     /// How far the clock of the second file is ahead of the first file's; repeat for the third
     #[arg(long = "offset", value_name = "TIME", allow_hyphen_values = true)]
     pub offsets: Vec<Offset>,
+    /// Align clocks by messages between the machines: flows, or SEND,RECEIVE,ARGUMENT for events with equal arguments
+    #[arg(long, value_name = "MESSAGES", num_args = 0..=1, require_equals = true, default_missing_value = "flows", conflicts_with = "offsets")]
+    pub sync: Option<Messages>,
     /// Treat equal thread ids and CPUs in all files as the same
     #[arg(long)]
     pub same_machine: bool,

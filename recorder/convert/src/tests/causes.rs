@@ -8,7 +8,7 @@ use fxtrec_report::{Metric, Options as ReportOptions, Report as Figures, analyse
 
 use super::*;
 use crate::cut::{Filter, Window, cut};
-use crate::merge::{Source, merge};
+use crate::merge::{How, Source, merge};
 
 const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker";
 
@@ -260,7 +260,7 @@ fn a_merge_gives_the_cpus_in_events_their_new_numbers() {
         })
         .collect();
     let mut out = Vec::new();
-    merge(&sources, false, false, &mut out).expect("an archive");
+    merge(&sources, &How::default(), &mut out).expect("an archive");
     let report = figures(&out);
     let shares: Vec<(u16, u128)> =
         report.host.iter().map(|host| (host.cpu.0, host.stolen.as_micros())).collect();

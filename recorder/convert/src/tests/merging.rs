@@ -7,7 +7,7 @@ use fxt_writer::record::{KernelObject, ObjectType, Wakeup};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 
 use super::*;
-use crate::merge::{Source, merge};
+use crate::merge::{How, Source, merge};
 
 /// A recording on a machine whose clock is so far behind the wall clock: thread 7, called `name`,
 /// is woken on CPU 0 at each of the times.
@@ -48,7 +48,7 @@ fn merged(
         })
         .collect();
     let mut out = Vec::new();
-    merge(&sources, same_machine, false, &mut out)?;
+    merge(&sources, &How { same_machine, ..How::default() }, &mut out)?;
     let mut reader = Reader::from_slice(&out);
     let mut names = std::collections::HashMap::new();
     let mut found = Vec::new();
@@ -154,7 +154,7 @@ fn modules_of_different_recordings_have_different_numbers_or_processes() {
         .collect();
     let merged = |same_machine| {
         let mut out = Vec::new();
-        merge(&sources, same_machine, false, &mut out).expect("a clock each");
+        merge(&sources, &How { same_machine, ..How::default() }, &mut out).expect("a clock each");
         let mut reader = Reader::from_slice(&out);
         let (mut modules, mut mappings, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(item) = reader.next().expect("sound") {
@@ -181,4 +181,58 @@ fn modules_of_different_recordings_have_different_numbers_or_processes() {
     };
     assert!(merged(true).into_iter().eq(named([7; 3], [1, 0, 2])));
     assert!(merged(false).into_iter().eq(named([7, 1 << 30, (1 << 30) + 1], [1; 3])));
+}
+
+/// A recording whose clock is so far ahead, with the ends of flows at these times of a common clock.
+fn recording_with_flows(ahead: u64, begins: &[(u64, u64)], ends: &[(u64, u64)]) -> Vec<u8> {
+    use fxt_writer::record::{Event, EventKind};
+    let mut trace = Writer::new(recording("one", None, &[ahead + 1]));
+    let thread = fxt_writer::ThreadName::Inline { process: Koid(7), thread: Koid(7) };
+    let (category, name) = (Text::Inline("net"), Text::Inline("message"));
+    let kinds = begins.iter().map(|&(time, id)| (time, EventKind::FlowBegin { id }));
+    let kinds = kinds.chain(ends.iter().map(|&(time, id)| (time, EventKind::FlowEnd { id })));
+    for (time, kind) in kinds {
+        let time = Ticks(ahead + time);
+        trace.write(&Event { kind, time, thread, category, name, args: &[] }).expect("room");
+    }
+    trace.into_inner()
+}
+
+#[test]
+fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
+    use crate::sync::Messages;
+    let folder = tempfile::tempdir().expect("a folder");
+    // The third has no message to or from the first.
+    let recordings = [
+        recording_with_flows(0, &[(1_000, 1)], &[(1_900, 2)]),
+        recording_with_flows(50_000, &[(1_800, 2), (2_000, 3)], &[(1_040, 1), (2_300, 4)]),
+        recording_with_flows(7, &[(2_200, 4)], &[(2_060, 3)]),
+    ];
+    let sources: Vec<Source> = (0..3)
+        .map(|at| {
+            let path = folder.path().join(format!("{at}.fxt"));
+            std::fs::write(&path, &recordings[at]).expect("room");
+            Source { path, offset: None }
+        })
+        .collect();
+    let how = How { sync: Some(Messages::Flows), ..How::default() };
+    let mut out = Vec::new();
+    let report = merge(&sources, &how, &mut out).expect("messages both ways");
+    let [second, third] = report.notes() else { panic!("{report}") };
+    // 40 forth and 100 back: 30 too little, and never wrong by more than the 70 that are said.
+    assert!(second.contains("clock 0.000049970 s ahead"), "{second}");
+    assert!(second.contains("wrong by at most 0.000000070 s: 1 messages from"), "{second}");
+    assert!(third.contains("wrong by at most 0.000000150 s"), "{third}");
+    let mut reader = Reader::from_slice(&out);
+    let mut wakeups = Vec::new();
+    while let Some(item) = reader.next().expect("sound") {
+        if let fxt_reader::Record::Wakeup(wakeup) = item.record {
+            wakeups.push(wakeup.time.0);
+        }
+    }
+    let spread = wakeups.iter().max().expect("three") - wakeups.iter().min().expect("three");
+    assert!(wakeups.len() == 3 && spread <= 150, "{wakeups:?}");
+    let flows = Messages::Events { send: "a".into(), receive: "b".into(), keys: vec!["c".into()] };
+    let error = merge(&sources, &How { sync: Some(flows), ..how }, &mut Vec::new());
+    assert!(error.expect_err("no such events").to_string().contains("both ways"));
 }

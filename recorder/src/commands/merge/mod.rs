@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cli::MergeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
-use crate::convert::merge::{Source, merge};
+use crate::convert::merge::{How, Source, merge};
 use crate::convert::{ConvertError, Format, Output, Report};
 
 /// Merges as `args` ask, and reports to `messages`.
@@ -33,7 +33,12 @@ fn merge_files(args: &MergeArgs) -> Result<Report, ConvertError> {
         .collect();
     let (_, packing) = Format::of_path(&args.output);
     let mut output = Output::create(&args.output, packing, &inputs)?;
-    let report = merge(&sources, args.same_machine, !args.quiet, &mut output)?;
+    let how = How {
+        same_machine: args.same_machine,
+        sync: args.sync.clone(),
+        show_progress: !args.quiet,
+    };
+    let report = merge(&sources, &how, &mut output)?;
     output.finish()?;
     Ok(report)
 }

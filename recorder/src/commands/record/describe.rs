@@ -140,6 +140,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     head.extend(&beginning.names);
 
     let machine = Machine::current();
+    let wall_clock = clock::wall_clock();
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let command_line = words.join(" ");
@@ -159,7 +160,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         string("machine", &machine.architecture),
         number("cpus", beginning.cpus as u64),
         string("clock", "CLOCK_MONOTONIC"),
-        number("wall_clock_offset_ns", clock::wall_clock_offset()),
+        number("wall_clock_offset_ns", wall_clock.offset),
         string("scope", beginning.scope),
         string("source", beginning.source.name()),
         number("ring_bytes", beginning.ring_bytes as u64),
@@ -171,6 +172,12 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         args.push(Arg::new(Text::Inline("command"), Value::Koid(command)));
     }
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
+    // Of its own, since `trace_info` has as many arguments as fit. A clock that nobody sets has no known error.
+    if let Some(error) = wall_clock.error {
+        let args = [number("wall_clock_error_ns", error)];
+        let name = Text::Inline("clock_info");
+        head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
+    }
     Ok(head)
 }
 

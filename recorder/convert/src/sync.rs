@@ -1,0 +1,292 @@
+//! How far the clock of one recording is ahead of another's, from messages that went between their machines.
+//!
+//! ```text
+//!  a's clock   send 100 ------------.            .--> receive 160      a to b:  offset <= 1130 - 100 = 1030
+//!                                    \          /
+//!  b's clock                          `-> 1130  send 1150              b to a:  offset >= 1150 - 160 =  990
+//! ```
+//!
+//! A message arrives after it was sent: each one from a to b is a bound from above of how far b's clock is ahead, each one
+//! from b to a a bound from below. The fastest message each way counts. The offset is the middle between both bounds, and is
+//! wrong by half of their distance at most, if the clocks went equally fast.
+
+use std::path::{Path, PathBuf};
+
+use fxt_reader::record::{Event, EventKind};
+use fxt_reader::{Error, Reader, Record};
+use rustc_hash::FxHashMap;
+
+use super::error::ConvertError;
+
+/// So many messages of a recording are looked at, each way.
+const MOST: usize = 1 << 20;
+
+/// Which records are the sending and the receiving of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Messages {
+    /// A flow that begins in one recording and goes on or ends in another, with one id.
+    Flows,
+    /// Events of these names, as `NAME` or `CATEGORY:NAME`, with the same values of these arguments.
+    Events { send: String, receive: String, keys: Vec<String> },
+}
+
+/// What tells messages apart cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected flows, or SEND,RECEIVE,ARGUMENT[,ARGUMENT...]: names of events, and of arguments that both have"
+)]
+pub struct NoMessages;
+
+impl std::str::FromStr for Messages {
+    type Err = NoMessages;
+
+    fn from_str(text: &str) -> Result<Messages, NoMessages> {
+        let words: Vec<String> = text.split(',').map(|word| word.trim().to_owned()).collect();
+        match &words[..] {
+            [flows] if flows == "flows" => Ok(Messages::Flows),
+            [send, receive, keys @ ..]
+                if !keys.is_empty() && words.iter().all(|word| !word.is_empty()) =>
+            {
+                let (send, receive) = (send.clone(), receive.clone());
+                Ok(Messages::Events { send, receive, keys: keys.to_vec() })
+            }
+            _ => Err(NoMessages),
+        }
+    }
+}
+
+/// When a message was sent or received; `None` if several have the same key.
+type Times = FxHashMap<Box<str>, Option<u64>>;
+
+/// The ends of messages in a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    sent: Times,
+    received: Times,
+}
+
+/// How far one clock is ahead of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offset {
+    pub(crate) nanos: i64,
+    /// By how much that may be wrong.
+    pub(crate) error: u64,
+    /// How many messages went each way.
+    pub(crate) messages: (usize, usize),
+}
+
+/// Why there is no offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unbounded {
+    /// Messages went so often each way, never in at least one of them.
+    Missing(usize, usize),
+    /// The bounds exclude each other by so much.
+    Contradictory(u64),
+}
+
+impl Messages {
+    fn is(event: &Event<'_>, name: &str) -> bool {
+        let rest = name.strip_prefix(event.category).and_then(|rest| rest.strip_prefix(':'));
+        event.name == name || rest == Some(event.name)
+    }
+
+    /// Whether an event is one end of a message, which one, and of which message.
+    fn end(&self, event: &Event<'_>) -> Option<(bool, Box<str>)> {
+        match self {
+            Messages::Flows => match event.kind {
+                EventKind::FlowBegin { id } => Some((true, id.to_string().into())),
+                EventKind::FlowStep { id } | EventKind::FlowEnd { id } => {
+                    Some((false, id.to_string().into()))
+                }
+                _ => None,
+            },
+            Messages::Events { send, receive, keys } => {
+                let sends = Messages::is(event, send);
+                if !sends && !Messages::is(event, receive) {
+                    return None;
+                }
+                let mut key = String::new();
+                for name in keys {
+                    key += &event.args.get(name)?.to_string();
+                    key.push('\0');
+                }
+                Some((sends, key.into()))
+            }
+        }
+    }
+}
+
+impl Ends {
+    /// Those in a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn gather(path: &Path, messages: &Messages) -> Result<Ends, Error> {
+        let mut ends = Ends::default();
+        let mut reader = Reader::open(path)?;
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => {
+                    if let Record::Event(event) = &item.record
+                        && let Some((sends, key)) = messages.end(event)
+                    {
+                        ends.add(sends, key, event.time.0, *messages == Messages::Flows);
+                    }
+                }
+                Ok(None) => return Ok(ends),
+                Err(Error::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A flow may have several steps, of which the first counts; events with one key are different messages.
+    fn add(&mut self, sends: bool, key: Box<str>, time: u64, first_counts: bool) {
+        let times = if sends { &mut self.sent } else { &mut self.received };
+        if times.len() >= MOST && !times.contains_key(&key) {
+            return;
+        }
+        let keeps_first = first_counts && !sends;
+        times
+            .entry(key)
+            .and_modify(|known| *known = known.filter(|_| keeps_first))
+            .or_insert(Some(time));
+    }
+
+    /// How far the clock of `other` is ahead of this one's.
+    pub(crate) fn offset_of(&self, other: &Ends) -> Result<Offset, Unbounded> {
+        let (forth, most) = fastest(&self.sent, other);
+        let (back, least) = fastest(&other.sent, self);
+        let (Some(most), Some(least)) = (most, least.map(|least| -least)) else {
+            return Err(Unbounded::Missing(forth, back));
+        };
+        if least > most {
+            return Err(Unbounded::Contradictory(u64::try_from(least - most).unwrap_or(u64::MAX)));
+        }
+        let nanos = i64::try_from(least + (most - least) / 2).unwrap_or(i64::MAX);
+        // Rounded up.
+        let error = u64::try_from((most - least + 1) / 2).unwrap_or(u64::MAX);
+        Ok(Offset { nanos, error, messages: (forth, back) })
+    }
+}
+
+/// Of messages that were sent here and received there: how many, and the least difference of their times.
+fn fastest(sent: &Times, there: &Ends) -> (usize, Option<i128>) {
+    let differences = sent.iter().filter_map(|(key, &sent)| {
+        let received = (*there.received.get(key)?)?;
+        Some(i128::from(received) - i128::from(sent?))
+    });
+    differences.fold((0, None), |(count, least), difference| {
+        (count + 1, Some(least.map_or(difference, |least: i128| least.min(difference))))
+    })
+}
+
+/// A recording whose clock is set by messages, and by those to and from which.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Set {
+    pub(crate) by: usize,
+    pub(crate) offset: Offset,
+}
+
+/// How far each clock is ahead of the first one's: directly, or through another recording where that is more exact.
+///
+/// # Errors
+/// When a file cannot be read, or there is no path of messages from it to the first.
+pub(crate) fn offsets(
+    paths: &[PathBuf],
+    messages: &Messages,
+) -> Result<Vec<Option<Set>>, ConvertError> {
+    let mut ends = Vec::with_capacity(paths.len());
+    for path in paths {
+        ends.push(Ends::gather(path, messages)?);
+    }
+    // As Dijkstra would: the one that is known best next.
+    let mut set: Vec<Option<Set>> = vec![None; paths.len()];
+    let origin = Offset { nanos: 0, error: 0, messages: (0, 0) };
+    let mut done = vec![0];
+    while done.len() < paths.len() {
+        let mut best: Option<(usize, Set)> = None;
+        let mut problem = None;
+        for at in (1..paths.len()).filter(|at| !done.contains(at)) {
+            for &by in &done {
+                let known = set[by].map_or(origin, |set| set.offset);
+                match ends[by].offset_of(&ends[at]) {
+                    Ok(offset) => {
+                        let nanos = known.nanos.saturating_add(offset.nanos);
+                        let error = known.error.saturating_add(offset.error);
+                        let offset = Offset { nanos, error, ..offset };
+                        if best.is_none_or(|(_, best)| error < best.offset.error) {
+                            best = Some((at, Set { by, offset }));
+                        }
+                    }
+                    Err(why) if by == 0 => problem = problem.or(Some((at, why))),
+                    Err(_) => {}
+                }
+            }
+        }
+        match (best, problem) {
+            (Some((at, found)), _) => {
+                set[at] = Some(found);
+                done.push(at);
+            }
+            (None, Some((at, why))) => {
+                let (path, first) = (paths[at].clone(), paths[0].clone());
+                return Err(match why {
+                    Unbounded::Missing(forth, back) => {
+                        ConvertError::NoMessages { path, first, forth, back }
+                    }
+                    Unbounded::Contradictory(nanos) => {
+                        ConvertError::Contradictory { path, first, nanos }
+                    }
+                });
+            }
+            (None, None) => break,
+        }
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(sent: &[(&str, u64)], received: &[(&str, u64)]) -> Ends {
+        let mut ends = Ends::default();
+        for (sends, list) in [(true, sent), (false, received)] {
+            for &(key, time) in list {
+                ends.add(sends, key.into(), time, false);
+            }
+        }
+        ends
+    }
+
+    #[test]
+    fn the_picture_is_true_and_slower_messages_change_nothing() {
+        let a = ends(&[("1", 100), ("3", 5000)], &[("2", 160), ("4", 9000)]);
+        let b = ends(&[("2", 1150), ("4", 7000)], &[("1", 1130), ("3", 6900)]);
+        let offset = a.offset_of(&b).expect("bounded");
+        assert_eq!(offset, Offset { nanos: 1010, error: 20, messages: (2, 2) });
+        let back = b.offset_of(&a).expect("bounded");
+        assert_eq!((back.nanos, back.error), (-1010, 20));
+    }
+
+    #[test]
+    fn one_way_and_contradictions_are_no_offset_and_keys_of_several_messages_do_not_count() {
+        let a = ends(&[("1", 100), ("1", 120), ("3", 200)], &[("2", 160)]);
+        let b = ends(&[("2", 1150)], &[("1", 1130), ("3", 1100)]);
+        assert_eq!(a.offset_of(&b), Err(Unbounded::Contradictory(90)));
+        let mute = ends(&[], &[("3", 300)]);
+        assert_eq!(a.offset_of(&mute), Err(Unbounded::Missing(1, 0)));
+    }
+
+    #[test]
+    fn what_messages_are_is_flows_or_names_and_arguments() {
+        assert_eq!("flows".parse(), Ok(Messages::Flows));
+        let (send, receive) = ("net:send".to_owned(), "recv".to_owned());
+        let keys = vec!["seq".to_owned(), "port".to_owned()];
+        assert_eq!("net:send,recv,seq,port".parse(), Ok(Messages::Events { send, receive, keys }));
+        for bad in ["", "send", "send,recv", "send,,seq", "a,b,"] {
+            assert_eq!(bad.parse::<Messages>(), Err(NoMessages), "{bad}");
+        }
+    }
+}
