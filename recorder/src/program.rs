@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
     compare, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge, open, probes,
-    record, report, top, why,
+    query, record, report, top, why,
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
@@ -104,6 +104,7 @@ pub fn main() -> ExitCode {
         }
         Command::Convert(args) => done(convert::run(&args, &mut messages())),
         Command::Export(args) => done(export::run(&args, &mut messages())),
+        Command::Query(args) => done(query::run(&args)),
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
         Command::Flame(args) => done(flame::run(&args, &mut text(), &mut messages())),

@@ -186,6 +186,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             "fxtrec export *.fxt -o traces --label commit=8f3a",
             "Write the tables of many traces below a directory, for DuckDB and others.",
         )],
+        Some("query") => vec![(
+            "fxtrec query traces 'SELECT host, count(*) FROM trace GROUP BY host'",
+            "Ask exported tables a question in SQL, by an installed DuckDB.",
+        )],
         Some("merge") => {
             vec![("fxtrec merge one.fxt two.fxt -o both.fxt", "Merge two traces into one.")]
         }

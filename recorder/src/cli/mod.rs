@@ -34,6 +34,7 @@ mod open;
 mod page;
 mod probes;
 mod providers;
+mod query;
 mod record;
 mod report;
 mod source;
@@ -70,6 +71,7 @@ pub use open::OpenArgs;
 pub use page::PageArgs;
 pub use probes::ProbesArgs;
 pub use providers::ProviderArgs;
+pub use query::QueryArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
@@ -84,9 +86,9 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 18] = [
+const RESERVED: [&str; 19] = [
     "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "demo", "why", "flame", "export", "top", "help",
+    "daemon", "ctl", "demo", "why", "flame", "export", "query", "top", "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -175,6 +177,9 @@ pub enum Command {
     /// Export traces as Parquet tables, for SQL
     #[command(arg_required_else_help = true)]
     Export(ExportArgs),
+    /// Query traces or exported tables by SQL, with an installed DuckDB
+    #[command(arg_required_else_help = true)]
+    Query(QueryArgs),
     /// Merge several traces into one
     #[command(arg_required_else_help = true)]
     Merge(MergeArgs),

@@ -19,6 +19,7 @@ pub mod merge;
 pub mod open;
 pub mod plan;
 pub mod probes;
+pub mod query;
 pub mod record;
 pub mod report;
 pub mod top;

@@ -1,0 +1,33 @@
+//! The arguments of `fxtrec query`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// The arguments of `fxtrec query`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+The SQL is run by DuckDB, which fxtrec does not have: by the program `duckdb` if it is in PATH, else by Python's module
+`duckdb`. Each table is a view of its name. Traces are exported to a temporary directory first; to ask more than one question
+of the same traces, export them once and name the directory.
+
+docs/export.md describes the tables; docs/sql.md has queries.
+
+Examples:
+  fxtrec query app.fxt 'SELECT count(*), max(dur) FROM wait'
+  fxtrec query fleet 'SELECT host, count(*) FROM trace GROUP BY host'
+  fxtrec query fleet --csv 'SELECT * FROM loss' > loss.csv")]
+pub struct QueryArgs {
+    /// FXT traces, or directories that `fxtrec export` has written
+    #[arg(value_name = "FILE|DIR", required = true, num_args = 1..)]
+    pub inputs: Vec<PathBuf>,
+    /// A statement of SQL
+    #[arg(value_name = "SQL", required = true)]
+    pub sql: String,
+    /// Print rows as a JSON array of objects
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print rows as comma-separated values, with a header
+    #[arg(long)]
+    pub csv: bool,
+}
