@@ -66,18 +66,19 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     }
     let mut counts = open(KeyBy::Thread, Shape { slots: 1024, ..shape() });
     counts.attach().expect("the programs run");
+    let begin = crate::clock::now();
     let sleeper = std::thread::Builder::new().name("counted".to_owned()).spawn(|| {
-        let begin = crate::clock::now();
         for _ in 0..5 {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        (tid(), Nanos(crate::clock::now().0 - begin.0))
+        tid()
     });
-    let (slept, during) = sleeper.expect("a thread").join().expect("it slept");
+    let slept = sleeper.expect("a thread").join().expect("it slept");
     let mut rows = counts.take().expect("the kernel waits");
     counts.detach();
     rows.extend(counts.take().expect("again"));
     assert!(counts.take().expect("again").is_empty(), "everything was taken");
+    let during = Nanos(crate::clock::now().0 - begin.0);
     let mut found = rows.iter().filter(|row| matches!(row.key, Key::Thread(it, ..) if it == slept));
     let row = found.next().expect("it was counted");
     let Key::Thread(_, name, process) = &row.key else { unreachable!("filtered") };
@@ -92,7 +93,7 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     assert_eq!(above, 5, "five sleeps of 20 ms: {row:?}");
     let (slices, waits) = (row.figures.of(Measure::Slice), row.figures.run_queue());
     assert!(slices.count() >= 5 && waits.count() >= slices.count(), "{row:?}");
-    assert!(slices.sum + waits.sum + blocked.sum <= during.0 + 50_000_000, "{row:?}");
+    assert!(slices.sum + waits.sum + blocked.sum <= during.0, "{row:?}");
     assert_eq!(counts.missing().overflowed, 0);
 }
 
