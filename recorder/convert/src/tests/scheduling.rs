@@ -80,8 +80,8 @@ fn each_cpu_has_a_track_of_who_ran_on_it() {
             ("worker", 2.0, 3.0),
             ("rival", 5.0, 1.5),
             ("worker", 6.5, 2.501),
-            ("idle", 9.001, 0.0),
-        ])
+        ]),
+        "who comes in with the last record has no slice"
     );
 }
 

@@ -212,6 +212,10 @@ impl Slices {
     /// Ends what is still open with the trace.
     pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
         for tenure in self.machine.end(end) {
+            // Who came in with the last record: viewers take the end of such a slice for that of one before with the same name.
+            if tenure.since >= end {
+                continue;
+            }
             let thread = tenure.who.thread().unwrap_or_default();
             let slice = Slice { thread, since: tenure.since, until: end };
             let mut end = cpu_slice(document, tenure.cpu, slice, names);
