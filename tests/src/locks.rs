@@ -36,6 +36,22 @@ pub fn compare(recording: &Recording, rounds: usize) -> usize {
     }
     println!("{waits:?}");
     assert_eq!(waits, KINDS.map(|kind| (kind, rounds)).into());
+    // The main thread waits for the end of others: each of them ends it.
+    let process = recording.lines().first().map(|words| words[0].parse::<u64>().expect("an id"));
+    let process = process.and_then(|waiter| trace.threads.get(&waiter)).map(|it| it.1);
+    let mut ends = 0;
+    for out in trace.switches.iter().filter(|out| Some(out.outgoing) == process) {
+        let Some(thread) = out.args.get("futex_end_of") else { continue };
+        let thread: u64 = thread.parse().expect("a number");
+        assert!(!out.args.contains_key("futex_owner"), "{out:?}");
+        assert_eq!(trace.threads.get(&thread).map(|it| it.1), process, "{out:?}");
+        let is_end = |it: &crate::trace::Switch| {
+            it.time > out.time && matches!(it.state, ThreadState::Dying | ThreadState::Dead)
+        };
+        assert!(trace.outs(thread).any(is_end), "{thread} ends after {out:?}");
+        ends += 1;
+    }
+    assert!(ends > 0, "somebody is joined while it runs");
     // Of no wait on the machine is a thread of another process said to be the owner, nor the waiter itself.
     let home = |koid: u64| trace.threads.get(&koid).map(|(_, process)| *process);
     for out in &trace.switches {

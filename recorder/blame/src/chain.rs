@@ -27,6 +27,9 @@ const MOST_DEEP: usize = 48;
 /// So many steps a chain has.
 pub const MOST_STEPS: usize = 100_000;
 
+/// What so many owners of locks did is looked at, if they did not wake who waited.
+const MOST_HOLDERS: usize = 64;
+
 /// So many entries are looked at for who had CPUs meanwhile.
 const MOST_LOOKS: u64 = 50_000_000;
 
@@ -82,6 +85,8 @@ pub enum What {
 /// It was blocked, stopped, or had ended.
 #[derive(Clone, Debug)]
 pub struct Blocked {
+    /// When that began, which may be before the interval.
+    pub since: u64,
     pub state: State,
     pub syscall: Option<u64>,
     /// The lock that it waited for, if the recording tells.
@@ -91,11 +96,16 @@ pub struct Blocked {
     pub inside: Option<Box<Frame>>,
     /// Why it was not followed, though it was a thread.
     pub stopped: Option<Reason>,
+    /// What the owner of the lock did meanwhile, if another thread ended the wait, or nobody yet.
+    pub holder: Option<Box<Frame>>,
 }
 
 impl Blocked {
     /// What it waited for, in a recording that has these facts. `name` is that of its system call.
     pub fn class(&self, causes: Causes, name: Option<&str>) -> Class {
+        if self.lock.is_some_and(|lock| lock.is_end) {
+            return Class::Join;
+        }
         let known = causes.has(Cause::Syscall) || self.syscall.is_some();
         Class::of(self.state, known.then_some(name))
     }
@@ -122,6 +132,7 @@ struct Walk<'a> {
     stack: Vec<Index>,
     steps: usize,
     looks: u64,
+    holders: usize,
     wakers: Wakers,
 }
 
@@ -136,7 +147,7 @@ pub enum Wakers {
 
 /// What a thread did in an interval that is over by now, and whom it waited for.
 pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
-    let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, wakers };
+    let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, holders: 0, wakers };
     let last = log.last(thread).unwrap_or(Id::NONE);
     walk.frame(thread, (from, to), last)
 }
@@ -168,6 +179,8 @@ impl Walk<'_> {
                 let what = self.what((id, &entry), (begin, until), (next.as_ref(), whole), anchor);
                 steps.push(Step { from: begin, to: until, what });
                 until = begin;
+            } else {
+                self.looks += 1;
             }
             // Who had the CPU in whose queue it was is seen from the first entry after that.
             anchor = entry.anchor().or(anchor);
@@ -206,7 +219,7 @@ impl Walk<'_> {
             state => {
                 let woken = next.filter(|next| next.time == to).and_then(Entry::woken);
                 let Some((by, then)) = woken else {
-                    return self.blocked(state, (id, entry), Ended::NotYet, (None, None));
+                    return self.blocked((id, entry), (from, to), Ended::NotYet, (None, None));
                 };
                 let inside = match by {
                     By::Thread(waker) if state.is_blocked() && self.wakers == Wakers::Followed => {
@@ -214,20 +227,38 @@ impl Walk<'_> {
                     }
                     _ => (None, None),
                 };
-                self.blocked(state, (id, entry), Ended::Woken(by), inside)
+                self.blocked((id, entry), (from, to), Ended::Woken(by), inside)
             }
         }
     }
 
     fn blocked(
-        &self,
-        state: State,
+        &mut self,
         (id, entry): (Id, &Entry),
+        within: (u64, u64),
         ended: Ended,
         (inside, stopped): (Option<Box<Frame>>, Option<Reason>),
     ) -> What {
         let lock = self.log.lock_of(id);
-        What::Blocked(Blocked { state, syscall: entry.syscall(), lock, ended, inside, stopped })
+        let owner = lock.and_then(|lock| lock.owner);
+        let holder = owner.filter(|owner| ended != Ended::Woken(By::Thread(*owner)));
+        let holder = holder.and_then(|owner| self.holder(owner, within));
+        let (since, state, syscall) = (entry.time, entry.state, entry.syscall());
+        What::Blocked(Blocked { since, state, syscall, lock, ended, inside, stopped, holder })
+    }
+
+    /// What the owner of a lock did while it was waited for. Whom it waited for itself is told, and not followed.
+    fn holder(&mut self, owner: Index, within: (u64, u64)) -> Option<Box<Frame>> {
+        let followed = self.wakers == Wakers::Followed && self.stack.len() == 1;
+        if !followed || self.holders >= MOST_HOLDERS || self.stack.contains(&owner) {
+            return None;
+        }
+        self.holders += 1;
+        let last = self.log.last(owner)?;
+        self.wakers = Wakers::Told;
+        let frame = self.frame(owner, within, last);
+        self.wakers = Wakers::Followed;
+        Some(Box::new(frame))
     }
 
     /// What a waker did in the time in which it was waited for, or why that is not followed. `then` is what it did when the

@@ -5,8 +5,10 @@ use fxtrec_sched::State;
 /// What a blocked thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// A lock, a condition, the end of a thread: all of them are futexes.
+    /// A lock, a condition, perhaps the end of a thread: all of them are futexes.
     Lock,
+    /// The end of a thread, where the recording tells such futexes from others.
+    Join,
     Sleep,
     /// Any of several files to be ready, or a time.
     Poll,
@@ -32,6 +34,7 @@ impl Class {
     pub const fn name(self) -> &'static str {
         match self {
             Class::Lock => "lock",
+            Class::Join => "join",
             Class::Sleep => "sleep",
             Class::Poll => "poll",
             Class::Io => "io",

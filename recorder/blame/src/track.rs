@@ -135,6 +135,20 @@ pub struct Lock {
     pub address: u64,
     /// Who had it when the wait began; `None` where that is not known, or nobody is the owner of such a futex.
     pub owner: Option<Index>,
+    /// Whether it is no lock, but the end of that thread.
+    pub is_end: bool,
+}
+
+impl Lock {
+    /// Who had the lock, if it is one.
+    pub fn holder(self) -> Option<Index> {
+        self.owner.filter(|_| !self.is_end)
+    }
+
+    /// The thread for the end of which it is waited.
+    pub fn ending(self) -> Option<Index> {
+        self.owner.filter(|_| self.is_end)
+    }
 }
 
 /// Is told what threads and CPUs begin to do, in order for each of them.
@@ -197,6 +211,8 @@ pub struct Tracker {
     pub now: u64,
     /// How many gaps there were.
     pub losses: u64,
+    /// Whether it has stacks.
+    pub has_stacks: bool,
     machine: Machine<usize>,
     threads: Vec<Thread>,
     periods: Periods,
@@ -236,6 +252,7 @@ impl Tracker {
             first: None,
             now: 0,
             losses: 0,
+            has_stacks: false,
             machine: Machine::default(),
             threads: Vec::new(),
             periods: Periods::default(),
@@ -490,8 +507,10 @@ impl Tracker {
         };
         sink.begin(thread, Begin { time, state: next, cpu, about });
         if let Some(address) = said.futex {
-            let owner = said.futex_owner.map(|owner| self.roster.index(owner.0));
-            sink.lock(thread, time, Lock { address, owner });
+            let owner = said.futex_end_of.or(said.futex_owner);
+            let owner = owner.map(|owner| self.roster.index(owner.0));
+            let is_end = said.futex_end_of.is_some();
+            sink.lock(thread, time, Lock { address, owner, is_end });
         }
     }
 
@@ -638,6 +657,7 @@ impl Tracker {
     fn own_event<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         match event.name {
             "trace_info" => self.learn(event),
+            "stack_info" => self.has_stacks = true,
             "trace_stats" => {
                 // The recording goes on until then.
                 let time = event.time.0.max(self.now);

@@ -9,6 +9,9 @@
 //!          ^ the futex
 //! ```
 //!
+//! A thread that waits for the end of another waits for the word in which the library keeps that one's id, which the kernel sets to
+//! 0 when it ends: `pthread_join` does, and what is made of it, such as Rust's `JoinHandle::join`.
+//!
 //! No call says that a futex is such a mutex, so all that is known of it has to fit: the value that the library waits with, the
 //! kind. What is found is a claim of the program. Whoever uses it has to look whether there is such a thread, in the same
 //! process.
@@ -20,8 +23,10 @@ use fxtrec_units::Tid;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Futex {
     pub address: u64,
-    /// Who has the lock, if the memory says so.
+    /// Who has the lock, if the memory says so; or the thread that it is the end of.
     pub owner: Option<Tid>,
+    /// Whether it is no lock: the thread waits for the end of another.
+    pub is_end: bool,
 }
 
 /// `FUTEX_CMD_MASK` in the lower eight bits: all but `FUTEX_PRIVATE_FLAG`.
@@ -39,6 +44,10 @@ const WAITERS: u32 = 1 << 31;
 /// `FUTEX_TID_MASK`
 const OWNER: u32 = (1 << 30) - 1;
 
+/// The first id that a thread of a program may have. Words of locks are 0, 1 and 2, and so are the ids of the idle task, init and
+/// kthreadd.
+const FIRST: u32 = 3;
+
 /// What the word of a plain mutex is while somebody waits.
 const CONTENDED: u32 = 2;
 
@@ -49,8 +58,17 @@ const PLAIN: u16 = 0x3 | 0x80 | 0x300;
 impl Futex {
     /// What there is to know of a futex, by what the memory of the program is.
     pub(crate) fn new(raw: lane::Futex) -> Futex {
-        Futex { address: raw.address, owner: owner(&raw).filter(|owner| *owner != Tid::IDLE) }
+        let thread = ending(&raw);
+        let owner = thread.or_else(|| owner(&raw)).filter(|owner| *owner != Tid::IDLE);
+        Futex { address: raw.address, owner, is_end: thread.is_some() }
     }
+}
+
+/// The thread whose end is waited for. Such a wait is never private, since it is the kernel that ends it, and its value is an id.
+fn ending(raw: &lane::Futex) -> Option<Tid> {
+    let waits = matches!(raw.operation, WAIT | WAIT_BITSET);
+    (waits && raw.value == raw.word && (FIRST..=OWNER).contains(&raw.value))
+        .then_some(Tid(raw.value))
 }
 
 fn owner(raw: &lane::Futex) -> Option<Tid> {
@@ -111,6 +129,24 @@ mod tests {
         for kind in [0, 1, 2, 3, 0x80, 0x203] {
             assert_eq!(owner_of(lane::Futex { after_16: kind, ..mutex() }), Some(77), "{kind}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_thread_is_the_word_with_its_id() {
+        let join = |operation| lane::Futex { operation, value: 77, word: 77, ..raw(0) };
+        for operation in [WAIT, WAIT_BITSET] {
+            let futex = Futex::new(join(operation));
+            assert_eq!((futex.owner, futex.is_end), (Some(Tid(77)), true));
+        }
+        let others = [
+            join(WAIT | PRIVATE),
+            join(LOCK_PI),
+            lane::Futex { word: 0, ..join(WAIT) },
+            // A mutex that processes share.
+            lane::Futex { value: 2, word: 2, after_8: 77, ..join(WAIT) },
+            lane::Futex { value: 77 | WAITERS, word: 77 | WAITERS, ..join(WAIT) },
+        ];
+        assert!(others.into_iter().all(|other| !Futex::new(other).is_end));
     }
 
     #[test]

@@ -342,7 +342,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "syscall" if view.outgoing => {
                     number(arg.value)
                 }
-                "futex" | "futex_owner" if view.outgoing => match arg.value {
+                "futex" | "futex_owner" | "futex_end_of" if view.outgoing => match arg.value {
                     ReadValue::Pointer(address) => Some(Value::Pointer(address)),
                     ReadValue::Koid(owner) => Some(Value::Koid(fxt_writer::Koid(owner.0))),
                     _ => None,

@@ -31,6 +31,8 @@ pub struct Said<'a> {
     pub futex: Option<u64>,
     /// Who had that lock when the wait began.
     pub futex_owner: Option<Koid>,
+    /// The thread for the end of which it waits there.
+    pub futex_end_of: Option<Koid>,
 }
 
 impl<'a> Said<'a> {
@@ -52,6 +54,7 @@ impl<'a> Said<'a> {
                 ("syscall", value) => said.syscall = unsigned(value),
                 ("futex", Value::Pointer(address)) => said.futex = Some(address),
                 ("futex_owner", Value::Koid(owner)) => said.futex_owner = Some(owner),
+                ("futex_end_of", Value::Koid(thread)) => said.futex_end_of = Some(thread),
                 _ => {}
             }
         }

@@ -171,8 +171,9 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
 }
 
 fn about_futex(thread: Index, names: &Names<'_>) -> String {
+    let stacks = if names.stacks.is_none() { "; with --stacks, where in its code" } else { "" };
     format!(
-        "record with --locks to see which futex {} waited for and, if it is a lock, who had it",
+        "record with --locks to see which futex {} waited for and, if it is a lock, who had it{stacks}",
         party(&names.who(thread))
     )
 }
@@ -206,8 +207,9 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
             format!("{} slept until a time that it had chosen: look at its timers", who(thread))
         }
         Matter::Blocked { thread, class: Class::Io } => format!(
-            "{} waited for input or output: record what it waited for with --syscalls and -e 'block:*'",
-            who(thread)
+            "{} waited for input or output: record what it waited for with --syscalls and -e 'block:*'{}",
+            who(thread),
+            if names.stacks.is_none() { ", and where with --stacks" } else { "" }
         ),
         Matter::Blocked { thread, class: Class::Poll } => {
             format!("{} waited for an event: whoever was to send it was late", who(thread))

@@ -56,6 +56,8 @@ pub struct Explanation {
     /// The critical path, in order of time: it tiles the interval.
     pub chain: Vec<Link>,
     pub advice: Vec<String>,
+    /// Where threads of the path were blocked, the longest first.
+    pub waits: Vec<Wait>,
     /// What the recording does not tell, and would matter here.
     pub missing: Vec<String>,
 }
@@ -116,9 +118,39 @@ pub struct Link {
     /// The address of the futex that it was blocked on, and who had that lock when the wait began.
     pub futex: Option<String>,
     pub owner: Option<Who>,
+    /// The thread for the end of which it waited on that futex.
+    pub end_of: Option<Who>,
     /// Who woke it, of `blocked`.
     pub waker: Option<Who>,
     pub steal_ns: Option<u64>,
     pub irq_ns: Option<u64>,
     pub reason: Option<&'static str>,
+}
+
+/// A time in which a thread of the path was blocked, and where in its code.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Wait {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// How many threads wait for this one.
+    pub depth: usize,
+    pub thread: Who,
+    pub class: &'static str,
+    pub syscall: Option<String>,
+    /// The address of the futex, who had that lock when the wait began, or the thread for the end of which it waited.
+    pub futex: Option<String>,
+    pub owner: Option<Who>,
+    pub end_of: Option<Who>,
+    /// The parts of the owner's time meanwhile, if another thread ended the wait, or nobody yet.
+    pub owner_blame: Option<Vec<Part>>,
+    pub ended_by: &'static str,
+    pub waker: Option<Who>,
+    /// Whether the one that woke it ended then, so that it may have waited for that end.
+    pub waker_ended: bool,
+    /// The functions that it was in, the innermost first; those of the kernel end in `_[k]`.
+    pub stack: Option<Vec<String>>,
+    /// What that stack lacks.
+    pub stack_lacks: Vec<&'static str>,
+    /// The functions from which it was woken.
+    pub waker_stack: Option<Vec<String>>,
 }

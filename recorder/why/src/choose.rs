@@ -2,6 +2,7 @@
 
 use fxt_reader::record::Event;
 use fxtrec_sched::State;
+use rustc_hash::FxHashMap;
 
 use crate::{Metric, Pick, Query, Subject, WhyError};
 use fxtrec_blame::spans::Spans;
@@ -61,6 +62,8 @@ struct Life {
     first_woken: Option<(Option<Index>, u64)>,
     first: u64,
     last: u64,
+    /// When its last slice began, if it has ended in it.
+    ended: Option<u64>,
     lists: Option<Box<[Longest; 4]>>,
 }
 
@@ -95,6 +98,15 @@ impl Finder {
         }
     }
 
+    /// By koid, when the last slice of each thread began that ended in it.
+    pub(crate) fn last_slices(&self, tracker: &Tracker) -> FxHashMap<u64, u64> {
+        let lives = self.lives.iter().enumerate();
+        let ended = |(index, life): (usize, &Life)| {
+            Some((tracker.roster.koid(index as Index), life.ended?))
+        };
+        lives.filter_map(ended).collect()
+    }
+
     fn life(&mut self, thread: Index) -> &mut Life {
         let at = thread as usize;
         if at >= self.lives.len() {
@@ -120,6 +132,7 @@ impl Sink for Finder {
             life.first = time;
         }
         life.last = time;
+        life.ended = (state.is_over() && life.state == State::Running).then_some(life.since);
         match state {
             State::Running => {
                 if let Some(from) = life.waits.take() {
@@ -373,7 +386,7 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
 }
 
 /// By thread and begin of a stretch, who ended it.
-type Wakers = rustc_hash::FxHashMap<(u64, u64), u64>;
+type Wakers = FxHashMap<(u64, u64), u64>;
 
 /// If a thread was waited for by another that was nearly as late for that reason, the other one is chosen, and so on: it is
 /// the one that was to get something done.

@@ -5,19 +5,25 @@ use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval};
 use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{By, Tenant, Tracker};
+use fxtrec_blame::track::{By, Lock, Tenant, Tracker};
 use fxtrec_blame::{Class, log};
+use fxtrec_report::stacks::Recorded;
+use rustc_hash::FxHashMap;
 
 use crate::advice;
 use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
 use crate::choose::{Choice, Finder, choose};
 use crate::sentence;
-use crate::{Query, Subject, WhyError};
+use crate::{Query, Subject, WhyError, waits};
 
 /// What a trace is explained with: who is called how.
 pub(crate) struct Names<'a> {
     pub(crate) tracker: &'a Tracker,
     pub(crate) syscall: &'a dyn Fn(&str, u64) -> Option<&'static str>,
+    /// By koid, when the last slice of those threads began that have ended.
+    pub(crate) last_slices: FxHashMap<u64, u64>,
+    /// The stacks of the trace, if it has any.
+    pub(crate) stacks: Option<Recorded>,
 }
 
 impl Names<'_> {
@@ -39,6 +45,12 @@ impl Names<'_> {
 
     pub(crate) fn cgroup(&self, number: u32) -> Option<String> {
         self.tracker.cgroup(number).map(str::to_owned)
+    }
+
+    /// Whether a thread that woke another at this time ended then, without having left its CPU in between.
+    pub(crate) fn ended_then(&self, thread: Index, time: u64) -> bool {
+        let koid = self.tracker.roster.koid(thread);
+        self.last_slices.get(&koid).is_some_and(|begin| *begin <= time)
     }
 
     /// What a thread waited for while it was blocked.
@@ -72,10 +84,15 @@ pub(crate) fn explain_keeping<'r>(
     let finder = pass::run(open()?, &mut tracker, Finder::new(query))?;
     let choices = choose(query, &tracker, &finder)?;
     let spans_left_out = finder.spans.too_many;
+    let last_slices = finder.last_slices(&tracker);
     drop(finder);
     let origin = tracker.origin.clone();
     let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
     let gaps = tracker.losses;
+    let stacks = match tracker.has_stacks {
+        true => Some(Recorded::read(&mut open()?)?),
+        false => None,
+    };
     let mut roster = Roster::default();
     roster.with_names_of(tracker.roster);
     let mut tracker = Tracker::new(roster);
@@ -95,7 +112,7 @@ pub(crate) fn explain_keeping<'r>(
     follower.finish(&tracker);
     // The pass may have ended before all that the recording says of itself.
     tracker.origin = origin;
-    let names = Names { tracker: &tracker, syscall: &syscall };
+    let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
     let frames = frames.into_iter().zip(&choices);
     let tell = |(frame, choice): (Option<Frame>, &Choice)| {
         let mut why = tell(choice, &frame?, &names);
@@ -154,6 +171,7 @@ fn tell(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Explanation {
         sentence: sentence::sentence(choice, frame, names),
         blame: blame(frame, names),
         chain: links(frame, names),
+        waits: waits::waits(frame, names),
         advice: advice::advice(frame, names),
         missing,
     }
@@ -169,7 +187,7 @@ fn tenant_name(tenant: Tenant) -> &'static str {
 }
 
 /// The parts of a thread's own time, the longest first.
-fn blame(frame: &Frame, names: &Names<'_>) -> Vec<Part> {
+pub(crate) fn blame(frame: &Frame, names: &Names<'_>) -> Vec<Part> {
     let sums = parts::sums(frame, |blocked| names.class(blocked));
     sums.into_iter().map(|(key, sum)| part(&key, sum, names)).collect()
 }
@@ -249,6 +267,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         ended_by: None,
         futex: None,
         owner: None,
+        end_of: None,
         waker: None,
         steal_ns: None,
         irq_ns: None,
@@ -289,7 +308,8 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             link.class = Some(names.class(blocked).name());
             link.syscall = blocked.syscall.map(|number| names.syscall(number));
             link.futex = blocked.lock.map(|lock| format!("{:#x}", lock.address));
-            link.owner = blocked.lock.and_then(|lock| Some(names.who(lock.owner?)));
+            link.owner = blocked.lock.and_then(Lock::holder).map(|owner| names.who(owner));
+            link.end_of = blocked.lock.and_then(Lock::ending).map(|thread| names.who(thread));
             link.ended_by = Some(ended_by(EndedBy::of(blocked.ended)));
             if let Ended::Woken(By::Thread(waker)) = blocked.ended {
                 link.waker = Some(names.who(waker));

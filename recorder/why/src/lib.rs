@@ -40,13 +40,14 @@ mod choose;
 mod explain;
 mod sentence;
 mod text;
+mod waits;
 
 #[cfg(test)]
 mod tests;
 
 use fxt_reader::Nanos;
 
-pub use answer::{Answer, Explanation, Link, Part, Share, Who};
+pub use answer::{Answer, Explanation, Link, Part, Share, Wait, Who};
 pub use explain::explain;
 pub use fxtrec_blame::Class;
 pub use fxtrec_blame::track::{Origin, Reason};

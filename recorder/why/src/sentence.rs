@@ -47,6 +47,8 @@ pub(crate) fn party(who: &Who) -> String {
 struct Group<'a> {
     nanos: u64,
     frames: Vec<&'a Frame>,
+    /// What the owner of the lock did, where it did not end the wait.
+    holders: Vec<&'a Frame>,
     /// Why the waker is not followed, somewhere.
     stopped: Option<Reason>,
 }
@@ -122,6 +124,7 @@ impl<'a> Sums<'a> {
                     let group = sums.blocked.entry(why).or_default();
                     group.nanos += length;
                     group.frames.extend(blocked.inside.as_deref());
+                    group.holders.extend(blocked.holder.as_deref());
                     group.stopped = blocked.stopped.or(group.stopped);
                 }
                 // The wake-up is a part of what it ends.
@@ -299,6 +302,12 @@ fn blocked_clause(
             }
         }
     }
+    if let (Some(depth), Some(owner)) = (follow, owner) {
+        let told = phrase(&group.holders, names, depth + 1);
+        if !told.is_empty() {
+            text += &format!("; meanwhile {} {told}", party(&names.who(owner)));
+        }
+    }
     Clause { passive, text }
 }
 
@@ -306,6 +315,9 @@ fn blocked_clause(
 fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
+        Some(thread) if lock.is_end => {
+            format!(" for the end of {}", party(&names.who(thread)))
+        }
         Some(owner) => {
             format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fxtrec_units::escape;
 use fxtrec_units::text::percent;
 
-use crate::answer::{Answer, Explanation, Link, Part, Share};
+use crate::answer::{Answer, Explanation, Link, Part, Share, Wait};
 use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
@@ -61,6 +61,7 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     write_chain(why, out)?;
+    write_places(why, out)?;
     if !why.advice.is_empty() {
         writeln!(out, "\nWhat to try:")?;
         for advice in &why.advice {
@@ -82,12 +83,17 @@ fn share(part: u64, whole: u64) -> String {
 
 /// Text in lines that are not too long; all but the first are indented as far as `begin` is.
 fn wrapped(begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    wrapped_at(begin.chars().count(), begin, text, out)
+}
+
+/// The same; all lines but the first are indented so far.
+fn wrapped_at(indent: usize, begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = begin.to_owned();
     let mut is_empty = true;
     for word in text.split(' ') {
         if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
             writeln!(out, "{line}")?;
-            line = " ".repeat(begin.chars().count());
+            line = " ".repeat(indent);
             is_empty = true;
         }
         if !is_empty {
@@ -173,6 +179,7 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("ended"), _) => "ended".to_owned(),
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
         (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
+        (Some("join"), _) => "blocked for the end of a thread".to_owned(),
         (_, Some(call)) => format!("blocked in {call}"),
         (Some("no_syscall"), None) => format!("blocked {OUTSIDE}"),
         _ => "blocked".to_owned(),
@@ -201,6 +208,53 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {at}  {:>8}  {text}", nanos(length))?;
     }
     write_skipped(&mut skipped, width, out)
+}
+
+/// So many places where threads were blocked are shown, of those that take a fifth of the interval.
+const MOST_PLACES: usize = 3;
+const PLACE_SHARE: u64 = 5;
+
+/// So many functions of a stack are shown.
+const MOST_FUNCTIONS: usize = 6;
+
+/// Where in their code threads were blocked, if that is recorded.
+fn write_places(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
+    let worth = |wait: &&Wait| {
+        (wait.to_ns - wait.from_ns).saturating_mul(PLACE_SHARE) >= why.length_ns
+            && wait.stack.is_some()
+    };
+    let mut places = why.waits.iter().filter(worth).take(MOST_PLACES).peekable();
+    if places.peek().is_some() {
+        writeln!(out, "\nWhere in the code:")?;
+    }
+    for wait in places {
+        let length = nanos(wait.to_ns - wait.from_ns);
+        let lists = [("was blocked", &wait.stack), ("was woken", &wait.waker_stack)];
+        for (what, stack) in lists {
+            let Some(stack) = stack else { continue };
+            let begin = format!("{length:>10}  {} {what} in ", party(&wait.thread));
+            wrapped_at(10 + 2, &begin, &functions(stack), out)?;
+        }
+        if !wait.stack_lacks.is_empty() {
+            wrapped_at(12, &" ".repeat(12), &format!("({})", wait.stack_lacks.join("; ")), out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The program's functions, the innermost first, and those of the kernel if there are no others.
+fn functions(stack: &[String]) -> String {
+    let own = stack.iter().filter(|name| !name.ends_with("_[k]")).collect::<Vec<_>>();
+    let all = if own.is_empty() { stack.iter().collect() } else { own };
+    let mut words: Vec<String> = all
+        .iter()
+        .take(MOST_FUNCTIONS)
+        .map(|name| escape::line(name).chars().take(80).collect())
+        .collect();
+    if all.len() > MOST_FUNCTIONS {
+        words.push(format!("{} more", all.len() - MOST_FUNCTIONS));
+    }
+    words.join(" < ")
 }
 
 fn write_skipped(skipped: &mut (usize, u64), width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -253,6 +307,10 @@ fn describe_link(link: &Link) -> String {
         },
         "blocked" => {
             let mut text = match (&link.futex, &link.owner) {
+                (Some(_), None) if link.end_of.is_some() => {
+                    let thread = link.end_of.as_ref().map(party).unwrap_or_default();
+                    format!("was blocked for the end of {thread}")
+                }
                 (Some(futex), Some(owner)) => {
                     format!("was blocked on a lock (futex {futex}) held by {}", party(owner))
                 }

@@ -503,7 +503,7 @@ mod tests {
         events(&mut decoder, slice(900));
         let raw = lane::Futex { address: 0x1000, value: 2, word: 2, ..lane::Futex::default() };
         events(&mut decoder, Record::Futex(lane::Futex { after_8: 7, ..raw }));
-        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(7)) });
+        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(7)), is_end: false });
         let expected = Kind::Slice(SliceFacts { futex, ..SliceFacts::default() });
         assert_eq!(events(&mut decoder, switch(1, 2))[0], expected);
         assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");

@@ -526,7 +526,9 @@ impl<L: Lanes> Encoder<L> {
             add(Arg::new(strings::FUTEX, Value::Pointer(futex.address)));
         }
         if let Some(owner) = owner {
-            add(Arg::new(strings::FUTEX_OWNER, Value::Koid(owner)));
+            let is_end = futex.is_some_and(|futex| futex.is_end);
+            let name = if is_end { strings::FUTEX_END_OF } else { strings::FUTEX_OWNER };
+            add(Arg::new(name, Value::Koid(owner)));
         }
         if facts.steal > Nanos(0) {
             add(Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0)));

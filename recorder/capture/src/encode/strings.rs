@@ -71,6 +71,7 @@ strings! {
     LATE_NS = 46, "late_ns";
     FUTEX = 47, "futex";
     FUTEX_OWNER = 48, "futex_owner";
+    FUTEX_END_OF = 49, "futex_end_of";
 }
 
 /// How many there are in all; they have the indices from 1 on.

@@ -133,6 +133,28 @@ impl Recorded {
         }
     }
 
+    /// The stack of a wait of a thread, from when it left its CPU until it was woken, and the stack from which it was woken.
+    pub fn of_wait(
+        &self,
+        thread: Koid,
+        (since, until): (u64, u64),
+    ) -> Option<(&Stack, Option<&Stack>)> {
+        let is_it = |stack: &&Stack| {
+            stack.kind == Kind::OffCpu
+                && stack.thread == thread
+                && stack.time < until
+                && stack.time.saturating_add(super::LATE) >= since
+        };
+        let stack = self.all.iter().filter(is_it).max_by_key(|stack| stack.time)?;
+        let ends_it = |wake: &&Stack| {
+            wake.kind == Kind::Wake
+                && (wake.provider, wake.link) == (stack.provider, stack.link)
+                && (stack.time..=until.saturating_add(super::LATE)).contains(&wake.time)
+        };
+        let wake = (stack.link != 0).then(|| self.all.iter().find(ends_it)).flatten();
+        Some((stack, wake))
+    }
+
     /// The functions of a stack, the innermost first.
     pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = Frame<'a>> {
         stack.addresses.iter().map(|&address| {

@@ -1,6 +1,7 @@
 //! Handmade scenes whose cause is known.
 
 mod parts;
+mod perfetto;
 mod random;
 mod sentences;
 

@@ -8,16 +8,16 @@ use super::{ALL, FUTEX, check, try_ask, within};
 use crate::Explanation;
 
 const CPUS: usize = 2;
-const THREADS: usize = 4;
+pub(super) const THREADS: usize = 4;
 
 /// The koid of a thread by its number.
-fn koid(thread: usize) -> u64 {
+pub(super) fn koid(thread: usize) -> u64 {
     101 + thread as u64
 }
 
 /// What a thread does in a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+pub(super) enum Does {
     Unseen,
     Runs,
     /// In the queue of that CPU.
@@ -27,7 +27,7 @@ enum Does {
 
 /// How a sleep ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WokenBy {
+pub(super) enum WokenBy {
     Thread(usize),
     Interrupt,
     Nobody,
@@ -35,19 +35,19 @@ enum WokenBy {
 
 /// What really happened, microsecond by microsecond.
 #[derive(Debug, Default)]
-struct Truth {
+pub(super) struct Truth {
     /// By thread.
-    does: Vec<Vec<Does>>,
+    pub(super) does: Vec<Vec<Does>>,
     /// Who has a CPU, by CPU.
     has: Vec<Vec<Option<usize>>>,
     /// By thread: when it was woken out of sleep, and by whom.
-    woken: Vec<Vec<(u64, WokenBy)>>,
+    pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
 }
 
-type Step = (u8, u8, u8, u8);
+pub(super) type Step = (u8, u8, u8, u8);
 
 /// Plays the steps: a trace, and what it tells of.
-fn play(steps: &[Step]) -> (Scene, Truth) {
+pub(super) fn play(steps: &[Step]) -> (Scene, Truth) {
     let mut scene = Scene::with_causes(ALL);
     let mut does = [Does::Unseen; THREADS];
     let mut has: [Option<usize>; CPUS] = [None; CPUS];
@@ -177,7 +177,7 @@ fn follow(
     }
 }
 
-fn was_woken(truth: &Truth, thread: usize, at: usize) -> bool {
+pub(super) fn was_woken(truth: &Truth, thread: usize, at: usize) -> bool {
     truth.woken[thread].iter().any(|woken| woken.0 == at as u64)
 }
 
@@ -193,7 +193,7 @@ fn micros(why: &Explanation, part: &str) -> u64 {
     why.blame.iter().filter(named).map(|part| part.ns).sum::<u64>() / 1000
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 20..200)
 }
 

@@ -396,3 +396,100 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(why.sentence.contains("held by ui-params[102]"), "{}", why.sentence);
 }
+
+#[test]
+fn what_the_holder_of_a_lock_did_is_told_if_another_thread_ended_the_wait() {
+    // hog-1 has the lock, and had the CPU until hog-2 took it.
+    let why = ask(&inversion_of(&futex(Some(201))), &of("audio"));
+    assert!(
+        why.sentence.ends_with(
+            "; meanwhile hog-1[201] ran for 97.0 ms and was preempted for 90.0 ms by hog-2[202]."
+        ),
+        "{}",
+        why.sentence
+    );
+    let wait = &why.waits[0];
+    assert_eq!(wait.owner.as_ref().map(|who| who.tid), Some(201));
+    let meanwhile = wait.owner_blame.as_ref().expect("it is another than the one that woke audio");
+    assert_eq!(meanwhile.iter().map(|part| part.ns).sum::<u64>(), wait.to_ns - wait.from_ns);
+    // Where the owner ended the wait, the chain has what it did.
+    let why = ask(&inversion_of(&futex(Some(102))), &of("audio"));
+    assert_eq!(why.waits[0].owner_blame, None);
+    assert!(!why.sentence.contains("meanwhile"), "{}", why.sentence);
+}
+
+#[test]
+fn a_lock_that_is_not_free_at_the_end_tells_what_its_holder_does() {
+    let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
+    assert!(
+        why.sentence.ends_with(
+            "held by ui-params[102], and still so at the end; meanwhile ui-params[102] was preempted for 10.0 ms by \
+             hog-1[201]."
+        ),
+        "{}",
+        why.sentence
+    );
+}
+
+#[test]
+fn the_end_of_a_thread_is_no_lock() {
+    let wait = [
+        ("syscall", Value::Uint32(FUTEX)),
+        ("futex", Value::Pointer(0x7f00_1000)),
+        ("futex_end_of", Value::Koid(fxt_writer::Koid(102))),
+    ];
+    let why = ask(&inversion_of(&wait), &of("audio"));
+    assert_eq!(
+        why.sentence,
+        "audio[101] was 187 ms late: blocked 187 ms for the end of ui-params[102], which was preempted for 186 ms by \
+         hog-1[201] and hog-2[202]."
+    );
+    assert_eq!(why.blame[0].class, Some("join"));
+    assert_eq!(why.waits[0].end_of.as_ref().map(|who| who.tid), Some(102));
+    assert!(why.advice.iter().all(|it| !it.contains("PTHREAD_PRIO_INHERIT")), "{:?}", why.advice);
+}
+
+#[test]
+fn that_a_waker_ended_then_is_told_where_it_may_be_what_was_waited_for() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "main").name(101, "boss").name(102, "worker");
+    scene.switch(1_000, 0, 0, Leaves::R, 102).switch(1_000, 1, 0, Leaves::R, 101);
+    scene.switch_with((3_000, 1), 101, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(60_000, 1, 101, 102).switch(60_010, 1, 0, Leaves::R, 101);
+    scene.switch(60_020, 0, 102, Leaves::X, 0).end(500_000);
+    let why = ask(&scene, &of("boss"));
+    assert_eq!(
+        why.sentence,
+        "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until worker[102] woke it, which ran for 57.0 ms."
+    );
+    assert!(why.waits[0].waker_ended);
+    // One that goes on with something else has not.
+    let mut scene = inversion();
+    scene.switch(200_000, 0, 0, Leaves::R, 102).switch(201_000, 0, 102, Leaves::X, 0).end(600_000);
+    assert!(!ask(&scene, &of("audio")).waits[0].waker_ended);
+}
+
+#[test]
+fn the_functions_in_which_threads_were_blocked_are_told() {
+    use fxtrec_report::stacks::example::{MS, trace};
+    let bytes = trace(true);
+    let query = Query { metric: Some(Metric::Blocked), pick: Pick::Worst(3), ..of("work;er") };
+    let open = || Ok(fxt_reader::Reader::from_slice(&bytes));
+    let answer = crate::explain(&query, open, super::syscall).expect("waits");
+    let first = |why: &crate::Explanation| why.waits[0].clone();
+    let waits: Vec<_> = answer.explanations.iter().map(first).collect();
+    let long = &waits[0];
+    assert_eq!((long.from_ns, long.to_ns), (10 * MS, 15 * MS));
+    let expected = ["pipe_read_[k]", "a;b::<c d>", "0x9000"].map(str::to_owned);
+    assert_eq!(long.stack.as_deref(), Some(&expected[..]));
+    assert_eq!(long.stack_lacks, ["the innermost function may lack its caller"]);
+    assert_eq!(long.waker_stack.as_deref(), Some(&["kick".to_owned()][..]));
+    let none = waits.iter().find(|wait| wait.from_ns == 30 * MS).expect("the third");
+    assert_eq!((&none.stack, &none.waker_stack), (&None, &None));
+    let mut text = Vec::new();
+    crate::write_text(&answer, &mut text).expect("memory");
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("5.00 ms  work;er[41] was blocked in a;b::<c d> < 0x9000"), "{text}");
+    assert!(text.contains("5.00 ms  work;er[41] was woken in kick"), "{text}");
+    assert_eq!(text.matches("Where in the code:").count(), 2, "{text}");
+}

@@ -1,0 +1,81 @@
+//! Where threads of the critical path were blocked: on which lock, and where in their code.
+
+use std::cmp::Reverse;
+
+use fxt_reader::Koid;
+use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
+use fxtrec_blame::parts::{EndedBy, ended_by};
+use fxtrec_blame::track::{By, Lock};
+use fxtrec_report::stacks::{Recorded, Stack};
+use fxtrec_sched::backtrace::PROBLEMS;
+
+use crate::answer::Wait;
+use crate::explain::{Names, blame};
+
+/// So many are told, the longest.
+const MOST: usize = 64;
+
+/// Those of a frame and of the frames inside.
+pub(crate) fn waits(frame: &Frame, names: &Names<'_>) -> Vec<Wait> {
+    let mut found = Vec::new();
+    collect(frame, 0, &mut found);
+    found.sort_by_key(|(depth, _, step, _)| (Reverse(step.length()), *depth, step.from));
+    found.truncate(MOST);
+    found
+        .into_iter()
+        .map(|(depth, frame, step, blocked)| wait(depth, frame, step, blocked, names))
+        .collect()
+}
+
+type Found<'a> = (usize, &'a Frame, &'a Step, &'a Blocked);
+
+fn collect<'a>(frame: &'a Frame, depth: usize, found: &mut Vec<Found<'a>>) {
+    for step in &frame.steps {
+        let What::Blocked(blocked) = &step.what else { continue };
+        found.push((depth, frame, step, blocked));
+        if let Some(inside) = &blocked.inside {
+            collect(inside, depth + 1, found);
+        }
+    }
+}
+
+fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Names<'_>) -> Wait {
+    let koid = names.tracker.roster.koid(frame.thread);
+    let waker = match blocked.ended {
+        Ended::Woken(By::Thread(waker)) => Some(waker),
+        _ => None,
+    };
+    let until = match blocked.ended {
+        Ended::NotYet => u64::MAX,
+        Ended::Woken(_) => step.to,
+    };
+    let stacks = names.stacks.as_ref();
+    let found = stacks.and_then(|it| Some((it, it.of_wait(Koid(koid), (blocked.since, until))?)));
+    let lacks = found.map_or(0, |(_, (stack, _))| stack.problems);
+    Wait {
+        from_ns: step.from,
+        to_ns: step.to,
+        depth,
+        thread: names.who(frame.thread),
+        class: names.class(blocked).name(),
+        syscall: blocked.syscall.map(|number| names.syscall(number)),
+        futex: blocked.lock.map(|lock| format!("{:#x}", lock.address)),
+        owner: blocked.lock.and_then(Lock::holder).map(|owner| names.who(owner)),
+        end_of: blocked.lock.and_then(Lock::ending).map(|thread| names.who(thread)),
+        owner_blame: blocked.holder.as_deref().map(|frame| blame(frame, names)),
+        ended_by: ended_by(EndedBy::of(blocked.ended)),
+        waker: waker.map(|waker| names.who(waker)),
+        waker_ended: waker.is_some_and(|waker| names.ended_then(waker, step.to)),
+        stack: found.map(|(recorded, (stack, _))| functions(recorded, stack)),
+        stack_lacks: PROBLEMS.iter().filter(|it| lacks & it.0 != 0).map(|it| it.1).collect(),
+        waker_stack: found.and_then(|(recorded, (_, wake))| Some(functions(recorded, wake?))),
+    }
+}
+
+fn functions(recorded: &Recorded, stack: &Stack) -> Vec<String> {
+    let name = |frame: fxtrec_report::stacks::Frame<'_>| match frame.in_kernel {
+        true => format!("{}_[k]", frame.label()),
+        false => frame.label(),
+    };
+    recorded.frames(stack).map(name).collect()
+}
