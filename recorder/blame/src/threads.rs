@@ -83,6 +83,11 @@ impl Roster {
         self.named.get(&koid)?.process
     }
 
+    /// The process's name.
+    pub fn process_name(&self, koid: u64) -> Option<&str> {
+        self.processes.get(&koid).map(|name| &**name)
+    }
+
     pub fn tid(&self, koid: u64) -> u64 {
         if self.by_fxtrec { koid & ((1 << ID_BITS) - 1) } else { koid }
     }

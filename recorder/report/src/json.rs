@@ -14,6 +14,7 @@ use super::facts::{Cause, Causes, Facts};
 use super::fleet::{self, TraceRow};
 use super::gates::evaluate::Verdict;
 use super::gates::show::JsonVerdict;
+use super::locks::LockReport;
 use super::model::{Party, Report, Sleep, Span, Stats, Wait};
 use super::spans::SpanReport;
 use fxtrec_gates::{Metric, SpanPart};
@@ -49,6 +50,8 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     spans: Option<Vec<Spans<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    locks: Option<Vec<LockWaits<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     gates: Option<Vec<JsonVerdict>>,
 }
 
@@ -81,6 +84,23 @@ struct Spans<'a> {
     undisturbed: Values,
     blocked_by: BTreeMap<&'static str, u64>,
     unknown_ns: u64,
+}
+
+#[derive(Serialize)]
+struct LockWaits<'a> {
+    futex: String,
+    pid: Option<u64>,
+    process: &'a str,
+    waits: Values,
+    held_by: Vec<LockParty<'a>>,
+    waiters: Vec<LockParty<'a>>,
+}
+
+/// A thread that had a lock or waited for it; `None` if nobody knows who it was.
+#[derive(Serialize)]
+struct LockParty<'a> {
+    thread: Option<Who<'a>>,
+    sum_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -512,6 +532,7 @@ pub fn write_json(
         worst_blocked: (!report.is_fleet())
             .then(|| report.blocked().sleeps.iter().map(|sleep| blocked(report, sleep)).collect()),
         spans: report.spans.as_ref().map(spans),
+        locks: report.locks.as_ref().map(locks),
         gates: verdicts.map(|all| all.iter().map(JsonVerdict::of).collect()),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
@@ -534,6 +555,26 @@ fn spans(of: &SpanReport) -> Vec<Spans<'_>> {
             blocked_by: blocked_by.map(|(class, sum)| (class.name(), ns(*sum))).collect(),
             unknown_ns: ns(figures.unknown),
         }
+    });
+    rows.collect()
+}
+
+fn locks(of: &LockReport) -> Vec<LockWaits<'_>> {
+    let rows = of.rows.iter().map(|row| LockWaits {
+        futex: format!("{:#x}", row.address),
+        pid: row.pid,
+        process: &row.process,
+        waits: values(&row.waits),
+        held_by: row
+            .held_by
+            .iter()
+            .map(|(owner, sum)| LockParty { thread: owner.as_ref().map(who), sum_ns: ns(*sum) })
+            .collect(),
+        waiters: row
+            .waiters
+            .iter()
+            .map(|(waiter, sum)| LockParty { thread: Some(who(waiter)), sum_ns: ns(*sum) })
+            .collect(),
     });
     rows.collect()
 }

@@ -42,6 +42,7 @@ pub mod fleet;
 pub mod gates;
 mod groups;
 pub mod json;
+pub mod locks;
 mod model;
 pub mod page;
 #[cfg(any(test, feature = "scene"))]

@@ -10,6 +10,7 @@ use super::calls::call_name;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts, HostSteal, Quota};
 use super::fleet::TraceRow;
+use super::locks::LockReport;
 use super::selection::ThreadFilter;
 use super::spans::SpanReport;
 use fxtrec_gates::Metric;
@@ -40,6 +41,8 @@ pub struct Report {
     pub may_have_spans: bool,
     /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
     pub spans: Option<SpanReport>,
+    /// The locks that threads waited for, if they were [measured](super::locks::measure).
+    pub locks: Option<LockReport>,
     pub(super) threads: Vec<ThreadReport>,
     pub(super) total: Stats,
     pub(super) worst: Vec<Wait>,

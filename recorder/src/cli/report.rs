@@ -105,11 +105,18 @@ pub struct ReportArgs {
 }
 
 /// What is printed unless something else is asked for: one screen.
-const SCREEN: [Part; 6] =
-    [Part::Head, Part::Figures, Part::Spans, Part::Threads, Part::Worst, Part::Blocked];
+const SCREEN: [Part; 7] = [
+    Part::Head,
+    Part::Figures,
+    Part::Spans,
+    Part::Threads,
+    Part::Worst,
+    Part::Blocked,
+    Part::Locks,
+];
 
 /// What `--all` prints.
-const ALL: [Part; 8] = [
+const ALL: [Part; 9] = [
     Part::Head,
     Part::Metrics,
     Part::Spans,
@@ -118,6 +125,7 @@ const ALL: [Part; 8] = [
     Part::Histogram,
     Part::Worst,
     Part::Blocked,
+    Part::Locks,
 ];
 
 impl ReportArgs {
@@ -176,6 +184,8 @@ pub enum Part {
     Worst,
     /// The longest times for which threads were blocked
     Blocked,
+    /// One row per lock that threads were blocked on, if it was recorded with --locks
+    Locks,
     /// What the host, quotas and interrupts took from each thread
     Causes,
 }

@@ -63,6 +63,7 @@ impl<O: Observer> Analysis<O> {
             unconserved,
             losses: self.losses,
             idle_wakeups,
+            locks: None,
             may_have_spans: self.has_spans || self.wanted.to != u64::MAX,
             spans: None,
             folded,

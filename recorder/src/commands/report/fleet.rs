@@ -22,7 +22,7 @@ use crate::units::look::Look;
 /// What there is not of many traces, if it is asked for.
 fn refused(args: &ReportArgs) -> Option<&'static str> {
     let shows = |part: &Part| args.show.contains(part);
-    let of_one = [Part::Figures, Part::Spans, Part::Cpus, Part::Causes, Part::Blocked];
+    let of_one = [Part::Figures, Part::Spans, Part::Cpus, Part::Causes, Part::Blocked, Part::Locks];
     match () {
         () if args.timehist => Some("--timehist"),
         () if args.stacks => Some("--stacks"),

@@ -15,9 +15,11 @@ use crate::commands::gates::{Gates, GatesError, Outcome, Style, refuse_to_read_a
 use crate::commands::many::{ManyError, expand};
 use crate::commands::trace_file::{ReadError, open, open_watched, watched};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
+use crate::report::Cause;
 use crate::report::csv::write_csv;
 use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
+use crate::report::locks;
 use crate::report::page::PageError;
 use crate::report::spans::measure;
 use crate::report::text::{self, TableStyle};
@@ -109,7 +111,7 @@ pub fn run(
     };
     let (mut report, written) = run_to(args, look, &mut out)?;
     if args.json {
-        measure_spans(args, &mut report)?;
+        measure_more(args, &mut report)?;
     }
     // The verdicts are a part of the JSON.
     let Some(gates) = gates else {
@@ -152,7 +154,7 @@ fn run_to(
     let mut report = analyse(args)?;
     check(args, &report)?;
     if !args.json && !args.csv && args.parts().contains(&Part::Spans) {
-        measure_spans(args, &mut report)?;
+        measure_more(args, &mut report)?;
     }
     let written = if args.json {
         Ok(())
@@ -164,8 +166,14 @@ fn run_to(
     Ok((report, written))
 }
 
-/// Measures the spans if there are any, and the trace can be read again.
-fn measure_spans(args: &ReportArgs, report: &mut Report) -> Result<(), ReportError> {
+/// Measures the spans and the waits for locks if there are any, and the trace can be read again.
+fn measure_more(args: &ReportArgs, report: &mut Report) -> Result<(), ReportError> {
+    if report.causes.has(Cause::Futex) && args.file.is_file() {
+        let selection = options(args).selection;
+        let read = |source| ReadError::new(&args.file, source);
+        let reader = Reader::open(&args.file).map_err(read)?;
+        report.locks = Some(locks::measure(reader, &selection, report).map_err(read)?);
+    }
     if report.may_have_spans && args.file.is_file() {
         let open = || watched(&args.file);
         let measured = measure(open, &options(args).selection, report);
@@ -244,6 +252,7 @@ fn options(args: &ReportArgs) -> Options {
 const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;
+const SCREEN_LOCKS: usize = 3;
 
 /// So many of the longest waits and blocked times are on a screen, or one less beside spans, with so many of those who had the CPU meanwhile.
 const SCREEN_WORST: usize = 2;
@@ -269,6 +278,7 @@ fn write_text(
         false => (rows, analysis::DEFAULT_WORST, usize::MAX),
     };
     let worst = args.worst.unwrap_or(worst);
+    let lock_rows = args.most_rows(if screen { SCREEN_LOCKS } else { ROWS });
     let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
     for part in args.parts() {
         match part {
@@ -292,6 +302,11 @@ fn write_text(
             }
             Part::Worst => text::write_worst(report, worst, named, look, out)?,
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
+            Part::Locks => {
+                if let Some(locks) = &report.locks {
+                    text::write_locks(locks, lock_rows, look, out)?;
+                }
+            }
         }
     }
     if screen {

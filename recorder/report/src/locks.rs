@@ -1,0 +1,251 @@
+//! Locks: on which futexes threads were blocked, for how long, and who had them.
+//!
+//! A recording tells this if it was made with `--locks`. The trace is read once more for it, since most have none. A futex is an
+//! address of a process; whether it is a lock is known where it has an owner, and else it may be a condition that a thread of
+//! a pool waits for. Waits for the end of a thread are left out.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fxt_reader::{Error, Koid, Nanos, Reader};
+use fxtrec_blame::pass;
+use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::track::{About, Begin, Lock, Sink, Tracker};
+use rustc_hash::FxHashMap;
+
+use super::distribution::Distribution;
+use super::model::{Party, Report};
+use super::selection::Selection;
+use super::tally::Tally;
+
+/// So many futexes of a thread each are told apart.
+const MOST: usize = 1 << 16;
+
+/// The futexes that threads were blocked on: those that had an owner first, and of these the one with the longest sum.
+#[derive(Clone, Debug, Default)]
+pub struct LockReport {
+    pub rows: Vec<LockRow>,
+    /// Whether there are more than are told apart.
+    pub too_many: bool,
+}
+
+/// A futex.
+#[derive(Clone, Debug)]
+pub struct LockRow {
+    pub address: u64,
+    pub pid: Option<u64>,
+    /// The name of the process.
+    pub process: Box<str>,
+    /// For how long threads were blocked on it.
+    pub waits: Distribution,
+    /// Who had it when waits began, and for how long these were; the longest first. `None` if that is not known.
+    pub held_by: Vec<(Option<Party>, Duration)>,
+    /// Who waited, the longest first.
+    pub waiters: Vec<(Party, Duration)>,
+}
+
+/// The waits of one thread for one futex.
+#[derive(Debug, Default)]
+struct Growing {
+    waits: Tally,
+    sum: u64,
+    owners: FxHashMap<Option<Index>, u64>,
+}
+
+struct Locks {
+    /// Between which times.
+    range: (u64, u64),
+    open: FxHashMap<Index, (u64, Lock)>,
+    of: FxHashMap<(Index, u64), Growing>,
+    too_many: bool,
+}
+
+impl Locks {
+    /// A wait is over; at no known time, if there is none.
+    fn end(&mut self, thread: Index, until: Option<u64>) {
+        let Some((since, lock)) = self.open.remove(&thread) else { return };
+        let key = (thread, lock.address);
+        if self.of.len() >= MOST && !self.of.contains_key(&key) {
+            self.too_many = true;
+            return;
+        }
+        let growing = self.of.entry(key).or_default();
+        match until.filter(|until| since >= self.range.0 && *until <= self.range.1) {
+            Some(until) => {
+                let length = until.saturating_sub(since);
+                growing.waits.record(length, Nanos(until));
+                growing.sum += length;
+                *growing.owners.entry(lock.owner).or_default() += length;
+            }
+            None => growing.waits.censor(),
+        }
+    }
+}
+
+impl Sink for Locks {
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        if !self.open.is_empty() {
+            let woken = matches!(begin.about, About::Woken(_));
+            self.end(thread, woken.then_some(begin.time));
+        }
+    }
+
+    fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
+        if !lock.is_end && time < self.range.1 {
+            self.open.insert(thread, (time, lock));
+        }
+    }
+}
+
+fn party(roster: &Roster, thread: Index) -> Party {
+    let koid = roster.koid(thread);
+    Party {
+        koid: Koid(koid),
+        comm: roster.comm(koid).unwrap_or_default().into(),
+        pid: roster.process(koid).map(|process| roster.tid(process)),
+        tid: roster.tid(koid),
+    }
+}
+
+fn longest_first<K>(
+    sums: FxHashMap<K, u64>,
+    mut of: impl FnMut(K) -> (u64, K),
+) -> Vec<(K, Duration)> {
+    let mut all: Vec<(u64, u64, K)> = sums
+        .into_iter()
+        .map(|(key, sum)| {
+            let (rank, key) = of(key);
+            (sum, rank, key)
+        })
+        .collect();
+    all.sort_by_key(|(sum, rank, _)| (Reverse(*sum), *rank));
+    all.into_iter().map(|(sum, _, key)| (key, Duration::from_nanos(sum))).collect()
+}
+
+/// Measures the waits for locks, of the threads and the part of the trace that `selection` chooses and `report` is about.
+///
+/// # Errors
+/// Those of [`Reader::next`], apart from damage.
+pub fn measure(
+    reader: Reader<'_>,
+    selection: &Selection,
+    report: &Report,
+) -> Result<LockReport, Error> {
+    let range = match selection.range.from.is_some() || selection.range.to.is_some() {
+        true => (report.span.begin.0, report.span.end.0),
+        false => (0, u64::MAX),
+    };
+    let locks =
+        Locks { range, open: FxHashMap::default(), of: FxHashMap::default(), too_many: false };
+    let mut tracker = Tracker::new(Roster::default());
+    let mut locks = pass::run(reader, &mut tracker, locks)?;
+    let open: Vec<Index> = locks.open.keys().copied().collect();
+    open.into_iter().for_each(|thread| locks.end(thread, None));
+    let roster = &tracker.roster;
+    let mut found = BTreeMap::<(Option<u64>, u64), Vec<(Index, Growing)>>::new();
+    for ((thread, address), growing) in locks.of {
+        let waiter = party(roster, thread);
+        if selection.threads.admits(&waiter.comm, waiter.pid, Some(waiter.tid)) {
+            let process = roster.process(waiter.koid.0);
+            found.entry((process, address)).or_default().push((thread, growing));
+        }
+    }
+    let mut rows: Vec<LockRow> = Vec::with_capacity(found.len());
+    for ((process, address), of) in found {
+        let (mut owners, mut waiters) = (FxHashMap::default(), FxHashMap::default());
+        let mut waits = Vec::with_capacity(of.len());
+        for (thread, growing) in of {
+            waiters.insert(thread, growing.sum);
+            for (owner, sum) in growing.owners {
+                *owners.entry(owner).or_default() += sum;
+            }
+            waits.push(growing.waits.freeze());
+        }
+        let rank = |thread: Option<Index>| thread.map_or(u64::MAX, |thread| roster.koid(thread));
+        let held_by = longest_first(owners, |owner| (rank(owner), owner));
+        let waiters = longest_first(waiters, |thread| (rank(Some(thread)), thread));
+        let name = process.and_then(|process| roster.process_name(process));
+        rows.push(LockRow {
+            address,
+            pid: process.map(|process| roster.tid(process)),
+            process: name.unwrap_or_default().into(),
+            waits: Distribution::merge(waits.iter()),
+            held_by: held_by
+                .into_iter()
+                .map(|(owner, sum)| (owner.map(|owner| party(roster, owner)), sum))
+                .collect(),
+            waiters: waiters
+                .into_iter()
+                .map(|(thread, sum)| (party(roster, thread), sum))
+                .collect(),
+        });
+    }
+    rows.sort_by_key(|row| {
+        let has_owner = row.held_by.iter().any(|(owner, _)| owner.is_some());
+        (!has_owner, Reverse(row.waits.sum()), row.pid, row.address)
+    });
+    Ok(LockReport { rows, too_many: locks.too_many })
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::Value;
+
+    use super::*;
+    use crate::scene::{Leaves, Scene};
+    use crate::text::write_locks;
+    use fxtrec_units::look::Look;
+
+    /// What a thread that goes to sleep on a futex says.
+    fn wait(
+        address: u64,
+        owner: Option<(&'static str, u64)>,
+    ) -> Vec<(&'static str, Value<'static>)> {
+        let owner = owner.map(|(name, koid)| (name, Value::Koid(fxt_writer::Koid(koid))));
+        let wait = [("syscall", Value::Uint32(202)), ("futex", Value::Pointer(address))];
+        wait.into_iter().chain(owner).collect()
+    }
+
+    /// 101 waits for a lock of 102 for 10 us and for one of 103 for 20, 102 for a condition for 50; and 103 for the end of 101.
+    fn scene() -> Scene {
+        let mut scene = Scene::with_causes("waker,syscall,futex");
+        scene.name(101, "audio").name(102, "ui").name(103, "logger");
+        let owner = |koid| Some(("futex_owner", koid));
+        scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, 102);
+        scene.switch_with((100, 0), 101, Leaves::S, 0, &wait(0x10, owner(102)));
+        scene.wake_by(110, 0, 101, 102).switch(111, 0, 0, Leaves::R, 101);
+        scene.switch_with((120, 0), 101, Leaves::S, 0, &wait(0x10, owner(103)));
+        scene.wake_by(140, 0, 101, 103).switch(141, 0, 0, Leaves::R, 101);
+        scene.switch_with((200, 1), 102, Leaves::S, 103, &wait(0x20, None));
+        scene.wake_by(250, 1, 102, 101).switch(251, 0, 101, Leaves::R, 102);
+        scene.switch_with((300, 1), 103, Leaves::S, 0, &wait(0x30, Some(("futex_end_of", 101))));
+        scene.wake_by(400, 1, 103, 101).switch(401, 1, 0, Leaves::R, 103);
+        // This one does not end.
+        scene.switch_with((500, 0), 102, Leaves::S, 0, &wait(0x10, owner(103))).end(600);
+        scene
+    }
+
+    #[test]
+    fn waits_for_a_lock_are_summed_up_with_who_had_it() {
+        let scene = scene();
+        let reader = || Reader::from_slice(scene.bytes());
+        let locks = measure(reader(), &Selection::default(), &scene.report()).expect("a trace");
+        let rows: Vec<_> = locks.rows.iter().map(|row| (row.address, row.waits.count())).collect();
+        assert_eq!(rows, [(0x10, 2), (0x20, 1)], "conditions come behind, and no end of a thread");
+        let lock = &locks.rows[0];
+        assert_eq!((lock.waits.sum(), lock.waits.censored()), (Duration::from_micros(30), 1));
+        let owners: Vec<_> = lock
+            .held_by
+            .iter()
+            .map(|(owner, sum)| (owner.as_ref().map(|it| &*it.comm), sum.as_micros()))
+            .collect();
+        assert_eq!(owners, [(Some("logger"), 20), (Some("ui"), 10)]);
+        let mut text = Vec::new();
+        write_locks(&locks, None, Look::PLAIN, &mut text).expect("memory");
+        let text = String::from_utf8(text).expect("text");
+        assert!(text.contains("futex 0x10"), "{text}");
+        assert!(text.contains("logger[103] 0.020, ui[102] 0.010"), "{text}");
+        assert!(text.contains("unknown 0.050"), "{text}");
+    }
+}
