@@ -11,6 +11,7 @@ mod recording;
 mod scale;
 pub(crate) mod scene;
 mod use_it;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -29,7 +29,7 @@ const STYLES: [&str; 4] = [
 ];
 
 /// The page's own scripts, in the order in which they need each other.
-const SCRIPTS: [&str; 18] = [
+const SCRIPTS: [&str; 20] = [
     include_str!("assets/js/units.js"),
     include_str!("assets/js/blocks.js"),
     include_str!("assets/js/trace.js"),
@@ -42,11 +42,13 @@ const SCRIPTS: [&str; 18] = [
     include_str!("assets/js/paint.js"),
     include_str!("assets/js/ruler.js"),
     include_str!("assets/js/select.js"),
+    include_str!("assets/js/why.js"),
     include_str!("assets/js/waits.js"),
     include_str!("assets/js/worst.js"),
     include_str!("assets/js/charts.js"),
     include_str!("assets/js/input.js"),
     include_str!("assets/js/search.js"),
+    include_str!("assets/js/link.js"),
     include_str!("assets/js/main.js"),
 ];
 

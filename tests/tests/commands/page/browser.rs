@@ -130,7 +130,13 @@ impl Browser {
 
     /// Opens a file, and waits until the page says that it is ready.
     pub(crate) fn open(&mut self, page: &Path) {
-        let address = format!("file://{}", page.display());
+        self.open_at(page, "");
+    }
+
+    /// Opens a page anew, with what follows its name in the address.
+    pub(crate) fn open_at(&mut self, page: &Path, fragment: &str) {
+        self.call("Page.navigate", &json!({ "url": "about:blank" }));
+        let address = format!("file://{}{fragment}", page.display());
         let opened = self.call("Page.navigate", &json!({ "url": address }));
         assert!(opened["errorText"].is_null(), "{page:?}: {}", opened["errorText"]);
         self.wait_for("document.documentElement?.dataset.ready === 'true'");

@@ -143,7 +143,7 @@ fn the_longest_blocked_times_and_spans_lead_to_their_places() {
     assert!(blocked.ends_with("|ui 201") && !blocked.contains('/'), "{blocked}");
     let spans = text(&mut browser, "longest");
     assert!(spans.starts_with("2.00 ms|audio 101|mix|") && spans.contains("/200 µs|"), "{spans}");
-    for (id, start) in [("blocked", 2_000_000.0), ("longest", 6_000_000.0)] {
+    for (id, start) in [("blocked", 2_000_000.0), ("longest", 7_000_000.0)] {
         browser.click_on(&format!("#{id} tr:nth-child(1) button"));
         browser
             .wait_for(&format!("document.querySelector('#{id} tr').hasAttribute('aria-current')"));
@@ -259,6 +259,8 @@ fn a_wait_that_search_hides_is_shown_and_ends_the_search() {
             return threads.find((thread) => thread[0] === worst[0].who[0])[1];
         })()",
     );
+    browser.click_on("#waits tr:nth-child(1) button");
+    browser.wait_for("fxtrec.state().why !== null");
     // Some other name.
     let other = if who == "render" { "audio" } else { "render" };
     browser.press("/");
@@ -267,10 +269,14 @@ fn a_wait_that_search_hides_is_shown_and_ends_the_search() {
     }
     let found = "document.getElementById('found').textContent";
     assert_eq!(browser.evaluate(found), "1 thread");
-    browser.click_on("#waits tr:nth-child(1) button");
-    browser.wait_for("fxtrec.state().selected !== null");
+    let is_hidden = "document.querySelector('#waits tr').hidden";
+    assert_eq!(browser.evaluate(is_hidden), true, "the search leaves it out");
+    browser.press("Enter");
+    // To the thread that the chain is about.
+    browser.press("n");
     browser.settle();
     assert_eq!(browser.evaluate("document.getElementById('search').value"), "");
+    assert_eq!(browser.evaluate(is_hidden), false);
     assert_eq!(browser.evaluate(found), "", "it counts what the search found");
     assert_eq!(browser.evaluate(rows), all);
     assert_eq!(browser.complaints(), Vec::<String>::new());

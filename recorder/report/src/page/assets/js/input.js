@@ -33,7 +33,7 @@
     down.set(event.pointerId, place(event));
     fx.paint.canvas.setPointerCapture(event.pointerId);
     const [x, y] = place(event);
-    drag = { x, y, from: view.from, scroll: view.scroll, moved: false, mark: event.shiftKey ? x : null };
+    drag = { x, y, from: view.from, scroll: view.scroll, moved: false, mark: event.shiftKey ? x : null, row: lanes.at(y) };
   }
 
   function pinch(event) {
@@ -74,10 +74,13 @@
     down.delete(event.pointerId);
     if (!drag) return;
     const [x, y] = place(event);
-    const { mark: begun, moved } = drag;
+    const { mark: begun, moved, row } = drag;
     drag = null;
     marker.hidden = true;
-    if (moved && begun !== null) view.show(view.time(Math.min(begun, x)), view.time(Math.max(begun, x)));
+    if (moved && begun !== null) {
+      if (row?.kind === "thread") lanes.reveal(row);
+      select.pickRange(row?.kind === "thread" ? row.id : 0, view.time(begun), view.time(x));
+    }
     if (!moved && event.type === "pointerup") click(x, y);
   }
 
@@ -114,6 +117,22 @@
     else if (row) select.pick(row.kind, row.id, (view.from + view.to) / 2);
   }
 
+  // The first time where a range begins, with what is selected; the second time where it ends.
+  let markedFrom = null;
+
+  function markRange() {
+    const selected = select.selected();
+    if (!selected) return;
+    const { thread, start, end } = selected;
+    if (markedFrom === null) {
+      markedFrom = { thread, start, end };
+      document.getElementById("announce").textContent = "a range begins here; m again ends it";
+      return;
+    }
+    select.pickRange(markedFrom.thread, Math.min(markedFrom.start, start), Math.max(markedFrom.end, end));
+    markedFrom = null;
+  }
+
   const KEYS = {
     ArrowLeft: () => view.pan(-0.2),
     ArrowRight: () => view.pan(0.2),
@@ -135,6 +154,10 @@
     f: () => select.selected() && view.around(select.selected().start, select.selected().end),
     ",": () => select.step(-1),
     ".": () => select.step(1),
+    n: () => fx.why.step(1),
+    N: () => fx.why.step(-1),
+    m: markRange,
+    p: () => lanes.current()?.kind === "thread" && lanes.pin(lanes.current().id),
     "[": () => fx.waits.step(-1),
     "]": () => fx.waits.step(1),
     t: () => fx.colours.toggle(),

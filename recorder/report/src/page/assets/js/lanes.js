@@ -11,7 +11,9 @@
   const area = document.getElementById("lanes");
   const gutter = document.getElementById("gutter");
   const filler = document.getElementById("filler");
-  const open = { cpus: true, threads: true };
+  const open = { cpus: true, pins: true, threads: true };
+  // Threads that stay at the top, whatever is searched for, in the order in which they came.
+  const pinned = new Set();
   const labels = new Map();
   let filter = "";
   let order = "running";
@@ -36,7 +38,7 @@
   }
 
   function listed() {
-    return fx.trace.threads.filter((thread) => thread.index !== 0 && fits(thread)).sort(ORDERS[order] ?? ORDERS.running);
+    return fx.trace.threads.filter((thread) => thread.index !== 0 && !pinned.has(thread.index) && fits(thread)).sort(ORDERS[order] ?? ORDERS.running);
   }
 
   function build() {
@@ -55,14 +57,17 @@
       add({ kind: "header", id: "cpus", title: `CPUs (${cpus.length})` }, HEADER_HEIGHT);
       if (open.cpus) for (const cpu of cpus) add({ kind: "cpu", id: cpu.number, cpu }, CPU_HEIGHT);
     }
+    const addThread = (thread) => {
+      const spanRows = Math.min(thread.rows, MOST_SPAN_ROWS);
+      add({ kind: "thread", id: thread.index, thread, spanRows }, THREAD_HEIGHT + spanRows * SPAN_HEIGHT);
+    };
+    if (pinned.size > 0) {
+      add({ kind: "header", id: "pins", title: `Pinned (${pinned.size})` }, HEADER_HEIGHT);
+      if (open.pins) for (const index of pinned) addThread(fx.trace.threads[index]);
+    }
     const of = filter ? `${threads.length} of ${fx.trace.threads.length - 1}` : threads.length;
     add({ kind: "header", id: "threads", title: `Threads (${of})` }, HEADER_HEIGHT);
-    if (open.threads) {
-      for (const thread of threads) {
-        const spanRows = Math.min(thread.rows, MOST_SPAN_ROWS);
-        add({ kind: "thread", id: thread.index, thread, spanRows }, THREAD_HEIGHT + spanRows * SPAN_HEIGHT);
-      }
-    }
+    if (open.threads) threads.forEach(addThread);
     for (const label of labels.values()) label.remove();
     labels.clear();
     fit();
@@ -120,7 +125,7 @@
   // The row of a thread or CPU, which is listed again if it was filtered out.
   function bring(kind, id) {
     if (!find(kind, id)) {
-      open[kind === "cpu" ? "cpus" : "threads"] = true;
+      open[kind === "cpu" ? "cpus" : pinned.has(id) ? "pins" : "threads"] = true;
       fx.search.show("");
     }
     const row = find(kind, id);
@@ -134,6 +139,14 @@
     const row = rows[Math.max(0, Math.min(rows.length - 1, from + step))];
     if (row) reveal(row);
     return row;
+  }
+
+  // Pins a thread, or lets it go.
+  function pin(index) {
+    if (!pinned.delete(index)) pinned.add(index);
+    build();
+    current = find("thread", index);
+    view.changed();
   }
 
   function toggle(id) {
@@ -213,6 +226,10 @@
     bring,
     move,
     toggle,
+    pin,
+    pins: () => [...pinned],
+    isPinned: (index) => pinned.has(index),
+    fits: (index) => fits(fx.trace.threads[index]),
     find,
     at: (y) => rows[rowAt(y + view.scroll)] ?? null,
     current: () => current,

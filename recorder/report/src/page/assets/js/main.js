@@ -48,6 +48,8 @@
     // Without tiles the first frame is drawn from the bins alone.
     await fx.ruler.learn();
     fx.paint.resize();
+    await fx.link.read();
+    fx.link.follow();
     document.documentElement.dataset.ready = "true";
   }
 
@@ -62,6 +64,8 @@
       current: fx.lanes.current() && { kind: fx.lanes.current().kind, id: fx.lanes.current().id },
       rows: fx.lanes.all().length,
       selected: fx.select.selected(),
+      why: fx.why.shown(),
+      link: fx.link.text(),
       wait: fx.waits.shown(),
       idle: fx.store.isIdle(),
       tiles: trace.tiles.length,
@@ -71,6 +75,12 @@
       points: fx.charts.shown.points,
       paint: { ...fx.paint.status },
     }),
+    // Where a stretch of a thread's time went, and what it waited for.
+    why: async (koid, from, to) => {
+      const { parts, chain } = await fx.why.explain(trace.byKoid.get(koid).index, from, to);
+      const koidOf = (index) => trace.threads[index]?.koid ?? 0;
+      return { parts, chain: chain.map((link) => [link.from, link.to, link.depth, koidOf(link.thread), link.state]) };
+    },
     // The spans of a thread in the tile in the middle of the view.
     spans: async (thread) => {
       const tile = await fx.store.loadTile(trace.tileAt((view.from + view.to) / 2));

@@ -6,6 +6,8 @@
 
   function look() {
     const count = fx.lanes.filterBy(field.value);
+    fx.waits.filter();
+    fx.worst.filter();
     found.textContent = field.value.trim() === "" ? "" : `${fx.units.count(count)} ${count === 1 ? "thread" : "threads"}`;
   }
 

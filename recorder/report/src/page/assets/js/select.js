@@ -162,6 +162,31 @@
     return true;
   }
 
+  // Selects a stretch of time, of a thread if one is given.
+  function pickRange(thread, from, to) {
+    request += 1;
+    const start = Math.max(0, Math.round(Math.min(from, to)));
+    const end = Math.min(trace.length, Math.round(Math.max(from, to)));
+    selected = { kind: "range", lane: { kind: "thread", id: thread }, thread, start, end, arrows: [] };
+    show();
+  }
+
+  // Selects the span of a thread with this begin and end. Resolves to whether there is one.
+  async function pickSpanAt(thread, from, to) {
+    const tile = await fx.store.loadTile(trace.tileAt(from));
+    const span = (tile.spans.get(thread) ?? []).find(({ start, end }) => start === from && end === to);
+    if (span) pickSpan(thread, span);
+    return span !== undefined;
+  }
+
+  // Whether there is a reason to be looked for: what runs has none.
+  function hasReason() {
+    const { kind, thread, state, span, start, end } = selected;
+    if (thread === 0 || start >= end) return false;
+    if (kind === "span") return span.kind === KIND.WHOLE;
+    return kind === "range" || (state !== STATE.RUNNING && state !== STATE.UNKNOWN && state < 8) || fx.unfold.isThrottled(state);
+  }
+
   function pickSpan(thread, span) {
     request += 1;
     selected = { kind: "span", lane: { kind: "thread", id: thread }, thread, span, start: span.start, end: span.end, arrows: [] };
@@ -229,6 +254,7 @@
 
   function show() {
     panel.replaceChildren();
+    fx.why.clear();
     if (!selected) {
       panel.append(element("p", "Click a slice, or press Enter on a lane.", "hint"));
       view.changed();
@@ -236,14 +262,14 @@
     }
     const { units } = fx;
     const { start, end, thread } = selected;
-    const title = selected.kind === "span" ? trace.names[selected.span.name] : threadName(thread);
+    const title = selected.kind === "span" ? trace.names[selected.span.name] : selected.kind === "range" && thread === 0 ? "Range" : threadName(thread);
     const heading = element("h3", title);
     const facts = [];
     if (selected.kind === "span") {
       facts.push(["on", threadName(thread)]);
       if (selected.span.kind === KIND.MANY) facts.push(["spans", units.count(selected.span.count)]);
       if (selected.span.kind === KIND.OPEN) facts.push(["end", "not in the trace"]);
-    } else {
+    } else if (selected.kind === "slice") {
       sliceFacts(facts);
     }
     facts.push(["from", units.moment(start, 1)]);
@@ -254,13 +280,21 @@
     for (const [name, value] of facts) list.append(element("dt", name), element("dd", String(value)));
     const actions = element("div", undefined, "actions");
     actions.append(button("Zoom to selection", () => view.around(start, end)));
-    if (thread !== 0) actions.append(button("Show thread", () => fx.lanes.bring("thread", thread)));
+    if (thread !== 0) {
+      actions.append(button("Show thread", () => fx.lanes.bring("thread", thread)));
+      actions.append(button(fx.lanes.isPinned(thread) ? "Unpin thread" : "Pin thread", () => (fx.lanes.pin(thread), show())));
+    }
     const waker = selected.wake?.waker ?? -1;
     if (waker > 0) {
       const { time } = selected.wake;
       actions.append(button("Go to waker", () => goTo(waker, time)));
     }
     panel.append(heading, list, actions);
+    if (hasReason()) {
+      const box = element("div", undefined, "why");
+      panel.append(box);
+      fx.why.show(box, thread, start, end);
+    }
     announcer.textContent = `${title}: ${facts.map(([name, value]) => `${name} ${value}`).join(", ")}`;
     view.changed();
   }
@@ -330,11 +364,18 @@
   function paint(context) {
     if (!selected) return;
     const row = fx.lanes.find("thread", selected.thread);
+    if (selected.kind === "range") {
+      const [left, right] = [Math.max(view.x(selected.start), -4), Math.min(view.x(selected.end), view.width + 4)];
+      context.fillStyle = fx.colours.get("shade");
+      context.fillRect(left, 0, right - left, view.height);
+    }
+    fx.why.paint(context);
     if (selected.kind === "span") {
       if (row) outline(context, row, fx.lanes.SPAN_HEIGHT, fx.lanes.THREAD_HEIGHT - 2 + selected.span.depth * fx.lanes.SPAN_HEIGHT);
       return;
     }
     if (row && selected.thread !== 0) outline(context, row, fx.lanes.THREAD_HEIGHT - 2);
+    if (selected.kind === "range") return;
     const cpuRow = selected.state === STATE.RUNNING ? fx.lanes.find("cpu", selected.cpu) : null;
     if (cpuRow) outline(context, cpuRow, cpuRow.height - 2);
     for (const one of selected.arrows) arrow(context, one);
@@ -376,5 +417,5 @@
     return pick(row.kind, row.id, time);
   }
 
-  fx.select = { NAMES, pick, pickAt, clear, goTo, step, paint, describe, threadName, show, selected: () => selected };
+  fx.select = { NAMES, slice, movesOf, pick, pickAt, pickRange, pickSpanAt, clear, goTo, step, paint, describe, threadName, show, selected: () => selected };
 })();

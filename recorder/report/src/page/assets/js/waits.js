@@ -84,11 +84,27 @@
     });
   }
 
+  // Leaves those of the threads that the search leaves.
+  function filter() {
+    rows.forEach((row, place) => {
+      const thread = trace.byKoid.get(trace.worst[place].who[0]);
+      row.hidden = thread !== undefined && !fx.lanes.fits(thread.index);
+    });
+  }
+
+  // The next or the one before of those that are left, round and round.
+  function step(by) {
+    const left = [...rows.keys()].filter((place) => !rows[place].hidden);
+    if (left.length === 0) return undefined;
+    const at = left.indexOf(shown);
+    return jump(left[at < 0 ? (by > 0 ? 0 : left.length - 1) : (at + by + left.length) % left.length]);
+  }
+
   fx.waits = {
     build,
     jump,
-    // The next or the one before, round and round.
-    step: (by) => jump((shown + by + trace.worst.length) % Math.max(trace.worst.length, 1)),
+    filter,
+    step,
     shown: () => shown,
     name,
   };

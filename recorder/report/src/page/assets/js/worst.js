@@ -2,15 +2,18 @@
 
 (() => {
   const { trace, units } = fx;
+  // Each row of both tables, with its thread.
+  const rows = [];
 
   // Shows a stretch of time, and what its thread did then.
-  async function jump(row, thread, from, to) {
+  async function jump(row, thread, from, to, span = false) {
     for (const other of document.querySelectorAll("#blocked tr, #longest tr")) other.removeAttribute("aria-current");
     row.setAttribute("aria-current", "true");
     fx.view.around(from, to);
     if (thread) {
       fx.lanes.bring("thread", thread.index);
-      await fx.select.pick("thread", thread.index, from);
+      // A span is selected itself, if it is drawn.
+      if (!span || !(await fx.select.pickSpanAt(thread.index, from, to))) await fx.select.pick("thread", thread.index, from);
     }
   }
 
@@ -20,8 +23,9 @@
     const table = body.parentElement;
     table.hidden = table.previousElementSibling.hidden = list.length === 0;
     const longest = Math.max(list[0]?.to - list[0]?.from, 1);
-    for (const { thread, name, from, to, text, by } of list) {
+    for (const { thread, name, from, to, text, by, span } of list) {
       const row = body.insertRow();
+      rows.push([row, thread]);
       const bar = row.insertCell();
       bar.className = "number bar whole";
       bar.style.setProperty("--share", `${(100 * (to - from)) / longest}%`);
@@ -41,7 +45,7 @@
         // Stands before it where the table has no heads.
         cell.dataset.label = "woken by";
       }
-      row.addEventListener("click", () => jump(row, thread, from, to));
+      row.addEventListener("click", () => jump(row, thread, from, to, span));
     }
   }
 
@@ -60,8 +64,14 @@
       from,
       to,
       text: trace.names[name],
+      span: true,
     })));
   }
 
-  fx.worst = { build };
+  // Leaves those of the threads that the search leaves.
+  function filter() {
+    for (const [row, thread] of rows) row.hidden = thread !== undefined && !fx.lanes.fits(thread.index);
+  }
+
+  fx.worst = { build, filter };
 })();

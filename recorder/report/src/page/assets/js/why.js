@@ -1,0 +1,336 @@
+// Why a stretch of a thread's time was so long: the parts of it, and the chain of threads that it waited for. The same as
+// fxtrec-blame finds, by the same rules, of what the page has: docs/why.md defines both.
+//
+// A frame is what a thread did in a stretch, step by step, looked at from its end. While the thread was blocked, its step has
+// the frame of the thread that woke it inside, of the same stretch. The innermost steps are the links of the chain.
+
+(() => {
+  const { STATE, isThrottled } = fx.unfold;
+  const { trace, view, units } = fx;
+  // Threads followed from one to the next, steps of a chain, and looks at who had a CPU, at most.
+  const MOST_DEEP = 24;
+  const MOST_STEPS = 4000;
+  const MOST_LOOKS = 20000;
+  // A waker may have left its CPU so long before the thread was able to run, in nanoseconds.
+  const UNDERWAY = 1e6;
+  // Rows of the list of parts and of the chain that are shown, the longest.
+  const MOST_PARTS = 8;
+  const MOST_LINKS = 200;
+  const ENDED = 10;
+
+  const isBlocked = (state) => state >= STATE.SLEEPING && state <= 7;
+  const isWoken = (state) => state === STATE.WOKEN || state === STATE.WOKEN_THROTTLED;
+
+  // What a lane has at a time; where nothing is known, from when on in its tile.
+  async function at(kind, id, time) {
+    const found = await fx.select.slice(kind, id, time);
+    if (found !== null) return found;
+    const tile = await fx.store.loadTile(trace.tileAt(time));
+    const lane = (kind === "cpu" ? tile.cpus : tile.threads).get(id);
+    const place = lane ? lane.after(time) - 1 : -1;
+    return { start: place >= 0 ? lane.end[place] : tile.from, end: time + 1, what: kind === "cpu" ? -1 : STATE.UNKNOWN, cpu: -1, waker: -1, taken: null };
+  }
+
+  // Who had a CPU in a stretch: by thread, 0 for idle, -1 for unknown.
+  async function tenants(walk, cpu, from, to) {
+    const sums = new Map();
+    for (let time = to; time > from; ) {
+      const looked = walk.looks++ > MOST_LOOKS ? { start: from, what: -1 } : await at("cpu", cpu, time - 1);
+      const begin = Math.max(looked.start, from);
+      sums.set(looked.what, (sums.get(looked.what) ?? 0) + time - begin);
+      time = begin;
+    }
+    return [...sums].map(([who, length]) => ({ who, length })).sort((a, b) => b.length - a.length || a.who - b.who);
+  }
+
+  // The steps of a wait, the last first: one for each queue that the thread was in.
+  async function waited(walk, step, start) {
+    const { found } = await fx.select.movesOf(step.thread, start, step.to);
+    const moves = found.filter((move) => move.time > start && move.time < step.to).sort((a, b) => a.time - b.time);
+    const parts = [{ ...step, cpu: moves.length > 0 ? moves[0].from : step.cpu, from: start }];
+    for (const { time, to } of moves) {
+      parts.at(-1).to = time;
+      parts.push({ ...step, cpu: to, from: time });
+    }
+    const within = parts.filter((part) => part.to > step.from).reverse();
+    for (const part of within) {
+      part.from = Math.max(part.from, step.from);
+      part.tenants = await tenants(walk, part.cpu, part.from, part.to);
+    }
+    return within;
+  }
+
+  // Whether no event reported the switch that ended it, which was then at the latest.
+  async function isGuessed({ thread, to, state, cpu }) {
+    if (state !== STATE.RUNNING && state !== STATE.WOKEN && state !== STATE.PREEMPTED) return false;
+    if (to >= trace.length) return false;
+    const { inferred } = await fx.store.loadTile(trace.tileAt(to));
+    if (inferred.size === 0) return false;
+    const on = state === STATE.RUNNING ? cpu : (await at("thread", thread, to)).cpu;
+    return inferred.has(`${on}@${to}`);
+  }
+
+  // The frame of a thread.
+  async function frame(walk, thread, from, to) {
+    walk.stack.push(thread);
+    const steps = [];
+    for (let until = to; until > from; ) {
+      if (++walk.steps > MOST_STEPS) {
+        steps.push({ thread, from, to: until, state: STATE.UNKNOWN, reason: "not followed further" });
+        break;
+      }
+      const found = await at("thread", thread, until - 1);
+      const begin = Math.max(found.start, from);
+      const step = { thread, from: begin, to: until, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
+      // Of a part of a slice, nobody knows what was taken of that part.
+      if (found.what === STATE.RUNNING && begin === found.start && until === found.end) step.taken = found.taken;
+      if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
+      if (until === found.end && (await isGuessed(step))) {
+        step.state = STATE.UNKNOWN;
+        step.reason = "no event reported the switch";
+        steps.push(step);
+      } else if (found.what === STATE.WOKEN || found.what === STATE.PREEMPTED) steps.push(...(await waited(walk, step, found.start)));
+      else steps.push(step);
+      until = begin;
+    }
+    walk.stack.pop();
+    return { thread, from, to, steps: steps.reverse() };
+  }
+
+  // How it ended that a thread was blocked, and what the one that woke it did meanwhile.
+  async function end(walk, step) {
+    const next = step.to < trace.length ? await at("thread", step.thread, step.to) : null;
+    if (next === null || next.start !== step.to) return;
+    if (next.what === STATE.RUNNING) {
+      step.state = STATE.UNKNOWN;
+      step.reason = "its wake-up is not in the file";
+    }
+    if (!isWoken(next.what)) return;
+    step.ended = "woken";
+    step.waker = next.waker > 0 ? next.waker : -1;
+    if (step.waker < 0 || !isBlocked(step.state)) return;
+    if (walk.stack.length >= MOST_DEEP || walk.stack.includes(step.waker)) {
+      step.reason = "not followed further";
+      return;
+    }
+    let left = step.to;
+    let found = await at("thread", step.waker, left);
+    if (found.what !== STATE.RUNNING && found.start === left) found = await at("thread", step.waker, left - 1);
+    while (found.what !== STATE.RUNNING) {
+      if (step.to - found.start > UNDERWAY || found.start <= step.from) {
+        step.reason = "the waker was not seen running";
+        return;
+      }
+      left = found.start;
+      found = await at("thread", step.waker, left - 1);
+    }
+    step.inside = await frame(walk, step.waker, step.from, left);
+    if (left < step.to) step.inside.steps.push({ thread: step.waker, from: left, to: step.to, state: "underway", cpu: -1, waker: -1, inside: null });
+  }
+
+  function links(one, depth = 0, list = []) {
+    for (const step of one.steps) {
+      if (step.inside) links(step.inside, depth + 1, list);
+      else list.push({ ...step, depth });
+    }
+    return list;
+  }
+
+  // The parts of a frame's own time, the longest first: a key, a colour, a text, and how long.
+  function parts(one) {
+    const sums = new Map();
+    const add = (key, colour, text, length) => {
+      if (length <= 0) return;
+      const part = sums.get(key) ?? { key, colour, text, length: 0 };
+      part.length += length;
+      sums.set(key, part);
+    };
+    for (const step of one.steps) {
+      const length = step.to - step.from;
+      const { steal = 0, irq = 0 } = step.taken ?? {};
+      const stolen = Math.min(steal, length);
+      const interrupts = Math.min(irq, length - stolen);
+      if (step.state === STATE.RUNNING) {
+        add("on_cpu", "running", "on the CPU", length - stolen - interrupts);
+        add("stolen", "stolen", "on the CPU, but the host had taken it", stolen);
+        add("interrupts", "moved", "on the CPU, in interrupts", interrupts);
+      } else if (step.tenants) {
+        for (const { who, length } of step.tenants) add(`waiting ${who}`, "waiting", `waiting for a CPU ${hadBy(who)}`, length);
+      } else if (isThrottled(step.state)) {
+        add("throttled", "throttled", "throttled: its cgroup's quota was used up", length);
+      } else if (step.state === STATE.UNKNOWN) {
+        add("unknown", "span-many", "unknown", length);
+      } else {
+        add(`blocked ${step.state} ${step.waker} ${step.ended}`, step.state === STATE.DISK ? "disk" : "sleeping", `${doing(step)}, ${ending(step)}`, length);
+      }
+    }
+    return [...sums.values()].sort((a, b) => b.length - a.length);
+  }
+
+  const hadBy = (who) => (who < 0 ? "(who had it is unknown)" : who === 0 ? "that was idle" : `that ${fx.select.threadName(who)} had`);
+
+  function doing({ state }) {
+    if (isBlocked(state)) return state === STATE.DISK ? "blocked, uninterruptibly" : "blocked or asleep";
+    return state >= ENDED ? "ended" : "stopped";
+  }
+
+  function ending({ ended, waker }) {
+    if (ended === null) return "beyond the end";
+    return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or somebody unknown woke it";
+  }
+
+  // What a link is, in a line.
+  function describe(link) {
+    const why = link.reason ? ` (${link.reason})` : "";
+    if (link.state === "underway") return "began a wake-up, which took so long";
+    if (link.state === STATE.RUNNING) return `ran on CPU ${link.cpu}`;
+    if (link.state === STATE.UNKNOWN) return `unknown${why}`;
+    if (isThrottled(link.state)) return "was throttled";
+    if (!link.tenants) return `was ${doing(link)}, ${ending(link)}${why}`;
+    const names = link.tenants.slice(0, 2).map(({ who, length }) => `${who < 0 ? "unknown" : who === 0 ? "idle" : fx.select.threadName(who)} ${units.time(length)}`);
+    if (link.tenants.length > 2) names.push(`${link.tenants.length - 2} more`);
+    return `${link.state === STATE.PREEMPTED ? "was preempted, waited" : "waited"} for CPU ${link.cpu}: ${names.join(", ")}`;
+  }
+
+  async function explain(thread, from, to) {
+    const walk = { stack: [], steps: 0, looks: 0 };
+    const found = await frame(walk, thread, from, to);
+    return { thread, from, to, frame: found, parts: parts(found), chain: links(found) };
+  }
+
+  // What is shown, and which link is looked at; -1 for none.
+  let shown = null;
+  let current = -1;
+  let rows = [];
+
+  function go(place) {
+    if (shown === null || shown.chain.length === 0) return;
+    rows[current]?.removeAttribute("aria-current");
+    current = Math.max(0, Math.min(place, shown.chain.length - 1));
+    const link = shown.chain[current];
+    rows[current]?.setAttribute("aria-current", "true");
+    rows[current]?.scrollIntoView({ block: "nearest" });
+    const span = view.to - view.from;
+    if (link.to < view.from || link.from > view.to) view.show((link.from + link.to - span) / 2, (link.from + link.to + span) / 2);
+    fx.lanes.bring("thread", link.thread);
+    document.getElementById("announce").textContent = `link ${current + 1} of ${shown.chain.length}: ${fx.select.threadName(link.thread)} ${describe(link)}, ${units.time(link.to - link.from)}`;
+    view.changed();
+  }
+
+  function element(tag, text, className) {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  // Fills a place with the bar of the parts, their list, and the chain.
+  function write(box) {
+    const length = Math.max(shown.to - shown.from, 1);
+    const bar = element("div", undefined, "blame");
+    bar.setAttribute("role", "img");
+    bar.setAttribute("aria-label", shown.parts.map((part) => `${part.text} ${units.percent(part.length, length)}`).join("; "));
+    const list = element("ul", undefined, "parts");
+    for (const part of shown.parts) {
+      const piece = element("span");
+      piece.style.flexGrow = String(part.length);
+      piece.style.background = `var(--${part.colour})`;
+      piece.title = `${part.text}: ${units.time(part.length)}`;
+      bar.append(piece);
+    }
+    for (const part of shown.parts.slice(0, MOST_PARTS)) {
+      const row = element("li");
+      const mark = element("i");
+      mark.style.background = `var(--${part.colour})`;
+      row.append(mark, `${units.time(part.length)}  ${units.percent(part.length, length)}  ${part.text}`);
+      list.append(row);
+    }
+    const more = shown.parts.slice(MOST_PARTS);
+    if (more.length > 0) list.append(element("li", `${units.time(more.reduce((sum, part) => sum + part.length, 0))}  ${more.length} more parts`));
+    const chain = element("ol", undefined, "chain");
+    rows = [];
+    // The longest ones, in order of time.
+    const ranks = [...shown.chain.keys()].sort((a, b) => shown.chain[b].to - shown.chain[b].from - (shown.chain[a].to - shown.chain[a].from));
+    const listed = new Set(ranks.slice(0, MOST_LINKS));
+    shown.chain.forEach((link, place) => {
+      if (!listed.has(place)) return;
+      const row = element("li");
+      const act = element("button", `${units.time(link.to - link.from)}  ${fx.select.threadName(link.thread)} ${describe(link)}`);
+      act.type = "button";
+      act.style.marginLeft = `${Math.min(link.depth, 6) * 10}px`;
+      act.addEventListener("click", () => go(place));
+      row.append(act);
+      rows[place] = row;
+      chain.append(row);
+    });
+    box.append(element("h4", `Where the ${units.time(length)} went`), bar, list, element("h4", "What it waited for, in order"), chain);
+    if (shown.chain.length > listed.size) box.append(element("p", `${units.count(shown.chain.length - listed.size)} shorter links are not listed`, "hint"));
+  }
+
+  let request = 0;
+
+  // Explains a stretch of a thread's time in a place of the panel, when it is known.
+  async function show(box, thread, from, to) {
+    clear();
+    const mine = request;
+    const found = await explain(thread, from, to);
+    if (mine !== request) return;
+    shown = found;
+    write(box);
+    view.changed();
+  }
+
+  function clear() {
+    request += 1;
+    shown = null;
+    current = -1;
+    rows = [];
+  }
+
+  // The chain as a path through the lanes.
+  function paint(context) {
+    if (shown === null) return;
+    const middle = (link) => {
+      const row = fx.lanes.find("thread", link.thread);
+      return row ? row.y - view.scroll + fx.lanes.THREAD_HEIGHT / 2 : null;
+    };
+    const line = (width, colour, list) => {
+      context.lineWidth = width;
+      context.strokeStyle = fx.colours.get(colour);
+      context.lineJoin = context.lineCap = "round";
+      context.beginPath();
+      let before = null;
+      for (const link of list) {
+        const y = middle(link);
+        const [left, right] = [Math.max(view.x(link.from), -9), Math.min(view.x(link.to), view.width + 9)];
+        if (y === null || right < -8 || left > view.width + 8) {
+          before = null;
+          continue;
+        }
+        if (before === null) context.moveTo(left, y);
+        else context.lineTo(left, y);
+        context.lineTo(right, y);
+        before = link;
+      }
+      context.stroke();
+    };
+    // A chain of one link is the selection itself.
+    if (shown.chain.length > 1) {
+      line(7, "lane", shown.chain);
+      line(3, "accent", shown.chain);
+    }
+    if (current >= 0) {
+      line(11, "lane", [shown.chain[current]]);
+      line(7, "accent", [shown.chain[current]]);
+    }
+  }
+
+  fx.why = {
+    explain,
+    show,
+    clear,
+    paint,
+    step: (by) => go(current < 0 ? (by > 0 ? 0 : Infinity) : current + by),
+    shown: () => shown && { thread: shown.thread, from: shown.from, to: shown.to, parts: shown.parts, chain: shown.chain.map(({ inside, tenants, taken, ...link }) => link), current },
+  };
+})();
