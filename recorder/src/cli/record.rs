@@ -81,6 +81,13 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub locks: bool,
 
+    /// Record switches and wake-ups only, and not what explains them (source bpf)
+    ///
+    /// Leaves out what the host, interrupts and quotas took, and the system calls in which threads block
+    /// (docs/causes.md). `fxtrec why` then says what is missing.
+    #[arg(long, help_heading = WHAT, conflicts_with_all = ["need_resched", "locks"])]
+    pub plain: bool,
+
     /// Run COMMAND as this user: a name, a uid, or @sudo for the user who called sudo
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]
     pub user: Option<UserSpec>,

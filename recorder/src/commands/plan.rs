@@ -64,6 +64,8 @@ pub struct Plan {
     pub need_resched: bool,
     /// Whether it is noted what locks threads wait for.
     pub locks: bool,
+    /// Whether it is left at switches and wake-ups.
+    pub plain: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
     /// Which stacks are recorded; `None` when none is.
@@ -251,6 +253,7 @@ impl Plan {
             waking: args.waking,
             need_resched: args.need_resched,
             locks: args.locks,
+            plain: args.plain,
             trace_points: TracePoints {
                 probes: args.trace_points.probes,
                 events: args.trace_points.events,

@@ -8,7 +8,7 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
 use fxtrec_tests::quota::Quota;
-use fxtrec_tests::recording::{Ongoing, Recording};
+use fxtrec_tests::recording::{Ongoing, Recording, record};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::tools::or_skip;
@@ -408,4 +408,22 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
             follow_the_script(source).unwrap_or_else(|fault| panic!("{fault}"));
         }
     }
+}
+
+#[test]
+fn a_plain_recording_tells_who_ran_and_who_woke_whom_and_nothing_else() {
+    if !may_record() {
+        return;
+    }
+    let trace = record(&["--source", "bpf", "--plain"], &["sleep", "0.05"]).trace;
+    for cause in ["steal", "irq", "throttled", "syscall", "futex", "need_resched"] {
+        assert!(!has(&trace, cause), "{cause}");
+    }
+    for switch in &trace.switches {
+        let told = ["syscall", "irq_ns", "steal_ns", "throttled"];
+        assert!(told.iter().all(|name| !switch.args.contains_key(*name)), "{switch:?}");
+    }
+    assert!(trace.switches.len() > 2 && trace.wakeups.iter().any(|it| it.waker.is_some()));
+    let usual = record(&["--source", "bpf"], &["sleep", "0.05"]).trace;
+    assert!(has(&usual, "irq") && usual.switches.iter().any(|it| it.args.contains_key("irq_ns")));
 }

@@ -44,6 +44,8 @@ pub struct BpfOptions {
     pub need_resched: bool,
     /// Whether it is noted which futexes threads block on.
     pub locks: bool,
+    /// Whether only switches and wake-ups are wanted, and nothing that explains them.
+    pub plain: bool,
     /// Whether only some processes are wanted, which [`Source::narrow`] will tell.
     pub narrow: bool,
 }
@@ -80,6 +82,7 @@ impl BpfSource {
             waking,
             need_resched,
             locks,
+            plain,
             narrow,
         } = options;
         if perf.namespace_ids {
@@ -102,6 +105,7 @@ impl BpfSource {
             steal,
             threaded_softirqs,
             locks,
+            plain,
         };
         let (events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();

@@ -90,6 +90,8 @@ pub struct Wanted<'a> {
     pub threaded_softirqs: bool,
     /// Whether it is wanted which futexes threads block on.
     pub locks: bool,
+    /// Whether only switches and wake-ups are, and nothing that explains them.
+    pub plain: bool,
 }
 
 #[derive(Debug)]
@@ -140,8 +142,12 @@ impl Way {
     };
 
     /// The ways that are worth trying, the best first. The last of them asks least.
-    fn all(btf: &Btf, files: &dyn Sys, steal: bool, locks: bool) -> Vec<Way> {
+    fn all(btf: &Btf, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
         let interrupts = InterruptCount::candidates(btf, files);
+        if wanted.plain {
+            return interrupts.iter().map(|&interrupts| Way { interrupts, ..Way::LEAST }).collect();
+        }
+        let (steal, locks) = (wanted.steal, wanted.locks);
         let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
         let throttle = ThrottleLayout::new(btf).ok();
         let syscall = SyscallLayout::new(btf).ok();
@@ -218,7 +224,10 @@ impl BpfEvents {
         })?;
         let asking = load_if_possible(&*sys, &asking)?;
         let handlers = account::handlers(&btf, wanted.threaded_softirqs);
-        let irqs = programs::on_interrupts(with(true, false), &handlers)?;
+        let irqs = match wanted.plain {
+            true => Vec::new(),
+            false => programs::on_interrupts(with(true, false), &handlers)?,
+        };
         let irqs = load_if_possible(&*sys, &irqs)?;
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
         let load_with = |way| {
@@ -233,8 +242,7 @@ impl BpfEvents {
             };
             Ok((way, load_all(&*sys, &setting, wanted.waking)?))
         };
-        let (way, programs) =
-            first_loaded(Way::all(&btf, files, wanted.steal, wanted.locks), load_with)?;
+        let (way, programs) = first_loaded(Way::all(&btf, files, wanted), load_with)?;
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
         let syscalls = way.syscall.is_some();

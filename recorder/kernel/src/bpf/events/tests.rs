@@ -74,6 +74,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         steal: true,
         threaded_softirqs: false,
         locks: false,
+        plain: false,
     }
 }
 

@@ -30,7 +30,8 @@ pub(in crate::commands) fn open(
 ) -> Result<BpfSource, RecordError> {
     // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
     let narrow = plan.scope != Filter::Machine && extras.is_empty();
-    let wanted = OnWish { waking: plan.waking, need_resched: plan.need_resched, locks: plan.locks };
+    let Plan { waking, need_resched, locks, plain, .. } = *plan;
+    let wanted = OnWish { waking, need_resched, locks, plain };
     open_for(facts, wanted, narrow, plan.ring_bytes, extras)
 }
 
@@ -49,11 +50,12 @@ struct OnWish {
     waking: bool,
     need_resched: bool,
     locks: bool,
+    plain: bool,
 }
 
 fn open_for(
     facts: &Facts,
-    OnWish { waking, need_resched, locks }: OnWish,
+    OnWish { waking, need_resched, locks, plain }: OnWish,
     narrow: bool,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
@@ -72,6 +74,7 @@ fn open_for(
         waking,
         need_resched,
         locks,
+        plain,
         narrow,
     };
     let open =
