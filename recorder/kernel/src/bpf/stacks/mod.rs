@@ -39,8 +39,8 @@ const CLOCK_NAME: &str = "fxtrec_stacks_c";
 /// Where a thread that came in has its memory again.
 const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
 
-/// Bytes of the ring that samples come through: some eight hundred of the largest.
-const RING_BYTES: usize = 4 << 20;
+/// Bytes of the ring that samples come through: some three thousand of the largest, as a herd of threads leaves at once.
+const RING_BYTES: usize = 16 << 20;
 
 /// How many different user stacks there is room for, before Linux 6.15.
 const USER_STACKS: u32 = 16 * 1024;

@@ -166,6 +166,18 @@ impl Writer<'_> {
         asm.alu(Alu::Add, R9, R2);
     }
 
+    /// R9 = the place of the thread whose id is in `tid`, if it is its own and the thread waits; else to `out`. `BEGAN` is since
+    /// when. Takes R2 and R3.
+    fn find_wait(&mut self, tid: Reg, out: Label) {
+        self.find_place(tid);
+        let asm = &mut self.asm;
+        asm.load(Width::Double, R2, R9, place::SINCE);
+        asm.jump_if(When::Equal, R2, 0, out);
+        asm.load(Width::Double, R3, R9, place::TID);
+        asm.jump_if(When::NotEqual, R3, tid, out);
+        asm.store(Width::Double, R10, BEGAN, R2);
+    }
+
     /// Goes to `out` if the wait that began at `BEGAN` is shorter than the threshold. `NOW` is the time. Takes R0 to R5.
     fn unless_long(&mut self, out: Label) {
         let asm = &mut self.asm;

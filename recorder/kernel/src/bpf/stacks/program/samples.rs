@@ -6,12 +6,14 @@
 use std::os::fd::AsRawFd;
 
 use super::super::super::asm::Reg::*;
-use super::super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, When, Width};
+use super::super::super::asm::{
+    Alu, AsmError, Assembler, Helper, Insn, Label, Operand, When, Width,
+};
 use super::super::super::programs::number;
 use super::super::super::task::RegisterLayout;
 use super::{
     BEGAN, KERNEL_BYTES, LARGE_COPY, LENGTH, NO_WAKEUP, NOW, PENDING, Setting, USER_BYTES,
-    USER_STACK, Writer, kind, part, place, shared, small,
+    USER_STACK, Writer, kind, part, shared, small,
 };
 
 /// How much of the stack is copied where frame pointers lead on: enough for the functions of libraries without them that
@@ -123,10 +125,18 @@ impl Writer<'_> {
         self.asm.place(sent);
     }
 
-    /// The stack of the thread that runs as a sample in R9, and into the ring. R6 holds the context. The times are on the
-    /// stack.
-    fn own_stack(&mut self, kind: i32, registers: RegisterLayout) {
+    /// The end of a program, at `out`: the stack of the thread that runs as a sample, and into the ring. R6 holds the context.
+    /// The times are on the stack.
+    fn own_stack(
+        mut self,
+        (kind, woken): (i32, Operand),
+        registers: RegisterLayout,
+        out: Label,
+    ) -> Result<Vec<Insn>, AsmError> {
+        self.find_sample(out);
         let asm = &mut self.asm;
+        asm.set(R9, R0);
+        asm.store(Width::Word, R9, small(part::WOKEN), woken);
         for (from, to) in [(BEGAN, part::SINCE), (NOW, part::UNTIL)] {
             asm.load(Width::Double, R1, R10, from);
             asm.store(Width::Double, R9, small(to), R1);
@@ -150,6 +160,7 @@ impl Writer<'_> {
         self.length_or_zero(R8, KERNEL_BYTES);
         self.user_part(registers);
         self.put();
+        self.end(out)
     }
 }
 
@@ -186,20 +197,9 @@ pub(in super::super) fn waking(
     asm.load(Width::Double, R7, R6, 0);
     asm.load(Width::Word, R8, R7, setting.task.pid);
     asm.jump_if(When::Equal, R8, 0, out);
-    writer.find_place(R8);
-    let asm = &mut writer.asm;
-    asm.load(Width::Double, R2, R9, place::SINCE);
-    asm.jump_if(When::Equal, R2, 0, out);
-    asm.load(Width::Double, R3, R9, place::TID);
-    asm.jump_if(When::NotEqual, R3, R8, out);
-    asm.store(Width::Double, R10, BEGAN, R2);
+    writer.find_wait(R8, out);
     writer.unless_long(out);
-    writer.find_sample(out);
-    let asm = &mut writer.asm;
-    asm.set(R9, R0);
-    asm.store(Width::Word, R9, small(part::WOKEN), R8);
-    writer.own_stack(kind::WAKE, registers);
-    writer.end(out)
+    writer.own_stack((kind::WAKE, R8.into()), registers, out)
 }
 
 /// A sample of a perf event that counts time: who runs, and where.
@@ -218,10 +218,5 @@ pub(in super::super) fn running(
     asm.call(Helper::KtimeGetNs);
     asm.store(Width::Double, R10, BEGAN, R0);
     asm.store(Width::Double, R10, NOW, R0);
-    writer.find_sample(out);
-    let asm = &mut writer.asm;
-    asm.set(R9, R0);
-    asm.store(Width::Word, R9, small(part::WOKEN), 0);
-    writer.own_stack(kind::CPU, registers);
-    writer.end(out)
+    writer.own_stack((kind::CPU, 0.into()), registers, out)
 }

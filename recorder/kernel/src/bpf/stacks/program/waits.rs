@@ -24,14 +24,8 @@ impl Writer<'_> {
         let outgoing = self.asm.label();
         self.asm.load(Width::Word, R1, R8, task.pid);
         self.asm.jump_if(When::Equal, R1, 0, outgoing);
-        self.find_place(R1);
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R2, R9, place::SINCE);
-        asm.jump_if(When::Equal, R2, 0, outgoing);
-        asm.load(Width::Double, R3, R9, place::TID);
-        asm.jump_if(When::NotEqual, R3, R1, outgoing);
-        asm.store(Width::Double, R10, BEGAN, R2);
-        asm.store(Width::Double, R9, place::SINCE, 0);
+        self.find_wait(R1, outgoing);
+        self.asm.store(Width::Double, R9, place::SINCE, 0);
         self.unless_long(outgoing);
         self.find_sample(outgoing);
         let asm = &mut self.asm;
