@@ -8,6 +8,7 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::{Arg, Text, ThreadName, Ticks, Value, WriteError, Writer, record as write};
 
 use super::retype;
+use fxtrec_capture::stacks::perfetto;
 
 /// What changes between the two traces.
 pub(super) trait Translate {
@@ -152,8 +153,18 @@ pub(super) fn copy<L: Lanes>(
                 fxt_reader::record::BlobType::Perfetto => write::BlobType::Perfetto,
                 _ => write::BlobType::Data,
             };
+            let about = |about: perfetto::About| perfetto::About {
+                time: time(Nanos(about.time)).0,
+                process: koid(Koid(about.process)).0,
+                thread: koid(Koid(about.thread)).0,
+            };
+            let translated = match blob.name {
+                perfetto::BLOB => perfetto::rewrite(blob.payload, |it| Some(about(it))),
+                _ => None,
+            };
+            let payload = translated.as_deref().unwrap_or(blob.payload);
             let name = target.text(blob.name)?;
-            target.write(&write::Blob { name, blob_type, payload: blob.payload })?;
+            target.write(&write::Blob { name, blob_type, payload })?;
         }
         Record::LargeBlob(blob) => {
             let (category, name) = (target.text(blob.category)?, target.text(blob.name)?);

@@ -24,7 +24,9 @@ mod section;
 
 use std::io::Write;
 
-use fxt_reader::record::{Arg as ReadArg, ContextSwitch, Event, EventKind, Value as ReadValue};
+use fxt_reader::record::{
+    Arg as ReadArg, Blob, ContextSwitch, Event, EventKind, Value as ReadValue,
+};
 use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
 use fxt_writer::space::Output;
 use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
@@ -38,6 +40,7 @@ use filter::Names;
 use fxtrec_capture::encode::chain::{View, view};
 use fxtrec_capture::encode::unrecorded;
 use fxtrec_capture::encode::weight::NICE_0;
+use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::unsigned;
 use open::Open;
 pub use section::{Owner, cut_section};
@@ -185,6 +188,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
             // What pointers mean does not depend on the time. Bulk data does, and does not say.
             return match record {
                 Record::UserspaceObject(_) => self.write(record),
+                Record::Blob(blob) if blob.name == perfetto::BLOB => self.stacks_for_perfetto(blob),
                 Record::Blob(_) | Record::LargeBlob(_) => {
                     self.report.count("blobs without a time, left out");
                     Ok(())
@@ -240,7 +244,10 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.write(&moved)?;
                 Ok(true)
             }
-            ("fxtrec", "trace_stats" | "probe_stats") if self.maker == Maker::Recording => {
+            (
+                "fxtrec",
+                "trace_stats" | "probe_stats" | "stack_stats" | "stacks_not_in_perfetto",
+            ) if self.maker == Maker::Recording => {
                 // They come last, and stay so.
                 self.close()?;
                 let time = event.time.max(self.window.from).min(self.window.to);
@@ -258,7 +265,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                     .count("what quotas stopped in the whole recording (quota_stat), left out");
                 Ok(true)
             }
-            ("fxtrec", "stack_stats") if self.maker == Maker::Cut => {
+            ("fxtrec", "stack_stats" | "stacks_not_in_perfetto") if self.maker == Maker::Cut => {
                 self.report.count("what became of all stacks (stack_stats), left out");
                 Ok(true)
             }
@@ -395,6 +402,25 @@ impl<'w, 'o> Cutter<'w, 'o> {
         let (kind, time) = (write::EventKind::Instant, Ticks(time.0));
         let args = args.as_slice();
         Ok(target.write(&write::Event { kind, time, thread, category, name, args })?)
+    }
+
+    /// Writes what Perfetto is told of the stacks, those of the window only.
+    fn stacks_for_perfetto(&mut self, blob: &Blob<'_>) -> Result<(), ConvertError> {
+        let Window { from, to, filter } = self.window;
+        let (names, within) = (&self.names, from.0..=to.0);
+        let kept = perfetto::rewrite(blob.payload, |about| {
+            let is_kept =
+                within.contains(&about.time) && filter.admits_thread(Koid(about.thread), names);
+            is_kept.then_some(about)
+        });
+        match kept {
+            Some(payload) if payload.is_empty() => Ok(()),
+            Some(payload) => self.write(&Record::Blob(Blob { payload: &payload, ..*blob })),
+            None => {
+                self.report.count("damaged stacks for Perfetto, left out");
+                Ok(())
+            }
+        }
     }
 
     fn begin(&mut self) -> Result<(), ConvertError> {

@@ -23,6 +23,9 @@ pub mod problem {
     pub const USER_CUT: u32 = 1 << 5;
     /// The innermost function of the program may lack its caller: nothing but frame pointers told it.
     pub const USER_UNPROVED: u32 = 1 << 6;
+
+    /// The bits of all of them, also of those of later versions.
+    pub const ALL: u32 = 0xff;
 }
 
 /// Each problem in words.

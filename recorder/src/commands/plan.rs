@@ -196,9 +196,6 @@ pub enum PlanError {
     /// How often to look, and nothing to look at.
     #[error("--frequency needs --stacks=cpu")]
     FrequencyWithoutSamples,
-    /// Stacks in a recording of which a part is kept.
-    #[error("--stacks cannot be used with {0} yet: modules would be missing in some of the files")]
-    StacksInParts(&'static str),
     /// More memory than can be meant.
     #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]
     TooMuchMemory { option: &'static str, bytes: u64 },
@@ -241,7 +238,7 @@ impl Plan {
         }
         let gates = !args.gates.fail_if.is_empty();
         let flight = FlightPlan::new(args.flight, args.mode, &output, gates)?;
-        let stacks = stacks(&args.stacks, args.mode, &flight)?;
+        let stacks = stacks(&args.stacks)?;
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
             memory("--buffer-size", args.buffer_size)?.unwrap_or(flight.default_buffer_bytes());
@@ -337,18 +334,8 @@ const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
 const DEFAULT_FREQUENCY: u32 = 99;
 
 /// Which stacks are recorded, if any is.
-fn stacks(
-    args: &cli::StackArgs,
-    mode: Mode,
-    flight: &FlightPlan,
-) -> Result<Option<Wanted>, PlanError> {
+fn stacks(args: &cli::StackArgs) -> Result<Option<Wanted>, PlanError> {
     let Some(kinds) = &args.stacks else { return Ok(None) };
-    if mode == Mode::Circular {
-        return Err(PlanError::StacksInParts("--mode circular"));
-    }
-    if flight.rotate.is_some() {
-        return Err(PlanError::StacksInParts("--rotate"));
-    }
     let over = args.stacks_over.map_or(DEFAULT_STACKS_OVER, TimeSpan::duration);
     let over = Nanos(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
     let frequency = args.frequency.unwrap_or(DEFAULT_FREQUENCY);

@@ -12,6 +12,7 @@ pub mod glob;
 pub mod grid;
 pub mod look;
 pub mod nearest;
+pub mod protobuf;
 pub mod quantity;
 pub mod text;
 

@@ -11,6 +11,7 @@ mod disturbed;
 mod doctor;
 mod ftrace;
 mod gates;
+mod herd;
 mod hotplug;
 mod locks;
 mod losses;

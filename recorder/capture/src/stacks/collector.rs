@@ -1,10 +1,12 @@
 //! The thread that reads samples and finds out which code they are in.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Counts;
@@ -12,7 +14,7 @@ use super::images::Images;
 use super::lives::{Life, Lives, is_user};
 use super::unwind::{Cache, Code, Stack, Unwinder};
 use fxtrec_kernel::bpf::stacks::{
-    BlockedStacks, KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked,
+    BlockedStacks, KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
 };
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
@@ -23,6 +25,9 @@ use fxtrec_units::{Nanos, Pid, Tid};
 
 /// How often the ring is looked at. It has room for what some thousand long waits leave.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// For how long a program of a recording that is kept in parts is known that has no stack.
+const FORGET: Nanos = Nanos(300_000_000_000);
 
 /// The kernel among the programs.
 pub(super) const KERNEL: usize = 0;
@@ -55,10 +60,13 @@ pub(super) enum Told {
         mappings: Vec<Mapping>,
     },
     Stack {
+        program: usize,
         tid: Tid,
         /// When the thread was there.
         since: Nanos,
         until: Nanos,
+        /// For how long it was, or how long the wait was that it ended, or what it stands for.
+        weight: u64,
         flags: u32,
         frames: Vec<u64>,
     },
@@ -68,6 +76,12 @@ pub(super) enum Told {
         address: u64,
         name: String,
     },
+    /// The program had no stack for a long time, and if it has one again it is another program.
+    Over {
+        program: usize,
+    },
+    /// All that there was when somebody asked has been told, with these counts.
+    Settled(Counts),
 }
 
 impl Told {
@@ -75,7 +89,7 @@ impl Told {
     pub(super) fn until(&self) -> Nanos {
         match self {
             Told::Code { until, .. } | Told::Stack { until, .. } => *until,
-            Told::Symbol { .. } => Nanos(0),
+            Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => Nanos(0),
         }
     }
 }
@@ -98,6 +112,8 @@ struct Program {
     failed: bool,
     /// Whether the capture thread knows whose it is.
     told: bool,
+    /// When its last sample was.
+    last: Nanos,
 }
 
 impl Program {
@@ -124,11 +140,60 @@ impl Program {
 /// A frame of a program, and whether it is where a call returns to.
 type Frame = (usize, u64, bool);
 
+/// The frames of all stacks, each once.
+#[derive(Debug, Default)]
+struct Frames {
+    /// One that is both is the same function, but where a call is the last of what a function does.
+    all: FxHashMap<(usize, u64), bool>,
+    /// Those whose functions were not asked for yet.
+    new: Vec<(usize, u64)>,
+}
+
+impl Frames {
+    fn note(&mut self, (program, frame, returned_to): Frame) {
+        match self.all.entry((program, frame)) {
+            Entry::Occupied(mut known) => *known.get_mut() &= returned_to,
+            Entry::Vacant(place) => {
+                place.insert(returned_to);
+                self.new.push((program, frame));
+            }
+        }
+    }
+
+    /// The new ones, to be taken from the end.
+    fn take_new(&mut self) -> Vec<Frame> {
+        let mut new = std::mem::take(&mut self.new);
+        // One file after the other.
+        new.sort_unstable_by(|one, other| other.cmp(one));
+        let frame = |key: (usize, u64)| Some((key.0, key.1, *self.all.get(&key)?));
+        new.into_iter().filter_map(frame).collect()
+    }
+
+    fn put_back(&mut self, frames: Vec<Frame>) {
+        self.new.extend(frames.into_iter().map(|(program, frame, _)| (program, frame)));
+    }
+
+    fn forget(&mut self, programs: &FxHashSet<usize>) {
+        self.all.retain(|(program, _), _| !programs.contains(program));
+        self.new.retain(|(program, _)| !programs.contains(program));
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Collector {
     source: BlockedStacks,
     to: Sender<Told>,
-    programs: Vec<Program>,
+    /// Somebody wants to know all that there is by now.
+    asked: Receiver<()>,
+    /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
+    in_parts: bool,
+    /// What a sample of a running thread stands for, in nanoseconds.
+    period: u64,
+    /// Which samples have been told, by when they were over.
+    handled: Arc<AtomicU64>,
+    programs: FxHashMap<usize, Program>,
+    /// The number of the next new one.
+    next_program: usize,
     /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
     lives: Lives,
@@ -136,7 +201,7 @@ pub(super) struct Collector {
     images: Images,
     cache: Cache,
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
-    frames: FxHashSet<Frame>,
+    frames: Frames,
     /// For each thread that was woken from a long wait: since when it waited, and the stack of who woke it.
     wakes: FxHashMap<Tid, (Nanos, Told)>,
     /// How many waits have the stack of their end.
@@ -149,6 +214,8 @@ pub(super) struct Collector {
     samples: VecDeque<Sample>,
     /// When the last wait ended.
     last: Nanos,
+    /// When programs were forgotten last.
+    forgotten: Nanos,
 }
 
 impl Counts {
@@ -169,18 +236,30 @@ impl Counts {
 }
 
 impl Collector {
-    pub(super) fn new(source: BlockedStacks, to: Sender<Told>) -> Collector {
+    /// Tells `to`. `asked` is for recordings that are kept in parts, of which each has the names that it needs.
+    pub(super) fn new(
+        source: BlockedStacks,
+        wanted: Wanted,
+        to: Sender<Told>,
+        (asked, in_parts): (Receiver<()>, bool),
+        handled: Arc<AtomicU64>,
+    ) -> Collector {
         Collector {
             source,
             to,
-            programs: vec![Program::default()],
+            asked,
+            in_parts,
+            handled,
+            period: 1_000_000_000 / u64::from(wanted.frequency.unwrap_or(1).max(1)),
+            programs: FxHashMap::from_iter([(KERNEL, Program::default())]),
+            next_program: KERNEL + 1,
             by_process: FxHashMap::default(),
             lives: Lives::default(),
             kernel: None,
             images: Images::default(),
             cache: Cache::default(),
             user_stacks: FxHashMap::default(),
-            frames: FxHashSet::default(),
+            frames: Frames::default(),
             wakes: FxHashMap::default(),
             links: 0,
             counts: Counts::default(),
@@ -188,6 +267,7 @@ impl Collector {
             fetched: Instant::now(),
             samples: VecDeque::new(),
             last: Nanos(0),
+            forgotten: Nanos(0),
         }
     }
 
@@ -200,20 +280,35 @@ impl Collector {
             self.kernel.get_or_insert_with(KernelCode::read);
         }
         while !stop.is_stopped() {
+            // Who asks does so before this look.
+            let is_asked = self.asked.try_recv().is_ok();
             self.look();
+            if is_asked {
+                self.name_functions(None);
+                self.tell(Told::Settled(self.counts()));
+            } else if self.in_parts {
+                self.name_functions(Some(LOOK / 4));
+                self.forget_old();
+            }
             if stop.wait(std::iter::empty(), LOOK).is_err() {
                 break;
             }
         }
         self.source.detach();
         self.look();
-        self.name_functions();
+        self.name_functions(None);
+        self.counts()
+    }
+
+    fn counts(&self) -> Counts {
         let missing = self.source.missing();
-        self.counts.lost += missing.no_room;
-        self.counts.unseen = missing.unseen;
-        self.counts.given_up = missing.given_up;
-        self.counts.lost_mappings = self.lives.lost();
-        self.counts
+        Counts {
+            lost: self.counts.lost + missing.no_room,
+            unseen: missing.unseen,
+            given_up: missing.given_up,
+            lost_mappings: self.lives.lost(),
+            ..self.counts
+        }
     }
 
     fn look(&mut self) {
@@ -241,6 +336,10 @@ impl Collector {
         // After the samples: a function is mapped before it is called.
         let now = clock::now();
         self.source.read_code(|record| self.lives.note(record));
+        // Finding files and names may have taken longer than what has ended is remembered.
+        let waiting = self.samples.front().map(|sample| sample.since);
+        self.lives.need(waiting);
+        self.handled.store(waiting.unwrap_or(now).0, Ordering::Relaxed);
         self.lives.settle(now, |pid| code::executable_mappings(pid.0).unwrap_or_default());
         for sample in &new {
             let frames = match &sample.user {
@@ -250,7 +349,7 @@ impl Collector {
             };
             let Some(&first) = frames.first() else { continue };
             let number = self.program(sample);
-            let program = &self.programs[number];
+            let program = &self.programs[&number];
             if !program.finds(first) && program.read_in != Some(self.looks) {
                 self.read_mappings(number, &frames, sample);
             }
@@ -278,34 +377,50 @@ impl Collector {
             problems |= problem::KERNEL_TOO_DEEP;
         }
         // The kernel does not go away: what is known of it is read at the end, which takes a while.
-        self.frames.extend(kernel.iter().enumerate().map(|(at, &frame)| (KERNEL, frame, at > 0)));
+        for (at, &frame) in kernel.iter().enumerate() {
+            self.frames.note((KERNEL, frame, at > 0));
+        }
         self.last = self.last.max(sample.until);
         let (user, of_user) = self.user_part(sample);
         problems |= of_user;
         self.counts.note(problems);
         let frames = [kernel, &user].concat();
+        let program = if user.is_empty() { KERNEL } else { self.program(sample) };
         let Sample { tid, since, until, .. } = *sample;
+        let length = until.0.saturating_sub(since.0);
         match sample.kind {
             SampleKind::OffCpu => {
                 let mut flags = problems | Kind::OffCpu.flags();
                 let wake = self.wakes.remove(&tid).filter(|(of, _)| *of == since);
-                if let Some((_, Told::Stack { tid, since, until, flags: of_waker, frames })) = wake
-                {
+                if let Some((_, mut told)) = wake {
                     let link = link_flags(self.links);
                     self.links += 1;
                     flags |= link;
-                    self.tell(Told::Stack { tid, since, until, flags: of_waker | link, frames });
+                    if let Told::Stack { flags, .. } = &mut told {
+                        *flags |= link;
+                    }
+                    self.tell(told);
                 }
-                self.tell(Told::Stack { tid, since, until, flags, frames });
+                self.tell(Told::Stack {
+                    program,
+                    tid,
+                    since,
+                    until,
+                    weight: length,
+                    flags,
+                    frames,
+                });
             }
             SampleKind::Wake(woken) => {
                 let flags = problems | Kind::Wake.flags();
-                let told = Told::Stack { tid, since: until, until, flags, frames };
+                let (weight, at) = (length, until);
+                let told = Told::Stack { program, tid, since: at, until, weight, flags, frames };
                 self.wakes.insert(woken, (since, told));
             }
             SampleKind::Cpu => {
                 let flags = problems | Kind::Cpu.flags();
-                self.tell(Told::Stack { tid, since, until, flags, frames });
+                let weight = self.period;
+                self.tell(Told::Stack { program, tid, since, until, weight, flags, frames });
             }
         }
     }
@@ -350,7 +465,7 @@ impl Collector {
         let mut stack = Stack::new(walked);
         while let Some(address) = stack.next() {
             self.locate(number, address, &walked.frames, sample);
-            let program = &self.programs[number];
+            let program = &self.programs[&number];
             let code = match program.mapping(address) {
                 Some(mapping) => {
                     let image = program.images.get(usize::from(mapping.module)).copied().flatten();
@@ -388,7 +503,7 @@ impl Collector {
 
     /// Tells which part of the kernel a frame is in, as far as that is new.
     fn kernel_frame(&mut self, frame: u64) {
-        let program = &mut self.programs[KERNEL];
+        let program = self.programs.entry(KERNEL).or_default();
         if program.mapping(frame).is_some() {
             return;
         }
@@ -409,12 +524,11 @@ impl Collector {
     fn program(&mut self, sample: &Sample) -> usize {
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
         let key = (sample.pid, sample.space, life.map_or(Nanos(0), Life::since));
-        let next = self.programs.len();
-        let number = *self.by_process.entry(key).or_insert(next);
-        if number == next {
-            self.programs.push(Program::default());
-        }
-        if !std::mem::replace(&mut self.programs[number].told, true) {
+        let number = *self.by_process.entry(key).or_insert(self.next_program);
+        self.next_program = self.next_program.max(number + 1);
+        let program = self.programs.entry(number).or_default();
+        program.last = program.last.max(sample.until);
+        if !std::mem::replace(&mut program.told, true) {
             // Names of functions need the process, also where nothing explains a frame.
             let (modules, mappings) = (Vec::new(), Vec::new());
             let Sample { tid, until, .. } = *sample;
@@ -427,15 +541,15 @@ impl Collector {
     fn user_frames(&mut self, frames: &[u64], sample: &Sample) -> usize {
         let number = self.program(sample);
         for (at, &frame) in frames.iter().enumerate() {
-            self.frames.insert((number, frame, at > 0));
+            self.frames.note((number, frame, at > 0));
             self.locate(number, frame, frames, sample);
         }
-        self.programs[number].whole(frames)
+        self.programs[&number].whole(frames)
     }
 
     /// Tells which file a frame is in, as far as that is new. `frames` are of the same program.
     fn locate(&mut self, number: usize, frame: u64, frames: &[u64], sample: &Sample) {
-        let program = &self.programs[number];
+        let program = &self.programs[&number];
         if program.mapping(frame).is_some() || program.nowhere.contains(&frame) {
             return;
         }
@@ -446,7 +560,7 @@ impl Collector {
     }
 
     fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
-        let program = &mut self.programs[number];
+        let program = self.programs.entry(number).or_default();
         // Whatever comes of it: a process that has ended is not asked for each of its frames.
         program.read_in = Some(self.looks);
         let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
@@ -470,7 +584,7 @@ impl Collector {
 
     /// Tells which file a frame is in.
     fn tell_mapping(&mut self, number: usize, frame: u64, sample: &Sample) {
-        let program = &mut self.programs[number];
+        let program = self.programs.entry(number).or_default();
         // What a program has compiled itself is in no file.
         let is_named = |mapping: &&ExecutableMapping| !mapping.path.as_os_str().is_empty();
         let mapped = program.found.iter().find(|it| it.has(frame)).filter(is_named);
@@ -499,13 +613,12 @@ impl Collector {
         self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// Tells the names of the functions that all frames are in.
-    fn name_functions(&mut self) {
-        let mut frames: Vec<Frame> = std::mem::take(&mut self.frames).into_iter().collect();
-        frames.sort_unstable();
-        // One that is both is the same function, but where a call is the last of what a function does.
-        frames.dedup_by_key(|&mut (program, frame, _)| (program, frame));
-        for (number, address, returned_to) in frames {
+    /// Tells the names of the functions that frames are in, of those that were not asked for before: until all are told, or
+    /// the time is over.
+    fn name_functions(&mut self, time: Option<Duration>) {
+        let begun = Instant::now();
+        let mut frames = self.frames.take_new();
+        while let Some((number, address, returned_to)) = frames.pop() {
             // The call is before the place that it returns to, which may be another function's.
             let within = address.saturating_sub(u64::from(returned_to));
             let name = match number {
@@ -520,11 +633,42 @@ impl Collector {
                 self.counts.symbols += 1;
                 self.tell(Told::Symbol { program: number, address, name });
             }
+            if time.is_some_and(|time| begun.elapsed() >= time) {
+                break;
+            }
+            if self.fetched.elapsed() >= LOOK {
+                self.fetch();
+            }
+        }
+        self.frames.put_back(frames);
+    }
+
+    /// Forgets programs that had no stack for a long time: most have ended.
+    fn forget_old(&mut self) {
+        let now = clock::now();
+        if now.0 < self.forgotten.0 + FORGET.0 / 4 {
+            return;
+        }
+        self.forgotten = now;
+        let since = now.0.saturating_sub(FORGET.0);
+        let is_old = |(&number, program): (&usize, &Program)| {
+            (number != KERNEL && program.last.0 < since).then_some(number)
+        };
+        let over: FxHashSet<usize> = self.programs.iter().filter_map(is_old).collect();
+        if over.is_empty() {
+            return;
+        }
+        self.programs.retain(|number, _| !over.contains(number));
+        self.by_process.retain(|_, number| !over.contains(number));
+        self.frames.forget(&over);
+        self.wakes.retain(|_, (waits_since, _)| waits_since.0 >= since);
+        for program in over {
+            self.tell(Told::Over { program });
         }
     }
 
     fn user_function(&mut self, number: usize, address: u64) -> Option<String> {
-        let program = self.programs.get(number)?;
+        let program = self.programs.get(&number)?;
         let mapping = program.mapping(address)?;
         let image = (*program.images.get(usize::from(mapping.module))?)?;
         let within = (address - mapping.start).wrapping_add(mapping.module_address);

@@ -84,9 +84,16 @@ pub(super) struct Lives {
     /// How many mappings were added since they were counted.
     added: usize,
     lost: u64,
+    /// When the oldest sample was that is still to be looked at, if there is one.
+    needed_since: Option<Nanos>,
 }
 
 impl Lives {
+    /// What was over before `since` is not needed for any sample.
+    pub(super) fn need(&mut self, since: Option<Nanos>) {
+        self.needed_since = since;
+    }
+
     /// Takes a record over; what is none of these is left.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
@@ -215,6 +222,7 @@ impl Lives {
 
     /// Forgets what was over long ago, and all if it is too much.
     fn forget(&mut self, now: Nanos) {
+        let now = self.needed_since.map_or(now, |since| now.min(since));
         while let Some(&(time, pid, since)) = self.over.front()
             && time.0 + MEMORY < now.0
         {

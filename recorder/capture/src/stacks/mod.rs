@@ -6,19 +6,25 @@
 //!   capture thread          events ... events ... events ...     records, once the events are as late as the sample
 //! ```
 //!
+//! In recordings that are kept in parts, functions are named as they are met, since a part may have to be written at any time.
+//!
 //! The thread that looks processes up may wait for the file system, so it is a thread of its own. The capture thread only
 //! takes what is ready, once in a round.
 
 mod collector;
 mod images;
 mod lives;
+pub mod perfetto;
 mod unwind;
 mod write;
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use fxt_writer::lanes::Lanes;
 
 use crate::encode::Closed;
@@ -58,6 +64,28 @@ pub struct Counts {
     pub lost_mappings: u64,
     /// Functions that were given a name.
     pub symbols: u64,
+    /// Samples that Perfetto is not told of: there was no room to keep them.
+    pub not_in_perfetto: u64,
+}
+
+/// What becomes of a recording: how its stacks are explained depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is one file.
+    Whole,
+    /// It is divided into files, of which each explains its stacks.
+    InPieces,
+    /// The newest part of it is kept, and written when somebody asks.
+    Newest,
+}
+
+/// What explains the stacks of the newest part of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Explained {
+    /// Says what the stacks are of: to stand before them.
+    pub info: Vec<u8>,
+    /// Modules, names, what became of stacks, and all of it for Perfetto: to stand behind them.
+    pub rest: Vec<u8>,
 }
 
 /// The stacks of a recording.
@@ -65,9 +93,14 @@ pub struct Counts {
 pub struct Stacks {
     told: Receiver<Told>,
     /// What was taken from there and is too early.
-    next: Option<Told>,
+    early: VecDeque<Told>,
+    /// Which waits the thread has told, by when they began.
+    handled: Arc<AtomicU64>,
+    ask: Sender<()>,
     stop: StopToken,
     thread: Option<JoinHandle<Counts>>,
+    /// As they were told last.
+    counts: Counts,
     records: Records,
 }
 
@@ -76,15 +109,27 @@ impl Stacks {
     ///
     /// # Errors
     /// When a thread or an eventfd cannot be had.
-    pub fn start(source: BlockedStacks, wanted: Wanted) -> io::Result<Stacks> {
+    pub fn start(source: BlockedStacks, wanted: Wanted, kept: Kept) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
         let (to, told) = bounded(WAITING);
-        let collector = Collector::new(source, to);
+        let (ask, asked) = unbounded();
+        let handled = Arc::new(AtomicU64::new(u64::MAX));
+        let in_parts = (asked, kept != Kept::Whole);
+        let collector = Collector::new(source, wanted, to, in_parts, handled.clone());
         let token = stop.clone();
         let thread = std::thread::Builder::new()
             .name("fxtrec-stacks".to_owned())
             .spawn(move || collector.run(&token))?;
-        Ok(Stacks { told, next: None, stop, thread: Some(thread), records: Records::new(wanted) })
+        Ok(Stacks {
+            told,
+            early: VecDeque::new(),
+            handled,
+            ask,
+            stop,
+            thread: Some(thread),
+            counts: Counts::default(),
+            records: Records::new(wanted, kept),
+        })
     }
 
     /// Writes what is known by now of waits that ended until `ended`.
@@ -97,7 +142,7 @@ impl Stacks {
         ended: Nanos,
     ) -> Result<(), Closed> {
         loop {
-            let told = match self.next.take() {
+            let told = match self.early.pop_front() {
                 Some(told) => told,
                 None => match self.told.try_recv() {
                     Ok(told) => told,
@@ -105,16 +150,75 @@ impl Stacks {
                 },
             };
             if told.until() > ended {
-                self.next = Some(told);
+                self.early.push_front(told);
                 return Ok(());
             }
             self.records.write(encoder, &told)?;
         }
     }
 
-    /// How long threads that have ended must be remembered, for stacks that are told later: see
+    /// Writes all that is known of waits that ended until `ended`, and waits for that.
+    fn settle<L: Lanes>(&mut self, encoder: &mut Encoder<L>, ended: Nanos) -> Result<(), Closed> {
+        let mut early = std::mem::take(&mut self.early);
+        // Without a thread, everything has been told.
+        let asked = self.thread.is_some() && self.ask.send(()).is_ok();
+        while let Some(told) = early.pop_front().or_else(|| asked.then(|| self.told.recv().ok())?) {
+            match told {
+                Told::Settled(counts) => {
+                    self.counts = counts;
+                    break;
+                }
+                told if told.until() > ended => self.early.push_back(told),
+                // Whose it is stands before it, and is early itself.
+                Told::Symbol { program, .. } if !self.records.knows(program) => {
+                    self.early.push_back(told);
+                }
+                told => self.records.write(encoder, &told)?,
+            }
+        }
+        self.early.extend(early);
+        Ok(())
+    }
+
+    /// Ends a file of a recording that is divided: what comes later is for the next one.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn end_piece<L: Lanes>(
+        &mut self,
+        encoder: &mut Encoder<L>,
+        ended: Nanos,
+    ) -> Result<(), Closed> {
+        self.settle(encoder, ended)?;
+        let counts = self.records.counted(self.counts);
+        self.records.end_file(encoder, ended, &counts)
+    }
+
+    /// Forgets what only explains stacks from before `since`, which may have been written somewhat later.
+    pub fn forget_before(&mut self, since: Nanos) {
+        self.records.forget_before(self.known_since(since));
+    }
+
+    /// What explains the stacks that are kept.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn explain<L: Lanes>(
+        &mut self,
+        encoder: &mut Encoder<L>,
+        ended: Nanos,
+    ) -> Result<Explained, Closed> {
+        self.settle(encoder, ended)?;
+        self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
+    }
+
+    /// Since when threads that have ended must be remembered, for stacks that are told later: see
     /// [`Encoder::forget_departed`].
-    pub const MEMORY: Nanos = Nanos(2_000_000_000);
+    pub fn known_since(&self, ended: Nanos) -> Nanos {
+        const MEMORY: u64 = 2_000_000_000;
+        let handled = self.handled.load(Ordering::Relaxed);
+        Nanos(ended.0.min(handled).saturating_sub(MEMORY))
+    }
 
     /// Ends the thread, and writes all that is left, and what became of it all.
     ///
@@ -126,13 +230,15 @@ impl Stacks {
         ended: Nanos,
     ) -> Result<Counts, Closed> {
         self.stop.stop();
-        let first = self.next.take();
-        for told in first.into_iter().chain(self.told.iter()) {
+        let early = std::mem::take(&mut self.early);
+        for told in early.into_iter().chain(self.told.iter()) {
             self.records.write(encoder, &told)?;
         }
-        let counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let counts = self.records.counted(counts);
-        self.records.write_counts(encoder, ended, &counts)?;
+        self.counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let counts = self.records.counted(self.counts);
+        if !self.records.keeps_newest() {
+            self.records.end_file(encoder, ended, &counts)?;
+        }
         Ok(counts)
     }
 }

@@ -1,36 +1,136 @@
 //! Samples as records.
 
-use fxt_writer::lanes::Lanes;
-use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName, UserspaceObject};
-use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, text};
-use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 
-use super::Counts;
-use super::collector::{KERNEL, Told};
+use fxt_writer::lanes::Lanes;
+use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, UserspaceObject};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, text};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::collector::{KERNEL, Mapping, Module, Told};
+use super::perfetto::{self, Known, Sample, Samples};
+use super::{Counts, Explained, Kept};
 use crate::encode::Closed;
-use crate::encode::encoder::Encoder;
 use crate::encode::encoder::owner::Owner;
+use crate::encode::encoder::{Encoder, own_event};
 use fxtrec_kernel::bpf::stacks::Wanted;
+use fxtrec_sched::backtrace::{Kind, problem};
 use fxtrec_units::{Nanos, Tid};
+
+/// Whether an address is the kernel's: those of programs are in the lower half.
+const fn is_kernel(address: u64) -> bool {
+    address >> 63 == 1
+}
 
 /// The process that the kernel's code is put on: that of the idle task.
 const KERNEL_PROCESS: Koid = Koid(0);
+
+/// A program's code, as far as stacks are in it. A mapping has the number of its module.
+#[derive(Debug)]
+struct Program {
+    process: Koid,
+    code: Vec<(Module, Mapping)>,
+    names: FxHashMap<u64, String>,
+    /// The numbers of modules that the file has.
+    written: FxHashSet<u16>,
+    /// When its last stack was, if there will be no more of it.
+    over: Option<Nanos>,
+    last: Nanos,
+}
+
+impl Program {
+    fn new(process: Koid) -> Program {
+        Program {
+            process,
+            code: Vec::new(),
+            names: FxHashMap::default(),
+            written: FxHashSet::default(),
+            over: None,
+            last: Nanos(0),
+        }
+    }
+
+    fn code_of(&self, address: u64) -> Option<&(Module, Mapping)> {
+        // Later ones took the place of earlier ones.
+        self.code.iter().rev().find(|(_, mapping)| (mapping.start..mapping.end).contains(&address))
+    }
+}
 
 /// Writes what the collector tells.
 #[derive(Debug)]
 pub(super) struct Records {
     wanted: Wanted,
-    /// The processes of programs.
-    processes: FxHashMap<usize, Koid>,
+    kept: Kept,
+    programs: FxHashMap<usize, Program>,
+    samples: Samples,
     written: u64,
     unknown_threads: u64,
-    begun: bool,
+    /// Samples of earlier files that Perfetto is not told of.
+    left_out: u64,
+    /// When the first stack of the file was.
+    begun: Option<Nanos>,
+}
+
+fn write_code<L: Lanes>(
+    lanes: &mut L,
+    time: Ticks,
+    process: Koid,
+    (module, mapping): &(Module, Mapping),
+) -> Result<(), Closed> {
+    let process = ProcessName::Inline(process);
+    let (id, name, build_id) = (module.id, &*module.name, &*module.build_id);
+    lanes.rolling(&record::Module { time, process, id, name, build_id })?;
+    lanes.rolling(&record::Mapping {
+        time,
+        process,
+        module: mapping.module,
+        flags: mapping.flags,
+        start: mapping.start,
+        length: mapping.end - mapping.start,
+        module_address: mapping.module_address,
+    })?;
+    Ok(())
+}
+
+fn write_name<L: Lanes>(
+    lanes: &mut L,
+    process: Koid,
+    address: u64,
+    name: &str,
+) -> Result<(), Closed> {
+    lanes.rolling(&UserspaceObject {
+        pointer: address,
+        process: ThreadName::Inline { process, thread: process },
+        name: Text::Inline(&text::clean(name.as_bytes())),
+        args: &[],
+    })?;
+    Ok(())
 }
 
 impl Records {
-    pub(super) fn new(wanted: Wanted) -> Records {
-        let processes = FxHashMap::from_iter([(KERNEL, KERNEL_PROCESS)]);
-        Records { wanted, processes, written: 0, unknown_threads: 0, begun: false }
+    pub(super) fn new(wanted: Wanted, kept: Kept) -> Records {
+        let samples = match kept {
+            Kept::Newest => Samples::rolling(),
+            Kept::Whole | Kept::InPieces => Samples::default(),
+        };
+        Records {
+            wanted,
+            kept,
+            programs: FxHashMap::from_iter([(KERNEL, Program::new(KERNEL_PROCESS))]),
+            samples,
+            written: 0,
+            unknown_threads: 0,
+            left_out: 0,
+            begun: None,
+        }
+    }
+
+    pub(super) fn knows(&self, program: usize) -> bool {
+        self.programs.contains_key(&program)
+    }
+
+    pub(super) fn keeps_newest(&self) -> bool {
+        self.kept == Kept::Newest
     }
 
     pub(super) fn write<L: Lanes>(
@@ -39,29 +139,28 @@ impl Records {
         told: &Told,
     ) -> Result<(), Closed> {
         match told {
-            Told::Code { program, tid, until, modules, mappings } => {
-                let process = self.process(encoder, *program, (*tid, *until))?;
-                let Some(process) = process else { return Ok(()) };
-                let (time, process) = (Ticks(until.0), ProcessName::Inline(process));
-                for module in modules {
-                    let (id, name, build_id) = (module.id, &*module.name, &*module.build_id);
-                    encoder.lanes().rolling(&Module { time, process, id, name, build_id })?;
-                }
-                for mapping in mappings {
-                    encoder.lanes().rolling(&Mapping {
-                        time,
-                        process,
-                        module: mapping.module,
-                        flags: mapping.flags,
-                        start: mapping.start,
-                        length: mapping.end - mapping.start,
-                        module_address: mapping.module_address,
-                    })?;
+            Told::Code { program: number, tid, until, modules, mappings } => {
+                let kept = self.kept;
+                let Some(program) = self.program(encoder, *number, (*tid, *until))? else {
+                    return Ok(());
+                };
+                for code in modules.iter().cloned().zip(mappings.iter().copied()) {
+                    if kept != Kept::Newest {
+                        write_code(encoder.lanes(), Ticks(until.0), program.process, &code)?;
+                        program.written.insert(code.0.id);
+                    }
+                    program.code.push(code);
                 }
                 Ok(())
             }
-            Told::Stack { tid, since, until, flags, frames } => {
-                self.begin(encoder, *since)?;
+            Told::Stack { program, tid, since, until, weight, flags, frames } => {
+                if self.begun.is_none() {
+                    self.begun = Some(*since);
+                    if self.kept != Kept::Newest {
+                        let recorder = encoder.recorder();
+                        self.write_info(encoder.lanes(), recorder, *since)?;
+                    }
+                }
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes somebody.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
@@ -74,44 +173,62 @@ impl Records {
                     }
                 };
                 self.written += 1;
+                if let Some(program) = self.programs.get_mut(program) {
+                    program.last = program.last.max(*until);
+                }
+                if let Some(kind) = Kind::of(*flags) {
+                    let (process, thread) = (process.0 as u32, thread.0 as u32);
+                    let (time, weight) = (*since, *weight);
+                    let problems = (*flags & problem::ALL) as u8;
+                    let sample = Sample { kind, time, process, thread, weight, problems };
+                    self.samples.add(sample, *program, frames);
+                }
                 let thread = ThreadName::Inline { process, thread };
                 let time = Ticks(since.0);
                 encoder.lanes().rolling(&Backtrace { time, thread, flags: *flags, frames })?;
                 Ok(())
             }
             Told::Symbol { program, address, name } => {
-                let Some(&process) = self.processes.get(program) else { return Ok(()) };
-                encoder.lanes().rolling(&UserspaceObject {
-                    pointer: *address,
-                    process: ThreadName::Inline { process, thread: process },
-                    name: Text::Inline(&text::clean(name.as_bytes())),
-                    args: &[],
-                })?;
+                let Some(program) = self.programs.get_mut(program) else { return Ok(()) };
+                if self.kept == Kept::Whole {
+                    write_name(encoder.lanes(), program.process, *address, name)?;
+                }
+                program.names.insert(*address, name.clone());
                 Ok(())
             }
+            Told::Over { program } => {
+                if let Some(program) = self.programs.get_mut(program) {
+                    program.over = Some(program.last);
+                }
+                Ok(())
+            }
+            Told::Settled(_) => Ok(()),
         }
     }
 
-    /// The process that runs a program: that of the thread, when it is new.
-    fn process<L: Lanes>(
+    /// A program, whose process is that of the thread when it is new.
+    fn program<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
-        program: usize,
+        number: usize,
         (tid, time): (Tid, Nanos),
-    ) -> Result<Option<Koid>, Closed> {
-        if let Some(&known) = self.processes.get(&program) {
-            return Ok(Some(known));
+    ) -> Result<Option<&mut Program>, Closed> {
+        match self.programs.entry(number) {
+            Entry::Occupied(known) => Ok(Some(known.into_mut())),
+            Entry::Vacant(place) => match encoder.owner(tid, time)? {
+                Owner::Recorded { process, .. } => Ok(Some(place.insert(Program::new(process)))),
+                Owner::Unwanted | Owner::Unknown => Ok(None),
+            },
         }
-        let Owner::Recorded { process, .. } = encoder.owner(tid, time)? else { return Ok(None) };
-        self.processes.insert(program, process);
-        Ok(Some(process))
     }
 
-    /// Says what the stacks are of, before the first.
-    fn begin<L: Lanes>(&mut self, encoder: &mut Encoder<L>, time: Nanos) -> Result<(), Closed> {
-        if std::mem::replace(&mut self.begun, true) {
-            return Ok(());
-        }
+    /// Says what the stacks are of.
+    fn write_info<L: Lanes>(
+        &self,
+        lanes: &mut L,
+        recorder: ThreadName,
+        time: Nanos,
+    ) -> Result<(), Closed> {
         let Wanted { over, wakes, frequency } = self.wanted;
         let kind = match (wakes, frequency.is_some()) {
             (false, false) => "offcpu",
@@ -125,22 +242,24 @@ impl Records {
             Arg::new(Text::Inline("frequency"), Value::uint(frequency.unwrap_or(0).into())),
         ];
         let args = if frequency.is_some() { &args[..] } else { &args[..2] };
-        encoder.instant(time, Text::Inline("stack_info"), args)
+        lanes.rolling(&own_event(time, recorder, Text::Inline("stack_info"), args))?;
+        Ok(())
     }
 
     /// Counts with those that only this knows.
     pub(super) fn counted(&self, counts: Counts) -> Counts {
-        Counts { written: self.written, unknown_threads: self.unknown_threads, ..counts }
+        let not_in_perfetto = self.left_out + self.samples.left_out();
+        let (written, unknown_threads) = (self.written, self.unknown_threads);
+        Counts { written, unknown_threads, not_in_perfetto, ..counts }
     }
 
     /// Says what became of all stacks.
-    pub(super) fn write_counts<L: Lanes>(
-        &mut self,
-        encoder: &mut Encoder<L>,
+    fn write_counts<L: Lanes>(
+        lanes: &mut L,
+        recorder: ThreadName,
         time: Nanos,
         counts: &Counts,
     ) -> Result<(), Closed> {
-        self.begin(encoder, time)?;
         let args = [
             ("stacks", counts.written),
             ("kernel_unreadable", counts.kernel_unreadable),
@@ -157,8 +276,105 @@ impl Records {
             ("unknown_processes", counts.unknown_processes),
             ("lost_mappings", counts.lost_mappings),
             ("symbols", counts.symbols),
-        ]
-        .map(|(name, count)| Arg::new(Text::Inline(name), Value::uint(count)));
-        encoder.instant(time, Text::Inline("stack_stats"), &args)
+        ];
+        let arg = |(name, count)| Arg::new(Text::Inline(name), Value::uint(count));
+        lanes.rolling(&own_event(time, recorder, Text::Inline("stack_stats"), &args.map(arg)))?;
+        if counts.not_in_perfetto > 0 {
+            // The other one has as many arguments as an event can have.
+            let args = [("stacks", counts.not_in_perfetto)].map(arg);
+            let name = Text::Inline("stacks_not_in_perfetto");
+            lanes.rolling(&own_event(time, recorder, name, &args))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what explains the stacks of a file and is not in it: code, names, and all of it for Perfetto.
+    fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
+        let mut frames: Vec<(usize, u64)> = self.samples.frames().into_iter().collect();
+        frames.sort_unstable();
+        for (number, address) in frames {
+            for number in [number, KERNEL] {
+                let Some(program) = self.programs.get_mut(&number) else { continue };
+                let Some(code) = program.code_of(address) else { continue };
+                let (id, process) = (code.0.id, program.process);
+                if !program.written.contains(&id) {
+                    write_code(lanes, Ticks(time.0), process, code)?;
+                    program.written.insert(id);
+                }
+            }
+            if self.kept == Kept::Whole {
+                continue;
+            }
+            if let Some((process, name)) = self.name(number, address) {
+                write_name(lanes, process, address, name)?;
+            }
+        }
+        let known = |program: usize, address: u64| {
+            let program = if is_kernel(address) { KERNEL } else { program };
+            let code = self.programs.get(&program).and_then(|program| program.code_of(address));
+            Known {
+                function: self.name(program, address).map(|(_, name)| name),
+                module: code.map(|(module, mapping)| perfetto::Module {
+                    path: &module.name,
+                    build_id: &module.build_id,
+                    start: mapping.start,
+                    end: mapping.end,
+                    address: mapping.module_address,
+                }),
+            }
+        };
+        for payload in self.samples.blobs(known) {
+            let name = Text::Inline(perfetto::BLOB);
+            lanes.rolling(&Blob { name, blob_type: BlobType::Perfetto, payload: &payload })?;
+        }
+        Ok(())
+    }
+
+    /// The name of a function, with the process that it is of.
+    fn name(&self, program: usize, address: u64) -> Option<(Koid, &str)> {
+        let program = if is_kernel(address) { KERNEL } else { program };
+        let program = self.programs.get(&program)?;
+        Some((program.process, program.names.get(&address)?))
+    }
+
+    /// Writes what belongs to the end of a file; the next one knows nothing.
+    pub(super) fn end_file<L: Lanes>(
+        &mut self,
+        encoder: &mut Encoder<L>,
+        ended: Nanos,
+        counts: &Counts,
+    ) -> Result<(), Closed> {
+        let recorder = encoder.recorder();
+        let lanes = encoder.lanes();
+        if self.begun.is_none() {
+            self.write_info(lanes, recorder, ended)?;
+        }
+        self.explain(lanes, ended)?;
+        Self::write_counts(lanes, recorder, ended, counts)?;
+        self.left_out += self.samples.left_out();
+        (self.samples, self.begun) = (Samples::default(), None);
+        self.programs.retain(|_, program| program.over.is_none());
+        self.programs.values_mut().for_each(|program| program.written.clear());
+        Ok(())
+    }
+
+    /// The same for the newest part of a recording, of which nothing is in the trace.
+    pub(super) fn explained(
+        &mut self,
+        recorder: ThreadName,
+        ended: Nanos,
+        counts: &Counts,
+    ) -> Result<Explained, Closed> {
+        let mut explained = Explained::default();
+        self.write_info(&mut explained.info, recorder, self.begun.unwrap_or(ended))?;
+        self.programs.values_mut().for_each(|program| program.written.clear());
+        self.explain(&mut explained.rest, ended)?;
+        Self::write_counts(&mut explained.rest, recorder, ended, counts)?;
+        Ok(explained)
+    }
+
+    pub(super) fn forget_before(&mut self, since: Nanos) {
+        self.samples.forget_before(since);
+        self.programs.retain(|_, program| program.over.is_none_or(|last| last >= since));
     }
 }

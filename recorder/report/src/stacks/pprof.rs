@@ -8,44 +8,10 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fxtrec_sched::backtrace::Kind;
+use fxtrec_units::protobuf::Message;
 use rustc_hash::FxHashMap;
 
 use super::profile::{Profile, label};
-
-/// A message of Protocol Buffers, field by field.
-#[derive(Debug, Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push((value & 0x7f) as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(&mut self, field: u64, value: u64) {
-        // 0 is what a field has that is not there.
-        if value != 0 {
-            self.varint(field << 3);
-            self.varint(value);
-        }
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// Several numbers as one field.
-    fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
-        let mut packed = Message::default();
-        values.into_iter().for_each(|value| packed.varint(value));
-        self.bytes(field, &packed.0);
-    }
-}
 
 /// Things that are written once and referred to by number, in order of appearance.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::round::{Progress, Round, ending};
 use crate::capture::intake::{BatchedLanes, Intake};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
-use crate::capture::stacks::{self, Stacks};
+use crate::capture::stacks::{self, Explained, Stacks};
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
@@ -137,8 +137,10 @@ impl Capture {
             if let Some(stacks) = &mut self.stacks {
                 intake.open = intake.open && stacks.round(&mut self.encoder, ended).is_ok();
                 self.encoder.lanes().commit();
-                let known_since = ended.0.saturating_sub(Stacks::MEMORY.0);
-                self.encoder.forget_departed(Nanos(known_since));
+                // In circular mode threads are remembered for longer.
+                if self.flight.is_none() {
+                    self.encoder.forget_departed(stacks.known_since(ended));
+                }
             }
             if let Some(change) = clocks.look() {
                 let told = clock_change(&mut self.encoder, ended, &change);
@@ -148,13 +150,14 @@ impl Capture {
             intake.open = intake.open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
-                let providers = self.providers.as_ref();
-                flight.after_round(Round { engine, encoder, source, providers, before, ended });
+                let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());
+                let round = Round { engine, encoder, source, providers, stacks, before, ended };
+                flight.after_round(round);
             }
             if let Some(pieces) = &mut self.pieces {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
-                let providers = self.providers.as_ref();
-                let round = Round { engine, encoder, source, providers, before, ended };
+                let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());
+                let round = Round { engine, encoder, source, providers, stacks, before, ended };
                 intake.open = intake.open && pieces.after_round(round, &self.drain).is_ok();
             }
             self.adapt(&mut warnings);
@@ -192,16 +195,28 @@ impl Capture {
         if let Some(flight) = &mut self.flight {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, before) = (self.providers.as_ref(), ended);
-            flight.conclude(Round { engine, encoder, source, providers, before, ended });
+            let stacks = self.stacks.as_mut();
+            flight.conclude(Round { engine, encoder, source, providers, stacks, before, ended });
         }
+        let explained = match &mut self.stacks {
+            Some(stacks) if self.flight.is_some() => {
+                stacks.explain(&mut self.encoder, ended).unwrap_or_default()
+            }
+            _ => Explained::default(),
+        };
+        self.encoder.lanes().commit();
         let packets = self.engine.finish();
         if let Some(flight) = &self.flight {
-            let beginning = flight.beginning(&self.engine, &packets, &mut self.encoder, ended);
+            let mut beginning = flight.beginning(&self.engine, &packets, &mut self.encoder, ended);
+            beginning.extend(explained.info);
             let _ = self.drain.send(Request::Write(beginning));
         }
         for packet in packets {
             // The drain only ends when it is told to, below.
             let _ = self.drain.send(Request::Save(packet));
+        }
+        if !explained.rest.is_empty() {
+            let _ = self.drain.send(Request::Write(explained.rest));
         }
         let providers = self.providers.take().map(Providers::finish).unwrap_or_default();
         warnings.extend(providers::warnings(&providers));

@@ -145,7 +145,10 @@ impl Pieces {
         if !self.is_due() {
             return Ok(());
         }
-        let Round { engine, encoder, source, providers, ended, .. } = round;
+        let Round { engine, encoder, source, providers, stacks, ended, .. } = round;
+        if let Some(stacks) = stacks {
+            stacks.end_piece(encoder, ended)?;
+        }
         let ending = interim(encoder, source, ended);
         let beginning = encoder.rotate(ending.ended)?;
         encoder.lanes().commit();

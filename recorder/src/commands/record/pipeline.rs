@@ -20,7 +20,7 @@ use super::providers::{Invitation, Providers};
 use super::round::Progress;
 use crate::capture::intake::BatchedLanes;
 use crate::capture::source::Source;
-use crate::capture::stacks::Stacks;
+use crate::capture::stacks::{Kept, Stacks};
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::encoder::Encoder;
@@ -155,9 +155,14 @@ impl Pipeline {
             .map(|invitation| Providers::start(invitation, to_drain.clone()))
             .transpose()
             .map_err(RecordError::while_doing("start the manager of providers"))?;
+        let kept = match (circular, &pieces) {
+            (true, _) => Kept::Newest,
+            (false, Some(_)) => Kept::InPieces,
+            (false, None) => Kept::Whole,
+        };
         let stacks = stacks
             .zip(plan.stacks)
-            .map(|(source, wanted)| Stacks::start(source, wanted))
+            .map(|(source, wanted)| Stacks::start(source, wanted, kept))
             .transpose()
             .map_err(RecordError::while_doing("start the thread for stacks"))?;
         let recorder = beginning.recorder;

@@ -10,6 +10,7 @@ use super::describe::Ending;
 use super::providers::Providers;
 use crate::capture::intake::BatchedLanes;
 use crate::capture::source::Source;
+use crate::capture::stacks::Stacks;
 use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
 use crate::units::Nanos;
@@ -47,6 +48,8 @@ pub(super) struct Round<'a> {
     pub(super) source: &'a dyn Source,
     /// Applications that record themselves, if they may.
     pub(super) providers: Option<&'a Providers>,
+    /// Where threads block, if somebody asked.
+    pub(super) stacks: Option<&'a mut Stacks>,
     /// None of its events was older.
     pub(super) before: Nanos,
     /// None was younger.

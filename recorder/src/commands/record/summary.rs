@@ -93,6 +93,7 @@ impl Summary<'_> {
             (counts.unknown_threads, "more of threads that had ended"),
             (counts.lost_mappings, "records of loaded code lost: short programs may have no names"),
             (counts.unknown_processes, "processes could not be looked into (ended?)"),
+            (counts.not_in_perfetto, "are not shown by Perfetto: there was no room to keep them"),
         ];
         for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
             writeln!(f, "             {} {what}", count(number))?;

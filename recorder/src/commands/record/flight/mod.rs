@@ -81,11 +81,19 @@ impl Flight {
     }
 
     /// After a round of events: lets go of what is no longer needed, and hands out the window that is over.
-    pub(super) fn after_round(&mut self, round: Round<'_>) {
+    pub(super) fn after_round(&mut self, mut round: Round<'_>) {
         if let Some(header) = round.engine.header() {
             self.held.follow(header.wrapped_count, round.before);
         }
-        round.encoder.forget_departed(self.held.since());
+        let since = self.held.since();
+        let known_since = match round.stacks.as_deref_mut() {
+            Some(stacks) => {
+                stacks.forget_before(since);
+                since.min(stacks.known_since(round.ended))
+            }
+            None => since,
+        };
+        round.encoder.forget_departed(known_since);
         self.gather(round.encoder);
         let (ended, now) = (round.ended, clock::now());
         let after = self.window.after;
@@ -167,8 +175,10 @@ impl Pending {
 
 /// A copy of what the engine and the buffers of applications hold. All go on as if nothing had been asked of them.
 fn records(round: Round<'_>) -> Records {
-    let Round { engine, encoder, source, providers, ended, .. } = round;
+    let Round { engine, encoder, source, providers, stacks, ended, .. } = round;
     let ending = interim(encoder, source, ended);
+    // If the trace takes no more records, it ends by itself.
+    let stacks = stacks.and_then(|stacks| stacks.explain(encoder, ended).ok()).unwrap_or_default();
     encoder.lanes().commit();
     let overwritten = engine.header().is_some_and(|header| header.wrapped_count > 1);
     let mut buffers = Vec::new();
@@ -183,7 +193,7 @@ fn records(round: Round<'_>) -> Records {
     debug_assert!(started.is_ok(), "{started:?}");
     let (names, now) = (encoder.names(), encoder.present());
     let sections = providers.map(Providers::sections).unwrap_or_default();
-    Records { names, buffers, now, ending, overwritten, sections }
+    Records { names, buffers, stacks, now, ending, overwritten, sections }
 }
 
 fn describe_fired(watch: &Watch, fired: &Fired) -> String {

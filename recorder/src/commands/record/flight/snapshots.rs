@@ -10,6 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use fxt_reader::Reader;
 
+use crate::capture::stacks::Explained;
 use crate::commands::plan::flight::{Window, snapshot_path};
 use crate::commands::record::describe::{self, Beginning, Ending};
 use crate::commands::record::providers::past;
@@ -33,6 +34,8 @@ pub(in crate::commands::record) struct Records {
     pub(super) names: Vec<u8>,
     /// The buffers, the older one first.
     pub(super) buffers: Vec<u8>,
+    /// What explains the stacks in the buffers.
+    pub(super) stacks: Explained,
     /// What the machine was in the middle of at their end.
     pub(super) now: Moment,
     /// The recording up to then.
@@ -192,7 +195,7 @@ impl Snapshots {
         shot: &Shot,
         path: &Path,
     ) -> Result<(Totals, Option<(Nanos, Nanos)>), SnapshotError> {
-        let Records { names, buffers, now, ending, overwritten, sections } = &*shot.records;
+        let Records { names, buffers, stacks, now, ending, overwritten, sections } = &*shot.records;
         let head = self.beginning.head_at(shot.at);
         let mut whole = Reader::new(head.chain(names.as_slice()).chain(buffers.as_slice()));
         let begun = rewind(&mut whole, now)?;
@@ -201,7 +204,8 @@ impl Snapshots {
             Some(before) => Nanos(shot.at.0.saturating_sub(before.0)),
             None => begin,
         };
-        let opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
+        let mut opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
+        opening.extend_from_slice(&stacks.info);
         let held = (opening.len() + buffers.len()) as u64;
         let growth = self.beginning.watches.growth();
         let tail =
@@ -213,6 +217,7 @@ impl Snapshots {
         let Some(before) = self.window.before else {
             sink.write(&opening)?;
             sink.write(buffers)?;
+            sink.write(&stacks.rest)?;
             sections.iter().try_for_each(|section| sink.write(&past::whole(section)))?;
             sink.write(&tail)?;
             return Ok((sink.finish()?, None));
@@ -223,7 +228,8 @@ impl Snapshots {
             to: fxt_reader::Nanos(to),
             filter: Filter::default(),
         };
-        let whole = opening.chain(buffers.as_slice()).chain(tail.as_slice());
+        let whole =
+            opening.chain(buffers.as_slice()).chain(stacks.rest.as_slice()).chain(tail.as_slice());
         let sections = past::window(sections, &window, ending.ended)?;
         let mut out = IntoSink { sink: &mut *sink, failed: None };
         let cut =

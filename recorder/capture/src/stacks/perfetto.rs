@@ -1,0 +1,633 @@
+//! The same stacks once more for Perfetto, which skips profiler records: packets of its own trace format, in blobs.
+//!
+//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. What a packet refers to by number
+//! must stand before it, and names are known when everything has been recorded, so samples are kept until a file ends:
+//! 40 bytes for each, and each different stack once.
+//!
+//! ```text
+//!   Samples:  stack 0, stack 1 ...      +--> blob: names, files, functions, stacks | samples | samples ...
+//!             sample, sample, sample ---+          one sequence of packets for each kind
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fxtrec_sched::backtrace::{Kind, PROBLEMS};
+use fxtrec_units::Nanos;
+use fxtrec_units::protobuf::{Field, FieldValue, Message, fields};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The name of the blobs.
+pub const BLOB: &str = "fxtrec.stacks";
+
+/// Bytes of a blob. There is room for twice as much, since times and ids may be larger numbers in another trace.
+const BLOB_BYTES: usize = 16_000;
+
+/// A packet that is longer than this is ended.
+const PACKET_BYTES: usize = 4 * 1024;
+
+/// Functions with longer names than this are called by their beginning.
+const NAME_BYTES: usize = 2048;
+
+/// So many samples are kept: 20 MiB.
+const MOST_SAMPLES: usize = 512 * 1024;
+
+/// So many frames of different stacks are kept, in words: 16 MiB.
+const MOST_WORDS: usize = 2 << 20;
+
+mod packet {
+    pub(super) const TIMESTAMP: u64 = 8;
+    pub(super) const SEQUENCE: u64 = 10;
+    pub(super) const INTERNED: u64 = 12;
+    pub(super) const FLAGS: u64 = 13;
+    pub(super) const DEFAULTS: u64 = 59;
+    pub(super) const STACK_SAMPLE: u64 = 135;
+    /// What the packets before it referred to is forgotten.
+    pub(super) const CLEARED: u64 = 1;
+    pub(super) const NEEDS_STATE: u64 = 2;
+}
+
+mod interned {
+    pub(super) const FUNCTIONS: u64 = 5;
+    pub(super) const FRAMES: u64 = 6;
+    pub(super) const STACKS: u64 = 7;
+    pub(super) const BUILD_IDS: u64 = 16;
+    pub(super) const PATHS: u64 = 17;
+    pub(super) const MAPPINGS: u64 = 19;
+}
+
+mod sample {
+    pub(super) const TASK: u64 = 1;
+    pub(super) const STACK: u64 = 6;
+    pub(super) const ERROR: u64 = 7;
+    pub(super) const WEIGHT: u64 = 11;
+    pub(super) const TASK_PID: u64 = 2;
+    pub(super) const TASK_TID: u64 = 3;
+}
+
+/// A stack of a program, the innermost function first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Stack {
+    program: usize,
+    frames: Arc<[u64]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) kind: Kind,
+    pub(super) time: Nanos,
+    /// The lower halves of their koids, which are what Perfetto's importer keeps of all.
+    pub(super) process: u32,
+    pub(super) thread: u32,
+    /// In nanoseconds.
+    pub(super) weight: u64,
+    /// See [`fxtrec_sched::backtrace::problem`].
+    pub(super) problems: u8,
+}
+
+impl Sample {
+    /// When it was over.
+    fn end(&self) -> Nanos {
+        match self.kind {
+            Kind::OffCpu => Nanos(self.time.0.saturating_add(self.weight)),
+            Kind::Wake | Kind::Cpu => self.time,
+        }
+    }
+}
+
+/// The file that a frame is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Module<'a> {
+    pub(super) path: &'a str,
+    pub(super) build_id: &'a [u8],
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// The file's own address of `start`.
+    pub(super) address: u64,
+}
+
+/// What is known of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    pub(super) function: Option<&'a str>,
+    pub(super) module: Option<Module<'a>>,
+}
+
+/// The samples of a file.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    numbers: FxHashMap<Stack, u32>,
+    stacks: Vec<Stack>,
+    words: usize,
+    all: VecDeque<(Sample, u32)>,
+    /// Those that there was no room for.
+    left_out: u64,
+    /// Their frames.
+    more_frames: FxHashSet<(usize, u64)>,
+    /// Whether the oldest make room for new ones.
+    rolls: bool,
+}
+
+impl Samples {
+    /// Samples of which the newest are kept.
+    pub(super) fn rolling() -> Samples {
+        Samples { rolls: true, ..Samples::default() }
+    }
+
+    pub(super) fn add(&mut self, sample: Sample, program: usize, frames: &[u64]) {
+        if self.rolls && (self.all.len() >= MOST_SAMPLES || self.words + frames.len() > MOST_WORDS)
+        {
+            let oldest = self.all.len() / 2;
+            self.all.drain(..oldest);
+            self.left_out += oldest as u64;
+            self.forget_stacks();
+        }
+        if self.all.len() >= MOST_SAMPLES {
+            self.leave_out(program, frames);
+            return;
+        }
+        let stack = Stack { program, frames: frames.into() };
+        let number = match self.numbers.get(&stack) {
+            Some(&number) => number,
+            None if self.words + frames.len() > MOST_WORDS => {
+                self.leave_out(program, frames);
+                return;
+            }
+            None => {
+                let number = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
+                self.words += frames.len();
+                self.stacks.push(stack.clone());
+                self.numbers.insert(stack, number);
+                number
+            }
+        };
+        self.all.push_back((sample, number));
+    }
+
+    fn leave_out(&mut self, program: usize, frames: &[u64]) {
+        self.left_out += 1;
+        self.more_frames.extend(frames.iter().map(|&frame| (program, frame)));
+    }
+
+    /// Forgets samples that were over before `time`.
+    pub(super) fn forget_before(&mut self, time: Nanos) {
+        let before = self.all.len();
+        while self.all.front().is_some_and(|(sample, _)| sample.end() < time) {
+            self.all.pop_front();
+        }
+        // Not each time: going through all stacks takes a while.
+        if before > self.all.len() && self.words > MOST_WORDS / 2 {
+            self.forget_stacks();
+        }
+    }
+
+    /// Forgets stacks that no sample has.
+    fn forget_stacks(&mut self) {
+        let old = std::mem::take(&mut self.stacks);
+        (self.numbers, self.words) = (FxHashMap::default(), 0);
+        for (_, number) in &mut self.all {
+            let stack = &old[*number as usize];
+            let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
+            let known = *self.numbers.entry(stack.clone()).or_insert(next);
+            if known == next {
+                self.words += stack.frames.len();
+                self.stacks.push(stack.clone());
+            }
+            *number = known;
+        }
+    }
+
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// All frames, each once, with their programs.
+    pub(super) fn frames(&self) -> FxHashSet<(usize, u64)> {
+        let of = |stack: &Stack| {
+            let program = stack.program;
+            stack.frames.iter().map(move |&frame| (program, frame)).collect::<Vec<_>>()
+        };
+        self.stacks.iter().flat_map(of).chain(self.more_frames.iter().copied()).collect()
+    }
+
+    /// What the blobs of a file hold.
+    pub(super) fn blobs<'a>(&self, known: impl Fn(usize, u64) -> Known<'a>) -> Vec<Vec<u8>> {
+        let mut blobs = Blobs::default();
+        for kind in [Kind::OffCpu, Kind::Wake, Kind::Cpu] {
+            let of_kind: Vec<&(Sample, u32)> =
+                self.all.iter().filter(|(sample, _)| sample.kind == kind).collect();
+            let Some((first, _)) = of_kind.first() else { continue };
+            let mut sequence = Sequence::new(&mut blobs, kind, first.time);
+            let numbers: FxHashSet<u32> = of_kind.iter().map(|(_, number)| *number).collect();
+            for number in numbers {
+                sequence.stack(number, &self.stacks[number as usize], &known);
+            }
+            sequence.put_interned();
+            for (sample, number) in of_kind {
+                sequence.sample(sample, *number);
+            }
+        }
+        blobs.finish()
+    }
+}
+
+/// Packets that are put into blobs, none of them in two.
+#[derive(Debug, Default)]
+struct Blobs {
+    done: Vec<Vec<u8>>,
+    blob: Message,
+}
+
+impl Blobs {
+    fn put(&mut self, packet: &Message) {
+        const HEAD: usize = 8;
+        if !self.blob.0.is_empty() && self.blob.0.len() + packet.0.len() + HEAD > BLOB_BYTES {
+            self.done.push(std::mem::take(&mut self.blob.0));
+        }
+        self.blob.bytes(1, &packet.0);
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        if !self.blob.0.is_empty() {
+            self.done.push(self.blob.0);
+        }
+        self.done
+    }
+}
+
+/// The packets of a kind.
+struct Sequence<'b> {
+    blobs: &'b mut Blobs,
+    id: u64,
+    data: Message,
+    functions: FxHashMap<String, u64>,
+    /// By path and beginning: two programs may have one file in two places.
+    mappings: FxHashMap<(String, u64), u64>,
+    frames: FxHashMap<(u64, u64, u64), u64>,
+}
+
+fn numbered(number: u64, field: u64, bytes: &[u8]) -> Message {
+    let mut message = Message::default();
+    message.number(1, number);
+    message.bytes(field, bytes);
+    message
+}
+
+impl<'b> Sequence<'b> {
+    fn new(blobs: &'b mut Blobs, kind: Kind, first: Nanos) -> Sequence<'b> {
+        let (source, name, number) = match kind {
+            Kind::OffCpu => ("fxtrec.offcpu", "off-CPU time", 1_u32),
+            Kind::Wake => ("fxtrec.wake", "time that others waited", 2),
+            Kind::Cpu => ("fxtrec.cpu", "CPU time", 3),
+        };
+        // Another file's must be another sequence when the two are merged: none of them begins at the same time.
+        let id = u64::from(first.0 as u32 >> 2 << 2 | number);
+        let mut descriptor = numbered(number.into(), 2, name.as_bytes());
+        // Nanoseconds.
+        descriptor.number(3, 1);
+        let mut defaults = Message::default();
+        defaults.bytes(1, source.as_bytes());
+        defaults.bytes(2, &descriptor.0);
+        let mut of_packets = Message::default();
+        of_packets.bytes(100, &defaults.0);
+        let mut packet = Message::default();
+        packet.number(packet::SEQUENCE, id);
+        packet.number(packet::FLAGS, packet::CLEARED);
+        packet.bytes(packet::DEFAULTS, &of_packets.0);
+        blobs.put(&packet);
+        let data = Message::default();
+        let (functions, mappings, frames) = Default::default();
+        Sequence { blobs, id, data, functions, mappings, frames }
+    }
+
+    fn packet(&self) -> Message {
+        let mut packet = Message::default();
+        packet.number(packet::SEQUENCE, self.id);
+        packet.number(packet::FLAGS, packet::NEEDS_STATE);
+        packet
+    }
+
+    /// Writes what is to be referred to.
+    fn put_interned(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        if data.0.is_empty() {
+            return;
+        }
+        let mut packet = self.packet();
+        packet.bytes(packet::INTERNED, &data.0);
+        self.blobs.put(&packet);
+    }
+
+    fn intern(&mut self, field: u64, message: &Message) {
+        if self.data.0.len() + message.0.len() > PACKET_BYTES {
+            self.put_interned();
+        }
+        self.data.bytes(field, &message.0);
+    }
+
+    fn function(&mut self, name: &str) -> u64 {
+        if let Some(&known) = self.functions.get(name) {
+            return known;
+        }
+        let number = self.functions.len() as u64 + 1;
+        self.functions.insert(name.to_owned(), number);
+        self.intern(interned::FUNCTIONS, &numbered(number, 2, name.as_bytes()));
+        number
+    }
+
+    fn mapping(&mut self, module: Module<'_>) -> u64 {
+        let key = (module.path.to_owned(), module.start);
+        if let Some(&known) = self.mappings.get(&key) {
+            return known;
+        }
+        let number = self.mappings.len() as u64 + 1;
+        self.mappings.insert(key, number);
+        self.intern(interned::PATHS, &numbered(number, 2, module.path.as_bytes()));
+        self.intern(interned::BUILD_IDS, &numbered(number, 2, module.build_id));
+        let mut mapping = Message::default();
+        mapping.number(1, number);
+        mapping.number(2, number);
+        mapping.number(4, module.start);
+        mapping.number(5, module.end);
+        mapping.number(7, number);
+        self.intern(interned::MAPPINGS, &mapping);
+        number
+    }
+
+    fn frame(&mut self, address: u64, known: Known<'_>) -> u64 {
+        let within = known.module.map_or(address, |module| {
+            address.wrapping_sub(module.start).wrapping_add(module.address)
+        });
+        let function = match (known.function, known.module) {
+            (Some(name), _) => self.function(start_of(name)),
+            (None, Some(module)) => {
+                let file = module.path.rsplit('/').next().unwrap_or_default();
+                self.function(&format!("{file}+{within:#x}"))
+            }
+            (None, None) => self.function(&format!("{address:#x}")),
+        };
+        // Where the file is not known, one without a name stands for all of these.
+        let nowhere = Module { path: "", build_id: &[], start: 0, end: 0, address: 0 };
+        let mapping = self.mapping(known.module.unwrap_or(nowhere));
+        let key = (function, mapping, within);
+        if let Some(&frame) = self.frames.get(&key) {
+            return frame;
+        }
+        let number = self.frames.len() as u64 + 1;
+        self.frames.insert(key, number);
+        let mut frame = Message::default();
+        frame.number(1, number);
+        frame.number(2, function);
+        frame.number(3, mapping);
+        frame.number(4, within);
+        self.intern(interned::FRAMES, &frame);
+        number
+    }
+
+    fn stack<'a>(&mut self, number: u32, stack: &Stack, known: &impl Fn(usize, u64) -> Known<'a>) {
+        let mut message = Message::default();
+        message.number(1, u64::from(number) + 1);
+        for &address in stack.frames.iter().rev() {
+            let frame = self.frame(address, known(stack.program, address));
+            message.number(2, frame);
+        }
+        self.intern(interned::STACKS, &message);
+    }
+
+    fn sample(&mut self, sample: &Sample, number: u32) {
+        let mut task = Message::default();
+        task.number(sample::TASK_PID, sample.process.into());
+        task.number(sample::TASK_TID, sample.thread.into());
+        let mut message = Message::default();
+        message.bytes(sample::TASK, &task.0);
+        message.number(sample::STACK, u64::from(number) + 1);
+        let lacks: Vec<&str> = PROBLEMS
+            .iter()
+            .filter(|(bit, _)| u32::from(sample.problems) & bit != 0)
+            .map(|(_, words)| *words)
+            .collect();
+        if !lacks.is_empty() {
+            message.bytes(sample::ERROR, lacks.join(", ").as_bytes());
+        }
+        message.number(sample::WEIGHT, sample.weight);
+        let mut packet = Message::default();
+        packet.number(packet::TIMESTAMP, sample.time.0);
+        packet.0.extend(self.packet().0);
+        packet.bytes(packet::STACK_SAMPLE, &message.0);
+        self.blobs.put(&packet);
+    }
+}
+
+fn start_of(name: &str) -> &str {
+    let end = (0..=NAME_BYTES.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
+}
+
+/// What a sample is of, as it stands in a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    pub time: u64,
+    pub process: u64,
+    pub thread: u64,
+}
+
+/// What is in a blob for another trace: each sample is about what `change` says, or left out. `None` if the blob is damaged.
+pub fn rewrite(payload: &[u8], mut change: impl FnMut(About) -> Option<About>) -> Option<Vec<u8>> {
+    let mut blob = Message::default();
+    for field in fields(payload)? {
+        let (1, FieldValue::Bytes(packet)) = (field.number, field.value) else { return None };
+        if let Some(packet) = rewrite_packet(packet, &mut change)? {
+            blob.bytes(1, &packet.0);
+        }
+    }
+    Some(blob.0)
+}
+
+fn find<'a>(fields: &[Field<'a>], number: u64) -> Option<FieldValue<'a>> {
+    fields.iter().find(|field| field.number == number).map(|field| field.value)
+}
+
+fn number_of(fields: &[Field<'_>], number: u64) -> Option<u64> {
+    match find(fields, number)? {
+        FieldValue::Number(value) => Some(value),
+        FieldValue::Bytes(_) => None,
+    }
+}
+
+/// The outer `None` is for what is damaged, the inner for a sample that is left out.
+fn rewrite_packet(
+    packet: &[u8],
+    change: &mut impl FnMut(About) -> Option<About>,
+) -> Option<Option<Message>> {
+    let of_packet = fields(packet)?;
+    let mut new = Message::default();
+    let Some(FieldValue::Bytes(sample)) = find(&of_packet, packet::STACK_SAMPLE) else {
+        of_packet.iter().for_each(|field| new.field(field));
+        return Some(Some(new));
+    };
+    let of_sample = fields(sample)?;
+    let Some(FieldValue::Bytes(task)) = find(&of_sample, sample::TASK) else { return None };
+    let of_task = fields(task)?;
+    let about = About {
+        time: number_of(&of_packet, packet::TIMESTAMP)?,
+        process: number_of(&of_task, sample::TASK_PID).unwrap_or(0),
+        thread: number_of(&of_task, sample::TASK_TID).unwrap_or(0),
+    };
+    let Some(About { time, process, thread }) = change(about) else { return Some(None) };
+    let mut task = Message::default();
+    task.number(sample::TASK_PID, u64::from(process as u32));
+    task.number(sample::TASK_TID, u64::from(thread as u32));
+    let mut new_sample = Message::default();
+    for field in &of_sample {
+        match field.number {
+            sample::TASK => new_sample.bytes(sample::TASK, &task.0),
+            _ => new_sample.field(field),
+        }
+    }
+    for field in &of_packet {
+        match field.number {
+            packet::TIMESTAMP => new.number(packet::TIMESTAMP, time),
+            packet::STACK_SAMPLE => new.bytes(packet::STACK_SAMPLE, &new_sample.0),
+            _ => new.field(field),
+        }
+    }
+    Some(Some(new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(kind: Kind, time: u64, weight: u64) -> Sample {
+        Sample { kind, time: Nanos(time), process: 40, thread: 41, weight, problems: 0 }
+    }
+
+    fn known(_: usize, address: u64) -> Known<'static> {
+        let module = Module {
+            path: "/lib/x.so",
+            build_id: &[1, 2],
+            start: 0x7000,
+            end: 0x8000,
+            address: 0x200,
+        };
+        Known {
+            function: (address == 0x7010).then_some("waits"),
+            module: (0x7000..0x8000).contains(&address).then_some(module),
+        }
+    }
+
+    /// Of each sample its time, thread, weight, and the functions from the innermost on.
+    fn read(blobs: &[Vec<u8>]) -> Vec<(u64, u64, u64, Vec<String>)> {
+        let (mut functions, mut frames, mut stacks, mut found): (
+            FxHashMap<_, _>,
+            FxHashMap<_, _>,
+            FxHashMap<_, _>,
+            Vec<_>,
+        ) = Default::default();
+        let bytes = |value| match value {
+            FieldValue::Bytes(bytes) => bytes,
+            FieldValue::Number(number) => panic!("{number}"),
+        };
+        for packet in blobs.iter().flat_map(|blob| fields(blob).expect("sound")) {
+            let packet = fields(bytes(packet.value)).expect("sound");
+            let sequence = number_of(&packet, packet::SEQUENCE).expect("a sequence");
+            for item in find(&packet, packet::INTERNED)
+                .into_iter()
+                .flat_map(|data| fields(bytes(data)).expect("sound"))
+            {
+                let of_item = fields(bytes(item.value)).expect("sound");
+                let key = (sequence, number_of(&of_item, 1).expect("a number"));
+                match item.number {
+                    interned::FUNCTIONS => {
+                        let name = bytes(find(&of_item, 2).expect("a name")).to_vec();
+                        functions.insert(key, String::from_utf8(name).expect("text"));
+                    }
+                    interned::FRAMES => {
+                        frames.insert(key, number_of(&of_item, 2).expect("a function"));
+                    }
+                    interned::STACKS => {
+                        let all = of_item.iter().filter(|field| field.number == 2);
+                        let number = |field: &Field<'_>| match field.value {
+                            FieldValue::Number(number) => number,
+                            FieldValue::Bytes(_) => panic!("{field:?}"),
+                        };
+                        stacks.insert(key, all.map(number).collect::<Vec<u64>>());
+                    }
+                    _ => {}
+                }
+            }
+            let Some(sample) = find(&packet, packet::STACK_SAMPLE) else { continue };
+            let sample = fields(bytes(sample)).expect("sound");
+            let task = fields(bytes(find(&sample, sample::TASK).expect("a task"))).expect("sound");
+            let stack = &stacks[&(sequence, number_of(&sample, sample::STACK).expect("a stack"))];
+            let name = |frame: &u64| functions[&(sequence, frames[&(sequence, *frame)])].clone();
+            found.push((
+                number_of(&packet, packet::TIMESTAMP).expect("a time"),
+                number_of(&task, sample::TASK_TID).expect("a thread"),
+                number_of(&sample, sample::WEIGHT).expect("a weight"),
+                stack.iter().rev().map(name).collect(),
+            ));
+        }
+        found
+    }
+
+    fn two() -> Samples {
+        let mut samples = Samples::default();
+        samples.add(sample(Kind::OffCpu, 1000, 7), 1, &[0x7010, 0x7020, 0x9000]);
+        samples.add(sample(Kind::Cpu, 2000, 8), 1, &[0x7010]);
+        samples
+    }
+
+    #[test]
+    fn each_sample_has_its_functions_and_what_has_no_name_its_place() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let read = read(&two().blobs(known));
+        let expected = [
+            (1000, 41, 7, names(&["waits", "x.so+0x220", "0x9000"])),
+            (2000, 41, 8, names(&["waits"])),
+        ];
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn many_samples_are_put_into_several_blobs() {
+        let mut samples = Samples::default();
+        for at in 0..5000 {
+            samples.add(sample(Kind::OffCpu, 1000 + at, 1 + at), 1, &[0x7010, 0x7020 + at % 900]);
+        }
+        let blobs = samples.blobs(known);
+        assert!(blobs.len() > 2 && blobs.iter().all(|blob| blob.len() <= BLOB_BYTES));
+        let read = read(&blobs);
+        assert_eq!(read.len(), 5000);
+        for (at, (time, _, weight, names)) in (0..).zip(read) {
+            assert_eq!((time, weight), (1000 + at, 1 + at));
+            assert_eq!(names[1], format!("x.so+{:#x}", 0x220 + at % 900));
+        }
+    }
+
+    #[test]
+    fn of_samples_that_roll_the_newest_are_there() {
+        let mut samples = Samples::rolling();
+        for at in 0..10 {
+            samples.add(sample(Kind::OffCpu, 1000 + at, 1), 1, &[0x7000 + at]);
+        }
+        // One nanosecond each.
+        samples.forget_before(Nanos(1009));
+        samples.forget_stacks();
+        assert_eq!(samples.frames(), FxHashSet::from_iter([(1, 0x7008), (1, 0x7009)]));
+        let times: Vec<u64> = read(&samples.blobs(known)).iter().map(|sample| sample.0).collect();
+        assert_eq!(times, [1008, 1009]);
+    }
+
+    #[test]
+    fn a_blob_for_another_trace_has_what_is_asked_for() {
+        let blobs = two().blobs(known);
+        let later = |about: About| {
+            (about.time > 1500).then_some(About { time: about.time + 5, thread: 77, ..about })
+        };
+        let blobs: Vec<Vec<u8>> =
+            blobs.iter().map(|blob| rewrite(blob, later).expect("sound")).collect();
+        assert_eq!(read(&blobs), [(2005, 77, 8, vec!["waits".to_owned()])]);
+        assert_eq!(rewrite(&[10, 200, 1], Some), None);
+    }
+}

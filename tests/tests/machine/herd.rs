@@ -1,0 +1,180 @@
+//! Two hundred threads that wait in two hundred functions and are woken at once: no stack is lost, and none is another's; also
+//! where a recording is kept in parts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fxt_reader::record::BlobType;
+use fxt_reader::{Reader, Record};
+use fxtrec::units::protobuf::{FieldValue, fields};
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::programs::{Built, build};
+use fxtrec_tests::recording::record_in;
+use fxtrec_tests::trace::Trace;
+use fxtrec_tests::unwinding::may_unwind;
+use serde_json::Value;
+
+const THREADS: usize = 200;
+
+fn herd() -> Built {
+    build("herd.c", &["-O2"])
+}
+
+/// The function of each thread, as they print them.
+fn own(printed: &str) -> BTreeMap<u64, String> {
+    let own: BTreeMap<u64, String> = printed
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(tid, name)| (tid.parse().expect("an id"), name.to_owned()))
+        .collect();
+    assert_eq!(own.len(), THREADS);
+    own
+}
+
+/// What a file says of the waits of the herd.
+#[derive(Debug, Default)]
+struct Found {
+    /// With the thread's own function in the stack.
+    right: usize,
+    /// Without a stack.
+    missing: usize,
+    /// In no function of the herd: how a thread began, and how it ended.
+    elsewhere: Vec<String>,
+}
+
+fn look(folder: &Folder, file: &str, own: &BTreeMap<u64, String>) -> Found {
+    folder.fxtrec(["dump", file, "--check"]).expect(0);
+    let printed = folder.fxtrec(["report", file, "--stacks", "--json", "--worst", "1000000"]);
+    let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+    let mut found = Found::default();
+    for wait in json["worst"].as_array().expect("waits") {
+        let Some(own) = own.get(&wait["tid"].as_u64().expect("an id")) else { continue };
+        let Some(frames) = wait["frames"].as_array() else {
+            found.missing += 1;
+            continue;
+        };
+        let names: Vec<&str> =
+            frames.iter().map(|frame| frame["function"].as_str().unwrap_or("?")).collect();
+        let herds: Vec<&&str> = names.iter().filter(|name| name.starts_with("waits_")).collect();
+        match herds[..] {
+            [name] => {
+                assert_eq!(*name, own, "{names:?}");
+                found.right += 1;
+            }
+            [] => found.elsewhere.push(names.join(" ")),
+            _ => panic!("{own}: {names:?}"),
+        }
+    }
+    println!("{file}: {found:?}");
+    found
+}
+
+/// How many samples the trace has for Perfetto, and how many stacks.
+fn for_perfetto(path: &Path) -> (usize, usize) {
+    let mut reader = Reader::open(path).expect("a trace");
+    let (mut samples, mut stacks) = (0, 0);
+    while let Some(item) = reader.next().expect("sound") {
+        match item.record {
+            Record::Backtrace(_) => stacks += 1,
+            Record::Blob(blob) if blob.blob_type == BlobType::Perfetto => {
+                for packet in fields(blob.payload).expect("a message") {
+                    let FieldValue::Bytes(packet) = packet.value else { panic!("{packet:?}") };
+                    let of_packet = fields(packet).expect("a message");
+                    samples += of_packet.iter().filter(|field| field.number == 135).count();
+                }
+            }
+            _ => {}
+        }
+    }
+    (samples, stacks)
+}
+
+#[test]
+fn no_stack_of_a_thundering_herd_is_lost_or_another_threads() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    const ROUNDS: usize = 5;
+    let (folder, herd) = (Folder::new(), herd());
+    let options = ["--source", "bpf", "--stacks", "--scope", "app"];
+    let command = [herd.text(), &ROUNDS.to_string(), "50"];
+    let recording = record_in(&folder, &options, &command);
+    let own = own(&recording.printed);
+    let mut events = recording.trace.own.iter();
+    let stats = events.find(|event| event.name == "stack_stats").expect("they are counted");
+    // Others may wait in the same place of the kernel's table.
+    let told = ["unseen", "given_up"].map(|name| stats.number(name) as usize);
+    assert_eq!((stats.number("lost"), stats.number("unknown_threads")), (0, 0));
+    let inferred = recording.trace.switches.iter().filter(|switch| switch.inferred).count();
+    let excused = told.iter().sum::<usize>() + inferred;
+    let found = look(&folder, "t.fxt", &own);
+    assert!(found.missing <= excused, "{found:?}, {excused} told");
+    // On a busy machine a thread may come too late to wait in some rounds.
+    assert!(found.right + found.missing >= THREADS * (ROUNDS - 1), "{found:?}");
+    assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
+    let (samples, stacks) = for_perfetto(&folder.path("t.fxt"));
+    assert_eq!(samples, stacks);
+    assert!(samples >= found.right);
+    folder.fxtrec(["cut", "t.fxt", "part.fxt", "--from", "+70ms", "--to", "+180ms"]).expect(0);
+    let part = for_perfetto(&folder.path("part.fxt"));
+    assert!(part.0 == part.1 && part.0 > 0 && part.0 < samples, "{part:?} of {samples}");
+    folder.fxtrec(["merge", "t.fxt", "part.fxt", "-o", "both.fxt"]).expect(0);
+    assert_eq!(for_perfetto(&folder.path("both.fxt")).0, samples + part.0);
+}
+
+#[test]
+fn each_file_of_a_divided_recording_explains_its_own_stacks() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let (folder, herd) = (Folder::new(), herd());
+    let options = ["-o", "t.fxt", "--stacks", "--scope", "app", "--rotate", "400ms"];
+    let mut fxtrec = binary::command();
+    fxtrec.args(options).arg("--").args([herd.text(), "20", "100"]);
+    let own = own(&folder.run(&mut fxtrec).expect(0).stdout);
+    let files: Vec<String> = (1..)
+        .map(|number| format!("t.{number:04}.fxt"))
+        .take_while(|name| folder.path(name).exists())
+        .collect();
+    // A debug build takes its time to find the names in itself, which COMMAND's process ran at first.
+    assert!(files.len() >= 2, "{files:?}");
+    let mut all = 0;
+    for file in &files {
+        let found = look(&folder, file, &own);
+        // The first piece has how threads began, the last how they ended; elsewhere everybody only waits.
+        assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
+        let (samples, stacks) = for_perfetto(&folder.path(file));
+        assert_eq!(samples, stacks, "{file}");
+        all += found.right;
+    }
+    // A wait that goes on in the next file has no known length there.
+    assert!(all >= THREADS * 10, "{all}");
+}
+
+#[test]
+fn the_newest_part_of_a_recording_explains_its_stacks() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let (folder, herd) = (Folder::new(), herd());
+    // The one asked for in the middle, and that of the end.
+    let script = format!("{} 20 100 & sleep 1; kill -USR2 $PPID; wait", herd.text());
+    let options = ["-o", "t.fxt", "--stacks", "--scope", "app", "--mode", "circular"];
+    let mut fxtrec = binary::command();
+    fxtrec.args(options).args(["--buffer-size", "1M", "--", "sh", "-c", &script]);
+    let own = own(&folder.run(&mut fxtrec).expect(0).stdout);
+    for file in ["t.1.fxt", "t.fxt"] {
+        Trace::read(&folder.path(file)).assert_sound();
+        let found = look(&folder, file, &own);
+        assert!(found.right >= THREADS, "{found:?}");
+        assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
+        // What was overwritten may still be there for Perfetto.
+        let (samples, stacks) = for_perfetto(&folder.path(file));
+        assert!(samples >= stacks && stacks >= found.right, "{file}: {samples}, {stacks}");
+    }
+}
