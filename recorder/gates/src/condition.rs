@@ -12,6 +12,8 @@ pub struct Subject<'a> {
     pub tid: Option<u64>,
     /// The CPU that the value belongs to, where that is asked for.
     pub cpu: Option<u16>,
+    /// The functions that the value was measured in, where that is asked for.
+    pub stack: &'a [String],
 }
 
 /// A condition on the thread and the CPU of a value.
@@ -26,6 +28,8 @@ pub enum Condition {
     Tid(u64),
     /// It is about this CPU.
     Cpu(u64),
+    /// One of the functions of its stack fits this pattern.
+    StackLike(Pattern),
     Not(Box<Condition>),
     All(Vec<Condition>),
     /// One of them at least.
@@ -41,6 +45,9 @@ impl Condition {
             Condition::Pid(pid) => subject.pid == Some(*pid),
             Condition::Tid(tid) => subject.tid == Some(*tid),
             Condition::Cpu(cpu) => subject.cpu.map(u64::from) == Some(*cpu),
+            Condition::StackLike(pattern) => {
+                subject.stack.iter().any(|function| pattern.matches(function))
+            }
             Condition::Not(inner) => !inner.holds(subject),
             Condition::All(parts) => parts.iter().all(|part| part.holds(subject)),
             Condition::Any(parts) => parts.iter().any(|part| part.holds(subject)),
@@ -61,12 +68,30 @@ impl Condition {
     pub fn cpus(&self) -> Vec<u64> {
         match self {
             Condition::Cpu(cpu) => vec![*cpu],
-            Condition::Comm(_) | Condition::CommLike(_) | Condition::Pid(_) | Condition::Tid(_) => {
-                Vec::new()
-            }
+            Condition::Comm(_)
+            | Condition::CommLike(_)
+            | Condition::Pid(_)
+            | Condition::Tid(_)
+            | Condition::StackLike(_) => Vec::new(),
             Condition::Not(inner) => inner.cpus(),
             Condition::All(parts) | Condition::Any(parts) => {
                 parts.iter().flat_map(Condition::cpus).collect()
+            }
+        }
+    }
+
+    /// Whether it cannot be told without the stack.
+    pub fn names_stack(&self) -> bool {
+        match self {
+            Condition::StackLike(_) => true,
+            Condition::Comm(_)
+            | Condition::CommLike(_)
+            | Condition::Pid(_)
+            | Condition::Tid(_)
+            | Condition::Cpu(_) => false,
+            Condition::Not(inner) => inner.names_stack(),
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().any(Condition::names_stack)
             }
         }
     }

@@ -13,6 +13,7 @@
 //! one        = "not" one | "(" condition ")" | test
 //! test       = "comm" ( "=" | "!=" | "~" | "!~" ) TEXT
 //!            | ( "pid" | "tid" | "cpu" ) ( "=" | "!=" ) NUMBER
+//!            | "stack" ( "~" | "!~" ) TEXT
 //! ```
 //!
 //! `~` matches a pattern with `*`, `?` and `[...]`. TEXT stands in double or single quotes. A condition says whose

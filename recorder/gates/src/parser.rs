@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fxtrec_units::glob::Pattern;
+use fxtrec_units::glob::{self, Pattern};
 
 use super::lexer::{Kind, Token, tokens};
 use super::problem::{ParseError, Problem};
@@ -27,7 +27,7 @@ const TIME_UNITS: [(&str, f64); 8] = [
     ("h", 3600e9),
 ];
 
-const FIELDS: [&str; 4] = ["comm", "pid", "tid", "cpu"];
+const FIELDS: [&str; 5] = ["comm", "pid", "tid", "cpu", "stack"];
 
 pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
     let mut parser = Parser::new(source)?;
@@ -53,7 +53,11 @@ pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
         What::Alert(_) => Some("an alert"),
         _ => None,
     };
+    let begin = parser.peek().span.start;
     let condition = parser.rest(nobodys)?;
+    if condition.as_ref().is_some_and(Condition::names_stack) {
+        return parser.fail(begin..source.len(), Problem::StackOfTrigger);
+    }
     Ok(Trigger { text: source.trim().to_owned(), what, condition })
 }
 
@@ -203,11 +207,21 @@ impl<'a> Parser<'a> {
     fn condition_of(&mut self, quantity: &Quantity) -> Result<Option<Condition>, ParseError> {
         let begin = self.peek().span.start;
         let condition = self.rest(without_condition(quantity))?;
+        let names_stack = condition.as_ref().is_some_and(Condition::names_stack);
         let names_cpus = condition.as_ref().is_some_and(|condition| !condition.cpus().is_empty());
         match quantity {
             Quantity::Span(..) if names_cpus => {
                 self.fail(begin..self.source.len(), Problem::CpuOfSpan)
             }
+            Quantity::Statistic(Metric::Blocked | Metric::BlockedUninterruptible, _)
+                if names_stack && names_cpus =>
+            {
+                self.fail(begin..self.source.len(), Problem::CpuOfStack)
+            }
+            Quantity::Statistic(Metric::Blocked | Metric::BlockedUninterruptible, _) => {
+                Ok(condition)
+            }
+            _ if names_stack => self.fail(begin..self.source.len(), Problem::NoStack),
             _ => Ok(condition),
         }
     }
@@ -373,7 +387,7 @@ impl<'a> Parser<'a> {
 
     fn test(&mut self) -> Result<Condition, ParseError> {
         if self.peek().kind != Kind::Name {
-            return self.unexpected("a condition on comm, pid, tid or cpu");
+            return self.unexpected("a condition on comm, pid, tid, cpu or stack");
         }
         let (word, span) = self.take();
         let Some(field) = FIELDS.into_iter().find(|field| *field == word) else {
@@ -390,7 +404,8 @@ impl<'a> Parser<'a> {
                 let (text, _) = self.text()?;
                 (Condition::Comm(text), sign == "!=")
             }
-            (_, "=" | "==" | "!=") if field != "comm" => {
+            ("stack", "~" | "!~") => (Condition::StackLike(self.part_of_name()?), sign == "!~"),
+            (_, "=" | "==" | "!=") if !matches!(field, "comm" | "stack") => {
                 let id = self.id()?;
                 let condition = match field {
                     "pid" => Condition::Pid(id),
@@ -420,6 +435,12 @@ impl<'a> Parser<'a> {
         let (text, span) = self.text()?;
         Pattern::new(&text)
             .map_err(|error| ParseError::new(self.source, span, Problem::Pattern(error.msg)))
+    }
+
+    /// A text that a function's name has in it, with `*` and `?` as in patterns.
+    fn part_of_name(&mut self) -> Result<Pattern, ParseError> {
+        let (text, _) = self.text()?;
+        Ok(glob::of_name(&format!("*{text}*")))
     }
 
     fn id(&mut self) -> Result<u64, ParseError> {

@@ -42,6 +42,17 @@ pub enum Problem {
     /// A condition on a CPU for spans, which may be on several.
     #[error("a span may be on several CPUs, so a condition on cpu cannot choose it")]
     CpuOfSpan,
+    /// A condition on a stack for what has none.
+    #[error("only blocked and blocked_d have stacks")]
+    NoStack,
+    /// A condition on both, of which each needs a reading of its own.
+    #[error("a condition on stack cannot be combined with one on cpu")]
+    CpuOfStack,
+    /// A condition on the names of functions while it is recorded.
+    #[error(
+        "names of functions are known when the recording is over, so a trigger cannot test stack"
+    )]
+    StackOfTrigger,
     /// A metric with many values without a statistic.
     #[error("{0} needs a statistic")]
     NoStat(&'static str),
@@ -137,10 +148,16 @@ impl Problem {
             }
             Problem::Unit { .. } => Some("write the number alone".to_owned()),
             Problem::Field { nearest, .. } => {
-                Some(format!("expected comm, pid, tid or cpu{}", near(nearest)))
+                Some(format!("expected comm, pid, tid, cpu or stack{}", near(nearest)))
             }
             Problem::Comparison { field: "comm", .. } => {
                 Some("comm takes = and !=, or ~ and !~ with a pattern".to_owned())
+            }
+            Problem::Comparison { field: "stack", .. } => {
+                Some("stack takes ~ and !~ with a part of a function's name".to_owned())
+            }
+            Problem::NoStack => {
+                Some("for example blocked.max > 5ms if stack ~ \"fsync\"".to_owned())
             }
             Problem::Comparison { .. } => Some("ids take = and !=".to_owned()),
             Problem::OpenText => Some("close it with the quote that opened it".to_owned()),

@@ -20,7 +20,7 @@ fn assert_refused(text: &str, marks: &str, message: &str) {
 }
 
 fn subject(comm: &str) -> Subject<'_> {
-    Subject { comm, pid: Some(10), tid: Some(11), cpu: Some(1) }
+    Subject { comm, pid: Some(10), tid: Some(11), cpu: Some(1), stack: &[] }
 }
 
 /// Whether the condition is true of a thread `audio-io` of process 10, with id 11, on CPU 1.
@@ -37,6 +37,31 @@ fn a_gate_says_what_how_and_how_much() {
     assert_eq!(parsed.limit, Amount { number: 2e6, dimension: Dimension::Time });
     assert_eq!(parsed.condition, None);
     assert_eq!(parsed.to_string(), "wakeup.p99 > 2ms");
+}
+
+#[test]
+fn a_condition_on_a_stack_is_true_where_a_function_has_the_text_in_its_name() {
+    let stack = ["main".to_owned(), "__x64_sys_fsync".to_owned(), "op<a[1]>::run".to_owned()];
+    let holds = |text: &str| {
+        let condition = gate(&format!("blocked.max > 5ms if {text}")).condition;
+        condition.expect("one").holds(&Subject { stack: &stack, ..subject("app") })
+    };
+    assert!(holds("stack ~ \"fsync\"") && holds("comm = \"app\" and stack ~ \"sys*sync\""));
+    assert!(holds("stack ~ \"<a[1]>\"") && holds("stack !~ \"fdatasync\""));
+    assert!(!holds("stack ~ \"sync_\"") && !holds("not stack ~ \"main\""));
+    for (text, problem) in [
+        ("wakeup.max > 5ms if stack ~ \"fsync\"", Problem::NoStack),
+        ("lost.max > 5 if stack ~ \"fsync\"", Problem::NeedlessStat("lost")),
+        ("blocked.max > 5ms if cpu = 1 or stack ~ \"fsync\"", Problem::CpuOfStack),
+        (
+            "blocked.max > 5ms if stack = \"fsync\"",
+            Problem::Comparison { field: "stack", sign: "=".to_owned() },
+        ),
+    ] {
+        assert_eq!(text.parse::<Gate>().expect_err(text).problem, problem, "{text}");
+    }
+    let trigger = "blocked > 5ms if stack ~ \"fsync\"";
+    assert_eq!(trigger.parse::<Trigger>().expect_err("one").problem, Problem::StackOfTrigger);
 }
 
 #[test]

@@ -16,6 +16,8 @@ The trace must have been recorded with --stacks; --wake needs --stacks=wake, --c
            innermost (the kernel's end in _[k]), and nanoseconds; also what is printed without -o
   .svg     a flame graph for the browser, in one file
   .pb.gz   a profile for pprof
+  .json    a profile for the Firefox Profiler (https://profiler.firefox.com), with all kinds
+           that were recorded unless one is chosen
 
 Examples:
   fxtrec flame app.fxt -o app.svg              where threads were blocked
@@ -33,7 +35,7 @@ pub struct FlameArgs {
     /// For how long threads had a CPU, by their stacks
     #[arg(long, group = "kind")]
     pub cpu: bool,
-    /// Output: a file that ends in .folded, .svg or .pb.gz [default: folded text to standard output]
+    /// Output: a file that ends in .folded, .svg, .pb.gz or .json [default: folded text to standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only threads whose name matches this glob, for example 'audio*'; can be given more than once

@@ -66,6 +66,14 @@ pub struct ReportArgs {
     /// The trace must have been recorded with --stacks. With --json, the same for programs (docs/stacks.md).
     #[arg(long, conflicts_with_all = ["metric", "sort", "by", "show", "timehist", "csv", "html", "fail_if", "junit"])]
     pub stacks: bool,
+    /// With --stacks, also print the lines of the source code, and functions that were inlined
+    ///
+    /// They are looked up now, in the files that were recorded and their separate debug files: only those of the same build id.
+    #[arg(long, requires = "stacks")]
+    pub lines: bool,
+    /// With --lines, also look for debug files in this folder, by build id, as /usr/lib/debug has them
+    #[arg(long, value_name = "DIR", requires = "lines")]
+    pub debug_dir: Option<PathBuf>,
 
     /// Only threads whose name matches this glob, for example 'audio*'; can be given more than once
     #[arg(long = "comm", value_name = "GLOB", help_heading = FILTERS)]

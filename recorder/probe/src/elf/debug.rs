@@ -50,6 +50,21 @@ pub fn separate_debug_file<'d, R: ReadRef<'d>>(
     })
 }
 
+/// Opens the file with the symbols of the build `id` in a folder of such files, by the build alone.
+pub fn debug_file_of(id: &[u8], folder: &Path) -> Option<ReadCache<File>> {
+    if id.len() < 2 || id.len() > LONGEST_ID {
+        return None;
+    }
+    let id_text = hex(id);
+    let (first, rest) = id_text.split_at(2);
+    ["", "usr/lib/debug"].into_iter().find_map(|inside| {
+        let by_id = folder.join(inside).join(format!(".build-id/{first}/{rest}.debug"));
+        let data = super::open(&by_id).ok()?;
+        let same = Elf::parse(&data).is_ok_and(|debug| debug.build_id() == Some(id));
+        same.then_some(data)
+    })
+}
+
 /// Where the file may be, the likeliest first.
 fn candidates(id: &[u8], link: Option<&str>, path: &Path, root: &Path) -> Vec<PathBuf> {
     let id = hex(id);

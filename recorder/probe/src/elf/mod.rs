@@ -11,6 +11,7 @@ mod debug;
 mod dynamic;
 mod error;
 mod functions;
+mod lines;
 mod names;
 mod select;
 #[cfg(test)]
@@ -28,10 +29,11 @@ use object::{Endianness, ReadCache, ReadRef};
 
 pub use bounds::{BoundsError, check as check_bounds, check_unnamed};
 pub(super) use debug::hex;
-pub use debug::separate_debug_file;
+pub use debug::{debug_file_of, separate_debug_file};
 pub use dynamic::Dynamic;
 pub use error::ElfError;
 pub use functions::{Function, Functions};
+pub use lines::{Line, Lines};
 pub use names::Names;
 pub use select::{Selection, select};
 

@@ -212,10 +212,20 @@ fn blame(gate: &Gate, measured: &Measured, evidence: &impl Evidence) -> Option<B
 /// Holds a recording against a gate.
 pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Verdict<'g> {
     let condition = gate.condition.as_ref();
-    let knows = evidence.knows(&gate.quantity);
+    let knows = evidence.knows(&gate.quantity)
+        && condition.is_none_or(|condition| evidence.can_tell(condition));
     let measured = if knows { measure(gate, evidence) } else { None };
     let nothing = if knows { Finding::Nobody } else { Finding::NotRecorded };
-    let finding = measured.as_ref().map_or(nothing, |measured| find(gate, measured));
+    let finding = match measured.as_ref().map_or(nothing, |measured| find(gate, measured)) {
+        // Values that are not known may be beyond the limit.
+        Finding::Kept
+            if matches!(gate.quantity, Quantity::Statistic(_, Stat::Max))
+                && condition.is_some_and(|it| evidence.least(it) > gate.limit.number) =>
+        {
+            Finding::NotRecorded
+        }
+        finding => finding,
+    };
     let offenders = match (finding, gate.comparison) {
         (Finding::Broken, Comparison::Above | Comparison::AtLeast) => {
             evidence.offenders(&gate.quantity, condition, OFFENDERS)

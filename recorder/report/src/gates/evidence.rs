@@ -39,6 +39,16 @@ pub trait Evidence {
         true
     }
 
+    /// Whether it has what a condition asks for.
+    fn can_tell(&self, _: &Condition) -> bool {
+        true
+    }
+
+    /// Of values below this, in nanoseconds, nothing is known to a condition.
+    fn least(&self, _: &Condition) -> f64 {
+        0.0
+    }
+
     /// How many events are missing from the recording.
     fn lost(&self) -> u64;
 

@@ -16,6 +16,8 @@ use fxt_reader::{Cpu, Nanos};
 
 use super::evidence::{Doubt, Evidence, Offender, time};
 use crate::spans::{SpanFigures, SpanReport, SpanRow, SpanTime};
+use crate::stacks::{self, Blocked};
+use crate::tally::Tally;
 use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
@@ -30,6 +32,8 @@ pub struct Recorded<'r> {
     whole: &'r Report,
     by_cpus: Vec<(Cpu, Report)>,
     spans: Option<SpanReport>,
+    /// Its long waits with their stacks.
+    blocked: Option<Blocked>,
 }
 
 /// The groups of `report`'s CPUs that these conditions tell apart; none when they name no CPU.
@@ -53,7 +57,7 @@ pub fn cpu_groups<'c>(
 impl<'r> Recorded<'r> {
     /// Evidence for conditions that name no CPU.
     pub fn new(whole: &'r Report) -> Recorded<'r> {
-        Recorded { whole, by_cpus: Vec::new(), spans: None }
+        Recorded { whole, by_cpus: Vec::new(), spans: None, blocked: None }
     }
 
     /// Adds a report about one of the [`cpu_groups`] alone.
@@ -69,12 +73,35 @@ impl<'r> Recorded<'r> {
         self.spans = Some(spans);
     }
 
+    /// Adds its long waits, without which nothing is known of any stack.
+    pub fn add_blocked(&mut self, blocked: Blocked) {
+        self.blocked = Some(blocked);
+    }
+
+    /// The waits of a metric that a condition on stacks is true of, the longest first. A wait without a stack is in no
+    /// function.
+    fn waits(&self, metric: Metric, condition: &Condition) -> Vec<&stacks::Wait> {
+        let Some(blocked) = &self.blocked else { return Vec::new() };
+        let fits = |wait: &&stacks::Wait| {
+            let of_wait = match wait.is_uninterruptible {
+                true => Metric::BlockedUninterruptible,
+                false => Metric::Blocked,
+            };
+            let stack = wait.stack.map(|number| blocked.functions(&blocked.recorded.all[number]));
+            let (comm, pid, tid) = (&*wait.thread.comm, wait.thread.pid, Some(wait.thread.tid));
+            let stack = &stack.unwrap_or_default();
+            metric == of_wait && condition.holds(&Subject { comm, pid, tid, cpu: None, stack })
+        };
+        blocked.waits.iter().filter(fits).collect()
+    }
+
     /// The spans of a name, of threads that a condition is true of.
     fn rows(&self, name: &str, condition: Option<&Condition>) -> Vec<&SpanRow> {
         let fits = |row: &&SpanRow| {
             let (comm, pid, tid) = (&*row.comm, row.pid, Some(row.tid));
             row.is_called(name)
-                && condition.is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu: None }))
+                && condition
+                    .is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu: None, stack: &[] }))
         };
         self.spans.iter().flat_map(|spans| &spans.rows).filter(fits).collect()
     }
@@ -124,7 +151,7 @@ impl<'r> Recorded<'r> {
         for (cpu, report) in sources {
             let fits = |thread: &&ThreadReport| {
                 let (comm, pid, tid) = (&*thread.comm, thread.pid, thread.tid);
-                condition.is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu }))
+                condition.is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu, stack: &[] }))
             };
             chosen.extend(report.threads().iter().filter(fits).map(|thread| (report, thread)));
         }
@@ -151,6 +178,14 @@ impl Evidence for Recorded<'_> {
     fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution> {
         if condition.is_none() {
             return Some(self.whole.total().metric(metric).clone());
+        }
+        if let Some(condition) = condition.filter(|condition| condition.names_stack()) {
+            let mut tally = Tally::default();
+            for wait in self.waits(metric, condition) {
+                let blocked = u64::try_from(wait.blocked.as_nanos()).unwrap_or(u64::MAX);
+                tally.record(blocked, Nanos(wait.begin.saturating_add(blocked)));
+            }
+            return Some(tally.freeze());
         }
         let chosen = self.chosen(condition);
         let parts = chosen.iter().map(|(_, thread)| thread.metric(metric));
@@ -195,6 +230,18 @@ impl Evidence for Recorded<'_> {
             Quantity::Span(span, _) => return self.longest_spans(span, condition, at_most),
             _ => {}
         }
+        if let (Quantity::Statistic(metric, _), Some(condition)) = (quantity, condition)
+            && condition.names_stack()
+        {
+            let begin = self.whole.span.begin;
+            let tell = |wait: &stacks::Wait| {
+                let blocked = u64::try_from(wait.blocked.as_nanos()).unwrap_or(u64::MAX);
+                let end = Nanos(wait.begin.saturating_add(blocked));
+                let what = format!("{}{}", party(&wait.thread), until(end, begin));
+                Offender { amount: time(wait.blocked), what }
+            };
+            return self.waits(*metric, condition).into_iter().take(at_most).map(tell).collect();
+        }
         let mut chosen: Vec<(f64, &Report, &ThreadReport)> = self
             .chosen(condition)
             .into_iter()
@@ -234,6 +281,17 @@ impl Evidence for Recorded<'_> {
             Quantity::Statistic(metric, _) => self.whole.knows(*metric),
             Quantity::Total(Total::Moved) => self.whole.causes.has(Cause::Migrate),
             Quantity::Total(_) => true,
+        }
+    }
+
+    fn can_tell(&self, condition: &Condition) -> bool {
+        !condition.names_stack() || self.blocked.is_some()
+    }
+
+    fn least(&self, condition: &Condition) -> f64 {
+        match &self.blocked {
+            Some(blocked) if condition.names_stack() => blocked.over.as_nanos() as f64,
+            _ => 0.0,
         }
     }
 

@@ -63,6 +63,16 @@ struct Frame<'a> {
     /// Within the module, where that is known.
     address: u64,
     kernel: bool,
+    /// What was put into other functions first.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    lines: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    function: Option<&'a str>,
+    file: &'a str,
+    line: u32,
 }
 
 #[derive(Serialize)]
@@ -88,7 +98,17 @@ fn frames(blocked: &Blocked, stack: Option<usize>) -> Option<Vec<Frame<'_>>> {
     let stack = blocked.recorded.all.get(stack?)?;
     let frames = blocked.recorded.frames(stack).map(|it| {
         let (module, address) = it.module.map_or((None, it.address), |(path, at)| (Some(path), at));
-        Frame { function: it.function, module, address, kernel: it.in_kernel }
+        let lines = it.lines.iter().map(|of| {
+            let (function, file, line) = (of.function.as_deref(), of.file.as_str(), of.line);
+            Line { function, file, line }
+        });
+        Frame {
+            function: it.function,
+            module,
+            address,
+            kernel: it.in_kernel,
+            lines: lines.collect(),
+        }
     });
     Some(frames.collect())
 }

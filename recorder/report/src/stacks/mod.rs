@@ -11,6 +11,7 @@
 
 #[cfg(any(test, feature = "scene"))]
 pub mod example;
+mod firefox;
 mod json;
 mod pprof;
 mod profile;
@@ -23,16 +24,17 @@ mod text;
 use std::time::Duration;
 
 use fxt_reader::{Error, Koid, Reader};
-use fxtrec_sched::WakeupSaid;
 use fxtrec_sched::backtrace::Kind;
+use fxtrec_sched::{State, WakeupSaid};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::{Names, Observer, SwitchedOut, Woken, observe};
 use crate::{Options, Party, Report};
+pub use firefox::write_firefox;
 pub use json::write_json;
 pub use pprof::write_pprof;
 pub use profile::{Profile, Sample, write_folded};
-pub use recorded::{Frame, Recorded, Stack};
+pub use recorded::{Frame, Line, Recorded, Stack};
 pub use svg::write_svg;
 pub use text::write_text;
 
@@ -57,6 +59,8 @@ pub struct Wait {
     /// Until it had a CPU.
     pub away: Duration,
     pub waker: Waker,
+    /// Whether it was the metric `blocked_d`.
+    pub is_uninterruptible: bool,
     /// The number of its stack in [`Recorded::all`]; `None` when there is none.
     pub stack: Option<usize>,
     /// The number of the stack from which it was woken.
@@ -64,7 +68,7 @@ pub struct Wait {
 }
 
 /// The long waits of a trace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Blocked {
     pub recorded: Recorded,
     /// Which waits are long.
@@ -124,6 +128,8 @@ struct Waits {
     of: FxHashMap<Koid, Vec<Wait>>,
     /// Who woke each thread last: `None` for an interrupt.
     wakers: FxHashMap<Koid, Option<Koid>>,
+    /// Whether each thread left its CPU last to wait uninterruptibly.
+    uninterruptible: FxHashMap<Koid, bool>,
 }
 
 fn party(koid: Koid, names: Names<'_>) -> Party {
@@ -146,6 +152,8 @@ impl Observer for Waits {
     }
 
     fn switched_out(&mut self, out: &SwitchedOut<'_>, names: Names<'_>) {
+        let next = State::after(out.state, out.detail) == State::Uninterruptible;
+        let is_uninterruptible = self.uninterruptible.insert(out.koid, next).unwrap_or(false);
         let (Some(blocked), Some(latency), Some(ran)) = (out.blocked, out.latency, out.ran) else {
             return;
         };
@@ -165,6 +173,7 @@ impl Observer for Waits {
             blocked: Duration::from_nanos(blocked),
             away: Duration::from_nanos(away),
             waker,
+            is_uninterruptible,
             stack: None,
             wake_stack: None,
         });
@@ -250,6 +259,12 @@ impl Blocked {
         let mut places: Vec<Place<'_>> = places.into_values().collect();
         places.sort_by_key(|place| (std::cmp::Reverse(place.blocked), place.waits[0].begin));
         places
+    }
+
+    /// The names of the functions of a stack, as far as they are known.
+    pub fn functions(&self, stack: &Stack) -> Vec<String> {
+        let name = |frame: Frame<'_>| frame.function.map(str::to_owned);
+        self.recorded.frames(stack).filter_map(name).collect()
     }
 
     /// What the functions of a stack are called, the innermost first; the kernel's end in `_[k]`.

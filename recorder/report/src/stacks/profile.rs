@@ -19,6 +19,8 @@ pub struct Profile<'a> {
 #[derive(Debug)]
 pub struct Sample<'a> {
     pub thread: &'a Party,
+    /// When the wait began or ended, or the thread ran, in nanoseconds.
+    pub time: u64,
     /// The innermost first; empty if there is no stack.
     pub frames: Vec<Frame<'a>>,
     /// In nanoseconds.
@@ -40,6 +42,7 @@ impl<'a> Profile<'a> {
                 .iter()
                 .map(|wait| Sample {
                     thread: &wait.thread,
+                    time: wait.begin,
                     frames: frames(stack(wait.stack)),
                     weight: nanos(wait.blocked),
                 })
@@ -51,6 +54,7 @@ impl<'a> Profile<'a> {
                     let stack = stack(Some(wait.wake_stack?))?;
                     Some(Sample {
                         thread: running.get(&stack.thread.0)?,
+                        time: stack.time,
                         frames: frames(Some(stack)),
                         weight: nanos(wait.blocked),
                     })
@@ -61,7 +65,7 @@ impl<'a> Profile<'a> {
                 let all = blocked.recorded.all.iter().filter(|stack| stack.kind == Kind::Cpu);
                 all.filter_map(|stack| {
                     let thread = running.get(&stack.thread.0)?;
-                    Some(Sample { thread, frames: frames(Some(stack)), weight })
+                    Some(Sample { thread, time: stack.time, frames: frames(Some(stack)), weight })
                 })
                 .collect()
             }

@@ -1,5 +1,7 @@
 //! The stacks of a trace, and what is known of their frames.
 
+use std::collections::hash_map::Entry;
+
 use fxt_reader::record::Mapping;
 use fxt_reader::{Error, Koid, ProviderId, Reader, Record};
 use fxtrec_sched::backtrace::{self, Kind};
@@ -8,8 +10,6 @@ use rustc_hash::FxHashMap;
 
 /// The process whose code is the kernel's.
 const KERNEL: Koid = Koid(0);
-
-const PROBLEM_BITS: u32 = 0xff;
 
 /// Whose a koid is: recordings that were merged have a kernel each.
 type Process = (Option<ProviderId>, Koid);
@@ -27,6 +27,8 @@ pub struct Stack {
     /// See [`backtrace::link`].
     pub(super) link: u32,
     process: Koid,
+    /// How many mappings of its process had been told before it: what comes later may be of the next program.
+    mapped: usize,
     /// The innermost first.
     addresses: Vec<u64>,
 }
@@ -41,6 +43,24 @@ pub struct Frame<'a> {
     pub function: Option<&'a str>,
     /// The path of the file that it is in, and the address there, if they are known.
     pub module: Option<(&'a str, u64)>,
+    /// Where in the source code it was, if somebody has looked: what the compiler put into other functions comes first.
+    pub lines: &'a [Line],
+}
+
+/// A place in source code.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line {
+    pub function: Option<String>,
+    /// The path that the compiler was given.
+    pub file: String,
+    pub line: u32,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let file = self.file.rsplit('/').next().unwrap_or_default();
+        write!(f, "{file}:{}", self.line)
+    }
 }
 
 impl Stack {
@@ -53,7 +73,8 @@ impl Stack {
 impl Frame<'_> {
     /// What to call it: its function, or the file and the address in it, or its address alone.
     pub fn label(&self) -> String {
-        match (self.function, self.file()) {
+        let by_line = self.lines.last().and_then(|line| line.function.as_deref());
+        match (self.function.or(by_line), self.file()) {
             (Some(function), _) => function.to_owned(),
             (None, Some((file, within))) => format!("{file}+{within:#x}"),
             (None, None) => format!("{:#x}", self.address),
@@ -67,8 +88,17 @@ impl Frame<'_> {
     }
 }
 
+fn is_kernel(address: u64) -> bool {
+    address >> 63 == 1
+}
+
+/// Where the program's part of a stack begins.
+fn first_of_program(stack: &Stack) -> usize {
+    stack.addresses.iter().take_while(|address| is_kernel(**address)).count()
+}
+
 /// All stacks of a trace.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub all: Vec<Stack>,
     /// Which waits have one, in nanoseconds; `None` when the trace says nothing about stacks.
@@ -76,7 +106,10 @@ pub struct Recorded {
     /// How often a second CPUs were looked at; 0 if they were not.
     pub frequency: u64,
     functions: FxHashMap<(Process, u64), String>,
-    modules: FxHashMap<(Process, u16), String>,
+    /// With their build ids.
+    modules: FxHashMap<(Process, u16), (String, Vec<u8>)>,
+    /// Of each program counter, also of those that are no place to return to.
+    lines: FxHashMap<(Process, u64, bool), Vec<Line>>,
     mappings: FxHashMap<Process, Vec<Mapping>>,
 }
 
@@ -106,10 +139,14 @@ impl Recorded {
                     time: record.time.0,
                     thread: record.thread.thread,
                     kind,
-                    problems: record.flags & PROBLEM_BITS,
+                    problems: record.flags & backtrace::problem::ALL,
                     provider,
                     link: backtrace::link(record.flags),
                     process: record.thread.process,
+                    mapped: self
+                        .mappings
+                        .get(&(provider, record.thread.process))
+                        .map_or(0, Vec::len),
                     addresses: record.frames.iter().collect(),
                 });
             }
@@ -119,7 +156,7 @@ impl Recorded {
             }
             Record::Module(module) => {
                 let key = ((provider, module.process), module.id);
-                self.modules.insert(key, module.name.to_owned());
+                self.modules.insert(key, (module.name.to_owned(), module.build_id.to_owned()));
             }
             Record::Mapping(mapping) => {
                 self.mappings.entry((provider, mapping.process)).or_default().push(*mapping);
@@ -157,18 +194,59 @@ impl Recorded {
 
     /// The functions of a stack, the innermost first.
     pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = Frame<'a>> {
-        stack.addresses.iter().map(|&address| {
-            let in_kernel = address >> 63 == 1;
+        let first = first_of_program(stack);
+        stack.addresses.iter().enumerate().map(move |(at, &address)| {
+            let in_kernel = is_kernel(address);
             let process = (stack.provider, if in_kernel { KERNEL } else { stack.process });
             let function = self.functions.get(&(process, address)).map(String::as_str);
-            Frame { address, in_kernel, function, module: self.module(process, address) }
+            let lines =
+                self.lines.get(&(process, address, at > first)).map_or(&[][..], Vec::as_slice);
+            Frame {
+                address,
+                in_kernel,
+                function,
+                module: self.module(process, address, stack.mapped),
+                lines,
+            }
         })
     }
 
+    /// Finds the lines of the source code of all programs: `look` is asked for each file by its path, its build id and an
+    /// address within it.
+    pub fn find_lines(&mut self, mut look: impl FnMut(&str, &[u8], u64) -> Vec<Line>) {
+        let mut lines = std::mem::take(&mut self.lines);
+        for stack in &self.all {
+            let (process, first) = ((stack.provider, stack.process), first_of_program(stack));
+            for (at, &address) in stack.addresses.iter().enumerate().skip(first) {
+                let Entry::Vacant(place) = lines.entry((process, address, at > first)) else {
+                    continue;
+                };
+                let found =
+                    self.place(process, address, stack.mapped).map(|((path, build_id), within)| {
+                        // The call is before the place that it returns to.
+                        look(path, build_id, within.saturating_sub(u64::from(at > first)))
+                    });
+                place.insert(found.unwrap_or_default());
+            }
+        }
+        self.lines = lines;
+    }
+
     /// The file that an address of a process is in, and the address there.
-    fn module(&self, process: Process, address: u64) -> Option<(&str, u64)> {
-        // The last that was told is the one that holds.
-        let mut mappings = self.mappings.get(&process)?.iter().rev();
+    fn module(&self, process: Process, address: u64, mapped: usize) -> Option<(&str, u64)> {
+        self.place(process, address, mapped).map(|((path, _), within)| (path.as_str(), within))
+    }
+
+    fn place(
+        &self,
+        process: Process,
+        address: u64,
+        mapped: usize,
+    ) -> Option<(&(String, Vec<u8>), u64)> {
+        let all = self.mappings.get(&process)?;
+        // The last that was told is the one that holds. Where a part of a recording is kept, all are told at its end.
+        let (before, behind) = all.split_at(mapped.min(all.len()));
+        let mut mappings = before.iter().rev().chain(behind.iter().rev());
         let mapping = mappings.find(|mapping| mapping.contains(address))?;
         let module = self.modules.get(&(process, mapping.module))?;
         Some((module, (address - mapping.start).wrapping_add(mapping.module_address)))

@@ -181,3 +181,51 @@ fn a_profile_for_pprof_has_its_stacks_innermost_first_with_both_values() {
     let types: Vec<&str> = parts(1).map(|it| texts[value(it, 1) as usize]).collect();
     assert_eq!(types, ["samples", "blocked"]);
 }
+
+#[test]
+fn a_profile_for_firefox_has_each_thread_with_its_stacks_and_weights() {
+    let blocked = read(true).expect("stacks");
+    let profiles = [Kind::OffCpu, Kind::Wake].map(|kind| Profile::of(kind, &blocked));
+    let mut text = Vec::new();
+    write_firefox(&profiles, &mut text).expect("memory");
+    let json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let threads = json["threads"].as_array().expect("threads");
+    let names: Vec<&str> = threads.iter().filter_map(|thread| thread["name"].as_str()).collect();
+    assert_eq!(names, ["work;er (blocked)", "waker (ended waits)"]);
+    let at = |table: &serde_json::Value, column: &str, place: &serde_json::Value| {
+        table[column][place.as_u64().expect("a place") as usize].clone()
+    };
+    let mut found = Vec::new();
+    for thread in threads {
+        for table in ["samples", "stackTable", "frameTable", "funcTable", "resourceTable"] {
+            let table = thread[table].as_object().expect("a table");
+            for (column, values) in table.iter().filter(|(_, values)| values.is_array()) {
+                let length = values.as_array().map(Vec::len);
+                assert_eq!(length, table["length"].as_u64().map(|it| it as usize), "{column}");
+            }
+        }
+        for place in 0..thread["samples"]["length"].as_u64().expect("a length") {
+            let place = serde_json::json!(place);
+            let mut stack = at(&thread["samples"], "stack", &place);
+            let mut functions = Vec::new();
+            while !stack.is_null() {
+                let frame = at(&thread["stackTable"], "frame", &stack);
+                let function = at(&thread["frameTable"], "func", &frame);
+                let name = at(&thread["funcTable"], "name", &function);
+                let name = &thread["stringArray"][name.as_u64().expect("a place") as usize];
+                functions.push(name.as_str().expect("a name").to_owned());
+                stack = at(&thread["stackTable"], "prefix", &stack);
+            }
+            let figure = |column| at(&thread["samples"], column, &place).as_f64();
+            found.push((figure("time"), figure("weight"), functions.join(" ")));
+        }
+    }
+    let expected = [
+        (Some(10.0), Some(5.0), "pipe_read a;b::<c d> 0x9000"),
+        (Some(20.0), Some(2.0), "pipe_read x.so+0x220"),
+        (Some(30.0), Some(3.0), ""),
+        (Some(14.9999), Some(5.0), "kick"),
+    ];
+    let expected = expected.map(|(time, weight, names)| (time, weight, names.to_owned()));
+    assert_eq!(found, expected);
+}

@@ -32,10 +32,20 @@ fn write_stack(
     };
     for frame in blocked.recorded.frames(stack) {
         let name = printable(&frame.label(), NAME);
+        let (outer, inner) = match frame.lines {
+            [inner @ .., outer] => (Some(outer), inner),
+            [] => (None, &[][..]),
+        };
+        for line in inner {
+            let name = printable(line.function.as_deref().unwrap_or("?"), NAME);
+            writeln!(out, "          {name}  {} (inlined)", printable(&line.to_string(), NAME))?;
+        }
         match frame.file() {
             _ if frame.in_kernel => writeln!(out, "          {name} [k]")?,
-            Some((file, _)) if frame.function.is_some() => {
-                writeln!(out, "          {name}  ({})", printable(file, NAME))?;
+            Some((file, _)) if frame.function.is_some() || outer.is_some() => {
+                let line = outer.map(|line| printable(&line.to_string(), NAME) + "  ");
+                let line = line.unwrap_or_default();
+                writeln!(out, "          {name}  {line}({})", printable(file, NAME))?;
             }
             _ => writeln!(out, "          {name}")?,
         }

@@ -140,7 +140,8 @@ fn run(
 
 /// What a measure comes to.
 fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
-    if !recorded.knows(&measure.quantity) {
+    let can_tell = measure.condition.as_ref().is_none_or(|condition| recorded.can_tell(condition));
+    if !recorded.knows(&measure.quantity) || !can_tell {
         return Number::NotRecorded;
     }
     let condition = measure.condition.as_ref();

@@ -1,4 +1,4 @@
-//! `fxtrec flame`: for how long threads were blocked or ran, by stack: folded text, a flame graph, or a profile.
+//! `fxtrec flame`: for how long threads were blocked or ran, by stack: folded text, a flame graph, or a profile for others to show.
 //!
 //! The waits and their stacks are those of `fxtrec report --stacks`.
 
@@ -10,7 +10,9 @@ use fxt_reader::Error;
 use crate::cli::FlameArgs;
 use crate::commands::trace_file::{ReadError, watched};
 use crate::kernel::user::Owner;
-use crate::report::stacks::{Profile, blocked, write_folded, write_pprof, write_svg};
+use crate::report::stacks::{
+    Profile, blocked, write_firefox, write_folded, write_pprof, write_svg,
+};
 use crate::report::{Options, Selection, ThreadFilter, TimeRange};
 use crate::sched::backtrace::Kind;
 use crate::sink::outfile::{Derived, OutFileError, mode_of};
@@ -31,7 +33,7 @@ pub enum FlameError {
     #[error("{}: the trace has no such stacks: record it with --stacks={kind}", .path.display())]
     NoSuchStacks { path: PathBuf, kind: &'static str },
     /// The name of the output does not tell the format.
-    #[error("{}: unknown format; expected a name that ends in .folded, .svg or .pb.gz", .0.display())]
+    #[error("{}: unknown format; expected a name that ends in .folded, .svg, .pb.gz or .json", .0.display())]
     Format(PathBuf),
     /// The output cannot be made.
     #[error("cannot create {}: {source}", .path.display())]
@@ -41,14 +43,33 @@ pub enum FlameError {
     Write(#[from] io::Error),
 }
 
-/// Writes a profile in its format.
-type Format = fn(&Profile<'_>, &mut dyn Write) -> io::Result<()>;
+/// How profiles are written.
+#[derive(Clone, Copy)]
+enum Format {
+    /// One of them.
+    One(fn(&Profile<'_>, &mut dyn Write) -> io::Result<()>),
+    /// All kinds that there are, if nobody asked for one.
+    All(fn(&[Profile<'_>], &mut dyn Write) -> io::Result<()>),
+}
 
 fn format_of(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_str()?;
-    let formats: [(&str, Format); 3] =
-        [(".folded", write_folded), (".svg", write_svg), (".pb.gz", write_pprof)];
+    let formats = [
+        (".folded", Format::One(write_folded)),
+        (".svg", Format::One(write_svg)),
+        (".pb.gz", Format::One(write_pprof)),
+        (".json", Format::All(write_firefox)),
+    ];
     formats.into_iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, format)| format)
+}
+
+impl Format {
+    fn write(self, profiles: &[Profile<'_>], out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Format::One(write) => profiles.iter().take(1).try_for_each(|it| write(it, out)),
+            Format::All(write) => write(profiles, out),
+        }
+    }
 }
 
 /// Writes the stacks of a trace to the file that `args` name or to `out`, and what has no place there to `messages`.
@@ -62,7 +83,7 @@ pub fn run(
 ) -> Result<(), FlameError> {
     let format = match &args.output {
         Some(path) => format_of(path).ok_or_else(|| FlameError::Format(path.clone()))?,
-        None => write_folded,
+        None => Format::One(write_folded),
     };
     if !args.file.is_file() {
         return Err(FlameError::Once(args.file.clone()));
@@ -83,11 +104,20 @@ pub fn run(
     if kind != Kind::OffCpu && !blocked.recorded.all.iter().any(|stack| stack.kind == kind) {
         return Err(FlameError::NoSuchStacks { path: args.file.clone(), kind: word });
     }
-    let profile = Profile::of(kind, &blocked);
+    let has = |kind| blocked.recorded.all.iter().any(|stack| stack.kind == kind);
+    let is_chosen = args.offcpu || args.wake || args.cpu;
+    let profiles: Vec<Profile<'_>> = match format {
+        Format::All(_) if !is_chosen => [Kind::OffCpu, Kind::Cpu, Kind::Wake]
+            .into_iter()
+            .filter(|kind| *kind == Kind::OffCpu || has(*kind))
+            .map(|kind| Profile::of(kind, &blocked))
+            .collect(),
+        _ => vec![Profile::of(kind, &blocked)],
+    };
     match &args.output {
         None => {
             let mut out = BufWriter::new(out);
-            match format(&profile, &mut out).and_then(|()| out.flush()) {
+            match format.write(&profiles, &mut out).and_then(|()| out.flush()) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 written => written?,
             }
@@ -98,7 +128,7 @@ pub fn run(
             let create = |source| FlameError::Create { path: path.clone(), source };
             let Derived { file, pending } = derived.map_err(create)?;
             let mut out = BufWriter::new(file);
-            format(&profile, &mut out)?;
+            format.write(&profiles, &mut out)?;
             out.flush()?;
             pending.commit().map_err(io::Error::from)?;
         }

@@ -69,6 +69,8 @@ fn the_ending_of_the_output_chooses_the_format() {
     assert_eq!(text(written("w.folded", true).expect("stacks")), "waker;kick 5000000\n");
     assert!(text(written("a.svg", false).expect("stacks")).contains("a_b::&lt;c d&gt;: 5.00 ms"));
     assert_eq!(written("a.pb.gz", false).expect("stacks")[..2], [0x1f, 0x8b]);
+    assert!(text(written("a.json", false).expect("stacks")).contains("ended waits"));
+    assert!(!text(written("w.json", true).expect("stacks")).contains("blocked"));
     let error = written("a.txt", false).expect_err("no format").to_string();
     assert!(error.contains(".svg"), "{error}");
     let args = FlameArgs { cpu: true, ..args_of(&input) };

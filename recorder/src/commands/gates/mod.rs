@@ -18,6 +18,7 @@ use crate::report::gates::evaluate::{Policy, Verdict, judge_all};
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::gates::show::{Text, markdown, write_junit};
 use crate::report::spans::measure;
+use crate::report::stacks::blocked;
 use crate::report::{Options, Report, Selection, analyse};
 use crate::sink::{Output, Target};
 use file::Awaiting;
@@ -243,7 +244,7 @@ pub fn refuse_of_many(args: &GateArgs) -> Result<(), GatesError> {
 pub fn refuse_to_read_again(args: &GateArgs) -> Result<(), GatesError> {
     let reads_again = |gate: &&Gate| {
         matches!(gate.quantity, Quantity::Span(..))
-            || gate.condition.as_ref().is_some_and(|it| !it.cpus().is_empty())
+            || gate.condition.as_ref().is_some_and(|it| !it.cpus().is_empty() || it.names_stack())
     };
     match args.fail_if.iter().find(reads_again) {
         Some(gate) => Err(GatesError::Once(gate.to_string())),
@@ -266,8 +267,17 @@ fn recorded<'r, 't>(
     if gates.iter().any(|gate| matches!(gate.quantity, Quantity::Span(..))) {
         recorded.add_spans(match &report.spans {
             Some(measured) => measured.clone(),
-            None => measure(open, selection, report)?,
+            None => measure(&mut open, selection, report)?,
         });
+    }
+    let names_stack =
+        |gate: &Gate| gate.condition.as_ref().is_some_and(fxtrec_gates::Condition::names_stack);
+    if gates.iter().any(names_stack) {
+        let options = Options { selection: selection.clone(), ..Options::default() };
+        // Without stacks, its gates are not recorded.
+        if let Some((_, blocked)) = blocked(open, options)? {
+            recorded.add_blocked(blocked);
+        }
     }
     Ok(recorded)
 }

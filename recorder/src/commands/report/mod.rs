@@ -1,6 +1,7 @@
 //! `fxtrec report`: who waited, how long, and for whom.
 
 mod fleet;
+mod lines;
 mod page;
 pub mod recorded;
 mod stacks;

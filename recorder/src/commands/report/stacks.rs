@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use super::lines::Sources;
 use crate::cli::ReportArgs;
 use crate::commands::trace_file::{ReadError, watched};
 use crate::report::stacks::{blocked, write_json, write_text};
@@ -38,7 +39,13 @@ pub(super) fn run(
     }
     let blocked = blocked(|| watched(&args.file), options);
     let blocked = blocked.map_err(|source| ReadError::new(&args.file, source))?;
-    let Some((_, blocked)) = blocked else { return Err(StacksError::None(args.file.clone())) };
+    let Some((_, mut blocked)) = blocked else {
+        return Err(StacksError::None(args.file.clone()));
+    };
+    if args.lines {
+        let mut sources = Sources::new(args.debug_dir.clone());
+        blocked.recorded.find_lines(|path, build_id, at| sources.at(path, build_id, at));
+    }
     let mut out = BufWriter::new(out);
     let worst = args.worst.unwrap_or(DEFAULT_WORST);
     let written = if args.json {

@@ -39,6 +39,7 @@ fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bo
         pid: process.map(id_of),
         tid: Some(thread.tid.0.into()),
         cpu: u16::try_from(cpu.0).ok(),
+        stack: &[],
     })
 }
 

@@ -295,3 +295,44 @@ fn the_longest_spans_are_named_with_their_parts() {
         taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name())).collect();
     assert_eq!(parts, ["strangers 80.0 us"]);
 }
+
+#[test]
+fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
+    use crate::stacks::{self, example};
+    let judged = |gates: &[&str], with_stacks| {
+        let bytes = example::trace(with_stacks);
+        let open = || Ok::<_, fxt_reader::Error>(fxt_reader::Reader::from_slice(&bytes));
+        let report = crate::analyse(open().expect("a trace"), crate::Options::default());
+        let report = report.expect("a report");
+        let mut recorded = Recorded::new(&report);
+        if let Some((_, blocked)) =
+            stacks::blocked(open, crate::Options::default()).expect("a trace")
+        {
+            recorded.add_blocked(blocked);
+        }
+        let judge = |gate: &&str| {
+            let gate: Gate = gate.parse().expect("a gate");
+            let verdict = judge(&gate, &recorded, Policy::default());
+            let offender = verdict.offenders.first().map(ToString::to_string);
+            (verdict.finding, verdict.samples, offender)
+        };
+        gates.iter().map(judge).collect::<Vec<_>>()
+    };
+    let gates = [
+        r#"blocked.max > 4ms if stack ~ "pipe_read""#,
+        r#"blocked.max > 4ms if stack !~ "pipe_read""#,
+        r#"blocked.count != 2 if stack ~ "pipe_*""#,
+        r#"blocked.max > 1ms if stack ~ "fsync""#,
+        r#"blocked_d.max > 4ms if stack ~ "pipe_read""#,
+    ];
+    let found = judged(&gates, true);
+    let worst = Some("5.00 ms  work;er (41), until 0.006000 s".to_owned());
+    assert_eq!(found[0], (Finding::Broken, Some(2), worst));
+    assert_eq!((found[1].0, found[1].1), (Finding::Kept, Some(1)), "that without a stack");
+    assert_eq!(found[2], (Finding::Kept, Some(2), None));
+    // Shorter waits than 2 ms have no stacks here.
+    assert_eq!(found[3], (Finding::NotRecorded, Some(0), None));
+    assert_eq!(found[4], (Finding::Kept, Some(0), None));
+    let expected = (Finding::NotRecorded, None, None);
+    assert_eq!(judged(&gates, false)[0], expected, "nobody recorded stacks");
+}
