@@ -42,7 +42,7 @@ pub enum GatesError {
     Once(String),
     /// A gate that makes sense of one trace.
     #[error(
-        "{0:?} is about spans, CPUs or ids of one trace, and there are several: judge them one by one"
+        "{0:?} is about spans, CPUs, ids or stacks of one trace, and there are several: judge them one by one"
     )]
     OfMany(String),
     /// There is no report of the recording to judge.
@@ -227,7 +227,7 @@ impl Gates {
 pub fn refuse_of_many(args: &GateArgs) -> Result<(), GatesError> {
     let is_of_one = |gate: &&Gate| {
         let names_one =
-            |condition: &Condition| !condition.cpus().is_empty() || condition.names_ids();
+            |it: &Condition| !it.cpus().is_empty() || it.names_ids() || it.names_stack();
         matches!(gate.quantity, Quantity::Span(..))
             || gate.condition.as_ref().is_some_and(names_one)
     };
@@ -270,8 +270,7 @@ fn recorded<'r, 't>(
             None => measure(&mut open, selection, report)?,
         });
     }
-    let names_stack =
-        |gate: &Gate| gate.condition.as_ref().is_some_and(fxtrec_gates::Condition::names_stack);
+    let names_stack = |gate: &Gate| gate.condition.as_ref().is_some_and(Condition::names_stack);
     if gates.iter().any(names_stack) {
         let options = Options { selection: selection.clone(), ..Options::default() };
         // Without stacks, its gates are not recorded.
