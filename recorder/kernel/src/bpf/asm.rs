@@ -319,6 +319,13 @@ impl Assembler {
         self.put(JMP | CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
+    /// Calls a function of the kernel that has no number of a helper, by its id in the kernel's type description.
+    pub fn call_function(&mut self, id: u32) {
+        // In the place of a register it says which kind of call this is.
+        const BY_TYPE: Reg = Reg::R2;
+        self.put(JMP | CALL, Reg::R0, BY_TYPE, 0, id.cast_signed());
+    }
+
     pub fn jump(&mut self, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.put(JMP | ALWAYS, Reg::R0, Reg::R0, 0, 0);

@@ -45,6 +45,7 @@ enum Kind {
     Struct,
     Union,
     Typedef,
+    Function,
     Volatile,
     Const,
     Restrict,
@@ -113,7 +114,7 @@ impl Type {
             9 => (Kind::Volatile, 0),
             10 => (Kind::Const, 0),
             11 => (Kind::Restrict, 0),
-            12 => (Kind::Other, 0), // function
+            12 => (Kind::Function, 0),
             13 => (Kind::Prototype, 8 * entries),
             14 => (Kind::Variable, 4),
             15 => (Kind::Section, 12 * entries),
@@ -199,6 +200,14 @@ impl Btf {
     /// [`BtfError::Missing`].
     pub fn typedef(&self, name: &str) -> Result<TypeId, BtfError> {
         self.find(Kind::Typedef, "typedef", name)
+    }
+
+    /// The function of this name, among those that the kernel describes.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`].
+    pub fn function(&self, name: &str) -> Result<TypeId, BtfError> {
+        self.find(Kind::Function, "function", name)
     }
 
     /// The typedefs of tracepoints by their names, found in one pass; `None` for those that are not there.

@@ -29,9 +29,7 @@ pub enum InterruptCount {
         run_queue: i16,
         /// From the beginning of the CPU's run queue to the count.
         distance: i32,
-        /// Whether programs may look into the task that runs, which they may since Linux 5.11. Before, they copy what
-        /// they need, step by step.
-        looks: bool,
+        reach: Reach,
     },
     /// In the task that runs (arm64 and others).
     OfTask {
@@ -40,6 +38,23 @@ pub enum InterruptCount {
     },
     /// Nobody says. No task is then named as a waker, rather than the wrong one.
     Unknown,
+}
+
+/// How a program gets from the task that runs to a place that no type leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It calls the address that of a task, in which it may look (Linux 6.2, `bpf_rdonly_cast`). No call is left of that when
+    /// the kernel has translated the program.
+    Cast {
+        /// What to call for it.
+        function: TypeId,
+        /// `struct task_struct`.
+        task: TypeId,
+    },
+    /// It looks into the task, and copies the last step (Linux 5.11).
+    CopyLast,
+    /// It copies each step.
+    CopyAll,
 }
 
 impl InterruptCount {
@@ -59,9 +74,11 @@ impl InterruptCount {
             Err(_) if in_task.is_none() => listed_distance(files),
             Err(_) => None,
         };
-        let beside = |looks| beside(btf, distance?, looks).ok();
+        let beside = |reach| beside(btf, distance?, reach).ok();
+        let by_cast = cast(btf).ok().and_then(beside);
+        let by_copies = [Reach::CopyLast, Reach::CopyAll].map(beside);
         let unknown = Some(InterruptCount::Unknown);
-        let found = [of_cpu, beside(true), in_task, beside(false), unknown];
+        let found = [of_cpu, by_cast, by_copies[0], in_task, by_copies[1], unknown];
         found.into_iter().flatten().collect()
     }
 }
@@ -108,7 +125,12 @@ fn listed_distance(files: &dyn Sys) -> Option<i64> {
     Some(count? - queue?)
 }
 
-fn beside(btf: &Btf, distance: i64, looks: bool) -> Result<InterruptCount, BtfError> {
+fn cast(btf: &Btf) -> Result<Reach, BtfError> {
+    let function = btf.function("bpf_rdonly_cast")?;
+    Ok(Reach::Cast { function, task: btf.structure("task_struct")? })
+}
+
+fn beside(btf: &Btf, distance: i64, reach: Reach) -> Result<InterruptCount, BtfError> {
     let task = btf.structure("task_struct")?;
     let entity = btf.member(task, "se")?;
     let queue = entity.offset + btf.member(entity.type_id, "cfs_rq")?.offset;
@@ -121,7 +143,7 @@ fn beside(btf: &Btf, distance: i64, looks: bool) -> Result<InterruptCount, BtfEr
         queue: offset(queue, "se.cfs_rq")?,
         run_queue: offset(run_queue, "rq")?,
         distance: i32::try_from(distance).map_err(far)?,
-        looks,
+        reach,
     })
 }
 

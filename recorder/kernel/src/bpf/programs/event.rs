@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::super::account::at as line;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
-use super::super::interrupts::InterruptCount;
+use super::super::interrupts::{InterruptCount, Reach};
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
 use super::super::task::{FutexLayout, ThrottleLayout};
 use super::super::wakers;
@@ -616,6 +616,13 @@ fn copy_to_scratch(asm: &mut Assembler, bytes: i32) {
     asm.call(Helper::ProbeReadKernel);
 }
 
+/// R1 = the count of interrupts at this distance from the address in R3.
+fn copy_count(asm: &mut Assembler, distance: i32) {
+    asm.alu(Alu::Add, R3, distance);
+    copy_to_scratch(asm, 4);
+    asm.load(Width::Word, R1, R10, SCRATCH);
+}
+
 /// `*(R9 + at) += 1`, by way of R1.
 fn add_one(asm: &mut Assembler, at: i16) {
     asm.load(Width::Double, R1, R9, at);
@@ -690,12 +697,15 @@ impl Event<'_> {
     fn current(&mut self) {
         match self.setting.task.interrupts {
             // These have more in the task that they need. Linux 5.10 has no such call.
-            InterruptCount::BesideRunQueue { looks: true, .. } | InterruptCount::OfTask { .. } => {
+            InterruptCount::BesideRunQueue {
+                reach: Reach::Cast { .. } | Reach::CopyLast, ..
+            }
+            | InterruptCount::OfTask { .. } => {
                 self.asm.call(Helper::GetCurrentTaskBtf);
                 self.asm.load(Width::Word, R7, R0, self.setting.task.pid);
             }
             InterruptCount::OfCpu { .. }
-            | InterruptCount::BesideRunQueue { looks: false, .. }
+            | InterruptCount::BesideRunQueue { reach: Reach::CopyAll, .. }
             | InterruptCount::Unknown => {
                 const HALF: i32 = 32;
                 self.asm.call(Helper::GetCurrentPidTgid);
@@ -717,22 +727,33 @@ impl Event<'_> {
                 asm.call(Helper::ThisCpuPtr);
                 asm.load(Width::Word, R1, R0, offset);
             }
-            InterruptCount::BesideRunQueue { queue, run_queue, distance, looks } => {
-                if looks {
-                    asm.load(Width::Double, R3, R0, queue);
-                    asm.load(Width::Double, R3, R3, run_queue);
-                } else {
-                    asm.call(Helper::GetCurrentTask);
-                    asm.set(R3, R0);
-                    for place in [queue, run_queue] {
-                        asm.alu(Alu::Add, R3, i32::from(place));
-                        copy_to_scratch(asm, 8);
-                        asm.load(Width::Double, R3, R10, SCRATCH);
+            InterruptCount::BesideRunQueue { queue, run_queue, distance, reach } => {
+                match reach {
+                    Reach::Cast { function, task: id } => {
+                        asm.load(Width::Double, R1, R0, queue);
+                        asm.load(Width::Double, R1, R1, run_queue);
+                        // Where a task would begin whose id is the count.
+                        asm.alu(Alu::Add, R1, distance - i32::from(task.pid));
+                        asm.set(R2, id.cast_signed());
+                        asm.call_function(function);
+                        asm.load(Width::Word, R1, R0, task.pid);
+                    }
+                    Reach::CopyLast => {
+                        asm.load(Width::Double, R3, R0, queue);
+                        asm.load(Width::Double, R3, R3, run_queue);
+                        copy_count(asm, distance);
+                    }
+                    Reach::CopyAll => {
+                        asm.call(Helper::GetCurrentTask);
+                        asm.set(R3, R0);
+                        for step in [queue, run_queue] {
+                            asm.alu(Alu::Add, R3, i32::from(step));
+                            copy_to_scratch(asm, 8);
+                            asm.load(Width::Double, R3, R10, SCRATCH);
+                        }
+                        copy_count(asm, distance);
                     }
                 }
-                asm.alu(Alu::Add, R3, distance);
-                copy_to_scratch(asm, 4);
-                asm.load(Width::Word, R1, R10, SCRATCH);
             }
             InterruptCount::OfTask { offset } => asm.load(Width::Word, R1, R0, offset),
             InterruptCount::Unknown => return asm.set(R6, 0),

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::super::account::{Asking, Handler};
 use super::super::asm::Helper;
-use super::super::interrupts::InterruptCount;
+use super::super::interrupts::{InterruptCount, Reach};
 use super::super::task::{FutexLayout, QueueLayout, SyscallLayout, ThrottleLayout, Tracepoints};
 use super::*;
 
@@ -91,8 +91,10 @@ fn scope_is_followed_before_switches_and_those_before_wake_ups() {
     assert_eq!(names(true, true), [&["fxtrec_newtask"], &events[..]].concat());
 }
 
-fn beside_run_queue(looks: bool) -> InterruptCount {
-    InterruptCount::BesideRunQueue { queue: 16, run_queue: 32, distance: -9000, looks }
+const CAST: Reach = Reach::Cast { function: 77_000, task: 120 };
+
+fn beside_run_queue(reach: Reach) -> InterruptCount {
+    InterruptCount::BesideRunQueue { queue: 16, run_queue: 32, distance: -9000, reach }
 }
 
 #[test]
@@ -100,8 +102,9 @@ fn programs_fit_every_known_kernel_and_stay_short() {
     let fd = descriptor();
     let counts = [
         InterruptCount::OfCpu { variable: 7, offset: 8 },
-        beside_run_queue(true),
-        beside_run_queue(false),
+        beside_run_queue(CAST),
+        beside_run_queue(Reach::CopyLast),
+        beside_run_queue(Reach::CopyAll),
         InterruptCount::OfTask { offset: 12 },
         InterruptCount::Unknown,
     ];
