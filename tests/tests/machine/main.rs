@@ -16,6 +16,7 @@ mod hotplug;
 mod locks;
 mod losses;
 mod metrics;
+mod perfetto;
 mod quotas;
 mod report;
 mod short_lives;
