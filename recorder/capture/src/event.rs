@@ -67,7 +67,7 @@ pub struct Switch {
 pub struct SliceFacts {
     /// For how long the host had taken the CPU.
     pub steal: Nanos,
-    /// Whether its thread may not run on since a quota is used up.
+    /// What is known of the quota if its thread is able to run on, and may not or did not for some time.
     pub throttled: Option<Throttle>,
     /// The futex that it blocks on, if it does and somebody asked.
     pub futex: Option<Futex>,
@@ -83,15 +83,38 @@ pub struct Taken {
     pub asked: Option<Nanos>,
 }
 
-/// What is known of a thread that goes out since a quota is used up.
+/// What is known of a thread that begins to wait in a queue that a quota holds back, or held back before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// For how long its queue was throttled so far, by the queue's own count.
     pub kept: Nanos,
-    /// The number of the cgroup whose quota it is; 0 where that is not known.
+    /// The number of the cgroup whose quota is used up; 0 where none is, and where that is not known.
     pub cgroup: u64,
     /// By which its own cgroup can be told from others.
     pub own: u32,
+    /// Whether the quota is used up now.
+    pub now: bool,
+    /// Whether the queue counts for all threads that wait in it, since the kernel throttles queues and not tasks: every wait of
+    /// which this is not told began in a queue that never was throttled.
+    pub of_queues: bool,
+}
+
+/// What the queue of a thread that waits says at its end, or at a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub tid: Tid,
+    /// For how long it was throttled so far.
+    pub kept: Nanos,
+    /// The CPU of the queue.
+    pub cpu: Cpu,
+    /// As of [`Throttle`].
+    pub own: u32,
+    /// As of [`Throttle`].
+    pub of_queues: bool,
+    /// Whether the thread was moved to it just now, and does not leave it.
+    pub begins: bool,
+    /// Whether it is throttled still.
+    pub goes_on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,14 +247,10 @@ pub enum Kind {
     },
     /// A probe or tracepoint beside the scheduler's was hit.
     Sample(Sample),
-    /// A thread comes in or is moved: for how long the queue that it was on was throttled so far.
-    Kept {
-        tid: Tid,
-        kept: Nanos,
-        cpu: Cpu,
-        /// As of [`Throttle`].
-        own: u32,
-    },
+    /// A thread comes in or is moved: what the queue that it was on says, or the one that it goes to.
+    Kept(Kept),
+    /// The thread that the next event wakes begins to wait in a queue that is throttled, or was.
+    Queued(Throttle),
     /// A thread is moved from one CPU's queue to another's.
     Moved {
         tid: Tid,

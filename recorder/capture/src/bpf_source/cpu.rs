@@ -1,7 +1,8 @@
 //! One CPU's lane: from its records to events.
 
 use crate::event::{
-    Comm, Event, Futex, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind, Waker,
+    Comm, Event, Futex, Kept, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind,
+    Waker,
 };
 use crate::order::{Lane as Queue, Merger};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
@@ -132,6 +133,8 @@ struct Decoder {
     taken: Option<Taken>,
     /// For how long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
+    /// When the last move was.
+    moved: Nanos,
     /// Whether the switch before the next one is known, which began that slice.
     began: bool,
 }
@@ -238,7 +241,15 @@ impl CpuLane {
 impl Decoder {
     fn new(narrow: bool) -> Decoder {
         let current = narrow.then_some(None);
-        Decoder { names: Told::new(), current, slice: None, taken: None, kept: None, began: false }
+        Decoder {
+            names: Told::new(),
+            current,
+            slice: None,
+            taken: None,
+            kept: None,
+            moved: Nanos(0),
+            began: false,
+        }
     }
 
     #[inline]
@@ -301,6 +312,9 @@ impl Decoder {
                 if self.lost_sight(current, current) {
                     push(Event { time, kind: Kind::Skipped });
                 }
+                if let Some(throttle) = self.slice.take().and_then(|facts| facts.throttled) {
+                    push(Event { time, kind: Kind::Queued(throttle) });
+                }
                 let kind = Kind::Wake(Wake {
                     kind: match kind {
                         RecordKind::WakeupNew => WakeKind::New,
@@ -324,21 +338,26 @@ impl Decoder {
             Record::Name { tid, name } => self.names.insert(tid, Comm::from_bytes(&name)),
             Record::Slice { stolen } => self.slice.get_or_insert_default().steal = stolen,
             Record::Taken { irq, irqs, asked } => self.taken = Some(Taken { irq, irqs, asked }),
-            Record::Throttled { kept, cgroup, own } => {
-                let throttle = Throttle { kept, cgroup, own };
+            Record::Throttled { kept, cgroup, own, now, of_queues } => {
+                let throttle = Throttle { kept, cgroup, own, now, of_queues };
                 self.slice.get_or_insert_default().throttled = Some(throttle);
             }
             Record::Futex(raw) => {
                 self.slice.get_or_insert_default().futex = Some(Futex::new(raw));
             }
-            // It has no time of its own: it is of the record that follows.
-            Record::Wait { tid, kept, cpu, own } => {
-                self.kept = Some(Kind::Kept { tid, kept, cpu, own });
+            // It has no time of its own: it is of the record that follows, or of the move before it.
+            Record::Wait { tid, kept, cpu, own, of_queues, begins, goes_on } => {
+                let kind = Kind::Kept(Kept { tid, kept, cpu, own, of_queues, begins, goes_on });
+                match begins {
+                    true => push(Event { time: self.moved, kind }),
+                    false => self.kept = Some(kind),
+                }
             }
             Record::Moved { time, tid, from, to } => {
                 if let Some(kind) = self.kept.take() {
                     push(Event { time, kind });
                 }
+                self.moved = time;
                 push(Event { time, kind: Kind::Moved { tid, from, to } });
             }
             Record::Lost { .. } => {}
@@ -484,17 +503,30 @@ mod tests {
     fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
         let mut decoder = Decoder::new(false);
         events(&mut decoder, slice(900));
-        events(&mut decoder, Record::Throttled { kept: Nanos(9), cgroup: 12, own: 13 });
-        let throttled = Some(Throttle { kept: Nanos(9), cgroup: 12, own: 13 });
+        let (kept, cgroup, own, now, of_queues) = (Nanos(9), 12, 13, true, false);
+        let record = Record::Throttled { kept, cgroup, own, now, of_queues };
+        events(&mut decoder, record);
+        let throttle = Throttle { kept, cgroup, own, now, of_queues };
+        let throttled = Some(throttle);
         let expected = Kind::Slice(SliceFacts { steal: Nanos(0), throttled, futex: None });
         assert_eq!(events(&mut decoder, switch(1, 2))[0], expected);
-        let (tid, kept, cpu, own) = (Tid(1), Nanos(20), Cpu(1), 13);
-        assert!(events(&mut decoder, Record::Wait { tid, kept, cpu, own }).is_empty());
+        let (tid, kept, cpu) = (Tid(1), Nanos(20), Cpu(1));
+        let (begins, goes_on) = (false, false);
+        let wait = Record::Wait { tid, kept, cpu, own, of_queues, begins, goes_on };
+        assert!(events(&mut decoder, wait).is_empty());
         let moved = Record::Moved { time: Nanos(7), tid, from: Cpu(1), to: Cpu(0) };
-        let expected =
-            [Kind::Kept { tid, kept, cpu, own }, Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
+        let said = Kept { tid, kept, cpu, own, of_queues, begins, goes_on };
+        let expected = [Kind::Kept(said), Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
         assert_eq!(events(&mut decoder, moved), expected);
         assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
+        // What the queue says that it was moved to comes behind the move.
+        let wait = Record::Wait { tid, kept, cpu, own, of_queues, begins: true, goes_on };
+        let expected = [Kind::Kept(Kept { begins: true, ..said })];
+        assert_eq!(events(&mut decoder, wait), expected);
+        // A thread may be woken in such a queue, too.
+        events(&mut decoder, record);
+        assert_eq!(events(&mut decoder, wake(3, false))[0], Kind::Queued(throttle));
+        assert_eq!(events(&mut decoder, wake(3, false)).len(), 1, "it is told once");
     }
 
     #[test]

@@ -29,7 +29,7 @@ use super::threads::{Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, ou
 use super::throttles::CgroupNames;
 use super::unrecorded;
 use crate::event::{
-    Comm, Event, Futex, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, WakeKind,
+    Comm, Event, Futex, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Throttle, WakeKind,
 };
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
@@ -50,6 +50,8 @@ pub struct Encoder<L> {
     /// What is waited for, when something is.
     watch: Option<Box<Watch>>,
     cgroups: CgroupNames,
+    /// What is known of the quota of the thread that the next event of this CPU wakes.
+    queued: Option<(Cpu, Throttle)>,
     /// The cgroups that are throttled now.
     periods: OpenPeriods,
 }
@@ -176,6 +178,7 @@ impl<L: Lanes> Encoder<L> {
             probes: Probes::default(),
             watch: None,
             cgroups: CgroupNames::default(),
+            queued: None,
             periods: OpenPeriods::default(),
         }
     }
@@ -232,6 +235,7 @@ impl<L: Lanes> Encoder<L> {
             }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
                 // It came so late that the thread has gone out for ever since.
+                self.queued = None;
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
                 self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
                 Ok(())
@@ -268,7 +272,11 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
-            Kind::Kept { tid, kept, cpu, own } => self.kept(time, *tid, *kept, *cpu, *own),
+            Kind::Kept(kept) => self.kept(time, *kept),
+            Kind::Queued(throttle) => {
+                self.queued = Some((cpu, *throttle));
+                Ok(())
+            }
             Kind::Moved { tid, from, to } => self.moved(time, *tid, *from, *to),
             Kind::Skipped => {
                 self.chains.of(cpu).forget(time);
@@ -541,7 +549,7 @@ impl<L: Lanes> Encoder<L> {
         if let Some(asked) = taken.asked {
             add(Arg::new(strings::NEED_RESCHED_NS, Value::uint(asked.0)));
         }
-        if facts.throttled.is_some() {
+        if facts.throttled.is_some_and(|throttle| throttle.now) {
             add(Arg::new(strings::THROTTLED, Value::Bool(true)));
         }
         if let Some(wait) = words.wait {

@@ -10,9 +10,13 @@
 //! ```
 
 use fxtrec_units::{Cpu, Nanos};
+use rustc_hash::FxHashMap;
 
 /// By so much two clocks may differ over a period.
 const TOLERANCE: u64 = 50_000;
+
+/// Of so many pairs of a CPU and a cgroup it is remembered whose quota it was.
+const MOST_QUOTAS: usize = 1 << 16;
 
 /// A cgroup that is throttled on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ impl Period {
 pub struct OpenPeriods {
     open: Vec<Period>,
     begun: u64,
+    /// Whose quota the last one was of a CPU and a thread's own cgroup.
+    quotas: FxHashMap<(Cpu, u32), u64>,
 }
 
 /// What the next thread that goes out throttled says of the periods.
@@ -67,6 +73,7 @@ pub struct Out {
 impl OpenPeriods {
     /// A thread goes out throttled on a CPU. `kept` is for how long the queue of its cgroup `own` was, up to now.
     pub fn goes_out(&mut self, now: Nanos, cpu: Cpu, cgroup: u64, own: u32, kept: Nanos) -> Out {
+        self.note(cpu, own, cgroup);
         let found = self.open.iter().position(|at| at.cgroup == cgroup && at.cpu == cpu);
         let mut over = None;
         if let Some(at) = found {
@@ -85,6 +92,18 @@ impl OpenPeriods {
         let id = self.begun;
         self.open.push(Period { id, cgroup, cpu, own, kept, since: now, out: 1, mixed: false });
         Out { id, begins: true, over }
+    }
+
+    fn note(&mut self, cpu: Cpu, own: u32, cgroup: u64) {
+        if self.quotas.len() >= MOST_QUOTAS {
+            self.quotas.clear();
+        }
+        self.quotas.insert((cpu, own), cgroup);
+    }
+
+    /// Whose quota held back threads of the cgroup `own` on a CPU most lately.
+    pub fn quota(&self, cpu: Cpu, own: u32) -> Option<u64> {
+        self.quotas.get(&(cpu, own)).copied()
     }
 
     /// A queue was throttled for `kept` so far, not counting a period that is not over. Returns one that is.

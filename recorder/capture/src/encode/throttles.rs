@@ -1,4 +1,13 @@
 //! Who may not run since a quota is used up, and what the cgroups are called whose quota it is.
+//!
+//! Before Linux 6.18 the kernel throttles queues, with all threads on them. Then this is about every thread that waits in a queue
+//! which ever was throttled, and the growth of the queue's count is how long the thread was:
+//!
+//! ```text
+//!   count of the queue   7 ms                     9 ms                 9 ms
+//!   thread               goes out or is woken     moved to CPU 1       comes in on CPU 1
+//!   of CPU 1's queue                              3 ms                 4 ms    so it was 2 ms + 1 ms of its wait
+//! ```
 
 use fxt_writer::text;
 use rustc_hash::FxHashMap;
@@ -17,6 +26,8 @@ pub struct Throttled {
     pub length: Option<Nanos>,
     /// The period of its cgroup on that CPU, where that is told.
     pub period: Option<u64>,
+    /// For how long it was in other queues before, in the same wait.
+    pub before: Nanos,
 }
 
 impl Throttled {
@@ -29,11 +40,25 @@ impl Throttled {
         }
     }
 
+    /// It goes on to wait in the queue of another CPU, which was throttled for `kept` so far. What the queue that it leaves
+    /// says was learned before.
+    pub fn goes_over(&mut self, cpu: Cpu, kept: Nanos) {
+        self.before.0 += self.length.take().map_or(0, |length| length.0);
+        self.cpu = cpu;
+        self.throttle.kept = kept;
+    }
+
     /// For how long a thread was throttled that comes in at `time`. One that left its queue throttled was so all along, as
     /// far as anybody knows.
     pub fn until(&self, time: Nanos) -> Nanos {
         let wait = Nanos(time.0.saturating_sub(self.since.0));
-        self.length.map_or(wait, |length| length.min(wait))
+        let here = match self.length {
+            Some(length) => length,
+            // What no queue says was in none that ever was throttled.
+            None if self.throttle.of_queues => Nanos(0),
+            None => wait,
+        };
+        Nanos(self.before.0.saturating_add(here.0).min(wait.0))
     }
 }
 
@@ -63,8 +88,22 @@ mod tests {
     use super::*;
 
     fn throttled() -> Throttled {
-        let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8 };
-        Throttled { since: Nanos(20), cpu: Cpu(1), throttle, length: None, period: None }
+        let throttle =
+            Throttle { kept: Nanos(1_000), cgroup: 7, own: 8, now: true, of_queues: false };
+        let (length, period, before) = (None, None, Nanos(0));
+        Throttled { since: Nanos(20), cpu: Cpu(1), throttle, length, period, before }
+    }
+
+    #[test]
+    fn one_that_changes_queues_was_throttled_for_what_each_of_them_says() {
+        let mut throttled = throttled();
+        throttled.throttle.of_queues = true;
+        assert_eq!(throttled.until(Nanos(100)), Nanos(0), "nothing is said");
+        throttled.learn(Cpu(1), 8, Nanos(1_030));
+        throttled.goes_over(Cpu(0), Nanos(7_000));
+        assert_eq!(throttled.until(Nanos(100)), Nanos(30));
+        throttled.learn(Cpu(0), 8, Nanos(7_010));
+        assert_eq!(throttled.until(Nanos(100)), Nanos(40));
     }
 
     #[test]

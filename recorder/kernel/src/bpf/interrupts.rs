@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::btf::{Btf, BtfError, TypeId};
-use super::task::offset;
+use super::task::{Cast, offset};
 use crate::sys::Sys;
 
 /// Where the kernel keeps its count of nested interrupts. Offsets are in bytes.
@@ -45,12 +45,7 @@ pub enum InterruptCount {
 pub enum Reach {
     /// It calls the address that of a task, in which it may look (Linux 6.2, `bpf_rdonly_cast`). No call is left of that when
     /// the kernel has translated the program.
-    Cast {
-        /// What to call for it.
-        function: TypeId,
-        /// `struct task_struct`.
-        task: TypeId,
-    },
+    Cast(Cast),
     /// It looks into the task, and copies the last step (Linux 5.11).
     CopyLast,
     /// It copies each step.
@@ -75,7 +70,7 @@ impl InterruptCount {
             Err(_) => None,
         };
         let beside = |reach| beside(btf, distance?, reach).ok();
-        let by_cast = cast(btf).ok().and_then(beside);
+        let by_cast = Cast::new(btf).ok().map(Reach::Cast).and_then(beside);
         let by_copies = [Reach::CopyLast, Reach::CopyAll].map(beside);
         let unknown = Some(InterruptCount::Unknown);
         let found = [of_cpu, by_cast, by_copies[0], in_task, by_copies[1], unknown];
@@ -123,11 +118,6 @@ fn listed_distance(files: &dyn Sys) -> Option<i64> {
     }
     let [queue, count] = places;
     Some(count? - queue?)
-}
-
-fn cast(btf: &Btf) -> Result<Reach, BtfError> {
-    let function = btf.function("bpf_rdonly_cast")?;
-    Ok(Reach::Cast { function, task: btf.structure("task_struct")? })
 }
 
 fn beside(btf: &Btf, distance: i64, reach: Reach) -> Result<InterruptCount, BtfError> {

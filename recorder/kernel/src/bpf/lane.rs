@@ -17,8 +17,8 @@
 //!   name    name, 16 bytes                       tid         kind    -       -       -
 //!   slice   stolen   -                           -           kind    -       -       -
 //!   taken   irqs ns  asked ns                    irqs        kind    flags   -       -
-//!   throttled kept   cgroup                      own cgroup  kind    -       -       -
-//!   wait    kept     tid           CPU           own cgroup  kind    -       -       -
+//!   throttled kept   cgroup                      own cgroup  kind    flags   -       -
+//!   wait    kept     tid           CPU           own cgroup  kind    flags   -       -
 //!   moved   time     tid           to CPU        from CPU    kind    -       -       -
 //!   futex   address  word          word + 8      value       kind    op      of the word + 16
 //! ```
@@ -83,7 +83,7 @@ pub const NAMES: usize = 1024;
 pub const NAME_BYTES: usize = 32;
 
 /// Room that is kept: an event may bring seven more records along: a loss, a name, two of the slice, one for each side that
-/// is throttled, a futex.
+/// is throttled, a futex. A move brings four: a loss, a name, one for each queue.
 pub const SPARE: usize = 8;
 
 /// The tracepoints whose events are counted, in the order of the counts.
@@ -319,9 +319,11 @@ pub enum RecordKind {
     Name = 6,
     /// What befell the slice that the next switch of the lane ends.
     Slice = 7,
-    /// The thread that the next switch of the lane takes off the CPU is throttled.
+    /// The thread that the next switch of the lane takes off the CPU, or that the next wake-up of it wakes, waits in a queue
+    /// that is throttled or was. The first flag: is.
     Throttled = 8,
-    /// For how long a thread's queue was throttled so far.
+    /// For how long a thread's queue was throttled so far. The first flag: it was moved there just now; else it leaves it. The
+    /// second: it is throttled still.
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
@@ -337,6 +339,10 @@ pub mod flag {
     pub const FIRST: u8 = 1;
     /// Of a first wake-up: a thread of its maker's process.
     pub const SAME_PROCESS: u8 = 2;
+    /// Of a queue: it is throttled still.
+    pub const GOES_ON: u8 = 2;
+    /// Of a queue: all of them are told of, not only those that threads leave which were throttled.
+    pub const OF_QUEUES: u8 = 4;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -394,7 +400,7 @@ pub enum Record {
         /// How long before the switch it was first asked for, if it was.
         asked: Option<Nanos>,
     },
-    /// The thread that goes out next has used up a quota.
+    /// The thread that goes out next, or is woken next, waits in a queue that a quota may hold back.
     Throttled {
         /// For how long its queue was throttled so far, this time included.
         kept: Nanos,
@@ -402,6 +408,10 @@ pub enum Record {
         cgroup: u64,
         /// The lower half of the number of the thread's own cgroup.
         own: u32,
+        /// Whether it is throttled now, and not only was.
+        now: bool,
+        /// Whether waits of all threads are told of so, and not only of those that go out throttled.
+        of_queues: bool,
     },
     /// A thread comes in, or is moved: for how long the queue that it was on was throttled so far.
     Wait {
@@ -411,6 +421,11 @@ pub enum Record {
         cpu: Cpu,
         /// As of [`Record::Throttled`].
         own: u32,
+        of_queues: bool,
+        /// Whether it was moved to that queue by the record before, and does not leave it.
+        begins: bool,
+        /// Whether the queue is throttled still.
+        goes_on: bool,
     },
     /// A thread is moved to another queue.
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
@@ -464,6 +479,7 @@ impl Record {
         let kind = bytes[part::KIND as usize];
         let flags = bytes[part::FLAGS as usize];
         let first = flags & flag::FIRST != 0;
+        let of_queues = flags & flag::OF_QUEUES != 0;
         let time = Nanos(u64_at(part::TIME));
         let wake = |kind| Record::Wake {
             kind,
@@ -510,13 +526,17 @@ impl Record {
             },
             _ if kind == RecordKind::Throttled as u8 => {
                 let (kept, own) = (Nanos(u64_at(part::KEPT)), u32_at(part::OWN_CGROUP));
-                Record::Throttled { kept, cgroup: u64_at(part::CGROUP), own }
+                let cgroup = u64_at(part::CGROUP);
+                Record::Throttled { kept, cgroup, own, now: first, of_queues }
             }
             _ if kind == RecordKind::Wait as u8 => Record::Wait {
                 tid: Tid(u32_at(part::TID)),
                 kept: Nanos(u64_at(part::KEPT)),
                 cpu: Cpu(u32_at(part::WAIT_CPU)),
                 own: u32_at(part::OWN_CGROUP),
+                of_queues,
+                begins: first,
+                goes_on: flags & flag::GOES_ON != 0,
             },
             _ if kind == RecordKind::Moved as u8 => Record::Moved {
                 time,
@@ -622,18 +642,27 @@ mod tests {
             (part::KEPT, &3u64.to_ne_bytes()),
             (part::CGROUP, &9u64.to_ne_bytes()),
             (part::OWN_CGROUP, &8u32.to_ne_bytes()),
-            (part::KIND, &[RecordKind::Throttled as u8]),
+            (part::KIND, &[RecordKind::Throttled as u8, flag::FIRST]),
         ]);
-        let expected = Record::Throttled { kept: Nanos(3), cgroup: 9, own: 8 };
+        let expected =
+            Record::Throttled { kept: Nanos(3), cgroup: 9, own: 8, now: true, of_queues: false };
         assert_eq!(Record::parse(&bytes), Some(expected));
         let bytes = record(&[
             (part::KEPT, &3u64.to_ne_bytes()),
             (part::TID, &6u32.to_ne_bytes()),
             (part::WAIT_CPU, &300u32.to_ne_bytes()),
             (part::OWN_CGROUP, &8u32.to_ne_bytes()),
-            (part::KIND, &[RecordKind::Wait as u8]),
+            (part::KIND, &[RecordKind::Wait as u8, flag::GOES_ON | flag::OF_QUEUES]),
         ]);
-        let expected = Record::Wait { tid: Tid(6), kept: Nanos(3), cpu: Cpu(300), own: 8 };
+        let expected = Record::Wait {
+            tid: Tid(6),
+            kept: Nanos(3),
+            cpu: Cpu(300),
+            own: 8,
+            of_queues: true,
+            begins: false,
+            goes_on: true,
+        };
         assert_eq!(Record::parse(&bytes), Some(expected));
         let bytes = record(&[
             (part::TIME, &5u64.to_ne_bytes()),

@@ -17,15 +17,50 @@ pub struct QueueLayout {
     pub stolen: i16,
 }
 
+/// What turns an address into one that programs may read from, as if a task were there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    /// What to call for it: `bpf_rdonly_cast`, of which nothing is left when the kernel has translated a program.
+    pub function: TypeId,
+    /// `struct task_struct`.
+    pub task: TypeId,
+}
+
+impl Cast {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] before Linux 6.2.
+    pub fn new(btf: &Btf) -> Result<Cast, BtfError> {
+        let function = btf.function("bpf_rdonly_cast")?;
+        Ok(Cast { function, task: btf.structure("task_struct")? })
+    }
+}
+
+/// How the kernel keeps a task from running whose group has used up its quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Throttling {
+    /// It takes each off its queue when it is about to return to its program, and says so in the task (since Linux 6.18):
+    /// how far from its beginning the byte is that is not 0 then.
+    OfTasks(i16),
+    /// It takes the group's queue off the CPU, and its tasks stay on that.
+    OfQueues {
+        /// From the beginning of a queue to the number of the queues upwards, itself included, that are off; four bytes.
+        count: i16,
+        /// From the beginning of a task to the address of its group, and from there to that of its queues, by CPU.
+        group: i16,
+        queues: i16,
+        cast: Cast,
+    },
+}
+
 /// Where it is told that a task may not run since the quota of its group is used up.
 ///
-/// Since Linux 6.18 the kernel takes each task off its queue when it is about to return to its program, and says so in the
-/// task. A queue knows since when tasks were taken off it, and not whose quota it was: that of the first queue upwards
-/// that is throttled itself.
+/// A queue knows since when its tasks may not run, and not whose quota it was: that of the first queue upwards that is
+/// throttled itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleLayout {
-    /// From the beginning of a task to the byte that is not 0 when it was taken off its queue.
-    pub throttled: i16,
+    pub throttling: Throttling,
     /// From the beginning of a task to the address of its queue, and to that of its group's entity on the next queue up.
     pub queue: i16,
     pub parent: i16,
@@ -212,11 +247,16 @@ impl QueueLayout {
 }
 
 impl ThrottleLayout {
+    /// Whether the kernel says in each task that a quota keeps it from running.
+    pub fn marks_tasks(&self) -> bool {
+        matches!(self.throttling, Throttling::OfTasks(_))
+    }
+
     /// Looks it up.
     ///
     /// # Errors
-    /// [`BtfError::Missing`] when this kernel has no quotas for groups (CONFIG_CFS_BANDWIDTH), or does not throttle task
-    /// by task (before Linux 6.18).
+    /// [`BtfError::Missing`] when this kernel has no quotas for groups (CONFIG_CFS_BANDWIDTH), or its queues do not count
+    /// for how long they are throttled (before Linux 6.6).
     pub fn new(btf: &Btf) -> Result<ThrottleLayout, BtfError> {
         let member = |structure: &str, name: &str, bytes: usize| -> Result<i16, BtfError> {
             let member = btf.member(btf.structure(structure)?, name)?;
@@ -235,7 +275,7 @@ impl ThrottleLayout {
         let entity_queue = member("sched_entity", "cfs_rq", pointer)?;
         let entity_parent = member("sched_entity", "parent", pointer)?;
         Ok(ThrottleLayout {
-            throttled: member("task_struct", "throttled", 1)?,
+            throttling: throttling(btf, member)?,
             queue: offset(entity as usize + entity_queue as usize, "se.cfs_rq")?,
             parent: offset(entity as usize + entity_parent as usize, "se.parent")?,
             entity_queue,
@@ -272,6 +312,22 @@ impl GroupLayout {
         };
         Ok(GroupLayout([group, cgroup, place("cgroup", "kn")?, place("kernfs_node", "id")?]))
     }
+}
+
+fn throttling(
+    btf: &Btf,
+    member: impl Fn(&str, &str, usize) -> Result<i16, BtfError>,
+) -> Result<Throttling, BtfError> {
+    if let Ok(at) = member("task_struct", "throttled", 1) {
+        return Ok(Throttling::OfTasks(at));
+    }
+    let pointer = size_of::<usize>();
+    Ok(Throttling::OfQueues {
+        count: member("cfs_rq", "throttle_count", 4)?,
+        group: member("task_struct", "sched_task_group", pointer)?,
+        queues: member("task_group", "cfs_rq", pointer)?,
+        cast: Cast::new(btf)?,
+    })
 }
 
 impl SyscallLayout {

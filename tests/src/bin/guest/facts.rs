@@ -70,7 +70,7 @@ fn expected(source: &str) -> BTreeSet<&'static str> {
         return facts;
     }
     facts.extend(["irq", "waker"]);
-    let since = [("syscall", (5, 15)), ("need_resched", (6, 17)), ("throttled", (6, 18))];
+    let since = [("syscall", (5, 15)), ("need_resched", (6, 17)), ("throttled", (6, 6))];
     facts.extend(since.into_iter().filter(|(_, since)| release() >= *since).map(|(fact, _)| fact));
     if is_realtime() || release() >= (7, 0) {
         // The kernel may not survive a program on that tracepoint.

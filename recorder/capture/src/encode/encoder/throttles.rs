@@ -8,9 +8,9 @@ use super::{Encoder, Waited, cpu_arg, ticks};
 use crate::encode::Closed;
 use crate::encode::periods::Over;
 use crate::encode::strings;
-use crate::encode::threads::{Slot, Threads};
+use crate::encode::threads::{Run, Slot, Threads};
 use crate::encode::throttles::{CgroupNames, Throttled, path_text};
-use crate::event::Throttle;
+use crate::event::{Kept, Throttle};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// The path of a cgroup.
@@ -23,7 +23,7 @@ pub(super) fn path<'n>(
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// A thread goes out since a quota is used up.
+    /// A thread goes out since a quota is used up, or able to run on in a queue that a quota may hold back.
     #[cold]
     pub(super) fn throttled(
         &mut self,
@@ -32,12 +32,13 @@ impl<L: Lanes> Encoder<L> {
         slot: Slot,
         throttle: Throttle,
     ) -> Result<(), Closed> {
-        let wanted = !self.narrow || self.threads.thread(slot).in_scope;
+        let wanted = throttle.now && (!self.narrow || self.threads.thread(slot).in_scope);
         let period = match wanted {
             true => self.period_of(since, cpu, throttle)?,
             false => None,
         };
-        let throttled = Throttled { since, cpu, throttle, length: None, period };
+        let (length, before) = (None, Nanos(0));
+        let throttled = Throttled { since, cpu, throttle, length, period, before };
         self.threads.thread_mut(slot).throttled = Some(throttled);
         Ok(())
     }
@@ -49,7 +50,7 @@ impl<L: Lanes> Encoder<L> {
         cpu: Cpu,
         throttle: Throttle,
     ) -> Result<Option<u64>, Closed> {
-        let Throttle { kept, cgroup, own } = throttle;
+        let Throttle { kept, cgroup, own, .. } = throttle;
         let Some(path) = path(&mut self.cgroups, &self.threads, cgroup).map(str::to_owned) else {
             return Ok(None);
         };
@@ -98,20 +99,36 @@ impl<L: Lanes> Encoder<L> {
         open.into_iter().try_for_each(|over| self.end_period(time, over))
     }
 
-    /// A thread comes in, or is moved; its queue was throttled for `kept` so far.
+    /// A thread is woken in a queue that a quota holds back, or held back before.
     #[cold]
-    pub(super) fn kept(
-        &mut self,
-        time: Nanos,
-        tid: Tid,
-        kept: Nanos,
-        cpu: Cpu,
-        own: u32,
-    ) -> Result<(), Closed> {
-        if let Some(slot) = self.threads.find(tid)
-            && let Some(throttled) = &mut self.threads.thread_mut(slot).throttled
-        {
-            throttled.learn(cpu, own, kept);
+    pub(super) fn queued(&mut self, since: Nanos, cpu: Cpu, slot: Slot, throttle: Throttle) {
+        let (length, period, before) = (None, None, Nanos(0));
+        let throttled = Throttled { since, cpu, throttle, length, period, before };
+        self.threads.thread_mut(slot).throttled = Some(throttled);
+    }
+
+    /// A thread comes in, or is moved: what a queue says.
+    #[cold]
+    pub(super) fn kept(&mut self, time: Nanos, said: Kept) -> Result<(), Closed> {
+        let Kept { tid, kept, cpu, own, of_queues, begins, goes_on } = said;
+        if let Some(slot) = self.threads.find(tid) {
+            let waits = of_queues && self.threads.run(slot) == Run::Runnable;
+            let throttled = &mut self.threads.thread_mut(slot).throttled;
+            if waits && throttled.is_none() {
+                // When it began to wait, its queue never had been throttled.
+                let kept = if begins { kept } else { Nanos(0) };
+                let throttle = Throttle { kept, cgroup: 0, own, now: false, of_queues };
+                let (since, length, period, before) = (Nanos(0), None, None, Nanos(0));
+                *throttled = Some(Throttled { since, cpu, throttle, length, period, before });
+            }
+            match throttled {
+                Some(throttled) if begins => throttled.goes_over(cpu, kept),
+                Some(throttled) => throttled.learn(cpu, own, kept),
+                None => {}
+            }
+        }
+        if begins || goes_on {
+            return Ok(());
         }
         match self.periods.learn(time, cpu, own, kept) {
             Some(over) => self.end_period(time, over),
@@ -128,7 +145,16 @@ impl<L: Lanes> Encoder<L> {
         if let Some(over) = throttled.period.and_then(|id| self.periods.comes_in(id)) {
             self.end_period(time, over)?;
         }
-        Ok(Some(Waited { throttled: throttled.until(time), by: throttled.throttle.cgroup }))
+        let Throttled { cpu, throttle: Throttle { cgroup, own, now, .. }, .. } = throttled;
+        let length = throttled.until(time);
+        if !now && length == Nanos(0) {
+            return Ok(None);
+        }
+        let by = match cgroup {
+            0 => self.periods.quota(cpu, own).unwrap_or(0),
+            by => by,
+        };
+        Ok(Some(Waited { throttled: length, by }))
     }
 
     /// A thread is moved between queues.
@@ -144,6 +170,12 @@ impl<L: Lanes> Encoder<L> {
             return Ok(());
         }
         let slot = self.threads.get(tid, None);
+        if let Some(throttled) = &mut self.threads.thread_mut(slot).throttled
+            && throttled.throttle.of_queues
+        {
+            // If the queue there ever was throttled, it says so next.
+            throttled.goes_over(to, Nanos(0));
+        }
         if self.narrow && !self.threads.thread(slot).in_scope {
             return Ok(());
         }

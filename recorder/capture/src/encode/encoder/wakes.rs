@@ -20,6 +20,7 @@ impl<L: Lanes> Encoder<L> {
             return self.waking(time, wake, current);
         }
         self.stats.wakeups += 1;
+        let queued = self.queued.take_if(|(on, _)| *on == cpu).map(|(_, throttle)| throttle);
         let slot = match wake.kind {
             WakeKind::New => self.threads.woken_new(time, wake),
             _ => self.threads.get(wake.tid, told(&wake.comm)),
@@ -31,6 +32,9 @@ impl<L: Lanes> Encoder<L> {
             return Ok(());
         }
         self.threads.set_run(slot, Run::Runnable);
+        if let Some(throttle) = queued {
+            self.queued(time, wake.target, slot, throttle);
+        }
         let thread = self.threads.thread(slot);
         if self.narrow && !thread.in_scope {
             return Ok(());
@@ -48,13 +52,20 @@ impl<L: Lanes> Encoder<L> {
             Announced::Unknown => None,
         };
         let weight = Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio)));
-        let args = [weight, by.unwrap_or(weight)];
+        let mut args = [weight; 3];
+        let mut count = 1;
+        let held = queued.filter(|throttle| throttle.now);
+        let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
+        for arg in [by, held].into_iter().flatten() {
+            args[count] = arg;
+            count += 1;
+        }
         self.stats.wakeups_written += 1;
         self.lanes.rolling(&Wakeup {
             cpu: cpu_number(wake.target),
             time: ticks(time),
             thread: koid,
-            args: if by.is_some() { &args } else { &args[..1] },
+            args: &args[..count],
         })?;
         self.watch_wake(time, wake.target, slot)
     }

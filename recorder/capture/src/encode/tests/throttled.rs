@@ -1,17 +1,33 @@
 //! Quotas that are used up: whose thread goes out because of it, and for how long; and moves between queues.
 
 use super::{LOST, Scene, switch, wakeup};
-use crate::event::{Kind, SliceFacts, Throttle};
+use crate::event::{Kept, Kind, SliceFacts, Throttle};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// The quota of cgroup 7 is used up, which the thread's own cgroup 8 is below.
 fn throttled(kept: u64) -> Kind {
-    let throttle = Throttle { kept: Nanos(kept), cgroup: 7, own: 8 };
+    let throttle = Throttle { kept: Nanos(kept), cgroup: 7, own: 8, now: true, of_queues: false };
     Kind::Slice(SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None })
 }
 
 fn kept(tid: u32, cpu: u32, kept: u64) -> Kind {
-    Kind::Kept { tid: Tid(tid), kept: Nanos(kept), cpu: Cpu(cpu), own: 8 }
+    Kind::Kept(Kept { of_queues: false, ..queue(tid, cpu, kept) })
+}
+
+/// What a queue says before Linux 6.18.
+fn queue(tid: u32, cpu: u32, kept: u64) -> Kept {
+    let (tid, kept, cpu) = (Tid(tid), Nanos(kept), Cpu(cpu));
+    Kept { tid, kept, cpu, own: 8, of_queues: true, begins: false, goes_on: false }
+}
+
+/// The queue of who begins to wait was throttled for so long, and is now or is not.
+fn queued(kept: u64, now: bool) -> Throttle {
+    let cgroup = if now { 7 } else { 0 };
+    Throttle { kept: Nanos(kept), cgroup, own: 8, now, of_queues: true }
+}
+
+fn goes_out(throttle: Throttle) -> Kind {
+    Kind::Slice(SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None })
 }
 
 /// Thread 5 goes out on CPU 0 at 100.
@@ -111,4 +127,82 @@ fn the_queue_of_a_thread_that_was_not_throttled_says_nothing_about_its_wait() {
     scene.at(50, 0, kept(5, 0, 1_000));
     scene.at(50, 0, switch(0, "R", 5));
     assert_eq!(scene.scheduled(), ["50 cpu 0: 0 (idle) running -> 5 (1024)"]);
+}
+
+#[test]
+fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long() {
+    let mut scene = Scene::new();
+    scene.at(50, 0, switch(0, "R", 5));
+    // Preempted, 20 before the quota is used up.
+    scene.at(100, 0, goes_out(queued(1_000, false)));
+    scene.at(100, 0, switch(5, "R", 6));
+    scene.at(120, 0, goes_out(queued(1_000, true)));
+    scene.at(120, 0, switch(6, "R", 0));
+    scene.at(130, 0, Kind::Queued(queued(1_010, true)));
+    scene.at(130, 0, wakeup(7, 0));
+    scene.at(190, 0, Kind::Kept(queue(5, 0, 1_060)));
+    scene.at(190, 0, switch(0, "R", 5));
+    scene.at(200, 0, Kind::Kept(queue(7, 0, 1_060)));
+    scene.at(200, 0, switch(5, "S", 7));
+    scene.at(210, 0, Kind::Kept(queue(6, 0, 1_060)));
+    scene.at(210, 0, switch(7, "S", 6));
+    let told = scene.scheduled();
+    let tells = |text: &str| assert!(told.iter().any(|told| told == text), "{text}: {told:#?}");
+    tells("100 cpu 0: 5 (1024) running -> 6 (1024)");
+    tells("120 cpu 0: 6 (1024) running -> 0 (idle) throttled=true");
+    tells(r#"120 999/999: sched:throttled cgroup="/seven" cpu=0"#);
+    tells("190 999/999: sched:throttled cpu=0 late_ns=10");
+    let by = r#"throttled_by="/seven""#;
+    tells(&format!("190 cpu 0: 0 (idle) running -> 5 (1024) throttled_ns=60 {by}"));
+    tells(&format!("200 cpu 0: 5 (1024) blocked -> 7 (1024) throttled_ns=50 {by}"));
+    tells(&format!("210 cpu 0: 7 (1024) blocked -> 6 (1024) throttled_ns=60 {by}"));
+    let woken = told.iter().find(|told| told.starts_with("130 ")).expect("7 is woken");
+    assert!(woken.contains("throttled=true"), "{woken}");
+}
+
+#[test]
+fn a_wait_that_begins_in_a_queue_that_never_was_throttled_has_all_of_what_that_says_later() {
+    let mut scene = Scene::new();
+    // 5 waits already when nothing is known of it, and so nothing of its queue.
+    scene.at(40, 0, Kind::Kept(queue(5, 0, 900)));
+    scene.at(40, 0, switch(0, "R", 5));
+    scene.at(100, 0, switch(5, "R", 6));
+    scene.at(170, 0, Kind::Kept(queue(5, 0, 30)));
+    scene.at(170, 0, switch(6, "S", 5));
+    // Who sleeps waits for nothing.
+    scene.at(180, 0, switch(5, "S", 0));
+    scene.at(190, 0, Kind::Kept(queue(5, 0, 30)));
+    scene.at(190, 0, switch(0, "R", 5));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "40 cpu 0: 0 (idle) running -> 5 (1024)",
+            "100 cpu 0: 5 (1024) running -> 6 (1024)",
+            "170 cpu 0: 6 (1024) blocked -> 5 (1024) throttled_ns=30",
+            "180 cpu 0: 5 (1024) blocked -> 0 (idle)",
+            "190 cpu 0: 0 (idle) running -> 5 (1024)",
+        ]
+    );
+}
+
+#[test]
+fn one_that_is_moved_between_queues_was_throttled_for_what_each_of_them_says() {
+    let mut scene = Scene::new();
+    scene.at(50, 0, switch(0, "R", 5));
+    scene.at(100, 0, goes_out(queued(1_000, true)));
+    scene.at(100, 0, switch(5, "R", 6));
+    scene.told();
+    let moved = |from, to| Kind::Moved { tid: Tid(5), from: Cpu(from), to: Cpu(to) };
+    // Its queue is throttled still, and so is the one of CPU 1.
+    scene.at(130, 0, Kind::Kept(Kept { goes_on: true, ..queue(5, 0, 1_030) }));
+    scene.at(130, 0, moved(0, 1));
+    scene.at(130, 0, Kind::Kept(Kept { begins: true, ..queue(5, 1, 500) }));
+    scene.at(150, 1, Kind::Kept(queue(5, 1, 510)));
+    scene.at(150, 1, moved(1, 2));
+    scene.at(170, 2, Kind::Kept(queue(5, 2, 5)));
+    scene.at(170, 2, switch(0, "R", 5));
+    let told = scene.scheduled();
+    let last = told.last().expect("it comes in");
+    assert!(last.contains("throttled_ns=45 "), "30 + 10 + 5: {told:#?}");
+    assert!(!told.iter().any(|told| told.contains("late_ns")), "not over on CPU 0: {told:#?}");
 }

@@ -5,7 +5,7 @@ use fxt_reader::Reader;
 use super::{LOST, Proc, Scene, renamed, running, switch, wakeup};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Kind, LocalId, SliceFacts, Taken, Throttle};
+use crate::event::{Kept, Kind, LocalId, SliceFacts, Taken, Throttle};
 use crate::flight::watch::{Counts, Fired, Limits, Watch};
 use fxtrec_report::{Options, analyse};
 use fxtrec_units::{Cpu, Nanos, Tid};
@@ -93,11 +93,13 @@ fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
     scene.at(190, 0, switch(6, "S", 7));
     assert_eq!(fired(&mut scene), []);
     // Of the 60 that it waits, a quota takes 40.
-    let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8 };
+    let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8, now: true, of_queues: false };
     let throttled = SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None };
     scene.at(200, 0, Kind::Slice(throttled));
     scene.at(200, 0, switch(7, "R", 0));
-    scene.at(260, 0, Kind::Kept { tid: Tid(7), kept: Nanos(1_040), cpu: Cpu(0), own: 8 });
+    let (tid, kept, cpu) = (Tid(7), Nanos(1_040), Cpu(0));
+    let said = Kept { tid, kept, cpu, own: 8, of_queues: false, begins: false, goes_on: false };
+    scene.at(260, 0, Kind::Kept(said));
     scene.at(260, 0, switch(0, "R", 7));
     assert_eq!(fired(&mut scene), [(260, 3, Some(7), Some(40.0))], "20 are no wait of 25");
 }

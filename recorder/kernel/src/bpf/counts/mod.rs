@@ -133,7 +133,8 @@ impl SchedCounts {
         let shared_values = map("what threads do", &threads, shape.shared_bytes())?;
         let cpu_values = map("the figures of all CPUs", &cpus, shape.cpu_bytes() * shape.cpus)?;
         let stolen = QueueLayout::new(&btf).ok().filter(|_| wanted.steal);
-        let throttle = ThrottleLayout::new(&btf).ok();
+        // Before Linux 6.18, a program would have to look at both ends of every wait.
+        let throttle = ThrottleLayout::new(&btf).ok().filter(ThrottleLayout::marks_tasks);
         let load = |stolen, throttle| {
             let setting = Setting {
                 task: &task,

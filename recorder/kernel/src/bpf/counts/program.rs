@@ -9,7 +9,7 @@ use super::super::asm::Reg::*;
 use super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, Label, Reg, When, Width};
 use super::super::programs::number;
 use super::super::programs::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
-use super::super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout};
+use super::super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout, Throttling};
 use super::KeyBy;
 use super::layout::{
     FIRST_OCTAVE, KEPT_BYTES, LAST_OCTAVE, Measure, PLACE_BYTES, PROBES, SLOT_BYTES, STATE_BIT,
@@ -323,8 +323,10 @@ impl<'a> Writer<'a> {
         go_if(INTERRUPTIBLE, blocked);
         asm.place(runnable);
         asm.set(R4, state::PREEMPTED);
-        if let Some(layout) = self.setting.throttle {
-            asm.load(Width::Byte, R0, R7, layout.throttled);
+        if let Some(layout) = self.setting.throttle
+            && let Throttling::OfTasks(throttled) = layout.throttling
+        {
+            asm.load(Width::Byte, R0, R7, throttled);
             asm.jump_if(When::Equal, R0, 0, done);
             self.throttled(layout);
         }

@@ -6,10 +6,12 @@ use super::super::account::at as line;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
-use super::super::task::{FutexLayout, ThrottleLayout};
+use super::super::task::{Cast, FutexLayout};
 use super::super::wakers;
 use super::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
 use super::{Reg::*, Setting, account, find_bit, number};
+
+mod throttle;
 
 /// The argument of the wake-ups, and the first of `sched_migrate_task`.
 const WOKEN: i16 = 0;
@@ -31,9 +33,6 @@ const WORDS_BYTES: i32 = 20;
 
 /// `PF_KTHREAD`, `PF_USER_WORKER` and `PF_IO_WORKER`: threads that never entered the kernel, and have no registers there.
 const WORKERS: i32 = 0x0020_0000 | 0x4000 | 0x10;
-
-/// How many groups upwards are looked at for a quota that is used up.
-const LEVELS: usize = 8;
 
 /// Has the kernel wake the reader though the ring buffer is not read from.
 const FORCE_WAKEUP: i32 = 2;
@@ -68,8 +67,8 @@ struct Event<'a> {
     slices: bool,
     /// Whether it tells what is taken of slices.
     takes: bool,
-    /// Whether it tells of throttled threads.
-    throttles: bool,
+    /// In which register the thread is that may begin to wait in a throttled queue, if it tells of such.
+    throttles: Option<Reg>,
     /// Whether it tells for how long queues were throttled.
     waits: bool,
     /// Whether it tells of futexes.
@@ -102,7 +101,7 @@ impl<'a> Event<'a> {
             skips: false,
             slices: false,
             takes: false,
-            throttles: false,
+            throttles: None,
             waits: false,
             futexes: false,
             asm,
@@ -275,81 +274,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Tells whose quota keeps the thread in R7 from running on, if one does.
-    fn check_throttled(&mut self) {
-        let Some(layout) = self.setting.task.throttle else { return };
-        self.throttles = true;
-        self.asm.load(Width::Byte, R3, R7, layout.throttled);
-        self.asm.jump_if(When::NotEqual, R3, 0, self.tell_throttled);
-        self.asm.place(self.throttled_told);
-    }
-
-    fn tell_throttled(&mut self) {
-        let Some(layout) = self.setting.task.throttle else { return };
-        self.asm.place(self.tell_throttled);
-        self.slot();
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R3, R7, layout.queue);
-        asm.load(Width::Double, R4, R3, layout.run_queue);
-        asm.load(Width::Double, R4, R4, layout.now);
-        asm.load(Width::Double, R5, R3, layout.own_clock);
-        asm.alu(Alu::Sub, R4, R5);
-        asm.load(Width::Double, R5, R3, layout.own_time);
-        asm.alu(Alu::Add, R4, R5);
-        asm.store(Width::Double, R2, part::KEPT, R4);
-        cgroup_number(asm, layout);
-        asm.store(Width::Word, R2, part::OWN_CGROUP, R3);
-
-        let [found, nobody, told] = [(); 3].map(|()| asm.label());
-        asm.load(Width::Double, R3, R7, layout.queue);
-        asm.load(Width::Double, R4, R3, layout.clock);
-        asm.jump_if(When::NotEqual, R4, 0, found);
-        asm.load(Width::Double, R5, R7, layout.parent);
-        for _ in 0..LEVELS {
-            asm.jump_if(When::Equal, R5, 0, nobody);
-            asm.load(Width::Double, R3, R5, layout.entity_queue);
-            asm.load(Width::Double, R4, R3, layout.clock);
-            asm.jump_if(When::NotEqual, R4, 0, found);
-            asm.load(Width::Double, R5, R5, layout.entity_parent);
-        }
-        asm.place(nobody);
-        asm.set(R3, 0);
-        asm.jump(told);
-        asm.place(found);
-        cgroup_number(asm, layout);
-        asm.place(told);
-        asm.store(Width::Double, R2, part::CGROUP, R3);
-        self.kind(RecordKind::Throttled);
-        self.asm.alu(Alu::Add, R1, 1);
-        self.asm.jump(self.throttled_told);
-    }
-
-    /// Tells for how long the queue of the thread in R8 was throttled so far, if it ever was.
-    fn check_wait(&mut self) {
-        let Some(layout) = self.setting.task.throttle else { return };
-        self.waits = true;
-        self.asm.load(Width::Double, R3, R8, layout.queue);
-        self.asm.load(Width::Double, R4, R3, layout.own_time);
-        self.asm.jump_if(When::NotEqual, R4, 0, self.tell_wait);
-        self.asm.place(self.wait_told);
-    }
-
-    /// R3 is the queue, R4 the time.
-    fn tell_wait(&mut self) {
-        let Some(layout) = self.setting.task.throttle else { return };
-        let task = self.setting.task;
-        self.asm.place(self.tell_wait);
-        self.slot();
-        self.asm.store(Width::Double, R2, part::KEPT, R4);
-        cgroup_number(&mut self.asm, layout);
-        self.asm.store(Width::Word, R2, part::OWN_CGROUP, R3);
-        self.copy_word(R8, task.pid, part::TID);
-        self.copy_word(R8, task.cpu, part::WAIT_CPU);
-        self.kind(RecordKind::Wait);
-        self.asm.alu(Alu::Add, R1, 1);
-        self.asm.jump(self.wait_told);
-    }
-
     /// R3 = the state of the thread in R7 that goes out; R6 has the arguments.
     fn load_state(&mut self) {
         match self.setting.task.state {
@@ -519,8 +443,8 @@ impl<'a> Event<'a> {
         if self.takes {
             self.tell_taken();
         }
-        if self.throttles {
-            self.tell_throttled();
+        if let Some(task) = self.throttles {
+            self.tell_throttled(task);
         }
         if self.waits {
             self.tell_wait();
@@ -583,13 +507,6 @@ fn note_futex(asm: &mut Assembler, layout: FutexLayout, done: Label) {
     asm.call(Helper::ProbeReadUser);
 }
 
-/// R3 = the number of the cgroup of the queue in R3.
-fn cgroup_number(asm: &mut Assembler, layout: ThrottleLayout) {
-    for place in [layout.group, layout.cgroup, layout.node, layout.number] {
-        asm.load(Width::Double, R3, R3, place);
-    }
-}
-
 /// `sched_migrate_task(task, cpu)`, which comes before the task is moved.
 pub(super) fn migrate(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     let mut event = Event::new(setting);
@@ -605,6 +522,7 @@ pub(super) fn migrate(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.asm.store(Width::Word, R2, part::TO_CPU, R7);
     event.copy_word(R8, task.cpu, part::FROM_CPU);
     event.kind(RecordKind::Moved);
+    event.tell_new_queue();
     event.end()
 }
 
@@ -614,6 +532,12 @@ fn copy_to_scratch(asm: &mut Assembler, bytes: i32) {
     asm.alu(Alu::Add, R1, i32::from(SCRATCH));
     asm.set(R2, bytes);
     asm.call(Helper::ProbeReadKernel);
+}
+
+/// R0 = the address in R1, as that of a task. Takes R1 to R5.
+fn as_task(asm: &mut Assembler, cast: Cast) {
+    asm.set(R2, cast.task.cast_signed());
+    asm.call_function(cast.function);
 }
 
 /// R1 = the count of interrupts at this distance from the address in R3.
@@ -658,7 +582,7 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.begin(RecordKind::Switch);
     event.check_slice();
     event.check_taken();
-    event.check_throttled();
+    event.check_goes_out();
     event.check_wait();
     event.check_futex();
     event.slot();
@@ -697,9 +621,7 @@ impl Event<'_> {
     fn current(&mut self) {
         match self.setting.task.interrupts {
             // These have more in the task that they need. Linux 5.10 has no such call.
-            InterruptCount::BesideRunQueue {
-                reach: Reach::Cast { .. } | Reach::CopyLast, ..
-            }
+            InterruptCount::BesideRunQueue { reach: Reach::Cast(_) | Reach::CopyLast, .. }
             | InterruptCount::OfTask { .. } => {
                 self.asm.call(Helper::GetCurrentTaskBtf);
                 self.asm.load(Width::Word, R7, R0, self.setting.task.pid);
@@ -729,13 +651,12 @@ impl Event<'_> {
             }
             InterruptCount::BesideRunQueue { queue, run_queue, distance, reach } => {
                 match reach {
-                    Reach::Cast { function, task: id } => {
+                    Reach::Cast(cast) => {
                         asm.load(Width::Double, R1, R0, queue);
                         asm.load(Width::Double, R1, R1, run_queue);
                         // Where a task would begin whose id is the count.
                         asm.alu(Alu::Add, R1, distance - i32::from(task.pid));
-                        asm.set(R2, id.cast_signed());
-                        asm.call_function(function);
+                        as_task(asm, cast);
                         asm.load(Width::Word, R1, R0, task.pid);
                     }
                     Reach::CopyLast => {
@@ -851,6 +772,9 @@ impl Event<'_> {
     /// The rest of a program on a wake-up that who runs does, or an interrupt.
     fn by_current(mut self, kind: RecordKind) -> Result<Vec<Insn>, AsmError> {
         self.begin(kind);
+        if kind == RecordKind::WakeupNew {
+            self.check_is_woken();
+        }
         self.slot();
         self.asm.store(Width::Double, R2, part::TIME, R0);
         self.copy_word(R8, self.setting.task.pid, part::TID);
@@ -867,6 +791,7 @@ pub(super) fn wakeup(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.current();
     event.find_lane();
     event.begin(RecordKind::Wakeup);
+    event.check_is_woken();
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
     event.asm.load(Width::Word, R3, R8, setting.task.pid);

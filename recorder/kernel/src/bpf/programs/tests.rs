@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::super::account::{Asking, Handler};
 use super::super::asm::Helper;
 use super::super::interrupts::{InterruptCount, Reach};
-use super::super::task::{FutexLayout, QueueLayout, SyscallLayout, ThrottleLayout, Tracepoints};
+use super::super::task::{
+    Cast, FutexLayout, QueueLayout, SyscallLayout, ThrottleLayout, Throttling, Tracepoints,
+};
 use super::*;
 
 fn layout(interrupts: InterruptCount, state: Option<(i16, usize)>) -> TaskLayout {
@@ -40,9 +42,9 @@ fn syscall() -> SyscallLayout {
     }
 }
 
-fn throttle() -> ThrottleLayout {
+fn throttle(throttling: Throttling) -> ThrottleLayout {
     ThrottleLayout {
-        throttled: 752,
+        throttling,
         queue: 500,
         parent: 508,
         entity_queue: 168,
@@ -91,7 +93,7 @@ fn scope_is_followed_before_switches_and_those_before_wake_ups() {
     assert_eq!(names(true, true), [&["fxtrec_newtask"], &events[..]].concat());
 }
 
-const CAST: Reach = Reach::Cast { function: 77_000, task: 120 };
+const CAST: Cast = Cast { function: 77_000, task: 120 };
 
 fn beside_run_queue(reach: Reach) -> InterruptCount {
     InterruptCount::BesideRunQueue { queue: 16, run_queue: 32, distance: -9000, reach }
@@ -102,7 +104,7 @@ fn programs_fit_every_known_kernel_and_stay_short() {
     let fd = descriptor();
     let counts = [
         InterruptCount::OfCpu { variable: 7, offset: 8 },
-        beside_run_queue(CAST),
+        beside_run_queue(Reach::Cast(CAST)),
         beside_run_queue(Reach::CopyLast),
         beside_run_queue(Reach::CopyAll),
         InterruptCount::OfTask { offset: 12 },
@@ -129,20 +131,33 @@ fn programs_fit_every_known_kernel_and_stay_short() {
 }
 
 #[test]
-fn what_tells_of_throttling_lengthens_the_program_on_switches_but_little() {
+fn what_tells_of_throttling_lengthens_the_programs_but_little_and_those_on_wake_ups_before_6_18_only()
+ {
     let fd = descriptor();
-    let task = TaskLayout { throttle: Some(throttle()), ..layout(InterruptCount::Unknown, None) };
-    let setting = Setting {
-        task: &task,
-        shape: LaneShape::within(8 << 20),
-        lanes: fd.as_fd(),
-        doorbell: fd.as_fd(),
-        scope: Some(fd.as_fd()),
-        wakers: fd.as_fd(),
-        accounts: accounts(&fd),
+    let lengths = |throttling: Option<Throttling>| {
+        let throttle = throttling.map(throttle);
+        let task = TaskLayout { throttle, ..layout(InterruptCount::Unknown, None) };
+        let setting = Setting {
+            task: &task,
+            shape: LaneShape::within(8 << 20),
+            lanes: fd.as_fd(),
+            doorbell: fd.as_fd(),
+            scope: Some(fd.as_fd()),
+            wakers: fd.as_fd(),
+            accounts: accounts(&fd),
+        };
+        let programs = all(&setting, true).expect("they assemble");
+        programs.iter().map(|program| program.insns.len()).collect::<Vec<_>>()
     };
-    for program in all(&setting, true).expect("they assemble") {
-        assert!(program.insns.len() < 360, "{}: {}", program.name, program.insns.len());
+    let queues = Throttling::OfQueues { count: 368, group: 900, queues: 72, cast: CAST };
+    let none = lengths(None);
+    for (throttling, wakes_too) in [(Throttling::OfTasks(752), false), (queues, true)] {
+        let told = lengths(Some(throttling));
+        let more: Vec<usize> = told.iter().zip(&none).map(|(told, none)| told - none).collect();
+        assert!(more.iter().all(|more| *more < 160), "{throttling:?}: {more:?}");
+        // In the order of `all`: new tasks, switches, moves, the begins of wake-ups, first ones and others.
+        assert_eq!([more[4] > 0, more[5] > 0], [wakes_too; 2], "{throttling:?}: {more:?}");
+        assert_eq!((more[0], more[3]), (0, 0), "{throttling:?}: {more:?}");
     }
 }
 
@@ -152,8 +167,10 @@ fn only_with_locks_the_program_on_switches_looks_into_the_memory_of_programs() {
     let mut reading = Assembler::new();
     reading.call(Helper::ProbeReadUser);
     let reading = reading.finish().expect("it assembles")[0];
-    let without =
-        TaskLayout { throttle: Some(throttle()), ..layout(InterruptCount::Unknown, None) };
+    let without = TaskLayout {
+        throttle: Some(throttle(Throttling::OfTasks(752))),
+        ..layout(InterruptCount::Unknown, None)
+    };
     let futex = FutexLayout { call: 202, address: 112, operation: 104, value: 96 };
     let assembled = |task: &TaskLayout| {
         let setting = Setting {
@@ -168,9 +185,9 @@ fn only_with_locks_the_program_on_switches_looks_into_the_memory_of_programs() {
         all(&setting, true).expect("they assemble")
     };
     let plain = assembled(&without);
-    // The same as before there were locks.
+    // docs/sources.md gives the shortest and the longest.
     let lengths = plain.iter().map(|program| program.insns.len());
-    assert_eq!(lengths.collect::<Vec<_>>(), [37, 353, 154, 159, 149, 162]);
+    assert_eq!(lengths.collect::<Vec<_>>(), [37, 360, 155, 159, 149, 162]);
     let with_locks = assembled(&TaskLayout { futex: Some(futex), ..without });
     for (plain, with_locks) in plain.iter().zip(&with_locks) {
         assert!(!plain.insns.contains(&reading), "{}", plain.name);
