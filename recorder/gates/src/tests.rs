@@ -205,13 +205,13 @@ fn what_is_missing_is_asked_for_where_it_should_be() {
         ("wakeup.p99 >", 12, "a limit, such as 2ms"),
         ("lost > x", 7, "a number"),
         ("wakeup.p99 > 2ms comm = 'a'", 17, "`if` and a condition, or the end"),
-        ("slice.max > 1s if", 17, "a condition on comm, pid, tid or cpu"),
+        ("slice.max > 1s if", 17, "a condition on comm, pid, tid, cpu or stack"),
         ("slice.max > 1s if comm", 22, "a comparison, such as ="),
         ("slice.max > 1s if comm = app", 25, "a string in quotes, such as \"app\""),
         ("slice.max > 1s if pid = \"1\"", 24, "a number"),
         ("slice.max > 1s if (pid = 1", 26, "`)`"),
         ("slice.max > 1s if pid = 1 pid", 26, "`and`, `or` or the end"),
-        ("slice.max > 1s if pid = 1 and", 29, "a condition on comm, pid, tid or cpu"),
+        ("slice.max > 1s if pid = 1 and", 29, "a condition on comm, pid, tid, cpu or stack"),
         ("slice.max > 1s if pid = 1)", 25, "`and`, `or` or the end"),
     ] {
         let error = text.parse::<Gate>().expect_err(text);
