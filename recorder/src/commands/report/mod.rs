@@ -112,7 +112,7 @@ pub fn run(
     };
     let (mut report, written) = run_to(args, look, &mut out)?;
     if args.json {
-        measure_more(args, &mut report)?;
+        measure_more(args, true, true, &mut report)?;
     }
     // The verdicts are a part of the JSON.
     let Some(gates) = gates else {
@@ -154,8 +154,9 @@ fn run_to(
     }
     let mut report = analyse(args)?;
     check(args, &report)?;
-    if !args.json && !args.csv && args.parts().contains(&Part::Spans) {
-        measure_more(args, &mut report)?;
+    if !args.json && !args.csv {
+        let shows = |part| args.parts().contains(&part);
+        measure_more(args, shows(Part::Spans), shows(Part::Locks), &mut report)?;
     }
     let written = if args.json {
         Ok(())
@@ -167,15 +168,20 @@ fn run_to(
     Ok((report, written))
 }
 
-/// Measures the spans and the waits for locks if there are any, and the trace can be read again.
-fn measure_more(args: &ReportArgs, report: &mut Report) -> Result<(), ReportError> {
-    if report.causes.has(Cause::Futex) && args.file.is_file() {
+/// Measures those of the spans and the waits for locks that are wanted and recorded, if the trace can be read again.
+fn measure_more(
+    args: &ReportArgs,
+    spans: bool,
+    locks: bool,
+    report: &mut Report,
+) -> Result<(), ReportError> {
+    if locks && report.causes.has(Cause::Futex) && args.file.is_file() {
         let selection = options(args).selection;
         let read = |source| ReadError::new(&args.file, source);
         let reader = Reader::open(&args.file).map_err(read)?;
         report.locks = Some(locks::measure(reader, &selection, report).map_err(read)?);
     }
-    if report.may_have_spans && args.file.is_file() {
+    if spans && report.may_have_spans && args.file.is_file() {
         let open = || watched(&args.file);
         let measured = measure(open, &options(args).selection, report);
         report.spans = Some(measured.map_err(|source| ReadError::new(&args.file, source))?);
@@ -303,11 +309,15 @@ fn write_text(
             }
             Part::Worst => text::write_worst(report, worst, named, look, out)?,
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
-            Part::Locks => {
-                if let Some(locks) = &report.locks {
-                    text::write_locks(locks, lock_rows, look, out)?;
-                }
-            }
+            Part::Locks => match &report.locks {
+                Some(locks) => text::write_locks(locks, lock_rows, look, out)?,
+                // Who asks for it alone is told why there is none.
+                None if args.show.contains(&Part::Locks) => match report.causes.has(Cause::Futex) {
+                    true => writeln!(out, "Locks are left out: the trace cannot be read again.\n")?,
+                    false => writeln!(out, "Locks are not recorded: record with --locks.\n")?,
+                },
+                None => {}
+            },
         }
     }
     if screen {

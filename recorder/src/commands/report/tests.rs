@@ -38,6 +38,12 @@ fn report(line: &[&str]) -> String {
 }
 
 #[test]
+fn who_asks_for_locks_that_are_not_recorded_is_told_how_to_record_them() {
+    assert_eq!(report(&["--show", "locks"]), "Locks are not recorded: record with --locks.\n\n");
+    assert!(!report(&["--all"]).contains("Locks"), "who asks for everything is not");
+}
+
+#[test]
 fn without_options_a_report_fits_on_a_screen() {
     let text = report(&[]);
     for heading in ["switches (", "  wakeup     p50", "Run-queue wait of each task", "longest run"]
