@@ -222,6 +222,16 @@ pub enum Key {
     Other,
 }
 
+impl Key {
+    /// Whose it is, whatever it was called: the CPUs may have met a thread by different names.
+    pub(super) fn without_name(&self) -> Key {
+        match *self {
+            Key::Thread(tid, _, process) => Key::Thread(tid, [0; 16], process),
+            ref other => other.clone(),
+        }
+    }
+}
+
 /// A histogram, with what is known exactly beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram {

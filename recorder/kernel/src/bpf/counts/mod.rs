@@ -221,7 +221,8 @@ impl SchedCounts {
         self.shared.len() + self.cpus.len()
     }
 
-    /// Hands out what was counted since the last call, each key once, in no order.
+    /// Hands out what was counted since the last call, each key once, in no order. A thread that was renamed meanwhile has
+    /// one of its names.
     ///
     /// # Errors
     /// What bpf(2) returns when it is asked to wait for the programs. Nothing is lost then.
@@ -236,7 +237,7 @@ impl SchedCounts {
             return Err(error);
         }
         let shape = self.wanted.shape;
-        let mut rows: FxHashMap<Key, Figures> = FxHashMap::default();
+        let mut rows: FxHashMap<Key, Row> = FxHashMap::default();
         for cpu in 0..shape.cpus {
             let table = cpu * shape.cpu_bytes() + cpu::TABLES + old as usize * shape.table_bytes();
             for number in 0..shape.slots_in_all() {
@@ -245,11 +246,13 @@ impl SchedCounts {
                 let Some(key) = slot.key(self.wanted.key, is_other) else { continue };
                 let figures = slot.take();
                 if key != Key::Other || figures != Figures::default() {
-                    rows.entry(key).or_default().add(&figures);
+                    let row = rows.entry(key.without_name());
+                    let row = row.or_insert(Row { key, figures: Figures::default() });
+                    row.figures.add(&figures);
                 }
             }
         }
-        Ok(rows.into_iter().map(|(key, figures)| Row { key, figures }).collect())
+        Ok(rows.into_values().collect())
     }
 
     pub fn missing(&self) -> Missing {
