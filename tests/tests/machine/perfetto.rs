@@ -120,7 +120,7 @@ impl Rest<'_> {
 fn types(name: &str) -> &'static [u64] {
     match name {
         "incoming_weight" | "outgoing_weight" | "weight" => &[INT32],
-        "waker" | "futex_owner" => &[KOID],
+        "waker" | "futex_owner" | "futex_end_of" => &[KOID],
         "inferred" | "interrupt" | "throttled" => &[BOOL],
         "prev_state" | "throttled_by" => &[STRING_ARG],
         "futex" => &[POINTER],
