@@ -1,5 +1,5 @@
 /* A herd: THREADS threads, each of which waits in a function of its own, all woken at once, ROUNDS times: `herd ROUNDS MS`.
- * Each prints its id and the name of its function. Between two calls everybody waits for MS milliseconds. */
+ * Prints the id of each and the name of its function. Between two calls everybody waits for MS milliseconds. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <linux/futex.h>
@@ -42,8 +42,7 @@ static void *run(void *place)
 {
 	for (unsigned round = 0; round < rounds; round++)
 		places[(size_t)place].waits(round);
-	printf("%ld %s\n", (long)syscall(SYS_gettid), places[(size_t)place].name);
-	return NULL;
+	return (void *)syscall(SYS_gettid);
 }
 
 int main(int count, char **words)
@@ -59,7 +58,11 @@ int main(int count, char **words)
 		atomic_fetch_add(&call, 1);
 		syscall(SYS_futex, &call, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	}
-	for (size_t at = 0; at < THREADS; at++)
-		pthread_join(threads[at], NULL);
+	/* Not by themselves: they would wait for each other to print. */
+	for (size_t at = 0; at < THREADS; at++) {
+		void *tid;
+		pthread_join(threads[at], &tid);
+		printf("%ld %s\n", (long)tid, places[at].name);
+	}
 	return 0;
 }
