@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use super::losses::write_losses;
 use crate::Report;
 use crate::fleet::TraceRow;
 use fxtrec_units::grid::{Grid, Side, printable};
@@ -31,32 +32,7 @@ pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io:
         count(threads),
         count(report.switches())
     )?;
-    let losses = &report.losses;
-    let with_gaps = report.traces.iter().filter(|row| row.gaps > 0).count() as u64;
-    if losses.gaps > 0 {
-        let at_most = if losses.at_most { "at most " } else { "" };
-        let unknown = match losses.unknown {
-            0 => String::new(),
-            unknown => format!(", an unknown number more in {} of them", count(unknown)),
-        };
-        writeln!(
-            out,
-            "{} {at_most}{} events in {} gaps of {} traces{unknown}; values that span a gap are censored",
-            look.bad("LOST"),
-            count(losses.events),
-            count(losses.gaps),
-            count(with_gaps)
-        )?;
-        for cause in &losses.causes {
-            writeln!(out, "  {}", printable(cause, 250))?;
-        }
-    }
-    if losses.damaged > 0 {
-        writeln!(out, "{} in {} places", look.bad("DAMAGED"), count(losses.damaged))?;
-    }
-    if losses.truncated {
-        writeln!(out, "at least one file is truncated: it ends before the recording did")?;
-    }
+    write_losses(report, look, out)?;
     writeln!(out)
 }
 

@@ -5,6 +5,7 @@ mod causes;
 mod fleet;
 mod histogram;
 mod locks;
+mod losses;
 mod overview;
 mod spans;
 mod threads;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::causes::{host, stopped};
+use super::losses::write_losses;
 use crate::{Distribution, Metric, Report};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
@@ -41,41 +42,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     if let Some(stopped) = stopped(report) {
         writeln!(out, "{stopped}")?;
     }
-    let losses = &report.losses;
-    if losses.gaps > 0 {
-        let (events, gaps) = (count(losses.events), count(losses.gaps));
-        let at_most = if losses.at_most { "at most " } else { "" };
-        let unknown = match losses.unknown {
-            0 => String::new(),
-            unknown => format!(", an unknown number more in {} of them", count(unknown)),
-        };
-        writeln!(
-            out,
-            "{} {at_most}{events} events in {gaps} gaps{unknown}; values that span a gap are censored",
-            look.bad("LOST")
-        )?;
-        for cause in &losses.causes {
-            writeln!(out, "  {}", printable(cause, 250))?;
-        }
-    }
-    if losses.unreported > 0 {
-        let events = count(losses.unreported);
-        writeln!(
-            out,
-            "{events} events are missing: the kernel counted but never wrote them; their times are unknown"
-        )?;
-    }
-    if losses.damaged > 0 {
-        writeln!(
-            out,
-            "{} in {} places; values that span one are censored",
-            look.bad("DAMAGED"),
-            count(losses.damaged)
-        )?;
-    }
-    if losses.truncated {
-        writeln!(out, "the file is truncated: it ends before the recording did")?;
-    }
+    write_losses(report, look, out)?;
     if report.folded > 0 {
         let folded = count(report.folded);
         writeln!(out, "{folded} exited threads are merged by name")?;

@@ -51,6 +51,26 @@ fn rows_that_are_left_out_are_counted() {
 }
 
 #[test]
+fn what_many_traces_lost_is_told_as_that_of_one_is() {
+    let head = |losses: &[(u64, u64)]| {
+        let mut fleet = crate::fleet::Fleet::default();
+        for (number, (events, unreported)) in losses.iter().enumerate() {
+            let mut report = report();
+            report.losses.gaps = u64::from(*events > 0);
+            report.losses.events = *events;
+            report.losses.unreported = *unreported;
+            fleet.add(number, format!("{number}.fxt"), report);
+        }
+        text(|out| write_fleet_head(&fleet.finish(), Look::PLAIN, out))
+    };
+    let lost = head(&[(5, 0), (0, 3), (7, 1)]);
+    assert!(lost.contains("LOST 12 events in 2 gaps of 2 traces; values"), "{lost}");
+    assert!(lost.contains("\n4 events are missing: the kernel counted"), "{lost}");
+    let whole = head(&[(0, 0), (0, 0)]);
+    assert!(!whole.contains("LOST") && !whole.contains("missing"), "{whole}");
+}
+
+#[test]
 fn sort_keys_are_those_that_the_error_lists() {
     let error = "latency".parse::<SortKey>().expect_err("no such key").to_string();
     let list = error.split("expected ").nth(1).expect("a list");
