@@ -69,18 +69,23 @@ fn accounts(fd: &OwnedFd) -> Accounts<'_> {
     Accounts { map: fd.as_fd(), possible: 3, irqs: true, asking: true }
 }
 
+/// Programs for this task, with a scope.
+fn setting<'a>(task: &'a TaskLayout, fd: &'a OwnedFd) -> Setting<'a> {
+    Setting {
+        task,
+        shape: LaneShape::within(8 << 20),
+        lanes: fd.as_fd(),
+        doorbell: fd.as_fd(),
+        scope: Some(fd.as_fd()),
+        wakers: fd.as_fd(),
+        accounts: accounts(fd),
+    }
+}
+
 fn names(scope: bool, waking: bool) -> Vec<&'static str> {
     let fd = descriptor();
     let task = layout(InterruptCount::Unknown, None);
-    let setting = Setting {
-        task: &task,
-        shape: LaneShape::within(1 << 20),
-        lanes: fd.as_fd(),
-        doorbell: fd.as_fd(),
-        scope: scope.then(|| fd.as_fd()),
-        wakers: fd.as_fd(),
-        accounts: accounts(&fd),
-    };
+    let setting = Setting { scope: scope.then(|| fd.as_fd()), ..setting(&task, &fd) };
     let programs = all(&setting, waking).expect("they assemble");
     programs.iter().map(|program| program.name).collect()
 }
@@ -113,15 +118,7 @@ fn programs_fit_every_known_kernel_and_stay_short() {
     for interrupts in counts {
         for state in [None, Some((24, 4)), Some((24, 8))] {
             let task = layout(interrupts, state);
-            let setting = Setting {
-                task: &task,
-                shape: LaneShape::within(8 << 20),
-                lanes: fd.as_fd(),
-                doorbell: fd.as_fd(),
-                scope: Some(fd.as_fd()),
-                wakers: fd.as_fd(),
-                accounts: accounts(&fd),
-            };
+            let setting = setting(&task, &fd);
             for program in all(&setting, true).expect("they assemble") {
                 assert!(program.insns.len() < 260, "{}: {}", program.name, program.insns.len());
                 assert!(program.name.len() < 16, "the kernel cuts longer names");
@@ -137,15 +134,7 @@ fn what_tells_of_throttling_lengthens_the_programs_but_little_and_those_on_wake_
     let lengths = |throttling: Option<Throttling>| {
         let throttle = throttling.map(throttle);
         let task = TaskLayout { throttle, ..layout(InterruptCount::Unknown, None) };
-        let setting = Setting {
-            task: &task,
-            shape: LaneShape::within(8 << 20),
-            lanes: fd.as_fd(),
-            doorbell: fd.as_fd(),
-            scope: Some(fd.as_fd()),
-            wakers: fd.as_fd(),
-            accounts: accounts(&fd),
-        };
+        let setting = setting(&task, &fd);
         let programs = all(&setting, true).expect("they assemble");
         programs.iter().map(|program| program.insns.len()).collect::<Vec<_>>()
     };
@@ -173,15 +162,7 @@ fn only_with_locks_the_program_on_switches_looks_into_the_memory_of_programs() {
     };
     let futex = FutexLayout { call: 202, address: 112, operation: 104, value: 96 };
     let assembled = |task: &TaskLayout| {
-        let setting = Setting {
-            task,
-            shape: LaneShape::within(8 << 20),
-            lanes: fd.as_fd(),
-            doorbell: fd.as_fd(),
-            scope: Some(fd.as_fd()),
-            wakers: fd.as_fd(),
-            accounts: accounts(&fd),
-        };
+        let setting = setting(task, &fd);
         all(&setting, true).expect("they assemble")
     };
     let plain = assembled(&without);
@@ -211,15 +192,7 @@ fn only_where_the_running_task_is_needed_it_is_asked_for() {
         (InterruptCount::OfTask { offset: 12 }, true),
     ] {
         let task = layout(interrupts, None);
-        let setting = Setting {
-            task: &task,
-            shape: LaneShape::within(1 << 20),
-            lanes: fd.as_fd(),
-            doorbell: fd.as_fd(),
-            scope: None,
-            wakers: fd.as_fd(),
-            accounts: accounts(&fd),
-        };
+        let setting = Setting { scope: None, ..setting(&task, &fd) };
         let programs = all(&setting, true).expect("they assemble");
         let asks = programs.iter().any(|program| program.insns.contains(&asked));
         assert_eq!(asks, expected, "{interrupts:?}");
