@@ -15,6 +15,7 @@ use fxtrec_tests::tools::or_skip;
 use fxtrec_tests::trace::Trace;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
+const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
 /// `/proc/stat` counts in hundredths of a second. A tick may be cut off at either end, and the kernel adds to the count
 /// at the timer's next tick only.
@@ -116,7 +117,10 @@ fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<
             Some((woken, Waking { time, current, in_interrupt }))
         };
         let (woken, waking) = parse().unwrap_or_else(|| panic!("{line:?}"));
-        into.entry(woken).or_default().push(waking);
+        // Who runs is awake, and stays so: no wake-up that comes later belongs to it.
+        if waking.current != Some(woken) {
+            into.entry(woken).or_default().push(waking);
+        }
     }
 }
 
@@ -141,7 +145,11 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     };
     let mut words = perf(IN_INTERRUPT, "irq.data");
     words.extend(perf(&format!("!({IN_INTERRUPT})"), "task.data"));
-    words.extend([WORKLOAD, "threads", "3", "6000"].map(str::to_owned));
+    // Threads that share a CPU mostly, and then two that never do.
+    let two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
+    let apart = if two { format!(" && exec {PINGPONG} 10000 apart") } else { String::new() };
+    let script = format!("{WORKLOAD} threads 3 6000{apart}");
+    words.extend(["sh", "-c", &script].map(str::to_owned));
     let Some(recording) = record_machine(&["--source", "bpf"], || {
         succeed(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()));
     }) else {
@@ -202,6 +210,7 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     assert!(missing.is_empty(), "missing: {}", example(&missing));
     assert!(by_tasks + by_interrupts >= 20_000, "{by_tasks} and {by_interrupts}");
     assert!(by_interrupts > 0, "timers wake somebody");
+    assert!(!two || remote >= 10_000, "{remote} from another CPU");
 }
 
 #[test]

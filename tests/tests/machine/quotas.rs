@@ -293,16 +293,30 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
     }
 }
 
-/// What a report tells of all threads: of each fact, how many samples and their sum.
+/// What a file tells of all threads: of each fact, how many samples and their sum.
 fn facts_of(folder: &Folder, file: &str) -> BTreeMap<&'static str, (u64, u64)> {
     let json = folder.fxtrec(["report", file, "--json"]).expect(0).stdout;
     let json: Value = serde_json::from_str(&json).expect("the report is JSON");
-    let metrics = &json["total"]["metrics"];
+    let total = &json["total"];
     let of = |name| {
-        let figure = |figure: &str| metrics[name][figure].as_u64();
-        (name, (figure("count").expect("the fact is recorded"), figure("sum_ns").unwrap_or(0)))
+        let metric = &total["metrics"][name];
+        let sum = metric["sum_ns"].as_u64().unwrap_or(0);
+        Some((name, (metric["count"].as_u64()?, sum)))
     };
-    ["steal", "throttled", "irq"].map(of).into()
+    let names = ["steal", "throttled", "irq", "need_resched"];
+    let mut facts: BTreeMap<_, _> = names.into_iter().filter_map(of).collect();
+    for name in ["irqs", "moved"] {
+        facts.insert(name, (total[name].as_u64().expect("the fact is recorded"), 0));
+    }
+    // The report names wakers and calls of a few waits only.
+    let trace = Trace::read(&folder.path(file));
+    let wakers = trace.wakeups.iter().filter(|it| it.waker.is_some()).count();
+    let interrupts = trace.wakeups.iter().filter(|it| it.interrupt).count();
+    facts.insert("wakers", (wakers as u64, interrupts as u64));
+    let calls = trace.switches.iter().filter(|it| it.args.contains_key("syscall")).count();
+    let moves = trace.moves.len() as u64;
+    facts.extend([("syscalls", (calls as u64, 0)), ("moves", (moves, 0))]);
+    facts
 }
 
 #[test]
@@ -317,7 +331,8 @@ fn facts_are_kept_in_a_window_and_of_a_scope_and_when_such_files_are_cut_merged_
     for (option, value) in [("--mode", "circular"), ("--scope", "app")] {
         let folder = Folder::new();
         let words = quota.words(&[WORKLOAD, "slices", "2", "60"]);
-        let mut args = vec!["-q", "--source", "bpf", option, value, "-o", "t.fxt", "--"];
+        let mut args = vec!["-q", "--source", "bpf", "--need-resched", option, value];
+        args.extend(["-o", "t.fxt", "--"]);
         args.extend(words.iter().map(String::as_str));
         folder.fxtrec(args).expect(0);
         let trace = Trace::read(&folder.path("t.fxt"));
@@ -333,7 +348,13 @@ fn facts_are_kept_in_a_window_and_of_a_scope_and_when_such_files_are_cut_merged_
         assert!(waits >= 5 && periods >= 5 && slices >= 5, "{waits}, {periods}, {slices}");
 
         let facts = facts_of(&folder, "t.fxt");
-        assert!(facts["throttled"].0 >= waits && facts["irq"].0 > 0, "{facts:?} of {waits}");
+        println!("{facts:?}");
+        assert!(facts["throttled"].0 >= waits && facts.contains_key("steal"), "{facts:?}");
+        for fact in ["irq", "irqs", "wakers", "syscalls"] {
+            assert!(facts[fact].0 > 0, "{fact}: {facts:?}");
+        }
+        let asked = facts.get("need_resched").is_some_and(|(count, _)| *count > 0);
+        assert_eq!(asked, has(&trace, "need_resched"), "{facts:?}");
         folder.fxtrec(["cut", "t.fxt", "cut.fxt"]).expect(0);
         assert_eq!(facts_of(&folder, "cut.fxt"), facts, "{value}");
         folder.fxtrec(["merge", "t.fxt", "t.fxt", "-o", "both.fxt"]).expect(0);
