@@ -1,4 +1,4 @@
-//! What Perfetto's importer needs of a file, as far as that is known: the importer itself is not at hand where tests run.
+//! What Perfetto's importer needs of a file, as far as that is known. The importer itself is run by `scripts/check-perfetto`.
 //!
 //! It goes from record to record by their sizes, so one that is wrong derails the rest. It keeps of a switch the weights, of a
 //! wake-up the waker, which has to be a koid, and ignores arguments that it does not know, by their sizes too. So all of them
