@@ -12,7 +12,7 @@
 use fxtrec_report::scene::{Leaves, Scene};
 use proptest::prelude::*;
 
-use super::random::{Does, THREADS, Truth, WokenBy, koid, play, steps};
+use super::random::{Does, THREADS, Truth, WokenBy, between, koid, play, steps};
 use super::{ALL, ask, try_ask, within};
 use crate::Explanation;
 
@@ -92,10 +92,8 @@ proptest! {
         steps in steps(), which in 0..THREADS, cuts in (any::<u16>(), any::<u16>()),
     ) {
         let (scene, truth) = play(&steps);
-        let end = truth.does[0].len();
-        let (a, b) = (usize::from(cuts.0) % end, usize::from(cuts.1) % end);
-        let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1).min(end));
-        prop_assume!(from < to && truth.does[which].iter().any(|does| *does != Does::Unseen));
+        let (from, to) = between(&truth, cuts);
+        prop_assume!(from < to && truth.is_seen(which));
         let query = within(&koid(which).to_string(), from as u64, to as u64);
         let answer = try_ask(&scene, &query).expect("the thread is there");
         let why = &answer.explanations[0];

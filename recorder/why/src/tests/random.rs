@@ -44,6 +44,13 @@ pub(super) struct Truth {
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
 }
 
+impl Truth {
+    /// Whether anything was recorded of the thread.
+    pub(super) fn is_seen(&self, which: usize) -> bool {
+        self.does[which].iter().any(|does| *does != Does::Unseen)
+    }
+}
+
 pub(super) type Step = (u8, u8, u8, u8);
 
 /// Plays the steps: a trace, and what it tells of.
@@ -193,6 +200,13 @@ fn micros(why: &Explanation, part: &str) -> u64 {
     why.blame.iter().filter(named).map(|part| part.ns).sum::<u64>() / 1000
 }
 
+/// From where to where two random numbers point; nowhere if nothing was recorded.
+pub(super) fn between(truth: &Truth, cuts: (u16, u16)) -> (usize, usize) {
+    let end = truth.does[0].len();
+    let (a, b) = (usize::from(cuts.0) % end, usize::from(cuts.1) % end);
+    (a.min(b), a.max(b).max(a.min(b) + 1).min(end))
+}
+
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 20..200)
 }
@@ -205,10 +219,8 @@ proptest! {
         steps in steps(), which in 0..THREADS, cuts in (any::<u16>(), any::<u16>()),
     ) {
         let (scene, truth) = play(&steps);
-        let end = truth.does[0].len();
-        let (a, b) = (usize::from(cuts.0) % end, usize::from(cuts.1) % end);
-        let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1).min(end));
-        prop_assume!(from < to && truth.does[which].iter().any(|does| *does != Does::Unseen));
+        let (from, to) = between(&truth, cuts);
+        prop_assume!(from < to && truth.is_seen(which));
         let query = within(&koid(which).to_string(), from as u64, to as u64);
         let answer = try_ask(&scene, &query).expect("the thread is there");
         let why = &answer.explanations[0];

@@ -29,29 +29,24 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
     scene.told();
     let mut time = 200;
     // Thread 7 is of another process, nobody knows 8, and 0 is the idle task's.
-    for (owner, told) in
-        [(6, " futex_owner=koid:6"), (5, ""), (7, ""), (8, ""), (0, ""), (u32::MAX, "")]
-    {
-        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(owner)), is_end: false });
-        let blocks = |switch: Switch| Switch { syscall: Some(202), ..switch };
-        scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
-        scene.at(time, 0, blocks(switch(5, "S", 0)));
-        let line =
-            format!("{time} cpu 0: 5 (1024) blocked -> 0 (idle) syscall=202 futex=0x1000{told}");
-        assert_eq!(scene.scheduled(), [line], "{owner}");
-        scene.at(time + 1, 0, wakeup(5, 6));
-        scene.at(time + 2, 0, switch(0, "R", 5));
-        scene.told();
-        time += 10;
-    }
-    // It waits for the end of another thread, whose id is just as much the program's word.
-    for (owner, told) in [(6, " futex_end_of=koid:6"), (7, "")] {
-        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(owner)), is_end: true });
+    // A lock's owner, or the thread whose end is waited for: its id is the program's word in either case.
+    let cases = [
+        (false, 6, " futex_owner=koid:6"),
+        (false, 5, ""),
+        (false, 7, ""),
+        (false, 8, ""),
+        (false, 0, ""),
+        (false, u32::MAX, ""),
+        (true, 6, " futex_end_of=koid:6"),
+        (true, 7, ""),
+    ];
+    for (is_end, owner, told) in cases {
+        let futex = Some(Futex { address: 0x1000, owner: Some(Tid(owner)), is_end });
         scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
         scene.at(time, 0, Switch { syscall: Some(202), ..switch(5, "S", 0) });
         let line =
             format!("{time} cpu 0: 5 (1024) blocked -> 0 (idle) syscall=202 futex=0x1000{told}");
-        assert_eq!(scene.scheduled(), [line], "{owner}");
+        assert_eq!(scene.scheduled(), [line], "{is_end}, {owner}");
         scene.at(time + 1, 0, wakeup(5, 6));
         scene.at(time + 2, 0, switch(0, "R", 5));
         scene.told();
