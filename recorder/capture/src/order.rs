@@ -23,6 +23,9 @@
 //! bounded: a queue that is full takes no more, its ring keeps the rest, and the
 //! quiet CPUs get only [`SLACK`] until there is room again. What arrives behind
 //! the watermark all the same goes out at once and is counted as late.
+//!
+//! While a CPU has the oldest events, they go out one after the other up to the first of the next CPU. Events that need
+//! no sorting may wait for that outside of the queues, as a [`Backlog`], in a form that takes less memory.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -85,6 +88,27 @@ impl Queue {
         }
     }
 
+    /// Hands out its events up to the last that is not younger than `until`, as long as `take` returns true; returns what that
+    /// returned last.
+    fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(Cpu, &Event, &[u8]) -> bool) -> bool {
+        while let Some(event) = self.events.front().filter(|event| event.time <= until) {
+            let go_on = match event.kind {
+                Kind::Sample(sample) => {
+                    let content = self.payloads.get(sample.payload);
+                    let go_on = take(self.cpu, event, content);
+                    self.payloads.release(sample.payload);
+                    go_on
+                }
+                _ => take(self.cpu, event, &[]),
+            };
+            self.events.pop_front();
+            if !go_on {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Says whether it has everything that the CPU had to say by now.
     pub fn set_drained(&mut self, drained: bool) {
         self.drained = drained;
@@ -97,6 +121,65 @@ impl Queue {
 
     pub fn is_drained(&self) -> bool {
         self.drained
+    }
+}
+
+/// Events of one CPU that lie sorted by time outside of the queues, and are decoded when it is their turn.
+pub trait Backlog {
+    fn cpu(&self) -> Cpu;
+
+    /// A queue of the same CPU. What happened at the same time as something in the backlog goes out before it if it is in an
+    /// earlier queue, and after it if it is in this one.
+    fn queue(&self) -> Lane;
+
+    /// When the first of the events happened that are left.
+    fn first(&mut self) -> Option<Nanos>;
+
+    /// When the youngest event happened that was ever in it.
+    fn youngest(&self) -> Nanos;
+
+    /// Whether everything that the CPU had to say when it was last asked is in it.
+    fn is_drained(&self) -> bool;
+
+    /// Whether it takes no more before [`Backlog::hand_out`] has made room.
+    fn is_full(&self) -> bool;
+
+    /// Hands out its events in order, up to the last that is not younger than `until`, as long as `take` returns true. Returns
+    /// what that returned last.
+    fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Event) -> bool) -> bool;
+}
+
+/// For mergers that have all events in queues.
+#[derive(Debug)]
+pub enum NoBacklog {}
+
+impl Backlog for NoBacklog {
+    fn cpu(&self) -> Cpu {
+        match *self {}
+    }
+
+    fn queue(&self) -> Lane {
+        match *self {}
+    }
+
+    fn first(&mut self) -> Option<Nanos> {
+        match *self {}
+    }
+
+    fn youngest(&self) -> Nanos {
+        match *self {}
+    }
+
+    fn is_drained(&self) -> bool {
+        match *self {}
+    }
+
+    fn is_full(&self) -> bool {
+        match *self {}
+    }
+
+    fn hand_out(&mut self, _: Nanos, _: impl FnMut(&Event) -> bool) -> bool {
+        match *self {}
     }
 }
 
@@ -229,11 +312,58 @@ impl Payloads {
 #[derive(Debug, Default)]
 pub struct Merger {
     queues: Vec<Queue>,
-    /// Of each queue that is not empty: when its first event happened, and its place. Kept to spare allocations.
-    heads: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Of each queue and backlog that is not empty. Kept to spare allocations.
+    heads: BinaryHeap<Reverse<Head>>,
+    handed: Handed,
+}
+
+/// When the first event of a queue or backlog happened, and which it is. What happened at once goes out in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    time: Nanos,
+    /// The number of the queue, or of that of the backlog.
+    queue: usize,
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// The backlog of this number.
+    Backlog(usize),
+    Queue,
+}
+
+/// What was handed out so far.
+#[derive(Debug, Default)]
+struct Handed {
     emitted: Nanos,
     late: u64,
     most_late: Nanos,
+}
+
+impl Handed {
+    /// The time to hand out an event of `time` with.
+    #[inline]
+    fn at(&mut self, time: Nanos) -> Nanos {
+        if time < self.emitted {
+            self.late += 1;
+            self.most_late = self.most_late.max(Nanos(self.emitted.0 - time.0));
+        } else {
+            self.emitted = time;
+        }
+        self.emitted
+    }
+}
+
+/// Up to when it is the turn of `first`, which is the first of `heads`: then that of the second begins.
+fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
+    // Those below the first of a heap are the second and another.
+    let second = heads.iter().skip(1).take(2).map(|head| head.0).min();
+    second.map_or(Nanos(u64::MAX), |second| match first.time == second.time {
+        true => second.time,
+        // At the second's time, who goes first is decided when it has come.
+        false => Nanos(second.time.0 - 1),
+    })
 }
 
 /// One CPU's place in a [`Merger`].
@@ -305,85 +435,112 @@ impl Merger {
     }
 
     /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
-    pub fn watermark(&self, now: Nanos) -> Nanos {
-        let full = self.queues.iter().any(Queue::is_full);
+    pub fn watermark<B: Backlog>(&self, now: Nanos, backlogs: &[B]) -> Nanos {
+        let full = self.queues.iter().any(Queue::is_full) || backlogs.iter().any(B::is_full);
         let window = if full { SLACK } else { WINDOW };
         let quiet = Nanos(now.0.saturating_sub(window.0));
-        let safe = self.queues.iter().map(|queue| {
-            let seen = Nanos(queue.youngest.0.saturating_sub(SLACK.0));
-            if queue.drained { seen.max(quiet) } else { seen }
-        });
-        safe.min().unwrap_or(quiet)
+        let safe = |youngest: Nanos, drained| {
+            let seen = Nanos(youngest.0.saturating_sub(SLACK.0));
+            if drained { seen.max(quiet) } else { seen }
+        };
+        let queues = self.queues.iter().map(|queue| safe(queue.youngest, queue.drained));
+        let backlogs =
+            backlogs.iter().map(|backlog| safe(backlog.youngest(), backlog.is_drained()));
+        queues.chain(backlogs).min().unwrap_or(quiet)
     }
 
-    /// Hands out, in order of time, every event not younger than `watermark`, as long as `take` returns true.
-    ///
-    /// The time that is handed out with an event never goes back. It is the event's own except for a late one. With
-    /// the event come the bytes that it carries, if any.
+    /// As [`Merger::emit_with`], without backlogs.
     pub fn emit(
         &mut self,
         watermark: Nanos,
-        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
-    ) {
-        self.heads.clear();
-        for (place, queue) in self.queues.iter().enumerate() {
-            if let Some(first) = queue.events.front() {
-                self.heads.push(Reverse((first.time, place)));
-            }
-        }
-        while let Some(mut head) = self.heads.peek_mut() {
-            let Reverse((time, place)) = *head;
-            if time > watermark {
-                return;
-            }
-            let queue = &mut self.queues[place];
-            let Some(event) = queue.events.pop_front() else {
-                PeekMut::pop(head);
-                continue;
-            };
-            match queue.events.front() {
-                Some(next) => *head = Reverse((next.time, place)),
-                None => drop(PeekMut::pop(head)),
-            }
-            if time < self.emitted {
-                self.late += 1;
-                self.most_late = self.most_late.max(Nanos(self.emitted.0 - time.0));
-            } else {
-                self.emitted = time;
-            }
-            let go_on = match event.kind {
-                Kind::Sample(sample) => {
-                    let content = queue.payloads.get(sample.payload);
-                    let go_on = take(self.emitted, queue.cpu, &event, content);
-                    queue.payloads.release(sample.payload);
-                    go_on
-                }
-                _ => take(self.emitted, queue.cpu, &event, &[]),
-            };
-            if !go_on {
-                return;
-            }
-        }
+        take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) -> bool {
+        self.emit_with::<NoBacklog>(watermark, &mut [], take)
     }
 
-    /// Lets `read` move what the rings hold into the merger, and hands out what nothing older can precede any more,
-    /// until the rings are empty or `take` takes no more. `read` says whether a ring is not empty since its lane is
-    /// full. Returns whether everything was taken.
+    /// Hands out, in order of time, every event not younger than `watermark`, as long as `take` returns true; returns what
+    /// that returned last.
+    ///
+    /// The time that is handed out with an event never goes back. It is the event's own except for a late one. With
+    /// the event come the bytes that it carries, if any.
+    pub fn emit_with<B: Backlog>(
+        &mut self,
+        watermark: Nanos,
+        backlogs: &mut [B],
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) -> bool {
+        let Merger { queues, heads, handed } = self;
+        heads.clear();
+        for (number, queue) in queues.iter().enumerate() {
+            if let Some(first) = queue.events.front() {
+                heads.push(Reverse(Head { time: first.time, queue: number, part: Part::Queue }));
+            }
+        }
+        for (number, backlog) in backlogs.iter_mut().enumerate() {
+            if let Some(time) = backlog.first() {
+                let (Lane(queue), part) = (backlog.queue(), Part::Backlog(number));
+                heads.push(Reverse(Head { time, queue, part }));
+            }
+        }
+        while let Some(Reverse(head)) = heads.peek().copied() {
+            if head.time > watermark {
+                break;
+            }
+            let until = turn(heads.as_slice(), head).min(watermark);
+            let (go_on, next) = match head.part {
+                Part::Queue => {
+                    let queue = &mut queues[head.queue];
+                    let go_on = queue.hand_out(until, |cpu, event, bytes| {
+                        take(handed.at(event.time), cpu, event, bytes)
+                    });
+                    (go_on, queue.events.front().map(|event| event.time))
+                }
+                Part::Backlog(number) => {
+                    let backlog = &mut backlogs[number];
+                    let cpu = backlog.cpu();
+                    let go_on = backlog
+                        .hand_out(until, |event| take(handed.at(event.time), cpu, event, &[]));
+                    (go_on, backlog.first())
+                }
+            };
+            if !go_on {
+                return false;
+            }
+            if let Some(mut first) = heads.peek_mut() {
+                match next {
+                    Some(time) => first.0.time = time,
+                    None => drop(PeekMut::pop(first)),
+                }
+            }
+        }
+        true
+    }
+
+    /// As [`Merger::round_with`], without backlogs.
     pub fn round(
         &mut self,
         mut read: impl FnMut(&mut Merger) -> bool,
+        clock: impl Fn() -> Nanos,
+        take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) -> bool {
+        self.round_with::<NoBacklog>(&mut [], |merger, _| read(merger), clock, take)
+    }
+
+    /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out what nothing older can precede any
+    /// more, until the rings are empty or `take` takes no more. `read` says whether a ring is not empty since its lane is
+    /// full. Returns whether everything was taken.
+    pub fn round_with<B: Backlog>(
+        &mut self,
+        backlogs: &mut [B],
+        mut read: impl FnMut(&mut Merger, &mut [B]) -> bool,
         clock: impl Fn() -> Nanos,
         mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
         loop {
             // Before the rings are read: what happens from here on may not be in them yet.
             let now = clock();
-            let full = read(self);
-            let mut go_on = true;
-            self.emit(self.watermark(now), |time, cpu, event, bytes| {
-                go_on = take(time, cpu, event, bytes);
-                go_on
-            });
+            let full = read(self, backlogs);
+            let go_on = self.emit_with(self.watermark(now, backlogs), backlogs, &mut take);
             if !full || !go_on {
                 return go_on;
             }
@@ -392,12 +549,12 @@ impl Merger {
 
     /// The time that was handed out last.
     pub fn emitted(&self) -> Nanos {
-        self.emitted
+        self.handed.emitted
     }
 
     /// How many events arrived behind the watermark, and by how much the worst of them.
     pub fn late(&self) -> (u64, Nanos) {
-        (self.late, self.most_late)
+        (self.handed.late, self.handed.most_late)
     }
 
     /// How many events are held.
@@ -410,6 +567,8 @@ impl Merger {
 mod tests {
     use super::super::event::Loss;
     use super::*;
+
+    const NONE: &[NoBacklog] = &[];
 
     fn event(time: u64) -> Event {
         Event { time: Nanos(time), kind: Kind::Lost(Loss::exactly(time)) }
@@ -440,10 +599,10 @@ mod tests {
             merger.push(lanes[2], event(ms * MS));
         }
         // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
-        assert_eq!(merger.watermark(Nanos(303 * MS)), Nanos(291 * MS));
+        assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
         assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
         // ... and a window later no longer: then CPU 2 proves what it has shown, less the slack.
-        assert_eq!(merger.watermark(Nanos(396 * MS)), Nanos(296 * MS));
+        assert_eq!(merger.watermark(Nanos(396 * MS), NONE), Nanos(296 * MS));
         let rest = emitted(&mut merger, 296 * MS);
         assert_eq!(rest.len(), 1 + 5 + 5);
         assert_eq!(merger.held(), 6 + 1);
@@ -485,10 +644,10 @@ mod tests {
         }
         merger.set_drained(busy, false);
         assert!(merger.is_full(busy));
-        let watermark = merger.watermark(Nanos(502 * MS));
+        let watermark = merger.watermark(Nanos(502 * MS), NONE);
         assert_eq!(watermark, Nanos(499 * MS + QUEUE_EVENTS as u64 - 1));
         merger.push(busy, event(510 * MS));
-        let watermark = merger.watermark(Nanos(512 * MS));
+        let watermark = merger.watermark(Nanos(512 * MS), NONE);
         assert_eq!(emitted(&mut merger, watermark.0).len(), QUEUE_EVENTS);
         assert!(!merger.is_full(busy));
     }
@@ -501,9 +660,9 @@ mod tests {
         merger.push(lanes[0], event(1000 * MS));
         merger.push(lanes[1], event(10 * MS));
         merger.set_drained(lanes[1], false);
-        assert_eq!(merger.watermark(Nanos(2000 * MS)), Nanos(9 * MS));
+        assert_eq!(merger.watermark(Nanos(2000 * MS), NONE), Nanos(9 * MS));
         merger.set_drained(lanes[1], true);
-        assert_eq!(merger.watermark(Nanos(2000 * MS)), Nanos(1900 * MS));
+        assert_eq!(merger.watermark(Nanos(2000 * MS), NONE), Nanos(1900 * MS));
     }
 
     #[test]
@@ -537,6 +696,129 @@ mod tests {
         assert_eq!(times.len(), 20 * 256);
         assert!(times.is_sorted());
         assert_eq!(merger.late().0, 0);
+    }
+
+    /// A backlog of what a test puts in.
+    #[derive(Debug)]
+    struct Sorted {
+        cpu: Cpu,
+        queue: Lane,
+        events: VecDeque<Event>,
+        youngest: Nanos,
+    }
+
+    impl Backlog for Sorted {
+        fn cpu(&self) -> Cpu {
+            self.cpu
+        }
+        fn queue(&self) -> Lane {
+            self.queue
+        }
+        fn first(&mut self) -> Option<Nanos> {
+            self.events.front().map(|event| event.time)
+        }
+        fn youngest(&self) -> Nanos {
+            self.youngest
+        }
+        fn is_drained(&self) -> bool {
+            true
+        }
+        fn is_full(&self) -> bool {
+            self.events.len() >= QUEUE_EVENTS
+        }
+        fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(&Event) -> bool) -> bool {
+            while let Some(event) = self.events.front().copied().filter(|event| event.time <= until)
+            {
+                self.events.pop_front();
+                if !take(&event) {
+                    return false;
+                }
+            }
+            true
+        }
+    }
+
+    #[test]
+    fn events_in_backlogs_go_out_as_those_in_queues_do() {
+        const CPUS: u32 = 5;
+        let mut seed = 1u64;
+        let mut roll = |sides: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % sides
+        };
+        // Two queues for each CPU, the second of which has little; the first is a backlog in the other merger.
+        let (mut plain, mut other) = (Merger::new(), Merger::new());
+        let queues: Vec<[Lane; 2]> = (0..CPUS)
+            .map(|cpu| [plain.another_lane(Cpu(cpu)), plain.another_lane(Cpu(cpu))])
+            .collect();
+        let mut backlogs: Vec<Sorted> = (0..CPUS)
+            .map(|cpu| {
+                let queue = other.another_lane(Cpu(cpu));
+                let (events, youngest) = (VecDeque::new(), Nanos(0));
+                Sorted { cpu: Cpu(cpu), queue, events, youngest }
+            })
+            .collect();
+        let (mut expected, mut found) = (Vec::new(), Vec::new());
+        let mut times = [1000u64; CPUS as usize];
+        for round in 0..200 {
+            for _ in 0..roll(300) {
+                let cpu = roll(u64::from(CPUS)) as usize;
+                // Often at the same time as others, and in runs.
+                for _ in 0..=roll(4) {
+                    times[cpu] += roll(3);
+                    let rare = roll(10) == 0;
+                    let event = Event { time: Nanos(times[cpu]), kind: Kind::Online };
+                    plain.push(queues[cpu][usize::from(rare)], event);
+                    let backlog = &mut backlogs[cpu];
+                    match rare {
+                        true => other.push(backlog.queue, event),
+                        false => {
+                            backlog.events.push_back(event);
+                            backlog.youngest = event.time;
+                        }
+                    }
+                }
+            }
+            // Some of what follows is late.
+            let watermark = times.iter().min().map_or(0, |time| time + roll(20));
+            let watermark = if round == 199 { u64::MAX } else { watermark };
+            // Taking stops somewhere now and then.
+            let last = roll(100) as usize;
+            expected.clear();
+            plain.emit(Nanos(watermark), |time, cpu, event, _| {
+                expected.push((time, cpu, event.time));
+                expected.len() != last
+            });
+            found.clear();
+            other.emit_with(Nanos(watermark), &mut backlogs, |time, cpu, event, _| {
+                found.push((time, cpu, event.time));
+                found.len() != last
+            });
+            assert_eq!(found, expected, "round {round}");
+        }
+        assert_eq!(plain.late(), other.late());
+        assert!(plain.late().0 > 0, "nothing was late");
+    }
+
+    #[test]
+    fn a_backlog_counts_for_the_watermark_as_a_queue_does() {
+        const MS: u64 = 1_000_000;
+        let mut merger = Merger::new();
+        let queue = merger.another_lane(Cpu(0));
+        merger.push(queue, event(500 * MS));
+        let backlog = |youngest: u64| Sorted {
+            cpu: Cpu(0),
+            queue,
+            events: VecDeque::new(),
+            youngest: Nanos(youngest),
+        };
+        assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(490 * MS)]), Nanos(489 * MS));
+        assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(505 * MS)]), Nanos(499 * MS));
+        let mut full = backlog(505 * MS);
+        full.events = (0..QUEUE_EVENTS as u64).map(event).collect();
+        assert_eq!(merger.watermark(Nanos(510 * MS), &[full]), Nanos(509 * MS));
     }
 
     fn content(seed: usize, len: usize) -> Vec<u8> {

@@ -1,14 +1,18 @@
 //! One CPU's lane: from its records to events.
+//!
+//! The kernel has sorted them: a program takes the time when it has the lane. So they wait as they are until it is their turn among
+//! those of all CPUs, in a third of an event's memory, and become events one by one.
 
 use crate::event::{
     Comm, Event, Futex, Kept, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind,
     Waker,
 };
-use crate::order::{Lane as Queue, Merger};
-use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, Record, RecordKind};
+use crate::order::{Backlog, Lane as Queue, Merger, QUEUE_EVENTS};
+use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::prev_state::{PrevState, StateTable};
 use fxtrec_units::{Cpu, Nanos, Tid};
+use std::collections::VecDeque;
 
 /// `TASK_REPORT`: states that are reported as they are. Bits of `exit_state` are among them.
 const REPORTED: u32 = 0x7f;
@@ -106,13 +110,29 @@ impl States {
 pub(super) struct CpuLane {
     pub(super) cpu: Cpu,
     lane: Lane,
+    /// What was in the lane.
+    held: Held,
+    /// Whether that is all that the lane held when it was last looked at.
+    drained: bool,
+    /// For what no record tells.
     queue: Queue,
-    decoder: Decoder,
-    /// The part of what was lost that records have told.
-    told_lost: u64,
     /// The part of what came in the middle of another event that has been told.
     told_nested: u64,
     away: Away,
+}
+
+/// The records of a lane that wait for their turn.
+#[derive(Debug)]
+struct Held {
+    records: VecDeque<RawRecord>,
+    /// When the youngest of them happened that was ever there.
+    youngest: Nanos,
+    states: States,
+    decoder: Decoder,
+    /// Records that cannot be true.
+    unknown: u64,
+    /// The part of what was lost that records have told.
+    told_lost: u64,
 }
 
 /// Whether a CPU is offline, and whether that was told.
@@ -140,10 +160,21 @@ struct Decoder {
 }
 
 impl CpuLane {
-    pub(super) fn new(cpu: Cpu, lane: Lane, merger: &mut Merger, narrow: bool) -> CpuLane {
-        let decoder = Decoder::new(narrow);
-        let queue = merger.another_lane(cpu);
-        CpuLane { cpu, lane, queue, decoder, told_lost: 0, told_nested: 0, away: Away::No }
+    pub(super) fn new(
+        (cpu, lane): (Cpu, Lane),
+        merger: &mut Merger,
+        states: &States,
+        narrow: bool,
+    ) -> CpuLane {
+        CpuLane {
+            cpu,
+            lane,
+            held: Held::new(states.clone(), narrow),
+            drained: true,
+            queue: merger.another_lane(cpu),
+            told_nested: 0,
+            away: Away::No,
+        }
     }
 
     /// Lets the programs write.
@@ -156,30 +187,10 @@ impl CpuLane {
         self.lane.close()
     }
 
-    /// Moves what the lane holds into the merger; true when it is not empty since the queue is full.
-    pub(super) fn read(&mut self, states: &States, merger: &mut Merger, unknown: &mut u64) -> bool {
-        let mut waiting = self.lane.waiting();
-        let drained = loop {
-            if merger.is_full(self.queue) {
-                break false;
-            }
-            match waiting.next() {
-                Some(Some(Record::Lost { time, count })) => {
-                    self.told_lost = self.told_lost.saturating_add(count);
-                    self.decoder.began = false;
-                    merger.push(self.queue, Event { time, kind: Kind::Lost(Loss::exactly(count)) });
-                }
-                Some(Some(record)) => {
-                    let queue = self.queue;
-                    self.decoder.decode(record, states, |event| merger.push(queue, event));
-                }
-                Some(None) => *unknown += 1,
-                None => break true,
-            }
-        };
-        self.lane.release();
-        merger.set_drained(self.queue, drained);
-        !drained
+    /// Takes what the lane holds; true when it is not empty since there is no more room for it here.
+    pub(super) fn read(&mut self) -> bool {
+        self.drained = self.held.add(|room, records| self.lane.take(room, records));
+        !self.drained
     }
 
     /// Notes whether the CPU is online. When it is not, its lane has to be read before [`CpuLane::tell_offline`].
@@ -194,10 +205,11 @@ impl CpuLane {
     /// Adds, once, that the CPU is offline, right behind its last event: that is the switch to the thread that stops
     /// it, since no tracepoint fires on a CPU that is not online any more.
     pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
-        if self.away == Away::Untold && merger.queue(self.queue).is_drained() {
+        if self.away == Away::Untold && self.drained {
             self.away = Away::Told;
             // Time must not go back behind what was handed out.
-            let time = merger.queue(self.queue).youngest().max(merger.emitted());
+            let told = merger.queue(self.queue).youngest();
+            let time = self.held.youngest.max(told).max(merger.emitted());
             merger.push(self.queue, Event { time, kind: Kind::Offline { goes_idle: true } });
         }
     }
@@ -211,8 +223,8 @@ impl CpuLane {
 
     /// Adds what was lost at the very end, with no event after it. For when the programs have stopped.
     pub(super) fn tell_rest(&mut self, merger: &mut Merger) {
-        let lost = self.lane.counts().lost;
-        self.tell(merger, lost.saturating_sub(self.told_lost));
+        let told = self.held.lost();
+        self.tell(merger, self.lane.counts().lost.saturating_sub(told));
     }
 
     /// Adds that nobody knows how much was missed until then.
@@ -229,12 +241,118 @@ impl CpuLane {
         }
     }
 
+    /// How many of its records cannot be true.
+    pub(super) fn unknown(&self) -> u64 {
+        self.held.unknown
+    }
+
     pub(super) fn counts(&self) -> LaneCounts {
         self.lane.counts()
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.lane.bytes()
+    }
+}
+
+impl Backlog for CpuLane {
+    fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    fn queue(&self) -> Queue {
+        self.queue
+    }
+
+    fn first(&mut self) -> Option<Nanos> {
+        self.held.first()
+    }
+
+    fn youngest(&self) -> Nanos {
+        self.held.youngest
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    fn is_full(&self) -> bool {
+        self.held.records.len() >= QUEUE_EVENTS
+    }
+
+    #[inline]
+    fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Event) -> bool) -> bool {
+        self.held.hand_out(until, take)
+    }
+}
+
+impl Held {
+    fn new(states: States, narrow: bool) -> Held {
+        let decoder = Decoder::new(narrow);
+        let (records, youngest) = (VecDeque::new(), Nanos(0));
+        Held { records, youngest, states, decoder, unknown: 0, told_lost: 0 }
+    }
+
+    /// Lets `read` add records, as many as there is room for, and returns what it returned.
+    fn add(&mut self, read: impl FnOnce(usize, &mut VecDeque<RawRecord>) -> bool) -> bool {
+        let before = self.records.len();
+        let all = read(QUEUE_EVENTS.saturating_sub(before), &mut self.records);
+        let mut new = self.records.range(before..).rev();
+        self.youngest = new.find_map(Record::time).unwrap_or(self.youngest);
+        all
+    }
+
+    /// How much was lost by what the records tell, those that wait included.
+    fn lost(&self) -> u64 {
+        let told = self.records.iter().filter_map(|record| match Record::parse(record) {
+            Some(Record::Lost { count, .. }) => Some(count),
+            _ => None,
+        });
+        told.fold(self.told_lost, u64::saturating_add)
+    }
+
+    fn first(&mut self) -> Option<Nanos> {
+        loop {
+            let record = self.records.front()?;
+            if let Some(time) = self.decoder.time(record) {
+                return Some(time);
+            }
+            // It is about what follows, which may still have to come.
+            let record = Record::parse(record);
+            self.records.pop_front();
+            match record {
+                Some(record) => self.decoder.decode(record, &self.states, |_| {}),
+                None => self.unknown += 1,
+            }
+        }
+    }
+
+    #[inline]
+    fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(&Event) -> bool) -> bool {
+        let Held { records, states, decoder, unknown, told_lost, .. } = self;
+        let (mut done, mut go_on) = (0, true);
+        let (front, back) = records.as_slices();
+        'all: for run in [front, back] {
+            for record in run {
+                if !go_on || decoder.time(record).is_some_and(|time| time > until) {
+                    break 'all;
+                }
+                done += 1;
+                match Record::parse(record) {
+                    Some(Record::Lost { time, count }) => {
+                        *told_lost = told_lost.saturating_add(count);
+                        decoder.began = false;
+                        go_on = take(&Event { time, kind: Kind::Lost(Loss::exactly(count)) });
+                    }
+                    Some(record) => {
+                        decoder.decode(record, states, |event| go_on = go_on && take(&event));
+                    }
+                    None => *unknown += 1,
+                }
+            }
+        }
+        records.drain(..done);
+        go_on
     }
 }
 
@@ -250,6 +368,13 @@ impl Decoder {
             moved: Nanos(0),
             began: false,
         }
+    }
+
+    /// When the events happened that the record becomes; `None` when it is of what follows.
+    #[inline]
+    fn time(&self, record: &RawRecord) -> Option<Nanos> {
+        // What a queue says to which a thread was moved is of that move.
+        Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
     }
 
     #[inline]
@@ -456,6 +581,97 @@ mod tests {
         let mut wide = Decoder::new(false);
         assert_eq!(events(&mut wide, switch(1, 2)).len(), 1);
         assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
+    }
+
+    /// A record of this kind and time, which is of thread 7 where it is of any.
+    fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
+        let mut raw = RawRecord::default();
+        raw[..8].copy_from_slice(&time.to_ne_bytes());
+        raw[8] = 7;
+        raw[lane::part::KIND as usize] = kind as u8;
+        raw[lane::part::FLAGS as usize] = flags;
+        raw
+    }
+
+    fn held() -> Held {
+        Held::new(States::new(&current()).expect("the known table"), false)
+    }
+
+    fn hand_out(held: &mut Held, until: u64) -> Vec<(u64, String)> {
+        let mut found = Vec::new();
+        let all = held.hand_out(Nanos(until), |event| {
+            let kind = format!("{:?}", event.kind);
+            found.push((event.time.0, kind.split('(').next().unwrap_or_default().to_owned()));
+            true
+        });
+        assert!(all);
+        found
+    }
+
+    #[test]
+    fn records_wait_for_their_turn_with_what_they_tell_of_the_next() {
+        use RecordKind::{Lost, Moved, Slice, Switch, Wait, Wakeup};
+        let mut held = held();
+        let records = [
+            raw(Switch, 0, 10),
+            raw(Slice, 0, 3),
+            raw(Switch, 0, 20),
+            raw(Moved, 0, 30),
+            raw(Wait, lane::flag::FIRST, 5),
+            raw(Lost, 0, 40),
+            [0xff; lane::RECORD_BYTES],
+            raw(Wakeup, 0, 50),
+            raw(Slice, 0, 3),
+        ];
+        let (add, drained) = (records, true);
+        assert!(held.add(|room, to| {
+            assert_eq!(room, QUEUE_EVENTS);
+            to.extend(add);
+            drained
+        }));
+        assert_eq!((held.first(), held.youngest), (Some(Nanos(10)), Nanos(50)));
+        assert_eq!(held.lost(), 7, "the record that waits has told it");
+        let of = |list: &[(u64, &str)]| -> Vec<(u64, String)> {
+            list.iter().map(|(time, kind)| (*time, (*kind).to_owned())).collect()
+        };
+        assert_eq!(hand_out(&mut held, 19), of(&[(10, "Switch")]));
+        assert_eq!(held.first(), Some(Nanos(20)), "what is told of the slice is of this switch");
+        assert_eq!(hand_out(&mut held, 29), of(&[(20, "Slice"), (20, "Switch")]));
+        let moved = of(&[(30, "Moved { tid: Tid"), (30, "Kept")]);
+        assert_eq!(hand_out(&mut held, 30), moved, "what the new queue says is of the move");
+        assert_eq!(hand_out(&mut held, 45), of(&[(40, "Lost")]));
+        assert_eq!((held.lost(), held.unknown), (7, 1));
+        assert_eq!(hand_out(&mut held, u64::MAX), of(&[(50, "Wake")]));
+        assert_eq!((held.first(), held.records.len()), (None, 0));
+        // What that last record told is of a switch that came later.
+        held.add(|room, to| {
+            assert_eq!(room, QUEUE_EVENTS);
+            to.push_back(raw(Switch, 0, 60));
+            true
+        });
+        let rest = hand_out(&mut held, u64::MAX);
+        assert_eq!(rest, of(&[(60, "Switch")]), "of a slice whose begin was lost");
+    }
+
+    #[test]
+    fn no_more_records_are_taken_than_there_is_room_for_and_taking_can_stop_between_two() {
+        let mut held = held();
+        for time in 0..3 {
+            held.add(|_, to| {
+                to.push_back(raw(RecordKind::Wakeup, 0, time));
+                true
+            });
+        }
+        held.add(|room, _| {
+            assert_eq!(room, QUEUE_EVENTS - 3);
+            true
+        });
+        let mut taken = 0;
+        assert!(!held.hand_out(Nanos(9), |_| {
+            taken += 1;
+            taken < 2
+        }));
+        assert_eq!((taken, held.first()), (2, Some(Nanos(2))));
     }
 
     fn slice(stolen: u64) -> Record {

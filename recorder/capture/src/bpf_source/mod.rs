@@ -59,7 +59,6 @@ pub struct BpfSource {
     rings: PerfRings,
     merger: Merger,
     narrow: bool,
-    unknown: u64,
     /// Events that no program saw, as far as they have been told.
     missed: u64,
 }
@@ -111,19 +110,18 @@ impl BpfSource {
         perf.tracepoints.clear();
         let mut merger = Merger::new();
         let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
-        let lane = |(cpu, lane)| CpuLane::new(cpu, lane, &mut merger, narrow);
+        let lane = |lane| CpuLane::new(lane, &mut merger, &states, narrow);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(BpfSource { events, lanes, states, rings, merger, narrow, unknown: 0, missed: 0 })
+        Ok(BpfSource { events, lanes, states, rings, merger, narrow, missed: 0 })
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
-        let BpfSource { lanes, states, rings, merger, unknown, .. } = self;
-        let read = |merger: &mut Merger| {
+        let BpfSource { lanes, rings, merger, .. } = self;
+        let read = |merger: &mut Merger, lanes: &mut [CpuLane]| {
             let full = rings.read(merger);
-            let mut read = |lane: &mut CpuLane| lane.read(states, merger, unknown);
-            lanes.iter_mut().fold(full, |full, lane| read(lane) || full)
+            lanes.iter_mut().fold(full, |full, lane| lane.read() || full)
         };
-        merger.round(read, clock::now, take)
+        merger.round_with(lanes, read, clock::now, take)
     }
 
     /// Ends the recording on all CPUs at once, as far as no program is held up.
@@ -216,7 +214,7 @@ impl Source for BpfSource {
             for lane in &mut self.lanes {
                 lane.tell_rest(&mut self.merger);
             }
-            self.merger.emit(Nanos(u64::MAX), take);
+            self.merger.emit_with(Nanos(u64::MAX), &mut self.lanes, take);
         }
     }
 
@@ -234,7 +232,7 @@ impl Source for BpfSource {
             for lane in &mut self.lanes {
                 lane.follow(online.contains(&lane.cpu));
                 // All that a CPU did that is offline is in its lane by now.
-                lane.read(&self.states, &mut self.merger, &mut self.unknown);
+                lane.read();
             }
         }
         for lane in &mut self.lanes {
@@ -249,7 +247,8 @@ impl Source for BpfSource {
             if self.lanes.iter().all(|lane| lane.cpu != cpu) {
                 let time = clock::now();
                 let lane = self.events.add(cpu)?;
-                let lane = CpuLane::new(cpu, lane, &mut self.merger, self.narrow);
+                let lane = (cpu, lane);
+                let lane = CpuLane::new(lane, &mut self.merger, &self.states, self.narrow);
                 lane.open();
                 // It had none until now, and what found none nobody counted.
                 lane.tell_unknown(&mut self.merger, time);
@@ -269,7 +268,7 @@ impl Source for BpfSource {
             }
         }
         let (late, most_late) = self.merger.late();
-        let undecoded = undecoded + self.unknown;
+        let undecoded = undecoded + self.lanes.iter().map(CpuLane::unknown).sum::<u64>();
         let unreported = SchedEvents::default();
         SourceStats { kernel_counts: counts, undecoded, garbled, unreported, late, most_late }
     }

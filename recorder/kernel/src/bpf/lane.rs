@@ -43,9 +43,9 @@
 //! there are switches without the wake-ups that caused them. So a lane is closed at first, and again before the programs go: by
 //! a value of its own in `busy`, at which a program leaves and counts nothing.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sys::{BpfSys, MapKind, MapSpec};
@@ -197,18 +197,33 @@ impl Lane {
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
-    /// What the programs have added by now and nobody has read.
-    pub fn waiting(&mut self) -> Waiting<'_> {
+    /// Adds up to `room` of the records that the programs have added by now and nobody has read to those of `to`, and gives
+    /// their room back to the programs. Says whether that were all.
+    pub fn take(&mut self, room: usize, to: &mut VecDeque<RawRecord>) -> bool {
         // Acquire: the records below the head were written before it was.
         let head = self.word(at::HEAD).load(Ordering::Acquire);
+        let waiting = head.wrapping_sub(self.tail) as usize;
+        let count = waiting.min(room);
+        // A head that cannot be true leads nowhere outside of the lane.
+        let count = count.min(self.shape.records);
+        let first = self.tail as usize & (self.shape.records - 1);
+        let up_to_end = count.min(self.shape.records - first);
         // SAFETY: the mapping has the length of the shape, so its records begin inside of it.
-        let records = unsafe { NonNull::new_unchecked(self.mapping.base().add(at::RECORDS)) };
-        let records = records.cast();
-        Waiting { records, mask: self.shape.records - 1, head, tail: &mut self.tail }
+        let records = unsafe { self.mapping.base().add(at::RECORDS) }.cast::<RawRecord>();
+        for (first, count) in [(first, up_to_end), (0, count - up_to_end)] {
+            // SAFETY: both ranges are below the number of records, so they are inside of the mapping, and records are arrays of
+            // bytes. The programs do not write to records between tail and head, and the tail that they see moves on only in
+            // `release`, below.
+            let run = unsafe { std::slice::from_raw_parts(records.add(first), count) };
+            to.extend(run);
+        }
+        self.tail += count as u64;
+        self.release();
+        count == waiting
     }
 
     /// Gives the room of everything read so far back to the programs.
-    pub fn release(&mut self) {
+    fn release(&mut self) {
         // Release: the records have been read before the programs may write there again.
         self.word(at::TAIL).store(self.tail, Ordering::Release);
         let bell = self.tail + self.shape.bell_records() as u64;
@@ -230,43 +245,10 @@ impl Lane {
     }
 }
 
-/// The records of a [`Lane`] that are still to be read, the oldest first; `None` stands for one that cannot be true. What
-/// is taken from here stays in the lane until [`Lane::release`].
-#[derive(Debug)]
-pub struct Waiting<'l> {
-    /// The first place of the lane, and the number of places less one.
-    records: NonNull<[u8; RECORD_BYTES]>,
-    mask: usize,
-    head: u64,
-    tail: &'l mut u64,
-}
-
-impl Iterator for Waiting<'_> {
-    type Item = Option<Record>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Option<Record>> {
-        if *self.tail == self.head {
-            return None;
-        }
-        let slot = *self.tail as usize & self.mask;
-        // SAFETY: `slot` is below the number of records, so the record is inside of the mapping, which the lane keeps as
-        // long as `tail` is borrowed of it. The programs do not write to records between tail and head, and the tail
-        // that they see moves on only in `release`.
-        let record = Record::parse(unsafe { self.records.add(slot).as_ref() });
-        *self.tail += 1;
-        Some(record)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.head.wrapping_sub(*self.tail) as usize;
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for Waiting<'_> {}
-
 pub const RECORD_BYTES: usize = 24;
+
+/// A record as it lies in the lane, for [`Record::parse`].
+pub type RawRecord = [u8; RECORD_BYTES];
 
 /// The places of a record's parts, in bytes from its beginning.
 pub mod part {
@@ -463,9 +445,31 @@ fn prio(byte: u8) -> i32 {
 }
 
 impl Record {
-    /// Takes a record apart; `None` when it is of no known kind.
+    /// When what the record tells happened, without a look at the rest of it; `None` for one that has no time of its own.
     #[inline]
-    pub fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
+    pub fn time(bytes: &RawRecord) -> Option<Nanos> {
+        const TIMED: u32 = 1 << RecordKind::Switch as u8
+            | 1 << RecordKind::Wakeup as u8
+            | 1 << RecordKind::WakeupNew as u8
+            | 1 << RecordKind::Waking as u8
+            | 1 << RecordKind::Lost as u8
+            | 1 << RecordKind::Moved as u8;
+        let kind = bytes[part::KIND as usize];
+        let timed = TIMED.checked_shr(kind.into()).unwrap_or(0) & 1 != 0;
+        let time = bytes.first_chunk().filter(|_| timed)?;
+        Some(Nanos(u64::from_ne_bytes(*time)))
+    }
+
+    /// Whether the record is a [`Record::Wait`] that begins.
+    #[inline]
+    pub fn begins_wait(bytes: &RawRecord) -> bool {
+        let flags = bytes[part::FLAGS as usize];
+        bytes[part::KIND as usize] == RecordKind::Wait as u8 && flags & flag::FIRST != 0
+    }
+
+    /// Takes a record apart; `None` when it is of no known kind.
+    #[inline(always)]
+    pub fn parse(bytes: &RawRecord) -> Option<Record> {
         let u16_at = |at: i16| u16::from_ne_bytes([bytes[at as usize], bytes[at as usize + 1]]);
         let u32_at = |at: i16| {
             let at = at as usize;

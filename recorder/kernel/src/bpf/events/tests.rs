@@ -1,6 +1,7 @@
 //! Refusals and what is done about them, on a kernel of files.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::asm::Insn;
@@ -158,21 +159,24 @@ fn records_come_out_as_they_went_in_across_the_end_of_the_lane() {
     let mapping = Mapping::new(Some(lane.map()), shape.bytes()).expect("the same memory");
     let mut writer = Writer { mapping, shape, head: 0 };
     let mut tid = 0;
+    let mut found = VecDeque::new();
     for round in 0..20 {
         let first = tid;
         for _ in 0..shape.records / 3 {
             writer.put(tid);
             tid += 1;
         }
-        let mut waiting = lane.waiting();
-        assert_eq!(waiting.len(), (tid - first) as usize, "round {round}");
-        for expected in first..tid {
-            let found = waiting.next().flatten().expect("it was written");
+        assert!(!lane.take(7, &mut found), "round {round}: there are more");
+        assert_eq!(found.len(), 7);
+        assert!(lane.take(usize::MAX, &mut found), "round {round}");
+        assert_eq!(found.len(), (tid - first) as usize, "round {round}");
+        for (expected, found) in (first..tid).zip(found.drain(..)) {
+            let found = Record::parse(&found).expect("it was written");
             let Record::Name { tid, .. } = found else { panic!("{found:?}") };
             assert_eq!(tid, Tid(expected));
         }
-        assert_eq!(waiting.next(), None);
-        lane.release();
+        assert!(lane.take(usize::MAX, &mut found), "round {round}: nothing is left");
+        assert!(found.is_empty());
     }
     assert!(tid as usize > 6 * shape.records);
 }
