@@ -304,6 +304,7 @@ pub(crate) fn words(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
         [] => Ok(0),
         [only] => only.words(),
         [first, second] => Ok(first.words()? + second.words()?),
+        [first, second, third] => Ok(first.words()? + second.words()? + third.words()?),
         _ => words_of_many(args),
     }
 }
@@ -312,13 +313,18 @@ pub(crate) fn words(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
 #[inline(always)]
 pub(crate) fn put(args: &[Arg<'_>], slot: &mut impl Slot) {
     match args {
-        // Scheduling records have one or two, of types that their caller spells out. In a loop the optimiser loses sight
+        // Scheduling records have one to three, of types that their caller spells out. In a loop the optimiser loses sight
         // of these; here it sees that the size of such a record is a constant.
         [] => {}
         [only] => only.put(slot),
         [first, second] => {
             first.put(slot);
             second.put(slot);
+        }
+        [first, second, third] => {
+            first.put(slot);
+            second.put(slot);
+            third.put(slot);
         }
         _ => put_many(args, slot),
     }

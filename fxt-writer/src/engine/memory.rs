@@ -454,7 +454,7 @@ impl<E: Deref<Target = Engine>> Space for Batch<E> {
     where
         Self: 'a;
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, words: usize) -> Result<BatchSlot<'_>, Full> {
         if words == 0 {
             return Err(self.engine.too_large(words, true));

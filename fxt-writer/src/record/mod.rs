@@ -72,7 +72,7 @@ pub trait Record {
     ///
     /// When the format cannot express the record, or `space` has no room for
     /// it; nothing has been written then.
-    #[inline]
+    #[inline(always)]
     fn write<S: Space>(&self, space: &mut S) -> Result<(), WriteError<S::Full>> {
         let words = self.words()?;
         let mut slot = space.reserve(words).map_err(WriteError::Full)?;
@@ -83,7 +83,7 @@ pub trait Record {
 }
 
 /// `words`, if an ordinary record may have as many.
-#[inline]
+#[inline(always)]
 fn checked_size(words: usize) -> Result<usize, EncodeError> {
     if words <= limits::MAX_RECORD_WORDS {
         Ok(words)
@@ -111,12 +111,12 @@ pub struct ContextSwitch<'a> {
 }
 
 impl Record for ContextSwitch<'_> {
-    #[inline]
+    #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {
         checked_size(context_switch::FIXED_WORDS + arg::words(self.args)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn header(&self, words: usize) -> u64 {
         context_switch::TYPE.put(record_type::SCHEDULING)
             | context_switch::SIZE.put(words as u64)
@@ -126,7 +126,7 @@ impl Record for ContextSwitch<'_> {
             | context_switch::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH)
     }
 
-    #[inline]
+    #[inline(always)]
     fn body(&self, slot: &mut impl Slot) {
         slot.put(self.time.0);
         slot.put(self.outgoing.0);
@@ -149,12 +149,12 @@ pub struct Wakeup<'a> {
 }
 
 impl Record for Wakeup<'_> {
-    #[inline]
+    #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {
         checked_size(thread_wakeup::FIXED_WORDS + arg::words(self.args)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn header(&self, words: usize) -> u64 {
         thread_wakeup::TYPE.put(record_type::SCHEDULING)
             | thread_wakeup::SIZE.put(words as u64)
@@ -163,7 +163,7 @@ impl Record for Wakeup<'_> {
             | thread_wakeup::SCHEDULING_TYPE.put(scheduling::THREAD_WAKEUP)
     }
 
-    #[inline]
+    #[inline(always)]
     fn body(&self, slot: &mut impl Slot) {
         slot.put(self.time.0);
         slot.put(self.thread.0);

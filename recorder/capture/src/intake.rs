@@ -48,7 +48,8 @@ impl Lanes for BatchedLanes {
         record.write(&mut self.batch.engine().durable())
     }
 
-    #[inline]
+    // So that the compiler sees of which sort the record's arguments are: a call has them in memory.
+    #[inline(always)]
     fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Full>> {
         record.write(&mut self.batch)
     }

@@ -56,6 +56,14 @@ impl Chain {
         self.seat.presumed().and_then(Has::thread)
     }
 
+    /// Who has the CPU, if the file shows the same and nothing is to be told of the slice with the next switch.
+    #[inline(always)]
+    pub fn plain(&self) -> Option<Occupant> {
+        let current = self.seat.occupant.and_then(Has::thread)?;
+        let shown = self.shown == Some(current.koid);
+        (shown && self.slice.is_none() && self.taken.is_none()).then_some(current)
+    }
+
     /// Whether events of this CPU were lost since its last switch.
     #[inline(always)]
     pub fn has_gap(&self) -> bool {
@@ -117,12 +125,18 @@ fn read_time(time: Nanos) -> fxt_reader::Nanos {
 pub struct Chains(Vec<Chain>);
 
 impl Chains {
+    #[inline(always)]
     pub fn of(&mut self, cpu: Cpu) -> &mut Chain {
         let at = cpu.0 as usize;
         if at >= self.0.len() {
-            self.0.resize(at + 1, Chain::default());
+            self.add(at);
         }
         &mut self.0[at]
+    }
+
+    #[cold]
+    fn add(&mut self, at: usize) {
+        self.0.resize(at + 1, Chain::default());
     }
 
     pub fn all(&self) -> impl Iterator<Item = (Cpu, Chain)> {

@@ -11,9 +11,10 @@ mod watch;
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
-    ThreadState,
+    Record, ThreadState,
 };
-use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
+use fxt_writer::space::Slot as SpaceSlot;
+use fxt_writer::{Arg, EncodeError, Koid, StringRef, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
 use probes::Probes;
@@ -132,15 +133,75 @@ fn common_args(args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usiz
 
 /// The text of a `prev_state` argument.
 fn detail_text(detail: Detail) -> Text<'static> {
-    const TEXTS: [Text<'static>; 6] = [
-        strings::PREEMPTED,
-        strings::UNINTERRUPTIBLE,
-        strings::IDLE_SLEEP,
-        strings::PARKED,
-        strings::TRACED,
-        strings::OTHER,
+    const TEXTS: [StringRef; 6] = [
+        registered(strings::PREEMPTED),
+        registered(strings::UNINTERRUPTIBLE),
+        registered(strings::IDLE_SLEEP),
+        registered(strings::PARKED),
+        registered(strings::TRACED),
+        registered(strings::OTHER),
     ];
-    TEXTS[detail as usize]
+    Text::Indexed(TEXTS[detail as usize])
+}
+
+const fn registered(text: Text<'static>) -> StringRef {
+    match text {
+        Text::Indexed(index) => index,
+        Text::Inline(_) => panic!("a string of the table"),
+    }
+}
+
+/// A switch with so many arguments, which none of the others are: where the compiler knows their number and types, it computes
+/// the record's words in place.
+#[derive(Debug)]
+struct PlainSwitch<'a, const ARGS: usize> {
+    cpu: Cpu,
+    time: Nanos,
+    outgoing: Koid,
+    incoming: Koid,
+    state: ThreadState,
+    args: [Arg<'a>; ARGS],
+}
+
+impl<const ARGS: usize> PlainSwitch<'_, ARGS> {
+    #[inline(always)]
+    fn record(&self) -> ContextSwitch<'_> {
+        ContextSwitch {
+            cpu: cpu_number(self.cpu),
+            time: ticks(self.time),
+            outgoing: self.outgoing,
+            incoming: self.incoming,
+            outgoing_state: self.state,
+            args: &self.args,
+        }
+    }
+}
+
+impl<'a> PlainSwitch<'a, 2> {
+    /// The same with one more argument.
+    #[inline(always)]
+    fn with(self, third: Arg<'a>) -> PlainSwitch<'a, 3> {
+        let PlainSwitch { cpu, time, outgoing, incoming, state, args: [first, second] } = self;
+        let args = [first, second, third];
+        PlainSwitch { cpu, time, outgoing, incoming, state, args }
+    }
+}
+
+impl<const ARGS: usize> Record for PlainSwitch<'_, ARGS> {
+    #[inline(always)]
+    fn words(&self) -> Result<usize, EncodeError> {
+        self.record().words()
+    }
+
+    #[inline(always)]
+    fn header(&self, words: usize) -> u64 {
+        self.record().header(words)
+    }
+
+    #[inline(always)]
+    fn body(&self, slot: &mut impl SpaceSlot) {
+        self.record().body(slot);
+    }
 }
 
 /// The name, if the event tells one.
@@ -216,7 +277,39 @@ impl<L: Lanes> Encoder<L> {
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
+    #[inline]
     pub fn event(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        event: &Event,
+        bytes: &[u8],
+    ) -> Result<(), Closed> {
+        match self.plain_event(time, cpu, event)? {
+            true => Ok(()),
+            false => self.any_event(time, cpu, event, bytes),
+        }
+    }
+
+    /// Writes what there is to write about an event of the sort that nearly all are. False, and nothing has been done, when it
+    /// is not such a one.
+    #[inline(always)]
+    pub(super) fn plain_event(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        event: &Event,
+    ) -> Result<bool, Closed> {
+        match &event.kind {
+            Kind::Switch(switch) => self.plain_switch(time, cpu, switch),
+            Kind::Wake(wake) => self.plain_wake(time, cpu, wake),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whatever happens, plain or not.
+    #[inline(never)]
+    pub(super) fn any_event(
         &mut self,
         time: Nanos,
         cpu: Cpu,
@@ -301,6 +394,81 @@ impl<L: Lanes> Encoder<L> {
             }
             Life::End { .. } => self.stats.exits += 1,
         }
+    }
+
+    /// A switch between two threads of which nothing is new or in doubt, with nothing to tell but itself; nearly all are such.
+    /// Writes and notes what [`Encoder::switch`] does for it. False, and nothing has been done, when it is not so plain.
+    #[inline(always)]
+    fn plain_switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<bool, Closed> {
+        let Some(current) = self.plain_occupant(cpu, switch.prev, &switch.prev_comm) else {
+            return Ok(false);
+        };
+        let outgoing = current.slot;
+        let Some(incoming) = self.threads.recall(switch.next) else { return Ok(false) };
+        let next = self.threads.thread(incoming);
+        if next.throttled.is_some() || !self.threads.is_settled(incoming, &switch.next_comm) {
+            return Ok(false);
+        }
+        let (state, incoming_koid) = (outgoing_state(switch.state), next.koid);
+        let run = match state.fxt {
+            ThreadState::Running => Run::Runnable,
+            ThreadState::Dying | ThreadState::Dead => return Ok(false),
+            _ => Run::Blocked,
+        };
+        let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
+        let weights =
+            [weight(switch.next, switch.next_prio), weight(switch.prev, switch.prev_prio)];
+        let args = [
+            Arg::new(strings::INCOMING_WEIGHT, Value::Int32(weights[0])),
+            Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(weights[1])),
+        ];
+        let switch = PlainSwitch {
+            cpu,
+            time,
+            outgoing: current.koid,
+            incoming: incoming_koid,
+            state: state.fxt,
+            args,
+        };
+        match (state.detail, syscall) {
+            (None, None) => self.lanes.rolling(&switch)?,
+            (Some(detail), None) => {
+                let detail = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
+                self.lanes.rolling(&switch.with(detail))?;
+            }
+            (None, Some(number)) => {
+                let syscall = Arg::new(strings::SYSCALL, Value::Uint32(number.into()));
+                self.lanes.rolling(&switch.with(syscall))?;
+            }
+            (Some(_), Some(_)) => return Ok(false),
+        }
+        self.stats.switches += 1;
+        self.stats.switches_written += 1;
+        let chain = self.chains.of(cpu);
+        chain.shown = Some(incoming_koid);
+        chain.enter(Occupant { slot: incoming, koid: incoming_koid }, time, false);
+        // The order matters if both are the same.
+        let thread = self.threads.thread_mut(outgoing);
+        thread.weight = weights[1];
+        let thread = self.threads.thread_mut(incoming);
+        thread.weight = weights[0];
+        thread.run = Run::Running;
+        self.threads.thread_mut(outgoing).run = run;
+        Ok(true)
+    }
+
+    /// The thread `tid`, if it has the CPU in truth and in the file, and there is nothing new or in doubt about it, nor about
+    /// what the file shows of whom.
+    #[inline(always)]
+    fn plain_occupant(&mut self, cpu: Cpu, tid: Tid, comm: &Comm) -> Option<Occupant> {
+        if self.narrow || self.watch.is_some() {
+            return None;
+        }
+        let current = self.chains.of(cpu).plain()?;
+        // One that has ended has its place still, or another has its id.
+        let is_same = self.threads.recall(tid) == Some(current.slot)
+            && self.threads.thread(current.slot).koid == current.koid;
+        (is_same && self.threads.is_settled(current.slot, comm)).then_some(current)
     }
 
     fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {

@@ -49,6 +49,18 @@ impl Slot {
 /// The idle task, which is always known.
 pub const IDLE: Slot = Slot(0);
 
+/// How many threads are found without a search; a power of two.
+const NEAR: usize = 4096;
+
+/// The place of nobody: the idle task is only looked for in the first, where this is true.
+const NOBODY: (Tid, Slot) = (Tid::IDLE, IDLE);
+
+/// Where a thread is found without a search.
+#[inline(always)]
+fn near(tid: Tid) -> usize {
+    tid.0 as usize % NEAR
+}
+
 /// What a thread is known to be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
@@ -105,7 +117,7 @@ pub struct Thread {
     pub waker: Option<Announced>,
     /// Since when it may not run because of a quota, until it comes in again.
     pub throttled: Option<Throttled>,
-    run: Run,
+    pub(super) run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
     /// The same of `comm`.
@@ -139,6 +151,8 @@ pub struct Threads {
     slots: Vec<Thread>,
     free: Vec<Slot>,
     by_tid: FxHashMap<Tid, Slot>,
+    /// What was found there lately, by the lower bits of the id: a look here costs a fraction.
+    near: Box<[(Tid, Slot)]>,
     processes: Processes,
     generations: Generations,
     ids: Ids,
@@ -183,6 +197,7 @@ impl Threads {
             slots: vec![swapper],
             free: Vec::new(),
             by_tid: FxHashMap::from_iter([(Tid::IDLE, IDLE)]),
+            near: vec![NOBODY; NEAR].into_boxed_slice(),
             processes: Processes::new(idle),
             generations: Generations::default(),
             ids,
@@ -194,11 +209,13 @@ impl Threads {
         }
     }
 
+    #[inline]
     pub fn thread(&self, slot: Slot) -> &Thread {
         &self.slots[slot.0 as usize]
     }
 
     /// The thread kept there, to be changed.
+    #[inline]
     pub fn thread_mut(&mut self, slot: Slot) -> &mut Thread {
         &mut self.slots[slot.0 as usize]
     }
@@ -273,6 +290,7 @@ impl Threads {
             }
         };
         self.by_tid.insert(tid, slot);
+        self.near[near(tid)] = (tid, slot);
         slot
     }
 
@@ -283,13 +301,45 @@ impl Threads {
 
     /// The thread, if it is known.
     pub fn find(&self, tid: Tid) -> Option<Slot> {
-        self.by_tid.get(&tid).copied()
+        match self.near[near(tid)] {
+            (found, slot) if found == tid => Some(slot),
+            _ => self.by_tid.get(&tid).copied(),
+        }
+    }
+
+    /// The same, which remembers it.
+    #[inline(always)]
+    pub(super) fn recall(&mut self, tid: Tid) -> Option<Slot> {
+        match self.near[near(tid)] {
+            (found, slot) if found == tid => Some(slot),
+            _ => self.look_up(tid),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, tid: Tid) -> Option<Slot> {
+        let slot = *self.by_tid.get(&tid)?;
+        self.near[near(tid)] = (tid, slot);
+        Some(slot)
+    }
+
+    /// Whether an event that names this thread, and calls it `comm` if it does, is one more of those that changed nothing: the
+    /// thread is named in the trace, and neither its name nor what it does is in doubt.
+    #[inline(always)]
+    pub(super) fn is_settled(&self, slot: Slot, comm: &Comm) -> bool {
+        let thread = self.thread(slot);
+        let named = slot == IDLE
+            || *comm == Comm::default()
+            || thread.comm_confirmed == self.losses
+                && thread.origin != Origin::Snapshot
+                && thread.comm != Comm::default();
+        thread.run_confirmed == self.losses && thread.naming == Naming::Done && named
     }
 
     /// The thread, known from now on. `comm` is its name where the event tells it.
     pub fn get(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
-        let slot = match self.by_tid.get(&tid) {
-            Some(slot) => *slot,
+        let slot = match self.recall(tid) {
+            Some(slot) => slot,
             None => self.discover(tid, comm),
         };
         if slot != IDLE {
@@ -413,6 +463,7 @@ impl Threads {
         }
         let Thread { tid, process, .. } = *self.thread(slot);
         self.by_tid.remove(&tid);
+        self.near[near(tid)] = NOBODY;
         self.generations.end(tid);
         let local = self.ids.local(tid);
         if local.is_some() && local == self.process(process).local {
@@ -509,6 +560,7 @@ pub enum Detail {
 }
 
 /// Translates the state in which a thread went out.
+#[inline]
 pub fn outgoing_state(state: PrevState) -> OutgoingState {
     // A preempted thread stays runnable, whatever sleep it was about to begin.
     let (fxt, detail) = match state.letter {
@@ -556,6 +608,7 @@ pub mod weight {
     ];
 
     /// The weight of a thread with the kernel priority `prio`: 100 to 139 stand for nice -20 to 19.
+    #[inline]
     pub fn weight(tid: Tid, prio: i32) -> i32 {
         if tid == Tid::IDLE {
             return IDLE;

@@ -27,6 +27,18 @@ pub(super) struct Scene {
     pub(super) encoder: Encoder<Vec<u8>>,
     /// How many records were told already.
     told: usize,
+    pub(super) way: Way,
+}
+
+/// How events are put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As whoever uses the encoder does.
+    Public,
+    /// The same, which counts those that were plain.
+    Counting(u64),
+    /// None of them as a plain one.
+    Thorough,
 }
 
 fn head() -> Result<Vec<u8>, WriteError<Infallible>> {
@@ -57,7 +69,8 @@ impl Scene {
     fn with(threads: Threads, narrow: bool) -> Scene {
         let head = head().expect("a head");
         let recorder = ThreadName::Inline { process: RECORDER, thread: RECORDER };
-        Scene { encoder: Encoder::new(head, threads, narrow, recorder), told: 0 }
+        let encoder = Encoder::new(head, threads, narrow, recorder);
+        Scene { encoder, told: 0, way: Way::Public }
     }
 
     /// Forgets the trace so far, and goes on in one that begins with this behind its head.
@@ -70,7 +83,19 @@ impl Scene {
     pub(super) fn at(&mut self, time: u64, cpu: u32, kind: impl Into<Kind>) {
         let time = Nanos(time);
         let event = Event { time, kind: kind.into() };
-        self.encoder.event(time, Cpu(cpu), &event, &[]).expect("memory takes every record");
+        let (encoder, cpu) = (&mut self.encoder, Cpu(cpu));
+        let taken = match &mut self.way {
+            Way::Public => encoder.event(time, cpu, &event, &[]),
+            Way::Thorough => encoder.any_event(time, cpu, &event, &[]),
+            Way::Counting(plain) => match encoder.plain_event(time, cpu, &event) {
+                Ok(true) => {
+                    *plain += 1;
+                    Ok(())
+                }
+                _ => encoder.any_event(time, cpu, &event, &[]),
+            },
+        };
+        taken.expect("memory takes every record");
     }
 
     /// The records that were written since this was last asked, one line each.
