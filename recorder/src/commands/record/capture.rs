@@ -146,7 +146,7 @@ impl Capture {
                 let told = clock_change(&mut self.encoder, ended, &change);
                 intake.open = intake.open && told.is_ok();
             }
-            handover.after_round(Instant::now(), || self.engine.flush());
+            handover.after_round(Instant::now(), new, || self.engine.flush());
             intake.open = intake.open && self.hear_alerts(ended).is_ok();
             if let Some(flight) = &mut self.flight {
                 let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);

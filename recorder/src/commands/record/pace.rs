@@ -31,22 +31,30 @@ const FEW: u64 = 400;
 /// A partly filled buffer is handed over this often.
 const HANDOVER: Duration = Duration::from_millis(200);
 
+/// So is one with the records of this many events: they are still in the CPU's cache for who writes them to the output, and the
+/// buffer's first part is when its turn comes again. When the output is slow, the rest of the buffer is filled.
+const MANY: u64 = 8 * 1024;
+
 /// When a partly filled buffer is handed over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handover {
     last: Instant,
+    /// Events since then.
+    events: u64,
 }
 
 impl Handover {
     pub(super) fn new(now: Instant) -> Handover {
-        Handover { last: now }
+        Handover { last: now, events: 0 }
     }
 
-    /// Hands over when it is time to. `flush` says whether it did: it does not as long as the buffer before is being
+    /// Hands over when it is time to, after a round of so many `events`. `flush` says whether it did: it does not as long as the buffer before is being
     /// written, and then the next round tries again.
-    pub(super) fn after_round(&mut self, now: Instant, flush: impl FnOnce() -> bool) {
-        if now.duration_since(self.last) >= HANDOVER && flush() {
-            self.last = now;
+    pub(super) fn after_round(&mut self, now: Instant, events: u64, flush: impl FnOnce() -> bool) {
+        self.events += events;
+        let due = self.events >= MANY || now.duration_since(self.last) >= HANDOVER;
+        if due && flush() {
+            *self = Handover::new(now);
         }
     }
 }
@@ -97,7 +105,7 @@ mod tests {
         let mut handover = Handover::new(begin);
         let mut tried = |millis: u64, free: bool| {
             let mut asked = false;
-            handover.after_round(begin + Duration::from_millis(millis), || {
+            handover.after_round(begin + Duration::from_millis(millis), 1, || {
                 asked = true;
                 free
             });
@@ -107,6 +115,24 @@ mod tests {
         assert!(tried(500, false), "the buffer before is still being written");
         assert!(tried(510, false) && tried(520, true));
         assert!(!tried(700, true) && tried(720, true));
+    }
+
+    #[test]
+    fn many_events_are_handed_over_at_once_and_those_that_could_not_be_count_on() {
+        let now = Instant::now();
+        let mut handover = Handover::new(now);
+        let mut tried = |events: u64, free: bool| {
+            let mut asked = false;
+            handover.after_round(now, events, || {
+                asked = true;
+                free
+            });
+            asked
+        };
+        assert!(!tried(MANY - 1, true));
+        assert!(tried(1, false), "the buffer before is still being written");
+        assert!(tried(0, true));
+        assert!(!tried(MANY - 1, true), "counted anew");
     }
 
     fn millis(pace: &mut Pace, totals: &[u64]) -> Vec<u128> {
