@@ -106,13 +106,13 @@ impl Part {
             Cell::of(nanos),
             Cell::of(span.length()),
             Cell::id(utid),
-            Cell::Text(&name.category),
-            Cell::Text(&name.name),
-            Cell::Word(self.name),
-            Cell::word(self.class.map(Class::name)),
+            rows.text(Table::Blame, &name.category),
+            rows.text(Table::Blame, &name.name),
+            rows.text(Table::Blame, self.name),
+            rows.some_text(Table::Blame, self.class.map(Class::name)),
             Cell::some_id(self.by),
             Cell::of(stretches),
         ];
-        rows.push(Table::Blame, row);
+        rows.push(Table::Blame, &row);
     }
 }

@@ -13,7 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 
 use crate::schema::{Column, Kind, Packing, Table, VERSION};
-use crate::sheet::{ROWS, Sheet};
+use crate::sheet::{Group, ROWS, SLIP_ROWS, Slip};
 
 /// The column of the trace's id, in files that may be of several traces.
 pub(crate) const TRACE_ID: Column =
@@ -21,8 +21,9 @@ pub(crate) const TRACE_ID: Column =
 
 const ZSTD_LEVEL: i32 = 1;
 
-/// So many row groups wait to be written by a thread at most.
-const WAITING: usize = 1;
+/// So many slips wait to be written by a thread at most: as many rows as a row group has, so that there is something to do while one is
+/// written.
+const WAITING: usize = ROWS / SLIP_ROWS;
 
 /// So many threads write at most: there is no more to do for more of them.
 const MOST_LANES: usize = 4;
@@ -92,7 +93,7 @@ pub(crate) struct Files {
 
 #[derive(Debug)]
 struct Lane {
-    sheets: SyncSender<Sheet>,
+    slips: SyncSender<Slip>,
     thread: JoinHandle<Result<u64>>,
 }
 
@@ -119,23 +120,23 @@ impl Files {
             let idlest = (0..lanes.len()).min_by_key(|&at| lanes[at].0).unwrap_or(0);
             lane_of[table as usize] = idlest;
             lanes[idlest].0 += table.weight();
-            lanes[idlest].1.push((table, writer));
+            lanes[idlest].1.push(Writer { group: Group::new(table), table, writer });
         }
         let lanes = lanes.into_iter().map(|(_, writers)| {
-            let (sheets, to_write) = sync_channel(WAITING);
+            let (slips, to_write) = sync_channel(WAITING);
             let thread = std::thread::Builder::new()
                 .name("fxtrec-parquet".to_owned())
                 .spawn(move || write_all(writers, &to_write))
                 .map_err(|error| ParquetError::External(error.into()))?;
-            Ok(Lane { sheets, thread })
+            Ok(Lane { slips, thread })
         });
         Ok(Files { lanes: lanes.collect::<Result<_>>()?, lane_of })
     }
 
-    /// Gives up a sheet to be written. False when nothing more is: a thread has failed.
-    pub(crate) fn write(&self, sheet: Sheet) -> bool {
-        let lane = self.lanes.get(self.lane_of[sheet.table() as usize]);
-        lane.is_some_and(|lane| lane.sheets.send(sheet).is_ok())
+    /// Hands over rows to be written. False when nothing more is: a thread has failed.
+    pub(crate) fn write(&self, slip: Slip) -> bool {
+        let lane = self.lanes.get(self.lane_of[slip.table as usize]);
+        lane.is_some_and(|lane| lane.slips.send(slip).is_ok())
     }
 
     /// Waits until everything is written; how many bytes that is.
@@ -144,25 +145,34 @@ impl Files {
     /// The first of the threads.
     pub(crate) fn finish(self) -> Result<u64> {
         let died = || Err(ParquetError::General("a thread that writes has panicked".to_owned()));
-        let (sheets, threads): (Vec<_>, Vec<_>) =
-            self.lanes.into_iter().map(|lane| (lane.sheets, lane.thread)).unzip();
-        drop(sheets);
+        let (slips, threads): (Vec<_>, Vec<_>) =
+            self.lanes.into_iter().map(|lane| (lane.slips, lane.thread)).unzip();
+        drop(slips);
         let written: Vec<Result<u64>> =
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect();
         written.into_iter().sum()
     }
 }
 
-type Writer = (Table, SerializedFileWriter<File>);
+struct Writer {
+    table: Table,
+    group: Group,
+    writer: SerializedFileWriter<File>,
+}
 
-fn write_all(mut writers: Vec<Writer>, sheets: &Receiver<Sheet>) -> Result<u64> {
-    for sheet in sheets {
-        if let Some((_, writer)) = writers.iter_mut().find(|writer| writer.0 == sheet.table()) {
-            sheet.write(writer)?;
+fn write_all(mut writers: Vec<Writer>, slips: &Receiver<Slip>) -> Result<u64> {
+    for slip in slips {
+        let Some(of_it) = writers.iter_mut().find(|writer| writer.table == slip.table) else {
+            continue;
+        };
+        let is_last = slip.is_last;
+        of_it.group.add(slip);
+        if is_last {
+            of_it.group.write(&mut of_it.writer)?;
         }
     }
     let mut bytes = 0;
-    for (_, mut writer) in writers {
+    for Writer { mut writer, .. } in writers {
         writer.finish()?;
         bytes += writer.bytes_written() as u64;
     }

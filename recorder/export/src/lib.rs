@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  fxt_reader::Reader -> fxtrec_report::Analysis -- Observer --> rows: a sheet for each table
-//!                                                                  | full: 131 072 rows
+//!                                                                  | slips of 4096 rows
 //!                                                                  v
-//!                                            thread fxtrec-parquet: sorts, packs, compresses a row group -> file
+//!                                            thread fxtrec-parquet: collects 131 072 rows, sorts, packs, compresses -> file
 //! ```
 //!
 //! One pass over the trace makes all tables, in memory that does not grow with it. Who has which CPU and what threads do is

@@ -12,7 +12,7 @@ use crate::file::Files;
 use crate::identity::week;
 use crate::people::{Gone, IDLE, People};
 use crate::schema::Table;
-use crate::sheet::{Cell, Sheet};
+use crate::sheet::{Cell, Sheet, Word};
 use crate::stacks::Stacks;
 
 /// The category of what fxtrec itself says, and that of what the scheduler does besides switches and wake-ups.
@@ -38,26 +38,26 @@ pub(crate) struct Rows<'a> {
 }
 
 /// What tables say of a state; `None` of one of which nothing is known, or of what is no more.
-fn state(state: State) -> Option<&'static str> {
+fn state(state: State) -> Option<Word> {
     Some(match state {
-        State::Running => "Running",
-        State::Woken | State::WokenThrottled => "R",
-        State::Preempted | State::Throttled => "R+",
-        State::Sleeping => "S",
-        State::Uninterruptible => "D",
-        State::Idle => "I",
-        State::Parked => "P",
-        State::Stopped => "T",
-        State::Traced => "t",
+        State::Running => Word::Running,
+        State::Woken | State::WokenThrottled => Word::Runnable,
+        State::Preempted | State::Throttled => Word::Preempted,
+        State::Sleeping => Word::Sleeping,
+        State::Uninterruptible => Word::Uninterruptible,
+        State::Idle => Word::Idle,
+        State::Parked => Word::Parked,
+        State::Stopped => Word::Stopped,
+        State::Traced => Word::Traced,
         State::Zombie | State::Dead | State::Unknown | State::NotRecorded => return None,
     })
 }
 
 /// In which state a thread left a CPU; `None` where that is not known.
-fn end_state(next: State) -> Option<&'static str> {
+fn end_state(next: State) -> Option<Word> {
     match next {
-        State::Zombie => Some("Z"),
-        State::Dead => Some("X"),
+        State::Zombie => Some(Word::Zombie),
+        State::Dead => Some(Word::Dead),
         next => state(next),
     }
 }
@@ -84,13 +84,30 @@ impl<'a> Rows<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn push<const N: usize>(&mut self, table: Table, row: [Cell<'_>; N]) {
+    pub(crate) fn push<const N: usize>(&mut self, table: Table, row: &[Cell; N]) {
         if let Some(sheet) = &mut self.sheets[table as usize] {
             self.written[table as usize] += 1;
-            if let Some(full) = sheet.push(row) {
-                self.failed |= !self.files.write(full);
+            if sheet.push(row) {
+                self.hand_over(table, false);
             }
         }
+    }
+
+    #[cold]
+    fn hand_over(&mut self, table: Table, nothing_follows: bool) {
+        let sheet = self.sheets[table as usize].as_mut();
+        if let Some(slip) = sheet.and_then(|sheet| sheet.take(nothing_follows)) {
+            self.failed |= !self.files.write(slip);
+        }
+    }
+
+    /// A text for the next row of a table.
+    pub(crate) fn text(&mut self, table: Table, text: &str) -> Cell {
+        self.sheets[table as usize].as_mut().map_or(Cell::NULL, |sheet| sheet.text(text))
+    }
+
+    pub(crate) fn some_text(&mut self, table: Table, text: Option<&str>) -> Cell {
+        text.map_or(Cell::NULL, |text| self.text(table, text))
     }
 
     /// The number of a thread; that of the idle tasks for koid 0 of a trace that has no other such thread.
@@ -119,24 +136,24 @@ impl<'a> Rows<'a> {
         let utid = Cell::id(person.utid);
         let is_woken = matches!(was.state, State::Woken | State::WokenThrottled);
         let (waker, by_interrupt) = match is_woken {
-            true => (Cell::some_id(person.waker), Cell::Bool(person.by_interrupt)),
-            false => (Cell::Null, Cell::Null),
+            true => (Cell::some_id(person.waker), Cell::flag(person.by_interrupt)),
+            false => (Cell::NULL, Cell::NULL),
         };
         let syscall = if was.state.is_blocked() { person.syscall } else { None };
         let cpu = u32::from(was.cpu.0);
         let row = [
             Cell::of(was.since.0),
             Cell::of(end.0.saturating_sub(was.since.0)),
-            if was.state == State::Running { Cell::id(cpu) } else { Cell::Null },
+            if was.state == State::Running { Cell::id(cpu) } else { Cell::NULL },
             utid,
-            Cell::Word(name),
-            Cell::Bool(complete),
+            Cell::word(name),
+            Cell::flag(complete),
             waker,
             by_interrupt,
             Cell::some(syscall),
-            if throttled > 0 { Cell::of(throttled) } else { Cell::Null },
+            Cell::unless_zero(throttled),
         ];
-        self.push(Table::ThreadState, row);
+        self.push(Table::ThreadState, &row);
     }
 
     fn event(&mut self, event: &Event<'_>, is_provider: bool) {
@@ -147,13 +164,13 @@ impl<'a> Rows<'a> {
                 let row = [
                     Cell::of(event.time.0),
                     utid,
-                    Cell::Text(event.category),
-                    Cell::Text(event.name),
-                    Cell::Int(id.cast_signed()),
-                    Cell::Text(arg.name),
-                    Cell::Double(value),
+                    self.text(Table::Counter, event.category),
+                    self.text(Table::Counter, event.name),
+                    Cell::int(id.cast_signed()),
+                    self.text(Table::Counter, arg.name),
+                    Cell::double(value),
                 ];
-                self.push(Table::Counter, row);
+                self.push(Table::Counter, &row);
             }
             return;
         }
@@ -166,12 +183,12 @@ impl<'a> Rows<'a> {
                 Cell::of(span.from),
                 Cell::of(span.length()),
                 Cell::id(utid),
-                Cell::Text(&name.category),
-                Cell::Text(&name.name),
-                Cell::Bool(name.is_provider),
+                self.text(Table::Span, &name.category),
+                self.text(Table::Span, &name.name),
+                Cell::flag(name.is_provider),
                 Cell::some_id(begun_on),
             ];
-            self.push(Table::Span, row);
+            self.push(Table::Span, &row);
         }
     }
 
@@ -180,13 +197,13 @@ impl<'a> Rows<'a> {
         let row = [
             Cell::id(person.utid),
             Cell::of(self.people.number(*koid)),
-            Cell::text(person.name.as_deref()),
+            self.some_text(Table::Thread, person.name.as_deref()),
             Cell::some_id(upid),
             Cell::some(person.end),
-            person.process.map_or(Cell::Null, |process| Cell::Bool(process == *koid)),
-            Cell::Int(koid.cast_signed()),
+            person.process.map_or(Cell::NULL, |process| Cell::flag(process == *koid)),
+            Cell::int(koid.cast_signed()),
         ];
-        self.push(Table::Thread, row);
+        self.push(Table::Thread, &row);
     }
 
     /// The trace is over: what is left. How many rows each table has.
@@ -199,13 +216,13 @@ impl<'a> Rows<'a> {
         let idle = [
             Cell::id(IDLE),
             Cell::of(0),
-            Cell::Text("swapper"),
-            Cell::Null,
-            Cell::Null,
-            Cell::Null,
+            self.text(Table::Thread, "swapper"),
+            Cell::NULL,
+            Cell::NULL,
+            Cell::NULL,
             Cell::of(0),
         ];
-        self.push(Table::Thread, idle);
+        self.push(Table::Thread, &idle);
         if let Some(stacks) = self.stacks.take() {
             stacks.finish(&mut self);
         }
@@ -216,20 +233,18 @@ impl<'a> Rows<'a> {
             let row = [
                 Cell::id(process.upid),
                 Cell::of(self.people.number(koid)),
-                Cell::text(process.name.as_deref()),
-                Cell::Int(koid.cast_signed()),
+                self.some_text(Table::Process, process.name.as_deref()),
+                Cell::int(koid.cast_signed()),
             ];
-            self.push(Table::Process, row);
+            self.push(Table::Process, &row);
         }
         for (key, value) in labels {
-            self.push(Table::Label, [Cell::Text(key), Cell::Text(value)]);
+            let row = [self.text(Table::Label, key), self.text(Table::Label, value)];
+            self.push(Table::Label, &row);
         }
         self.trace(report, file);
-        for sheet in self.sheets.iter_mut().flatten() {
-            if sheet.rows() > 0 {
-                let rest = sheet.take();
-                self.failed |= !self.files.write(rest);
-            }
+        for table in Table::ALL {
+            self.hand_over(table, true);
         }
         self.written
     }
@@ -242,19 +257,19 @@ impl<'a> Rows<'a> {
         let begin = i128::from(report.span.begin.0);
         let week = self.clock_offset.and_then(|offset| week(begin + i128::from(offset)));
         let row = [
-            Cell::Text(file),
-            Cell::text(origin.map(|origin| &*origin.host)),
-            Cell::text(origin.map(|origin| &*origin.release)),
-            Cell::text(origin.map(|origin| &*origin.machine)),
-            Cell::text(origin.map(|origin| &*origin.version)),
-            Cell::text(origin.map(|origin| &*origin.command_line)),
-            Cell::text(origin.map(|origin| &*origin.scope)),
-            Cell::text(origin.map(|_| &*causes)),
+            self.text(Table::Trace, file),
+            self.some_text(Table::Trace, origin.map(|origin| &*origin.host)),
+            self.some_text(Table::Trace, origin.map(|origin| &*origin.release)),
+            self.some_text(Table::Trace, origin.map(|origin| &*origin.machine)),
+            self.some_text(Table::Trace, origin.map(|origin| &*origin.version)),
+            self.some_text(Table::Trace, origin.map(|origin| &*origin.command_line)),
+            self.some_text(Table::Trace, origin.map(|origin| &*origin.scope)),
+            self.some_text(Table::Trace, origin.map(|_| &*causes)),
             Cell::some(origin.map(|origin| origin.cpus)),
             Cell::of(report.span.begin.0),
             Cell::of(report.span.end.0),
-            self.clock_offset.map_or(Cell::Null, Cell::Int),
-            Cell::text(week.as_deref()),
+            self.clock_offset.map_or(Cell::NULL, Cell::int),
+            self.some_text(Table::Trace, week.as_deref()),
             Cell::of(report.cpus.iter().map(|cpu| cpu.switches).sum()),
             Cell::of(report.idle_wakeups),
             Cell::of(losses.gaps),
@@ -262,9 +277,9 @@ impl<'a> Rows<'a> {
             Cell::of(losses.unknown),
             Cell::of(losses.unreported),
             Cell::of(losses.damaged),
-            Cell::Bool(losses.truncated),
+            Cell::flag(losses.truncated),
         ];
-        self.push(Table::Trace, row);
+        self.push(Table::Trace, &row);
     }
 }
 
@@ -322,20 +337,19 @@ impl Observer for Rows<'_> {
             return;
         }
         let said = ran.said.copied().unwrap_or_default();
-        let fact = |nanos: u64| if nanos > 0 { Cell::of(nanos) } else { Cell::Null };
         let row = [
             Cell::of(ran.span.begin.0),
             Cell::of(length),
             Cell::id(ran.cpu.0.into()),
             Cell::id(utid),
-            Cell::word(ran.next.and_then(end_state)),
-            Cell::Bool(ran.is_whole),
-            fact(said.steal),
-            fact(said.irq),
-            fact(said.irqs),
+            ran.next.and_then(end_state).map_or(Cell::NULL, Cell::word),
+            Cell::flag(ran.is_whole),
+            Cell::unless_zero(said.steal),
+            Cell::unless_zero(said.irq),
+            Cell::unless_zero(said.irqs),
             Cell::some(said.need_resched),
         ];
-        self.push(Table::SchedSlice, row);
+        self.push(Table::SchedSlice, &row);
     }
 
     #[inline]
@@ -373,10 +387,10 @@ impl Observer for Rows<'_> {
             Cell::id(woken.cpu.0.into()),
             utid,
             Cell::some_id(waker),
-            Cell::Bool(said.interrupt),
-            Cell::Bool(woken.next.is_some()),
+            Cell::flag(said.interrupt),
+            Cell::flag(woken.next.is_some()),
         ];
-        self.push(Table::Wakeup, row);
+        self.push(Table::Wakeup, &row);
     }
 
     fn wants_waits(&self) -> bool {
@@ -390,17 +404,21 @@ impl Observer for Rows<'_> {
         let shares = waited.shares;
         let begin = Cell::of(waited.span.begin.0);
         let length = waited.span.end.0.saturating_sub(waited.span.begin.0);
-        let id = Cell::Int(self.waits);
+        let id = Cell::int(self.waits);
         self.waits += 1;
         let mut first = None;
         for &(koid, ran) in &shares.named {
             let utid = self.people.utid(Koid(koid));
             first = first.or(Some((utid, ran)));
-            self.push(Table::Antagonist, [begin, Cell::of(ran), id, Cell::id(utid)]);
+            self.push(Table::Antagonist, &[begin, Cell::of(ran), id, Cell::id(utid)]);
         }
         let nanos = |length: std::time::Duration| {
             let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-            if nanos > 0 { Cell::of(nanos) } else { Cell::Null }
+            Cell::unless_zero(nanos)
+        };
+        let kind = match waited.metric {
+            Metric::Wakeup => Word::AfterWakeup,
+            _ => Word::AfterPreemption,
         };
         let antagonists = shares.named.len() as u64 + shares.more;
         let row = [
@@ -408,20 +426,20 @@ impl Observer for Rows<'_> {
             Cell::of(length.saturating_sub(waited.throttled)),
             id,
             Cell::id(utid),
-            Cell::Word(if waited.metric == Metric::Wakeup { "wakeup" } else { "preempted" }),
+            Cell::word(kind),
             Cell::id(waited.queued_on.0.into()),
             Cell::id(waited.ran_on.0.into()),
             Cell::some_id(waker),
-            Cell::Bool(waited.by_interrupt),
-            if waited.throttled > 0 { Cell::of(waited.throttled) } else { Cell::Null },
-            Cell::text(waited.throttled_by),
+            Cell::flag(waited.by_interrupt),
+            Cell::unless_zero(waited.throttled),
+            self.some_text(Table::Wait, waited.throttled_by),
             Cell::some_id(first.map(|first| first.0)),
             Cell::some(first.map(|first| first.1)),
-            if antagonists > 0 { Cell::of(antagonists) } else { Cell::Null },
+            Cell::unless_zero(antagonists),
             nanos(shares.idle),
             nanos(shares.unknown),
         ];
-        self.push(Table::Wait, row);
+        self.push(Table::Wait, &row);
     }
 
     fn lost(&mut self, gap: &Gap) {
@@ -431,7 +449,7 @@ impl Observer for Rows<'_> {
             Cell::some_id(gap.cpu.map(|cpu| cpu.0.into())),
             Cell::some(gap.events),
         ];
-        self.push(Table::Loss, row);
+        self.push(Table::Loss, &row);
     }
 
     fn still(&mut self, thread: Koid, doing: &Thread, end: Nanos) {

@@ -1,10 +1,19 @@
 //! Rows of a table that are being collected, until they fill a row group.
+//!
+//! The thread that reads the trace has most to do, so for it a row is one short copy: rows lie one behind the other, every value as
+//! 64 bits. The thread that writes them takes them apart, a [slip](Slip) at a time, as long as they are in a near cache:
+//!
+//! ```text
+//!  Sheet -- Slip: some rows, as they came -----------> Group: a row group, by columns
+//!           |ts dur cpu|ts dur cpu|ts dur cpu|...      ts ts ts ...    dur dur dur ...    cpu cpu cpu ...
+//! ```
 
 use std::io::Write;
 
+use bytes::Bytes;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::Result;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use rustc_hash::FxHashMap;
 
 use crate::schema::{Column, Kind, Table};
@@ -12,187 +21,348 @@ use crate::schema::{Column, Kind, Table};
 /// So many rows are a row group: what memory holds of each table.
 pub(crate) const ROWS: usize = 1 << 17;
 
-/// A value of a row.
+/// So many of them are handed over at once.
+pub(crate) const SLIP_ROWS: usize = 1 << 12;
+
+/// So many rows are taken apart at once.
+const BLOCK: usize = 1 << 9;
+
+/// A value of a row: a number, the bits of a double, or the number of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell(i64);
+
+/// Texts that are in very many rows, so that they need not be looked up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cell<'a> {
-    Null,
-    /// A number of any kind.
-    Int(i64),
-    Bool(bool),
-    Double(f64),
-    Text(&'a str),
-    /// One of few texts, which is found by where it is.
-    Word(&'static str),
+pub(crate) enum Word {
+    Running,
+    Runnable,
+    Preempted,
+    Sleeping,
+    Uninterruptible,
+    Idle,
+    Parked,
+    Stopped,
+    Traced,
+    Zombie,
+    Dead,
+    AfterWakeup,
+    AfterPreemption,
 }
 
-impl Cell<'_> {
+impl Word {
+    /// Each at the place of its variant.
+    const TEXTS: [&'static str; 13] =
+        ["Running", "R", "R+", "S", "D", "I", "P", "T", "t", "Z", "X", "wakeup", "preempted"];
+}
+
+impl Cell {
+    pub(crate) const NULL: Cell = Cell(i64::MIN);
+
     /// A number that is always less than 2^63, unless the trace is damaged.
-    pub(crate) fn of(number: u64) -> Cell<'static> {
-        Cell::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    #[inline(always)]
+    pub(crate) fn of(number: u64) -> Cell {
+        Cell(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
     /// The same, if there is one.
-    pub(crate) fn some(number: Option<u64>) -> Cell<'static> {
-        number.map_or(Cell::Null, Cell::of)
+    #[inline(always)]
+    pub(crate) fn some(number: Option<u64>) -> Cell {
+        number.map_or(Cell::NULL, Cell::of)
     }
 
-    pub(crate) fn id(number: u32) -> Cell<'static> {
-        Cell::Int(number.into())
+    /// The same, if there is something to count.
+    #[inline(always)]
+    pub(crate) fn unless_zero(number: u64) -> Cell {
+        if number > 0 { Cell::of(number) } else { Cell::NULL }
     }
 
-    pub(crate) fn some_id(number: Option<u32>) -> Cell<'static> {
-        number.map_or(Cell::Null, Cell::id)
+    pub(crate) fn int(number: i64) -> Cell {
+        Cell(number)
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(number: u32) -> Cell {
+        Cell(number.into())
+    }
+
+    #[inline(always)]
+    pub(crate) fn some_id(number: Option<u32>) -> Cell {
+        number.map_or(Cell::NULL, Cell::id)
+    }
+
+    #[inline(always)]
+    pub(crate) fn flag(is: bool) -> Cell {
+        Cell(is.into())
+    }
+
+    pub(crate) fn double(number: f64) -> Cell {
+        Cell(i64::from_ne_bytes(number.to_ne_bytes()))
+    }
+
+    /// Words have the numbers below zero, other texts those from zero on.
+    #[inline(always)]
+    pub(crate) fn word(word: Word) -> Cell {
+        Cell(-1 - word as i64)
     }
 }
 
-impl<'a> Cell<'a> {
-    pub(crate) fn word(text: Option<&'static str>) -> Cell<'a> {
-        text.map_or(Cell::Null, Cell::Word)
-    }
-
-    pub(crate) fn text(text: Option<&'a str>) -> Cell<'a> {
-        text.map_or(Cell::Null, Cell::Text)
-    }
-}
-
-/// What stands for a text that is none.
-const NULL: i64 = i64::MIN;
-
-/// Rows that are not written yet. Every value is kept as 64 bits: texts by their number, doubles by their bits.
+/// Rows that are not handed over yet.
 #[derive(Debug)]
 pub(crate) struct Sheet {
     table: Table,
     /// The id of the trace, where rows have it.
     trace: Option<Box<str>>,
-    values: Vec<Vec<i64>>,
+    /// As many for each row as the table has columns.
+    cells: Vec<Cell>,
+    /// The texts of the row group.
     texts: FxHashMap<Box<str>, i64>,
-    /// Those of the texts that are [words](Cell::Word).
-    words: Vec<(&'static str, i64)>,
+    /// Those of them that are not handed over.
+    new_texts: Vec<Box<str>>,
+    /// How many the row group has so far.
     rows: usize,
+}
+
+/// The next rows of a row group.
+#[derive(Debug)]
+pub(crate) struct Slip {
+    pub(crate) table: Table,
+    trace: Option<Box<str>>,
+    cells: Vec<Cell>,
+    /// The next texts by number.
+    texts: Vec<Box<str>>,
+    /// Whether the row group has no more.
+    pub(crate) is_last: bool,
 }
 
 impl Sheet {
     pub(crate) fn new(table: Table, trace: Option<&str>) -> Sheet {
-        let values = table.columns().iter().map(|_| Vec::new()).collect();
-        let trace = trace.map(Into::into);
-        Sheet { table, trace, values, texts: FxHashMap::default(), words: Vec::new(), rows: 0 }
-    }
-
-    /// Adds a row; `None` while there is room for more.
-    #[inline]
-    pub(crate) fn push<const N: usize>(&mut self, row: [Cell<'_>; N]) -> Option<Sheet> {
-        debug_assert_eq!(N, self.values.len(), "{}", self.table);
-        for (at, cell) in row.into_iter().enumerate() {
-            let value = match cell {
-                Cell::Null => NULL,
-                Cell::Int(number) => number,
-                Cell::Bool(is) => is.into(),
-                Cell::Double(number) => i64::from_ne_bytes(number.to_ne_bytes()),
-                Cell::Text(text) => self.text(text),
-                Cell::Word(text) => self.word(text),
-            };
-            self.values[at].push(value);
+        Sheet {
+            table,
+            trace: trace.map(Into::into),
+            cells: Vec::new(),
+            texts: FxHashMap::default(),
+            new_texts: Vec::new(),
+            rows: 0,
         }
-        self.rows += 1;
-        (self.rows == ROWS).then(|| self.take())
     }
 
-    /// The number of a text. There are no more of them than rows.
-    fn text(&mut self, text: &str) -> i64 {
+    /// Adds a row, the texts in which are of this sheet. True when it is time to hand over what there is.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn push<const N: usize>(&mut self, row: &[Cell; N]) -> bool {
+        debug_assert_eq!(N, self.table.columns().len(), "{}", self.table);
+        self.cells.extend_from_slice(row);
+        self.rows += 1;
+        self.rows.is_multiple_of(SLIP_ROWS)
+    }
+
+    /// A text for the next row. There are no more of them than cells.
+    pub(crate) fn text(&mut self, text: &str) -> Cell {
         if let Some(&number) = self.texts.get(text) {
-            return number;
+            return Cell(number);
         }
         let number = self.texts.len() as i64;
         self.texts.insert(text.into(), number);
-        number
+        self.new_texts.push(text.into());
+        Cell(number)
     }
 
-    #[inline]
-    fn word(&mut self, text: &'static str) -> i64 {
-        match self.words.iter().find(|word| std::ptr::eq(word.0, text)) {
-            Some(word) => word.1,
-            None => {
-                let number = self.text(text);
-                self.words.push((text, number));
-                number
+    /// What has not been handed over; the row group ends with it if it is full, or if nothing is to follow. `None` if there is
+    /// no row group to end.
+    pub(crate) fn take(&mut self, nothing_follows: bool) -> Option<Slip> {
+        if self.rows == 0 {
+            return None;
+        }
+        let is_last = nothing_follows || self.rows == ROWS;
+        let cells = Vec::with_capacity(self.cells.len());
+        let slip = Slip {
+            table: self.table,
+            trace: self.trace.clone(),
+            cells: std::mem::replace(&mut self.cells, cells),
+            texts: std::mem::take(&mut self.new_texts),
+            is_last,
+        };
+        if is_last {
+            self.rows = 0;
+            self.texts.clear();
+        }
+        Some(slip)
+    }
+}
+
+/// A row group that is being collected, by columns.
+pub(crate) struct Group {
+    table: Table,
+    trace: Option<ByteArray>,
+    columns: Vec<Vec<i64>>,
+    texts: Texts,
+}
+
+impl Group {
+    pub(crate) fn new(table: Table) -> Group {
+        let columns = table.columns().iter().map(|_| Vec::new()).collect();
+        Group { table, trace: None, columns, texts: Texts::default() }
+    }
+
+    pub(crate) fn add(&mut self, slip: Slip) {
+        self.trace = slip.trace.map(|id| ByteArray::from(id.into_string().into_bytes()));
+        let texts = slip.texts.into_iter();
+        self.texts
+            .others
+            .extend(texts.map(|text| ByteArray::from(text.into_string().into_bytes())));
+        let width = self.columns.len();
+        for rows in slip.cells.chunks(BLOCK * width) {
+            for (at, column) in self.columns.iter_mut().enumerate() {
+                column.extend(rows.chunks_exact(width).map(|row| row[at].0));
             }
         }
     }
 
-    /// What there is so far.
-    pub(crate) fn take(&mut self) -> Sheet {
-        let mut next = Sheet::new(self.table, self.trace.as_deref());
-        for values in &mut next.values {
-            values.reserve_exact(self.rows);
-        }
-        std::mem::replace(self, next)
-    }
-
-    pub(crate) fn table(&self) -> Table {
-        self.table
-    }
-
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Writes it as a row group, sorted by time if it is a table of what happened.
+    /// Writes it, sorted by time if it is of a table of what happened, and begins the next.
     ///
     /// # Errors
     /// When the file does not take it.
-    pub(crate) fn write<W: Write + Send>(self, file: &mut SerializedFileWriter<W>) -> Result<()> {
-        if self.rows == 0 {
-            return Ok(());
-        }
-        let mut texts = vec![ByteArray::new(); self.texts.len()];
-        for (text, number) in self.texts {
-            // It was counted from 0.
-            texts[number as usize] = ByteArray::from(text.into_string().into_bytes());
-        }
-        let order = self.table.is_by_time().then(|| order(&self.values[0])).flatten();
+    pub(crate) fn write<W: Write + Send>(
+        &mut self,
+        file: &mut SerializedFileWriter<W>,
+    ) -> Result<()> {
+        let times = &self.columns[0];
+        let rows = times.len();
+        let order = if self.table.is_by_time() { order(times) } else { None };
+        let mut by_time = Vec::with_capacity(rows);
         let mut group = file.next_row_group()?;
-        if let Some(trace) = &self.trace
+        if let Some(trace) = self.trace.take()
             && let Some(mut column) = group.next_column()?
         {
-            let values = vec![ByteArray::from(trace.as_bytes().to_vec()); self.rows];
-            column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+            column.typed::<ByteArrayType>().write_batch(&vec![trace; rows], None, None)?;
             column.close()?;
         }
-        for (column, values) in self.table.columns().iter().zip(self.values) {
-            let values = match &order {
-                Some(order) => order.iter().map(|&at| values[at as usize]).collect(),
-                None => values,
-            };
+        for (column, cells) in self.table.columns().iter().zip(&self.columns) {
             let Some(mut writer) = group.next_column()? else { break };
-            let (values, levels) = present(column, values);
-            let levels = levels.as_deref();
-            match column.kind {
-                Kind::Long => writer.typed::<Int64Type>().write_batch(&values, levels, None)?,
-                Kind::Int => {
-                    let values: Vec<i32> = values.iter().map(|&value| value as i32).collect();
-                    writer.typed::<Int32Type>().write_batch(&values, levels, None)?
-                }
-                Kind::Bool => {
-                    let values: Vec<bool> = values.iter().map(|&value| value != 0).collect();
-                    writer.typed::<BoolType>().write_batch(&values, levels, None)?
-                }
-                Kind::Double => {
-                    let double = |value: &i64| f64::from_ne_bytes(value.to_ne_bytes());
-                    let values: Vec<f64> = values.iter().map(double).collect();
-                    writer.typed::<DoubleType>().write_batch(&values, levels, None)?
-                }
-                Kind::Text => {
-                    let text = |&value: &i64| texts[value as usize].clone();
-                    let values: Vec<ByteArray> = values.iter().map(text).collect();
-                    writer.typed::<ByteArrayType>().write_batch(&values, levels, None)?
-                }
-            };
+            if let Some(order) = &order {
+                by_time.clear();
+                by_time.extend(order.iter().map(|&at| cells[at as usize]));
+            }
+            let cells = if order.is_some() { &by_time } else { cells };
+            let part = Part::new(column, cells, &self.texts);
+            part.write(&mut writer)?;
             writer.close()?;
         }
         group.close()?;
+        for column in &mut self.columns {
+            column.clear();
+        }
+        self.texts.others.clear();
         Ok(())
     }
 }
+
+/// The texts of a row group, by their numbers.
+struct Texts {
+    words: [ByteArray; Word::TEXTS.len()],
+    others: Vec<ByteArray>,
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        // Of static text no references are counted.
+        let word = |text: &'static str| ByteArray::from(Bytes::from_static(text.as_bytes()));
+        Texts { words: Word::TEXTS.map(word), others: Vec::new() }
+    }
+}
+
+impl Texts {
+    fn of(&self, cell: i64) -> ByteArray {
+        match usize::try_from(cell) {
+            Ok(number) => self.others[number].clone(),
+            Err(_) => self.words[(-1 - cell) as usize].clone(),
+        }
+    }
+}
+
+/// The values of a column.
+enum Values {
+    Long(Vec<i64>),
+    Int(Vec<i32>),
+    Bool(Vec<bool>),
+    Double(Vec<f64>),
+    Text(Vec<ByteArray>),
+}
+
+/// A column of a row group: the values that are there, and for each row whether one is.
+struct Part {
+    values: Values,
+    /// Of a column that may have none.
+    levels: Option<Vec<i16>>,
+}
+
+impl Part {
+    fn new(column: &Column, cells: &[i64], texts: &Texts) -> Part {
+        let level = |&cell: &i64| i16::from(cell != Cell::NULL.0);
+        let levels: Option<Vec<i16>> = column.nullable.then(|| cells.iter().map(level).collect());
+        let count = match &levels {
+            Some(levels) => levels.iter().map(|&level| i32::from(level)).sum::<i32>() as usize,
+            None => cells.len(),
+        };
+        let values = match column.kind {
+            Kind::Long => Values::Long(present(cells, count, |cell| cell)),
+            Kind::Int => Values::Int(present(cells, count, |cell| cell as i32)),
+            Kind::Bool => Values::Bool(present(cells, count, |cell| cell != 0)),
+            Kind::Double => {
+                Values::Double(present(cells, count, |cell| f64::from_ne_bytes(cell.to_ne_bytes())))
+            }
+            Kind::Text => {
+                let mut values = Vec::with_capacity(count);
+                let is_there = |cell: &&i64| count == cells.len() || **cell != Cell::NULL.0;
+                values.extend(cells.iter().filter(is_there).map(|&cell| texts.of(cell)));
+                Values::Text(values)
+            }
+        };
+        Part { values, levels }
+    }
+
+    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
+        let levels = self.levels.as_deref();
+        match &self.values {
+            Values::Long(values) => {
+                writer.typed::<Int64Type>().write_batch(values, levels, None)?
+            }
+            Values::Int(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
+            Values::Bool(values) => writer.typed::<BoolType>().write_batch(values, levels, None)?,
+            Values::Double(values) => {
+                writer.typed::<DoubleType>().write_batch(values, levels, None)?
+            }
+            Values::Text(values) => {
+                writer.typed::<ByteArrayType>().write_batch(values, levels, None)?
+            }
+        };
+        Ok(())
+    }
+}
+
+/// The `count` that are there.
+#[inline(always)]
+fn present<T: Copy + Default>(cells: &[i64], count: usize, value: impl Fn(i64) -> T) -> Vec<T> {
+    // Most columns have a value in each row, or in none.
+    if count == cells.len() {
+        return cells.iter().map(|&cell| value(cell)).collect();
+    }
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut values = vec![T::default(); cells.len()];
+    let mut end = 0;
+    // In which rows nobody can foretell: this goes without branches.
+    for &cell in cells {
+        values[end] = value(cell);
+        end += usize::from(cell != Cell::NULL.0);
+    }
+    values.truncate(end);
+    values
+}
+
+/// So many bits of times are sorted by at once.
+const DIGIT_BITS: u32 = 11;
 
 /// In which order the rows are by time; `None` if they are in order.
 fn order(times: &[i64]) -> Option<Vec<u32>> {
@@ -201,29 +371,39 @@ fn order(times: &[i64]) -> Option<Vec<u32>> {
     }
     let first = times.iter().copied().min().unwrap_or(0);
     let late = |time: i64| time.wrapping_sub(first).cast_unsigned();
-    // Time and number in one word: a sort of words takes a third of the time of one by key.
+    let last = times.iter().copied().max().map_or(0, late);
     let number_bits = usize::BITS - times.len().leading_zeros();
-    if times.iter().any(|&time| late(time) >> (u64::BITS - number_bits) != 0) {
+    let time_bits = u64::BITS - last.leading_zeros();
+    if number_bits + time_bits > u64::BITS {
         let mut order: Vec<u32> = (0..times.len() as u32).collect();
         order.sort_by_key(|&at| times[at as usize]);
         return Some(order);
     }
+    // Time and number in one word. The times of a row group reach over few bits, by which the words are sorted digit by digit, the
+    // last one first: each time, what is equal keeps its order.
     let numbered = times.iter().zip(0_u64..);
     let mut words: Vec<u64> =
         numbered.map(|(&time, number)| late(time) << number_bits | number).collect();
-    words.sort_unstable();
+    let mut sorted = vec![0; words.len()];
+    for shift in (number_bits..number_bits + time_bits).step_by(DIGIT_BITS as usize) {
+        let digit = |word: u64| (word >> shift) as usize & ((1 << DIGIT_BITS) - 1);
+        let mut places = [0_u32; 1 << DIGIT_BITS];
+        for &word in &words {
+            places[digit(word)] += 1;
+        }
+        let mut sum = 0;
+        for place in &mut places {
+            sum += std::mem::replace(place, sum);
+        }
+        for &word in &words {
+            let place = &mut places[digit(word)];
+            sorted[*place as usize] = word;
+            *place += 1;
+        }
+        std::mem::swap(&mut words, &mut sorted);
+    }
     let mask = (1 << number_bits) - 1;
     Some(words.into_iter().map(|word| (word & mask) as u32).collect())
-}
-
-/// The values that are there, and for each row whether one is.
-fn present(column: &Column, mut values: Vec<i64>) -> (Vec<i64>, Option<Vec<i16>>) {
-    if !column.nullable {
-        return (values, None);
-    }
-    let levels = values.iter().map(|&value| i16::from(value != NULL)).collect();
-    values.retain(|&value| value != NULL);
-    (values, Some(levels))
 }
 
 #[cfg(test)]
@@ -238,5 +418,73 @@ mod tests {
         }
         assert_eq!(order(&[1, 1, 2]), None);
         assert_eq!(order(&[i64::MAX, i64::MIN, 0]), Some(vec![1, 2, 0]));
+        let many = (0..5000_i64).map(|n| n * 7_919 % 4_999 * 1_000_003).collect::<Vec<_>>();
+        let mut expected: Vec<u32> = (0..5000).collect();
+        expected.sort_by_key(|&row| many[row as usize]);
+        assert_eq!(order(&many), Some(expected));
+    }
+
+    #[test]
+    fn every_word_is_the_text_of_its_cell() {
+        let words = [Word::Running, Word::Preempted, Word::Dead, Word::AfterPreemption];
+        let texts = words.map(|word| Texts::default().of(Cell::word(word).0));
+        assert_eq!(
+            texts.map(|text| text.as_utf8().map(str::to_owned).ok()),
+            ["Running", "R+", "X", "preempted"].map(|text| Some(text.to_owned()))
+        );
+    }
+
+    #[test]
+    fn slips_become_columns_however_many_they_are() {
+        let rows = 2 * SLIP_ROWS as i64 + 5;
+        let (mut sheet, mut group) = (Sheet::new(Table::Loss, None), Group::new(Table::Loss));
+        let mut slips = 0;
+        for row in 0..rows {
+            let row = Cell::int(row);
+            if sheet.push(&[row, row, row, row]) {
+                let slip = sheet.take(false).expect("rows");
+                assert!(!slip.is_last);
+                group.add(slip);
+                slips += 1;
+            }
+        }
+        let last = sheet.take(true).expect("the rest");
+        assert!(last.is_last && slips == 2 && sheet.take(true).is_none());
+        group.add(last);
+        assert!(group.columns.iter().all(|column| column.iter().copied().eq(0..rows)));
+    }
+
+    #[test]
+    fn a_row_group_that_ends_with_a_slip_is_ended() {
+        let mut sheet = Sheet::new(Table::Label, None);
+        let mut ended = 0;
+        for row in 0..ROWS + SLIP_ROWS {
+            let cell = sheet.text(if row < ROWS { "a" } else { "b" });
+            if sheet.push(&[cell, cell]) {
+                let slip = sheet.take(false).expect("rows");
+                assert_eq!(slip.is_last, row + 1 == ROWS);
+                ended += usize::from(slip.is_last);
+                // Each row group has its own texts.
+                let begins = row + 1 == SLIP_ROWS || row > ROWS;
+                assert_eq!(slip.texts.len(), usize::from(begins), "{row}");
+            }
+        }
+        let last = sheet.take(true).expect("an end without rows");
+        assert!(ended == 1 && last.is_last && last.cells.is_empty());
+    }
+
+    #[test]
+    fn a_part_knows_where_there_is_no_value() {
+        let columns = Table::Loss.columns();
+        let cells = [Cell::of(3), Cell::NULL, Cell::of(0), Cell::NULL];
+        let cells = cells.map(|cell| cell.0);
+        let part = Part::new(&columns[3], &cells, &Texts::default());
+        assert_eq!(part.levels, Some(vec![1, 0, 1, 0]));
+        assert!(matches!(part.values, Values::Long(values) if values == [3, 0]));
+        // Where there is always one, it may be any.
+        let part = Part::new(&columns[0], &cells, &Texts::default());
+        let expected = [3, i64::MIN, 0, i64::MIN];
+        assert!(part.levels.is_none());
+        assert!(matches!(part.values, Values::Long(values) if values == expected));
     }
 }

@@ -81,12 +81,12 @@ impl Stacks {
                 let row = [
                     Cell::id(number),
                     Cell::id(depth),
-                    Cell::text(frame.function),
-                    Cell::text(module),
-                    Cell::Int(address.cast_signed()),
-                    Cell::Bool(frame.in_kernel),
+                    rows.some_text(Table::Stack, frame.function),
+                    rows.some_text(Table::Stack, module),
+                    Cell::int(address.cast_signed()),
+                    Cell::flag(frame.in_kernel),
                 ];
-                rows.push(Table::Stack, row);
+                rows.push(Table::Stack, &row);
             }
         }
     }
@@ -104,10 +104,10 @@ impl Sample {
         let row = [
             Cell::of(self.time),
             Cell::id(utid),
-            Cell::Word(self.kind),
+            rows.text(Table::Sample, self.kind),
             Cell::some_id(self.stack),
-            if lacks.is_empty() { Cell::Null } else { Cell::Text(&lacks) },
+            rows.some_text(Table::Sample, Some(&*lacks).filter(|lacks| !lacks.is_empty())),
         ];
-        rows.push(Table::Sample, row);
+        rows.push(Table::Sample, &row);
     }
 }
