@@ -11,6 +11,7 @@ use fxtrec_sched::{Held, Met, Occupant, Thread, WakeupSaid};
 use super::PageError;
 use super::info::Info;
 use super::lanes::{Event, Lanes, Observer, Stamped, Taken};
+use super::packer::Packer;
 use super::spans::Spans;
 use super::state::State;
 use super::threads::{ThreadIndex, Threads};
@@ -43,7 +44,7 @@ pub(super) struct Late {
 #[derive(Debug, Default)]
 pub(super) struct Extract {
     pub(super) threads: Threads,
-    /// The tiles that are full.
+    /// The tiles that are full, packed once all are.
     pub(super) tiles: Vec<Tile>,
     pub(super) spans: Spans,
     pub(super) gaps: Vec<Gap>,
@@ -58,6 +59,7 @@ pub(super) struct Extract {
     range: Option<(u64, u64)>,
     lanes: Lanes,
     writer: TileWriter,
+    packer: Packer,
     tile_events: u32,
     /// Spans since the present tile began, which count for its size.
     spans_in_tile: u32,
@@ -259,8 +261,16 @@ impl Extract {
 
     fn close_full_tile(&mut self) -> Result<(), PageError> {
         if self.writer.len() + self.spans_in_tile >= self.tile_events && self.writer.len() > 0 {
-            self.tiles.extend(self.writer.finish().map_err(PageError::Pack)?);
+            self.close_tile()?;
             self.spans_in_tile = 0;
+        }
+        Ok(())
+    }
+
+    fn close_tile(&mut self) -> Result<(), PageError> {
+        if let Some((tile, columns)) = self.writer.finish() {
+            self.tiles.push(tile);
+            self.packer.take(columns).map_err(PageError::Pack)?;
         }
         Ok(())
     }
@@ -282,7 +292,11 @@ impl Extract {
     ///
     /// When the last tile cannot be packed.
     pub(super) fn finish(&mut self) -> Result<(u64, u64), PageError> {
-        self.tiles.extend(self.writer.finish().map_err(PageError::Pack)?);
+        self.close_tile()?;
+        let packed = std::mem::take(&mut self.packer).finish().map_err(PageError::Pack)?;
+        for (tile, packed) in self.tiles.iter_mut().zip(packed) {
+            tile.packed = packed;
+        }
         let (begin, end) = self.range.unwrap_or_default();
         self.lanes.end(end, &mut self.usage);
         self.usage.clip(begin);

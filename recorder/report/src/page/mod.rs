@@ -9,7 +9,7 @@
 //!
 //! A [`Page`] watches the analysis of a trace, which says what each record does to CPUs and threads, so that both take one
 //! pass and tell the same; with the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few
-//! bytes that it takes in the page. What stands in the file, and how its script works, is in `docs/page.md`.
+//! bytes that it takes in the page; [other threads](packer) pack them. What stands in the file, and how its script works, is in `docs/page.md`.
 
 mod bins;
 mod columns;
@@ -19,6 +19,7 @@ mod html;
 mod info;
 mod lanes;
 mod meta;
+mod packer;
 mod pyramid;
 mod span_blocks;
 mod spans;

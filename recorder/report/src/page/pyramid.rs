@@ -15,8 +15,9 @@ use std::io;
 use std::mem::take;
 
 use super::bins::{Cell, CpuCell, CpuTimes, MERGED, Run, Runs, ThreadCell, ThreadTimes};
-use super::columns::{Column, pack};
+use super::columns::Column;
 use super::lanes::Observer;
+use super::packer::Packer;
 use super::state::{self, State};
 use super::threads::ThreadIndex;
 
@@ -132,15 +133,19 @@ impl Pyramid {
             lane.runs.until(lane.bin + 1, lane.times.cell(width));
             threads.push(take(&mut lane.runs));
         }
-        let mut levels = Vec::new();
+        let mut packer = Packer::default();
         for level in (0..=self.scale.finest).rev() {
-            let chunks = MERGED.pow(level);
-            levels.push(chunk_blocks(&cpus, &threads, chunks)?);
+            pack_chunks(&cpus, &threads, MERGED.pow(level), &mut packer)?;
             cpus = cpus.iter().map(Runs::merged).collect();
             threads = threads.iter().map(Runs::merged).collect();
         }
-        levels.reverse();
-        Ok(levels)
+        // The finest came first.
+        let mut blocks = packer.finish()?;
+        let levels = (0..=self.scale.finest).map(|level| {
+            let chunks = MERGED.pow(level);
+            blocks.split_off(blocks.len().saturating_sub(chunks))
+        });
+        Ok(levels.collect())
     }
 }
 
@@ -216,14 +221,14 @@ fn at<C: Cell, T: Default>(lanes: &mut Vec<Lane<C, T>>, index: usize) -> &mut La
     &mut lanes[index]
 }
 
-fn chunk_blocks(
+fn pack_chunks(
     cpus: &[Runs<CpuCell>],
     threads: &[Runs<ThreadCell>],
     chunks: usize,
-) -> io::Result<Vec<Vec<u8>>> {
+    packer: &mut Packer,
+) -> io::Result<()> {
     let mut cpus = Cutter::new(cpus);
     let mut threads = Cutter::new(threads);
-    let mut blocks = Vec::new();
     for chunk in 0..chunks {
         let from = u32::try_from(chunk).unwrap_or(u32::MAX).saturating_mul(CHUNK_BINS);
         let mut columns: [Column; 9] = Default::default();
@@ -238,9 +243,9 @@ fn chunk_blocks(
             t_shares.byte(nibbles(cell.uninterruptible, cell.other));
             t_shares.byte(nibbles(cell.throttled, cell.stolen));
         });
-        blocks.push(pack(&columns)?);
+        packer.take(columns.into())?;
     }
-    Ok(blocks)
+    Ok(())
 }
 
 /// Two shares, which are at most 15, in one byte.

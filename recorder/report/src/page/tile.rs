@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::columns::{Column, Cursor, pack, unpack};
+use super::columns::{Column, Cursor, unpack};
 use super::lanes::{Event, Lanes, Observer, Stamped, Taken, ThreadLane};
 use super::state::{self, State};
 use super::threads::ThreadIndex;
@@ -41,6 +41,7 @@ pub(super) struct Tile {
     /// The time of the first event.
     pub(super) start: u64,
     pub(super) events: u32,
+    /// Empty until it is packed.
     pub(super) packed: Vec<u8>,
 }
 
@@ -137,15 +138,15 @@ impl TileWriter {
         }
     }
 
-    /// The tile, if there is anything in it; the next one is begun.
-    pub(super) fn finish(&mut self) -> io::Result<Option<Tile>> {
-        let done = std::mem::take(self);
-        if done.events == 0 {
-            return Ok(None);
+    /// The tile and what is to be packed for it, if there is anything in it; the next one is begun.
+    pub(super) fn finish(&mut self) -> Option<(Tile, Vec<Column>)> {
+        if self.events == 0 {
+            return None;
         }
+        let done = std::mem::take(self);
         let mut columns = Vec::from(done.snapshot);
         columns.extend([done.heads, done.times, done.cpus, done.threads, done.extras]);
-        Ok(Some(Tile { start: done.start, events: done.events, packed: pack(&columns)? }))
+        Some((Tile { start: done.start, events: done.events, packed: Vec::new() }, columns))
     }
 }
 
@@ -305,7 +306,12 @@ fn thread_of(number: u64) -> Option<ThreadIndex> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns::pack;
     use super::*;
+
+    fn finish(writer: &mut TileWriter) -> Option<Tile> {
+        writer.finish().map(|(tile, columns)| Tile { packed: pack(&columns).unwrap(), ..tile })
+    }
 
     #[derive(Default)]
     struct Nothing;
@@ -359,10 +365,10 @@ mod tests {
                 writer.push(event, &lanes);
                 lanes.apply(event, &mut Nothing);
                 if writer.len() as usize == tile_events {
-                    tiles.extend(writer.finish().unwrap());
+                    tiles.extend(finish(&mut writer));
                 }
             }
-            tiles.extend(writer.finish().unwrap());
+            tiles.extend(finish(&mut writer));
             assert_eq!(tiles.len(), count.div_ceil(tile_events));
             let mut again = Lanes::default();
             for tile in &tiles {
@@ -379,7 +385,7 @@ mod tests {
             writer.push(event, &lanes);
             lanes.apply(event, &mut Nothing);
         }
-        let mut tile = writer.finish().unwrap().unwrap();
+        let mut tile = finish(&mut writer).unwrap();
         tile.events += 1;
         assert!(!tile.replay(&mut Lanes::default(), &mut Nothing).unwrap());
     }

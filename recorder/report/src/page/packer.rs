@@ -1,0 +1,123 @@
+//! Blocks are packed beside what makes them, which takes about as long.
+//!
+//! ```text
+//!  columns 0, 1, 2, ...  --0, 2, ...-->  thread fxtrec-pack-0 \
+//!                        --1, 3, ...-->  thread fxtrec-pack-1 --> blocks 0, 1, 2, ...
+//! ```
+//!
+//! What is packed does not depend on how many threads there are.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle, available_parallelism};
+
+use super::columns::{Column, pack};
+
+/// So many threads pack at most: what makes the columns keeps no more of them busy.
+const MOST_LANES: usize = 4;
+
+/// So many blocks wait for a thread at most.
+const WAITING: usize = 4;
+
+/// Something of a block, and the block's number.
+type Numbered<T> = (usize, T);
+
+type Packed = Vec<Numbered<Vec<u8>>>;
+
+#[derive(Debug)]
+struct Lane {
+    columns: SyncSender<Numbered<Vec<Column>>>,
+    thread: JoinHandle<io::Result<Packed>>,
+}
+
+/// Packs blocks in the order in which they come.
+#[derive(Debug, Default)]
+pub(super) struct Packer {
+    lanes: Vec<Lane>,
+    /// Whether there are as many as there are to be.
+    complete: bool,
+    /// Blocks that were packed here, where there is no thread.
+    here: Packed,
+    taken: usize,
+}
+
+impl Packer {
+    /// Takes the columns of the next block.
+    ///
+    /// # Errors
+    ///
+    /// Those of the compressor. Those of other threads are told by [`finish`](Self::finish).
+    pub(super) fn take(&mut self, columns: Vec<Column>) -> io::Result<()> {
+        // The first blocks get a thread each.
+        if !self.complete {
+            let most = available_parallelism().map_or(1, usize::from).min(MOST_LANES);
+            self.lanes.extend(lane(self.lanes.len()));
+            self.complete = self.lanes.len() != self.taken + 1 || self.lanes.len() == most;
+        }
+        let number = self.taken;
+        self.taken += 1;
+        match number.checked_rem(self.lanes.len()).and_then(|at| self.lanes.get(at)) {
+            // A thread that takes no more has failed, and tells so in the end.
+            Some(lane) => drop(lane.columns.send((number, columns))),
+            None => self.here.push((number, pack(&columns)?)),
+        }
+        Ok(())
+    }
+
+    /// Waits for all blocks, and gives them in their order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the compressor, which has none of its own for output in memory.
+    pub(super) fn finish(self) -> io::Result<Vec<Vec<u8>>> {
+        let mut blocks = self.here;
+        // All are to end before one is waited for.
+        let threads: Vec<_> = self.lanes.into_iter().map(|lane| lane.thread).collect();
+        for thread in threads {
+            let died = |_| Err(io::Error::other("a thread that packs has panicked"));
+            blocks.extend(thread.join().unwrap_or_else(died)?);
+        }
+        blocks.sort_unstable_by_key(|(number, _)| *number);
+        Ok(blocks.into_iter().map(|(_, block)| block).collect())
+    }
+}
+
+/// A thread that packs, if there can be one.
+fn lane(number: usize) -> Option<Lane> {
+    let (columns, to_pack) = sync_channel(WAITING);
+    let name = format!("fxtrec-pack-{number}");
+    let thread = Builder::new().name(name).spawn(move || pack_all(&to_pack)).ok()?;
+    Some(Lane { columns, thread })
+}
+
+fn pack_all(to_pack: &Receiver<Numbered<Vec<Column>>>) -> io::Result<Packed> {
+    to_pack.iter().map(|(number, columns)| Ok((number, pack(&columns)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(number: u64) -> Vec<Column> {
+        let mut column = Column::default();
+        (0..1000).for_each(|n| column.number(n * number));
+        vec![column]
+    }
+
+    fn packed(packer: Packer, count: u64) {
+        let mut packer = packer;
+        (0..count).for_each(|number| packer.take(columns(number)).unwrap());
+        let expected: Vec<_> = (0..count).map(|number| pack(&columns(number)).unwrap()).collect();
+        assert_eq!(packer.finish().unwrap(), expected);
+    }
+
+    #[test]
+    fn blocks_come_in_the_order_of_their_columns_with_any_number_of_threads() {
+        for count in [0, 1, 2, 3, 40] {
+            packed(Packer::default(), count);
+            packed(Packer { complete: true, ..Packer::default() }, count);
+            let lanes = (0..3).filter_map(lane).collect();
+            packed(Packer { complete: true, lanes, ..Packer::default() }, count);
+        }
+    }
+}
