@@ -444,6 +444,10 @@ impl<L: Lanes> Encoder<L> {
         }
         self.stats.switches += 1;
         self.stats.switches_written += 1;
+        if self.watch.is_some() {
+            let words = Words { syscall, ..Words::reported(state, None, None) };
+            self.watch_switch(time, cpu, (outgoing, incoming), words)?;
+        }
         let chain = self.chains.of(cpu);
         chain.shown = Some(incoming_koid);
         chain.enter(Occupant { slot: incoming, koid: incoming_koid }, time, false);
@@ -461,7 +465,7 @@ impl<L: Lanes> Encoder<L> {
     /// what the file shows of whom.
     #[inline(always)]
     fn plain_occupant(&mut self, cpu: Cpu, tid: Tid, comm: &Comm) -> Option<Occupant> {
-        if self.narrow || self.watch.is_some() {
+        if self.narrow {
             return None;
         }
         let current = self.chains.of(cpu).plain()?;

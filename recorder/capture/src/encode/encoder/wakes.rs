@@ -97,6 +97,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.thread_mut(slot).run = Run::Runnable;
         self.stats.wakeups += 1;
         self.stats.wakeups_written += 1;
+        self.watch_wake(time, target, slot)?;
         Ok(true)
     }
 

@@ -4,6 +4,7 @@
 //! trace is then held against the format and against fxtrec's promises: names before use, order, weights, chains.
 
 use super::scene::Way;
+use super::watch::arm;
 use super::{
     LOST, Proc, Scene, comm_of, executed, fork, identity, interrupt, renamed, running, switch,
     wakeup, wakeup_new, waking,
@@ -260,6 +261,10 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
             let mut machine = Machine::new(seed, inner, narrow);
             machine.varied = true;
             machine.scene.way = way;
+            if seed > 20 {
+                machine.scene =
+                    arm(machine.scene, &["wakeup > 15ns", "slice > 12ns", "blocked > 30ns"]);
+            }
             (0..EVENTS).for_each(|_| machine.step());
             machine
         };
@@ -271,7 +276,10 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
         let expected = if narrow { 0..1 } else { EVENTS / 8..EVENTS };
         assert!(expected.contains(&count), "seed {seed}: {count} were plain");
         // This holds the trace against the promises.
-        assert!(plain.told().len() > 100, "seed {seed}");
+        let told = plain.told();
+        assert!(told.len() > 100, "seed {seed}");
+        let fired = told.iter().filter(|line| line.contains("fxtrec:trigger")).count();
+        assert_eq!(fired > 50, seed > 20, "seed {seed}: {fired} have fired");
     }
 }
 

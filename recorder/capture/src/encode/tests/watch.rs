@@ -15,7 +15,7 @@ fn scene(triggers: &[&str]) -> Scene {
     arm(Scene::new(), triggers)
 }
 
-fn arm(mut scene: Scene, triggers: &[&str]) -> Scene {
+pub(super) fn arm(mut scene: Scene, triggers: &[&str]) -> Scene {
     let parsed = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
     let limits = Limits { interval: Nanos(0), most: None };
     scene.encoder.watch_with(Watch::new(triggers.iter().map(parsed).collect(), limits));
