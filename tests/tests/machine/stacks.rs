@@ -158,6 +158,17 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             if count == 0 && may_look_runnable(*since) {
                 continue;
             }
+            // One that nobody asked to be long can be so because its CPU stood still, as those of a guest do: between the two looks
+            // at the clock too, and then the program finds it short. It was not all of it if the CPU is seen to go on.
+            let left = left.expect("since then it waits");
+            let is_asked_for = what != "short" && left.prev_state.is_none();
+            let next =
+                recording.trace.switches.iter().find(|it| it.cpu == left.cpu && it.time > *since);
+            let goes_on = next.is_some_and(|next| until.saturating_sub(next.time) > 2 * OVER);
+            if count == 0 && !is_asked_for && !goes_on {
+                println!("{what} was long for {} ns by chance, and has no stack", until - since);
+                continue;
+            }
             assert_eq!(count, 1, "{what} for {} ns: {near:?}, {left:?}", until - since);
         }
         if what == "short" {
