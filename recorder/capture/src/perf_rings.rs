@@ -320,6 +320,32 @@ impl PerfRings {
         Ok(())
     }
 
+    /// Starts what tells of forks, names and exits, for a source that takes the scheduler's events elsewhere.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub(crate) fn enable_lives(&self) -> Result<(), SourceError> {
+        Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_lives(&*self.sys))?)
+    }
+
+    /// Starts all other events, once it is told who has the CPUs.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub(crate) fn enable_events(&self) -> Result<(), SourceError> {
+        Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_events(&*self.sys))?)
+    }
+
+    /// Stops all events but those of forks, names and exits.
+    pub(crate) fn disable_events(&self) {
+        self.rings.iter().for_each(|ring| ring.events.disable_events(&*self.sys));
+    }
+
+    /// Stops what tells of forks, names and exits.
+    pub(crate) fn disable_lives(&self) {
+        self.rings.iter().for_each(|ring| ring.events.disable_lives(&*self.sys));
+    }
+
     /// Opens a CPU while the recording runs. What it did since it is online, nobody saw.
     fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
         match self.add(cpu, self.min_ring_bytes, merger) {

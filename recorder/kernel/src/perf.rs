@@ -264,28 +264,49 @@ impl CpuEvents {
     /// # Errors
     /// [`OpenError::Refused`].
     pub fn enable(&self, sys: &dyn Sys) -> Result<(), OpenError> {
-        self.enable_one(sys, self.dummy.as_fd())?;
+        self.enable_lives(sys)?;
+        self.enable_events(sys)
+    }
+
+    /// Starts what tells of forks, names and exits.
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`].
+    pub fn enable_lives(&self, sys: &dyn Sys) -> Result<(), OpenError> {
+        self.enable_one(sys, self.dummy.as_fd())
+    }
+
+    /// Starts all other events, those of the scheduler first: who has the CPU is theirs to say.
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`].
+    pub fn enable_events(&self, sys: &dyn Sys) -> Result<(), OpenError> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
     }
 
-    /// Every open event, the one that owns the ring last.
-    fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.all_but_dummy().chain([self.dummy.as_fd()])
-    }
-
+    /// Every open event but the one that owns the ring, the scheduler's last.
     fn all_but_dummy(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         let switch_records = self.switch_records.iter().map(AsFd::as_fd);
-        tracepoints.chain(self.extras.events()).chain(switch_records)
+        self.extras.events().chain(switch_records).chain(tracepoints)
     }
 
     /// Stops all events; what is in the ring stays readable. A CPU that went offline has stopped by itself.
     pub fn disable(&self, sys: &dyn Sys) {
-        for event in self.all() {
-            // An event that cannot be stopped is closed soon after; there is nothing better to do about it.
-            let _ = sys.perf_disable(event);
-        }
+        self.disable_events(sys);
+        self.disable_lives(sys);
+    }
+
+    /// Stops all events but those of forks, names and exits. The scheduler's go last: an event after the last switch would
+    /// name a thread as current of which no switch tells that it came in.
+    pub fn disable_events(&self, sys: &dyn Sys) {
+        self.all_but_dummy().for_each(|event| disable_one(sys, event));
+    }
+
+    /// Stops what tells of forks, names and exits.
+    pub fn disable_lives(&self, sys: &dyn Sys) {
+        disable_one(sys, self.dummy.as_fd());
     }
 
     pub fn cpu(&self) -> Cpu {
@@ -342,6 +363,11 @@ impl CpuEvents {
 /// Where an event's words say how much was lost: after the count, and the dummy's after the time as well.
 const LOST: usize = 1;
 const LOST_OF_DUMMY: usize = 2;
+
+/// An event that cannot be stopped is closed soon after; there is nothing better to do about it.
+fn disable_one(sys: &dyn Sys, event: BorrowedFd<'_>) {
+    let _ = sys.perf_disable(event);
+}
 
 fn lost(sys: &dyn Sys, event: BorrowedFd<'_>, at: usize) -> Option<u64> {
     sys.perf_read(event).ok()?.get(at)

@@ -187,11 +187,12 @@ impl Source for BpfSource {
     }
 
     fn enable(&mut self) -> Result<(), SourceError> {
-        // Forks and names first, so that no event comes from a thread whose fork was missed.
-        self.rings.enable()?;
+        // Forks and names first, so that no event comes from a thread whose fork was missed; then the switches, since every
+        // other event names a thread as current.
+        self.rings.enable_lives()?;
         self.events.attach()?;
         self.lanes.iter().for_each(CpuLane::open);
-        Ok(())
+        self.rings.enable_events()
     }
 
     fn narrow(&mut self, pids: &[Pid]) {
@@ -205,9 +206,10 @@ impl Source for BpfSource {
     }
 
     fn finish(&mut self, take: &mut Take<'_>) {
+        self.rings.disable_events();
         self.close_lanes();
         self.events.detach();
-        self.rings.disable();
+        self.rings.disable_lives();
         if self.round_once(&mut *take) {
             self.rings.tell_rest(&mut self.merger);
             self.tell_unseen();
