@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import subprocess
+import threading
 import time
 
 COMMON = "panic=-1 loglevel=4 random.trust_cpu=on"
@@ -14,6 +15,8 @@ COMMON = "panic=-1 loglevel=4 random.trust_cpu=on"
 MANY_CPUS = 64
 # Seconds that a guest may take to power off.
 POWER_OFF = 15
+# Set when no guest is wanted any more.
+stopping = threading.Event()
 
 MACHINES = {
     "amd64": {
@@ -103,9 +106,9 @@ def boot(words, limit, log, expect_within=None):
                     left = min(left, ended + POWER_OFF - spent)
                 if expect_within and b"@plan" not in text:
                     left = min(left, expect_within - spent)
-                if left <= 0 or b"KVM internal error" in text:
+                if left <= 0 or stopping.is_set() or b"KVM internal error" in text:
                     break
-                ready, _, _ = select.select([process.stdout], [], [], min(left, 5))
+                ready, _, _ = select.select([process.stdout], [], [], min(left, 1))
                 if not ready:
                     continue
                 piece = os.read(process.stdout.fileno(), 65536)
