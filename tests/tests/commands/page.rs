@@ -10,6 +10,8 @@ mod look;
 mod recording;
 mod scale;
 pub(crate) mod scene;
+mod stacks;
+mod told;
 mod use_it;
 mod why;
 

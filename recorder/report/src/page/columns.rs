@@ -26,6 +26,16 @@ impl Column {
         self.0.push(value);
     }
 
+    /// Appends texts with zero bytes between them.
+    pub(super) fn texts(&mut self, texts: &[String]) {
+        self.0.extend(texts.join("\0").bytes());
+    }
+
+    /// Appends eight bytes, the least significant first.
+    pub(super) fn double(&mut self, value: f64) {
+        self.0.extend(value.to_le_bytes());
+    }
+
     pub(super) fn number(&mut self, mut value: u64) {
         while value >= BASE {
             self.0.push(low_bits(value) | MORE);

@@ -9,10 +9,14 @@ use fxt_reader::{Koid, Nanos, ObjectType, Record};
 use fxtrec_sched::{Held, Met, Occupant, Thread, WakeupSaid};
 
 use super::PageError;
+use super::args::{ArgsIndex, Arguments};
+use super::counters::Counters;
+use super::flows::Flows;
 use super::info::Info;
 use super::lanes::{Event, Lanes, Observer, Stamped, Taken};
+use super::operations::{Operations, Track};
 use super::packer::Packer;
-use super::spans::Spans;
+use super::spans::{NameIndex, Spans};
 use super::state::State;
 use super::threads::{ThreadIndex, Threads};
 use super::tile::{Tile, TileWriter};
@@ -47,6 +51,10 @@ pub(super) struct Extract {
     /// The tiles that are full, packed once all are.
     pub(super) tiles: Vec<Tile>,
     pub(super) spans: Spans,
+    pub(super) arguments: Arguments,
+    pub(super) operations: Operations,
+    pub(super) flows: Flows,
+    pub(super) counters: Counters,
     pub(super) gaps: Vec<Gap>,
     pub(super) late: Vec<Late>,
     /// About the recording.
@@ -220,6 +228,7 @@ impl Extract {
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => self.info.learn(&event.args),
             ("fxtrec", "trace_stats") => self.info.finished = true,
+            ("fxtrec", "stack_info") => return Ok(()),
             ("fxtrec", "host_steal" | "quota_stat") => {}
             // The analysis tells what follows from these, and wake-ups themselves name the waker.
             ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}
@@ -233,19 +242,69 @@ impl Extract {
         let time = event.time.0;
         let name = if name.is_empty() { event.category } else { name };
         let thread = self.threads.index_in(event.thread);
-        match event.kind {
-            EventKind::DurationBegin => self.spans.begin(thread, time, name),
+        let span = match event.kind {
+            EventKind::DurationBegin => Some(self.spans.begin(thread, time, name)),
             EventKind::DurationEnd => self.spans.end(thread, time),
             EventKind::DurationComplete { end } => {
-                self.spans.complete(thread, time, end.0, name);
                 self.extend(end.0);
+                Some(self.spans.complete(thread, (time, end.0), name))
             }
-            EventKind::Instant => self.spans.instant(thread, time, name),
-            _ => return Ok(()),
+            EventKind::Instant => Some(self.spans.instant(thread, time, name)),
+            _ => {
+                self.across(event, name, thread);
+                None
+            }
+        };
+        if let Some(span) = span {
+            span.args = self.arguments.and(span.args, &event.args);
         }
         self.extend(time);
         self.spans_in_tile += 1;
         self.close_full_tile()
+    }
+
+    /// Takes an event that belongs to no span of a thread: of an operation, a flow or a counter.
+    fn across(&mut self, event: &TraceEvent<'_>, name: &str, thread: ThreadIndex) {
+        let (time, process) = (event.time.0, event.thread.process.0);
+        let category = self.spans.name(event.category);
+        let track = Track { category, name: self.spans.name(name) };
+        let none = ArgsIndex::default();
+        match event.kind {
+            EventKind::AsyncBegin { id } => {
+                let args = self.arguments.and(none, &event.args);
+                self.operations.begin(track, (process, id), (thread, time), args);
+            }
+            EventKind::AsyncInstant { id } => {
+                let args = self.arguments.and(none, &event.args);
+                self.operations.instant(track, (process, id), time, args);
+            }
+            EventKind::AsyncEnd { id } => {
+                let Some((span, began)) = self.operations.end(track, (process, id), time) else {
+                    return;
+                };
+                let args = self.arguments.and(span.args, &event.args);
+                span.args = self.arguments.on(args, began, Some(thread));
+            }
+            EventKind::FlowBegin { id } => self.flow(track, id, (thread, time), (true, true)),
+            EventKind::FlowStep { id } => self.flow(track, id, (thread, time), (false, true)),
+            EventKind::FlowEnd { id } => self.flow(track, id, (thread, time), (false, false)),
+            EventKind::Counter { id } => {
+                let names = (track.category, track.name);
+                self.counters.take((process, id), names, (time, name), &event.args);
+            }
+            _ => {}
+        }
+    }
+
+    fn flow(
+        &mut self,
+        Track { category, name }: Track,
+        id: u64,
+        at: (ThreadIndex, u64),
+        (begins, goes_on): (bool, bool),
+    ) {
+        let key: (NameIndex, NameIndex, u64) = (category, name, id);
+        self.flows.take(key, at, begins, goes_on);
     }
 
     fn push(&mut self, time: u64, event: Event) {
@@ -297,6 +356,12 @@ impl Extract {
         for (tile, packed) in self.tiles.iter_mut().zip(packed) {
             tile.packed = packed;
         }
+        for (at, began) in self.operations.still_open() {
+            if let Some(span) = self.operations.span_mut(at) {
+                span.args = self.arguments.on(span.args, began, None);
+            }
+        }
+        self.counters.finish();
         let (begin, end) = self.range.unwrap_or_default();
         self.lanes.end(end, &mut self.usage);
         self.usage.clip(begin);

@@ -52,12 +52,24 @@ const SCRIPTS: [&str; 20] = [
     include_str!("assets/js/main.js"),
 ];
 
+/// The scripts that show stacks, which a page without any does not have. They come before the last of the others.
+const STACK_SCRIPTS: [&str; 2] =
+    [include_str!("assets/js/stacks.js"), include_str!("assets/js/flame.js")];
+
+/// That of arguments, flows and counters, likewise.
+const TOLD_SCRIPT: &str = include_str!("assets/js/told.js");
+
+/// The style of stacks.
+const STACK_STYLE: &str = include_str!("assets/css/stacks.css");
+
 /// Writes the page.
 ///
 /// # Errors
 ///
 /// When `out` does.
 pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
+    let has_stacks = !contents["stacks"].is_null();
+    let has_told = !contents["told"].is_null();
     let mut rest = FRAME;
     while let Some((before, name, after)) = next_place(rest) {
         out.write_all(before.as_bytes())?;
@@ -67,7 +79,8 @@ pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -
                 out.write_all(escape_text(title).as_bytes())?;
             }
             "style" => {
-                for style in [UPLOT_STYLE].iter().chain(&STYLES) {
+                let of_stacks = has_stacks.then_some(&STACK_STYLE);
+                for style in [UPLOT_STYLE].iter().chain(&STYLES).chain(of_stacks) {
                     out.write_all(style.as_bytes())?;
                 }
             }
@@ -75,7 +88,10 @@ pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -
             "blocks" => write_blocks(blocks, out)?,
             "chart" => write!(out, "/* uPlot:\n{UPLOT_LICENCE}*/\n{UPLOT}")?,
             "script" => {
-                for script in SCRIPTS {
+                let of_stacks = if has_stacks { &STACK_SCRIPTS[..] } else { &[] };
+                let of_told = has_told.then_some(&TOLD_SCRIPT);
+                let (last, first) = SCRIPTS.split_last().unwrap_or((&"", &[]));
+                for script in first.iter().chain(of_told).chain(of_stacks).chain([last]) {
                     out.write_all(script.as_bytes())?;
                 }
             }

@@ -20,7 +20,7 @@ use crate::{Distribution, Metric, Party, Report, Sleep, Wait};
 
 /// The number of the layout, which grows when a page's script and its data no
 /// longer fit those of another.
-pub(super) const LAYOUT: u32 = 4;
+pub(super) const LAYOUT: u32 = 5;
 
 /// The percentiles that a table shows.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -34,6 +34,14 @@ pub(super) struct Blocks {
     pub(super) levels: Vec<Vec<(usize, Option<usize>)>>,
 }
 
+/// The blocks of what programs tell besides spans.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) arguments: Option<usize>,
+    pub(super) flows: Option<usize>,
+    pub(super) counters: Option<usize>,
+}
+
 #[derive(Debug)]
 pub(super) struct Contents<'a> {
     pub(super) extract: &'a Extract,
@@ -43,6 +51,9 @@ pub(super) struct Contents<'a> {
     pub(super) starts: &'a [u64],
     pub(super) blocks: &'a Blocks,
     pub(super) report: &'a Report,
+    /// What there is to say of stacks, if there are any.
+    pub(super) stacks: Option<Value>,
+    pub(super) told: Told,
 }
 
 impl Contents<'_> {
@@ -79,6 +90,30 @@ impl Contents<'_> {
             "percentiles": PERCENTILES,
             "causes": self.report.causes.names().collect::<Vec<_>>(),
             "stolen": self.stolen(),
+            "stacks": self.stacks,
+            "told": self.told(),
+        })
+    }
+
+    /// What programs tell besides spans: operations that are tracks of their own, behind all threads; arguments, flows and
+    /// counters.
+    fn told(&self) -> Value {
+        let Extract { threads, operations, arguments, flows, counters, .. } = self.extract;
+        let Told { arguments: of_arguments, flows: of_flows, counters: of_counters } = self.told;
+        let tracks = operations.tracks.iter();
+        let tracks: Vec<_> = tracks.map(|track| [track.category.0, track.name.0]).collect();
+        let left_out = [operations.left_out, arguments.left_out, flows.left_out, counters.left_out];
+        if tracks.is_empty() && [of_arguments, of_flows, of_counters] == [None; 3] {
+            return Value::Null;
+        }
+        json!({
+            "tracks": tracks,
+            "arguments": of_arguments,
+            "flows": of_flows,
+            "flowCount": flows.len(),
+            "counters": of_counters,
+            "counterList": counters.json(|koid| threads.process_name(koid).map(str::to_owned)),
+            "leftOut": left_out,
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use super::args::ArgsIndex;
 use super::columns::{Column, pack};
 use super::spans::{Span, SpanKind};
 
@@ -35,11 +36,12 @@ pub(super) fn blocks(spans: &[Span], starts: &[u64]) -> io::Result<Vec<Option<Ve
     members.iter().zip(starts).map(block).collect()
 }
 
-fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 6] {
-    let mut columns: [Column; 6] = Default::default();
-    let [threads, starts, lengths, names, depths, kinds] = &mut columns;
+fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 7] {
+    let mut columns: [Column; 7] = Default::default();
+    let [threads, starts, lengths, names, depths, kinds, args] = &mut columns;
     let (mut thread, mut last) = (0, start);
-    for span in spans {
+    let mut next = 0;
+    for (span, at) in spans.zip(0_u64..) {
         threads.number((span.thread.0 - thread).into());
         if span.thread.0 != thread {
             last = start;
@@ -55,6 +57,12 @@ fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 6]
             SpanKind::Instant => kind::INSTANT,
             SpanKind::Many(count) => kind::MANY + u64::from(count),
         });
+        // Those that have any: how many before have none.
+        if span.args != ArgsIndex::default() {
+            args.number(at - next);
+            args.number(span.args.0.into());
+            next = at + 1;
+        }
     }
     columns
 }
@@ -72,7 +80,7 @@ mod tests {
 
     fn span(start: u64, end: u64) -> Span {
         let (thread, name) = (ThreadIndex(4), NameIndex(0));
-        Span { thread, start, end, name, depth: 0, kind: SpanKind::Whole }
+        Span { thread, start, end, name, depth: 0, kind: SpanKind::Whole, args: ArgsIndex(0) }
     }
 
     /// How many spans are in each window's block.

@@ -12,6 +12,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::args::ArgsIndex;
 use super::threads::ThreadIndex;
 
 /// The number of a name in the page's list of names.
@@ -41,6 +42,7 @@ pub(super) struct Span {
     /// How many spans of the thread it is in.
     pub(super) depth: u8,
     pub(super) kind: SpanKind,
+    pub(super) args: ArgsIndex,
 }
 
 #[derive(Debug, Default)]
@@ -54,35 +56,50 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    pub(super) fn begin(&mut self, thread: ThreadIndex, time: u64, name: &str) {
+    pub(super) fn begin(&mut self, thread: ThreadIndex, time: u64, name: &str) -> &mut Span {
         self.open.entry(thread).or_default().push(self.list.len());
-        self.push(thread, time, time, name, SpanKind::Open);
+        self.push(thread, (time, time), name, SpanKind::Open)
     }
 
     /// The duration that began last on the thread ends.
-    pub(super) fn end(&mut self, thread: ThreadIndex, time: u64) {
+    pub(super) fn end(&mut self, thread: ThreadIndex, time: u64) -> Option<&mut Span> {
         let begun = self.open.get_mut(&thread).and_then(Vec::pop);
-        match begun.and_then(|at| self.list.get_mut(at)) {
-            Some(span) => (span.end, span.kind) = (time.max(span.start), SpanKind::Whole),
-            None => self.unmatched_ends += 1,
-        }
+        let Some(span) = begun.and_then(|at| self.list.get_mut(at)) else {
+            self.unmatched_ends += 1;
+            return None;
+        };
+        (span.end, span.kind) = (time.max(span.start), SpanKind::Whole);
+        Some(span)
     }
 
     /// A duration as a whole.
-    pub(super) fn complete(&mut self, thread: ThreadIndex, start: u64, end: u64, name: &str) {
-        self.push(thread, start, end.max(start), name, SpanKind::Whole);
+    pub(super) fn complete(
+        &mut self,
+        thread: ThreadIndex,
+        (start, end): (u64, u64),
+        name: &str,
+    ) -> &mut Span {
+        self.push(thread, (start, end.max(start)), name, SpanKind::Whole)
     }
 
-    pub(super) fn instant(&mut self, thread: ThreadIndex, time: u64, name: &str) {
-        self.push(thread, time, time, name, SpanKind::Instant);
+    pub(super) fn instant(&mut self, thread: ThreadIndex, time: u64, name: &str) -> &mut Span {
+        self.push(thread, (time, time), name, SpanKind::Instant)
     }
 
-    fn push(&mut self, thread: ThreadIndex, start: u64, end: u64, name: &str, kind: SpanKind) {
-        let name = self.name(name);
-        self.list.push(Span { thread, start, end, name, depth: 0, kind });
+    fn push(
+        &mut self,
+        thread: ThreadIndex,
+        (start, end): (u64, u64),
+        name: &str,
+        kind: SpanKind,
+    ) -> &mut Span {
+        let (name, args, at) = (self.name(name), ArgsIndex::default(), self.list.len());
+        self.list.push(Span { thread, start, end, name, depth: 0, kind, args });
+        &mut self.list[at]
     }
 
-    fn name(&mut self, name: &str) -> NameIndex {
+    /// The number of a name.
+    pub(super) fn name(&mut self, name: &str) -> NameIndex {
         if let Some(&index) = self.by_name.get(name) {
             return index;
         }
@@ -182,9 +199,9 @@ mod tests {
         spans.begin(A, 20, "parse");
         spans.end(A, 30);
         spans.instant(A, 35, "cache miss");
-        spans.complete(A, 30, 90, "query");
+        spans.complete(A, (30, 90), "query");
         spans.end(A, 100);
-        spans.complete(A, 40, 50, "row");
+        spans.complete(A, (40, 50), "row");
         let finished = spans.finish(200);
         let expected = [
             (1, 10, 100, 0),
@@ -210,9 +227,9 @@ mod tests {
     fn short_spans_that_are_close_become_one_block_and_long_ones_stay() {
         let mut spans = Spans::default();
         for start in [0, 12, 24, 500] {
-            spans.complete(A, start, start + 5, "short");
+            spans.complete(A, (start, start + 5), "short");
         }
-        spans.complete(A, 600, 900, "long");
+        spans.complete(A, (600, 900), "long");
         let coarse = spans.finish(1_000).coarse(50);
         assert_eq!(shape(&coarse), [(1, 0, 29, 0), (1, 500, 505, 0), (1, 600, 900, 0)]);
         let kinds: Vec<_> = coarse.iter().map(|span| span.kind).collect();

@@ -248,3 +248,29 @@ fn the_contents_say_which_facts_there_are_and_what_the_host_took() {
     let metrics = contents["latency"].as_array().unwrap();
     assert_eq!((metrics.len(), &metrics[6]["name"]), (7, &"steal".into()));
 }
+
+#[test]
+fn arguments_beyond_what_has_room_are_left_out_and_counted() {
+    let mut trace = waiting();
+    let long = "x".repeat(2_000);
+    for n in 0..6_000_u32 {
+        let text = format!("{n:07} {long}");
+        let args = [("text", Value::Str(Text::Inline(&text[..1_000])))];
+        trace
+            .instant(Ticks(1_100 + u64::from(n)), (Koid(50), Koid(50)), "app", "mark", &args)
+            .unwrap();
+    }
+    let (text, contents) = page(trace, 100);
+    let left_out = contents["told"]["leftOut"][1].as_u64().unwrap();
+    // Each takes about a third of 1 kB, of which half is not kept, and 1 MB has room.
+    assert!((2_000..5_000).contains(&left_out), "{left_out}");
+    assert!(contents["told"]["arguments"].is_u64());
+    assert!(text.contains("fx.told ="));
+}
+
+#[test]
+fn a_page_of_a_trace_that_tells_nothing_else_has_no_script_for_it() {
+    let (text, contents) = page(waiting(), 100);
+    assert!(contents["told"].is_null() && contents["stacks"].is_null());
+    assert!(!text.contains("fx.told ="));
+}

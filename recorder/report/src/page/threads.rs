@@ -81,6 +81,11 @@ impl Threads {
         index
     }
 
+    /// The index of a thread, if something happened to it.
+    pub(super) fn known(&self, koid: Koid) -> Option<ThreadIndex> {
+        self.by_koid.get(&koid).copied()
+    }
+
     /// The index of a thread, of which this record names the process too.
     pub(super) fn index_in(&mut self, thread: fxt_reader::Thread) -> ThreadIndex {
         let index = self.index(thread.thread);

@@ -1,12 +1,13 @@
 //! The stacks of a trace, and what is known of their frames.
 
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use fxt_reader::record::Mapping;
 use fxt_reader::{Error, Koid, ProviderId, Reader, Record};
 use fxtrec_sched::backtrace::{self, Kind};
 use fxtrec_sched::unsigned;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The process whose code is the kernel's.
 const KERNEL: Koid = Koid(0);
@@ -23,14 +24,14 @@ pub struct Stack {
     pub kind: Kind,
     /// See [`backtrace::problem`].
     pub problems: u32,
-    pub(super) provider: Option<ProviderId>,
+    pub(crate) provider: Option<ProviderId>,
     /// See [`backtrace::link`].
-    pub(super) link: u32,
+    pub(crate) link: u32,
     process: Koid,
     /// How many mappings of its process had been told before it: what comes later may be of the next program.
     mapped: usize,
-    /// The innermost first.
-    addresses: Vec<u64>,
+    /// The innermost first. Stacks of the same addresses share them.
+    addresses: Arc<[u64]>,
 }
 
 /// A function of a stack.
@@ -67,6 +68,11 @@ impl Stack {
     /// What stacks of the same functions have in common: the recording, the process, the addresses, innermost first.
     pub fn place(&self) -> (Option<ProviderId>, Koid, &[u64]) {
         (self.provider, self.process, &self.addresses)
+    }
+
+    /// Stacks for which this is the same have the same frames.
+    pub(crate) fn same(&self) -> (Option<ProviderId>, Koid, usize, *const u64) {
+        (self.provider, self.process, self.mapped, self.addresses.as_ptr())
     }
 }
 
@@ -111,6 +117,8 @@ pub struct Recorded {
     /// Of each program counter, also of those that are no place to return to.
     lines: FxHashMap<(Process, u64, bool), Vec<Line>>,
     mappings: FxHashMap<Process, Vec<Mapping>>,
+    /// The addresses of all stacks, each once.
+    known: FxHashSet<Arc<[u64]>>,
 }
 
 impl Recorded {
@@ -135,6 +143,7 @@ impl Recorded {
         match record {
             Record::Backtrace(record) => {
                 let Some(kind) = Kind::of(record.flags) else { return };
+                let addresses = self.shared(record.frames.iter().collect());
                 self.all.push(Stack {
                     time: record.time.0,
                     thread: record.thread.thread,
@@ -147,7 +156,7 @@ impl Recorded {
                         .mappings
                         .get(&(provider, record.thread.process))
                         .map_or(0, Vec::len),
-                    addresses: record.frames.iter().collect(),
+                    addresses,
                 });
             }
             Record::UserspaceObject(object) => {
@@ -168,6 +177,15 @@ impl Recorded {
             }
             _ => {}
         }
+    }
+
+    fn shared(&mut self, addresses: Vec<u64>) -> Arc<[u64]> {
+        if let Some(known) = self.known.get(addresses.as_slice()) {
+            return Arc::clone(known);
+        }
+        let addresses: Arc<[u64]> = addresses.into();
+        self.known.insert(Arc::clone(&addresses));
+        addresses
     }
 
     /// The stack of a wait of a thread, from when it left its CPU until it was woken, and the stack from which it was woken.

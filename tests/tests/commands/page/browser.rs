@@ -209,11 +209,13 @@ impl Browser {
         self.settle();
     }
 
-    /// Clicks in the middle of the first element that a selector finds.
+    /// Clicks in the middle of the first element that a selector finds, and scrolls to it before.
     pub(crate) fn click_on(&mut self, selector: &str) {
         let place = self.evaluate(&format!(
             "(() => {{
-                const box = document.querySelector({}).getBoundingClientRect();
+                const found = document.querySelector({});
+                found.scrollIntoView({{ block: 'nearest' }});
+                const box = found.getBoundingClientRect();
                 return [box.left + box.width / 2, box.top + box.height / 2];
             }})()",
             json!(selector)

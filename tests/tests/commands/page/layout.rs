@@ -38,6 +38,8 @@ const CUT: &str = "(() => {
         if (box.left < room.left - 0.5 || box.right > room.right + 0.5) cut.push(name(it) + ' stands beside ' + name(area));
     };
     fits(document.documentElement);
+    const { scrollHeight, clientHeight } = document.documentElement;
+    if (scrollHeight > clientHeight) cut.push('the page scrolls: ' + scrollHeight + ' in ' + clientHeight);
     fits(document.getElementById('panels'));
     for (const it of document.querySelectorAll('.panel, .panel h2, .scrolls, #waits td, #figures, .tools')) fits(it);
     const waits = document.querySelector('.waits .scrolls');
@@ -108,6 +110,38 @@ fn nothing_is_cut_off_and_no_panel_collapses_in_any_window() {
             assert!(width >= 160.0 && width <= room && height >= 90.0, "{chart}: {size}");
             assert!(excess <= 0.0, "{chart} is cut below at {window:?}: {size}");
         }
+        assert_eq!(browser.complaints(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_flame_graph_stands_beside_the_distribution_and_below_it_in_narrow_windows() {
+    if !browser::is_there() {
+        return;
+    }
+    let page = super::stacks::page("layout-stacks.html");
+    for window in WINDOWS {
+        let mut browser = Browser::start();
+        open(&mut browser, &page, window);
+        browser.wait_for("fxtrec.state().flame !== null");
+        browser.click_on("#blocked tr:nth-child(1) td:nth-child(1)");
+        browser.wait_for("document.querySelector('#selection .stack') !== null");
+        browser.settle();
+        browser.screenshot(&kept(&format!("layout-stacks-{}.png", window.0)));
+        assert_eq!(browser.evaluate(CUT), json!([]), "at {window:?}");
+        assert_eq!(browser.evaluate("cutTexts"), json!([]), "at {window:?}");
+        let places = browser.evaluate(
+            "['latency', 'flame'].map((it) => {
+                const box = document.querySelector(`.panel.${it}`).getBoundingClientRect();
+                return [box.left, box.top, box.width, box.height];
+            })",
+        );
+        let [left, top] = [0, 1].map(|at| number(&places[1][at]) - number(&places[0][at]));
+        match window.0 {
+            480 => assert!(left.abs() < 1.0 && top > 100.0, "{places}"),
+            _ => assert!(left > 100.0 && top.abs() < 1.0, "{places}"),
+        }
+        assert!(number(&places[1][2]) > 250.0 && number(&places[1][3]) > 190.0, "{places}");
         assert_eq!(browser.complaints(), Vec::<String>::new());
     }
 }

@@ -281,3 +281,44 @@ fn a_wait_that_search_hides_is_shown_and_ends_the_search() {
     assert_eq!(browser.evaluate(rows), all);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
+
+#[test]
+fn a_drag_with_shift_selects_a_range_with_what_became_of_the_time() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open(scene_page());
+    let place = browser.evaluate(
+        "(() => {
+            const lane = document.querySelector('#gutter .label.thread').getBoundingClientRect();
+            const canvas = document.getElementById('canvas').getBoundingClientRect();
+            return [canvas.left, lane.top + 11, canvas.width];
+        })()",
+    );
+    let [left, y, width] = [0, 1, 2].map(|at| number(&place[at]));
+    let mut mouse = |kind: &str, share: f64| {
+        let params = serde_json::json!({
+            "type": kind, "x": left + width * share, "y": y, "button": "left", "buttons": 1, "clickCount": 1, "modifiers": 8,
+        });
+        browser.call("Input.dispatchMouseEvent", &params);
+    };
+    mouse("mousePressed", 0.25);
+    mouse("mouseMoved", 0.3);
+    mouse("mouseMoved", 0.5);
+    mouse("mouseReleased", 0.5);
+    browser.wait_for("fxtrec.state().selected?.kind === 'range' && fxtrec.state().why !== null");
+    browser.settle();
+    let state = browser.state();
+    let length = number(&state["length"]);
+    let (from, to) = (number(&state["selected"]["start"]), number(&state["selected"]["end"]));
+    assert!((from / length - 0.25).abs() < 0.01 && (to / length - 0.5).abs() < 0.01, "{from} {to}");
+    let parts = state["why"]["parts"].as_array().expect("parts").clone();
+    let sum: f64 = parts.iter().map(|part| number(&part["length"])).sum();
+    assert_eq!(sum, to - from, "the parts are the range, to the nanosecond");
+    browser.screenshot(&kept("range.png"));
+    browser.press("f");
+    let (near, far) = window(&mut browser);
+    assert!(near < from && to < far && far - near < length, "{near} {far}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}

@@ -63,5 +63,8 @@
     return list;
   }
 
-  fx.blocks = { columns, inflated: () => inflated };
+  // The texts of a column, with zero bytes between them.
+  const texts = (column) => (column.more ? new TextDecoder().decode(column.bytes).split("\0") : []);
+
+  fx.blocks = { columns, texts, inflated: () => inflated };
 })();

@@ -103,7 +103,7 @@
     }
     const time = view.time(x);
     const what = select.describe(row, time, y + view.scroll - row.y);
-    const name = row.kind === "cpu" ? `CPU ${row.id}` : select.threadName(row.id);
+    const name = row.kind === "cpu" ? `CPU ${row.id}` : (row.track ?? row.counter)?.name ?? select.threadName(row.id);
     tip.textContent = `${name} at ${fx.units.moment(time, view.perPixel())}${what ? `: ${what}` : ""}`;
     tip.hidden = false;
     const left = Math.min(x + 14, view.width - tip.offsetWidth - 4);
@@ -114,7 +114,8 @@
   function enter() {
     const row = lanes.current();
     if (row?.kind === "header") lanes.toggle(row.id);
-    else if (row) select.pick(row.kind, row.id, (view.from + view.to) / 2);
+    else if (row?.kind === "track") select.pickAt(row, (view.from + view.to) / 2, lanes.spanTop(row) + 1);
+    else if (row && row.kind !== "counter") select.pick(row.kind, row.id, (view.from + view.to) / 2);
   }
 
   // The first time where a range begins, with what is selected; the second time where it ends.

@@ -7,11 +7,12 @@
   const SPAN_HEIGHT = 15;
   const HEADER_HEIGHT = 26;
   const MOST_SPAN_ROWS = 12;
+  const COUNTER_HEIGHT = 40;
   const view = fx.view;
   const area = document.getElementById("lanes");
   const gutter = document.getElementById("gutter");
   const filler = document.getElementById("filler");
-  const open = { cpus: true, pins: true, threads: true };
+  const open = { cpus: true, counters: true, operations: true, pins: true, threads: true };
   // Threads that stay at the top, whatever is searched for, in the order in which they came.
   const pinned = new Set();
   const labels = new Map();
@@ -30,16 +31,20 @@
     tid: (a, b) => a.tid - b.tid,
   };
 
-  function fits(thread) {
+  const fits = (thread) => isNamed(thread) || (fx.stacks?.has(thread.index) ?? false);
+
+  // Whether a thread, a track or a counter is called like what is searched for.
+  function isNamed({ name, processName = "", tid, pid }) {
     if (!filter) return true;
-    const ids = [thread.tid, thread.pid].map(String);
-    const texts = [thread.name, thread.processName].map((text) => text.toLowerCase());
-    return ids.includes(filter) || texts.some((text) => text.includes(filter));
+    return (tid !== undefined && [tid, pid].map(String).includes(filter)) || [name, processName].some((text) => text.toLowerCase().includes(filter));
   }
 
   function listed() {
     return fx.trace.threads.filter((thread) => thread.index !== 0 && !pinned.has(thread.index) && fits(thread)).sort(ORDERS[order] ?? ORDERS.running);
   }
+
+  // How many pixels below the top of a row its spans begin.
+  const spanTop = ({ kind }) => (kind === "track" ? 3 : THREAD_HEIGHT - 1);
 
   function build() {
     rows = [];
@@ -57,6 +62,18 @@
       add({ kind: "header", id: "cpus", title: `CPUs (${cpus.length})` }, HEADER_HEIGHT);
       if (open.cpus) for (const cpu of cpus) add({ kind: "cpu", id: cpu.number, cpu }, CPU_HEIGHT);
     }
+    const { counters, tracks } = fx.trace;
+    const group = (id, title, all, addOne) => {
+      const some = all.filter(isNamed);
+      if (some.length === 0) return;
+      add({ kind: "header", id, title: `${title} (${filter ? `${some.length} of ` : ""}${all.length})` }, HEADER_HEIGHT);
+      if (open[id]) some.forEach(addOne);
+    };
+    group("counters", "Counters", counters, (counter) => add({ kind: "counter", id: counter.index, counter }, COUNTER_HEIGHT));
+    group("operations", "Operations", tracks, (track) => {
+      const spanRows = Math.min(track.rows, MOST_SPAN_ROWS);
+      add({ kind: "track", id: track.index, track, spanRows }, spanTop({ kind: "track" }) + spanRows * SPAN_HEIGHT + 3);
+    });
     const addThread = (thread) => {
       const spanRows = Math.min(thread.rows, MOST_SPAN_ROWS);
       add({ kind: "thread", id: thread.index, thread, spanRows }, THREAD_HEIGHT + spanRows * SPAN_HEIGHT);
@@ -125,7 +142,7 @@
   // The row of a thread or CPU, which is listed again if it was filtered out.
   function bring(kind, id) {
     if (!find(kind, id)) {
-      open[kind === "cpu" ? "cpus" : pinned.has(id) ? "pins" : "threads"] = true;
+      open[kind === "cpu" ? "cpus" : kind === "track" ? "operations" : pinned.has(id) ? "pins" : "threads"] = true;
       fx.search.show("");
     }
     const row = find(kind, id);
@@ -177,6 +194,19 @@
       }
       const host = fx.trace.stolen.find(([cpu]) => cpu === row.id);
       if (host) label.title += `; the host took ${fx.units.time(host[1])} of ${fx.units.time(host[2])}`;
+    } else if (row.kind === "track") {
+      const { track } = row;
+      name.textContent = track.name;
+      detail.textContent = track.category;
+      label.title = `${track.name} of ${track.category}: operations that go on across threads`;
+    } else if (row.kind === "counter") {
+      const { counter } = row;
+      const { value, count } = fx.units;
+      name.textContent = counter.name;
+      detail.textContent = `${value(counter.lowest)} to ${value(counter.highest)}`;
+      const of = counter.process ? ` of ${counter.process}` : "";
+      const kept = counter.kept < counter.count ? `; of these the page has ${count(counter.kept)}: of each few the lowest, the highest and the last` : "";
+      label.title = `${counter.name}${of}: ${count(counter.count)} values from ${value(counter.lowest)} to ${value(counter.highest)}${kept}`;
     } else {
       const { thread } = row;
       name.textContent = thread.name;
@@ -217,6 +247,7 @@
     THREAD_HEIGHT,
     SPAN_HEIGHT,
     MOST_SPAN_ROWS,
+    spanTop,
     build,
     fit,
     visible,
@@ -230,6 +261,7 @@
     pins: () => [...pinned],
     isPinned: (index) => pinned.has(index),
     fits: (index) => fits(fx.trace.threads[index]),
+    isNamed,
     find,
     at: (y) => rows[rowAt(y + view.scroll)] ?? null,
     current: () => current,

@@ -19,7 +19,8 @@
     if (pins.length > 0) parts.set("pins", pins.join(","));
     const selected = fx.select.selected();
     if (selected) {
-      const lane = selected.lane.kind === "cpu" ? `cpu${selected.lane.id}` : trace.threads[selected.lane.id].koid;
+      const { kind, id } = selected.lane;
+      const lane = kind === "cpu" ? `cpu${id}` : kind === "track" ? `track${id - trace.threads.length}` : trace.threads[selected.lane.id].koid;
       parts.set(selected.kind, selected.kind === "slice" ? `${lane}@${selected.start}` : `${lane}@${selected.start}-${selected.end}`);
     }
     return parts.toString();
@@ -60,12 +61,16 @@
       if (!at) continue;
       const cpu = /^cpu(\d+)$/.exec(lane);
       const thread = trace.byKoid.get(Number(lane));
+      const track = trace.tracks[/^track(\d+)$/.exec(lane)?.[1]];
       if (kind === "slice") {
         if (cpu) await fx.select.pick("cpu", Number(cpu[1]), Number(at));
         else if (thread) {
           fx.lanes.bring("thread", thread.index);
           await fx.select.pick("thread", thread.index, Number(at));
         }
+      } else if (track && range(at)) {
+        fx.lanes.bring("track", track.index);
+        await fx.select.pickSpanAt(track.index, ...range(at));
       } else if (thread && range(at)) {
         if (thread.index > 0) fx.lanes.bring("thread", thread.index);
         const [from, to] = range(at);

@@ -16,6 +16,8 @@
       `${units.count(trace.threads.length - 1)} threads on ${trace.cpus.length} CPUs`,
       trace.gaps.length > 0 ? `${units.count(lost)} events lost${more}` : "nothing lost",
       trace.unmatched > 0 && `${units.count(trace.unmatched)} ends of spans that began before the trace`,
+      trace.stacks && `${units.count(trace.stacks.waits)} waits with stacks`,
+      ...(fx.told?.leftOut() ?? []),
       trace.host && `${trace.host}, Linux ${trace.release}`,
       begun && `${begun.day} ${begun.hours}`,
       trace.recorder && !trace.finished && "truncated",
@@ -51,6 +53,8 @@
     await fx.link.read();
     fx.link.follow();
     document.documentElement.dataset.ready = "true";
+    fx.stacks?.load();
+    fx.told?.load();
   }
 
   // What tests and curious people can ask.
@@ -65,6 +69,8 @@
       rows: fx.lanes.all().length,
       selected: fx.select.selected(),
       why: fx.why.shown(),
+      flame: fx.flame?.shown() ?? null,
+      told: fx.told?.shown() ?? null,
       link: fx.link.text(),
       wait: fx.waits.shown(),
       idle: fx.store.isIdle(),

@@ -305,6 +305,17 @@
     moves(batch, { tile, from, to }, row.id, y, height);
   }
 
+  // A line below each wait with a function that is searched for.
+  function marks(batch, row, y) {
+    let last = -1;
+    fx.stacks?.eachMarked(row.id, view.from, view.to, (begin, end) => {
+      const [x, right] = [edge(view.x(begin)), edge(view.x(end))];
+      if (right <= last) return;
+      last = Math.max(right, x + 2);
+      batch.over().add(fx.colours.get("accent"), x, y, last - x, 3);
+    });
+  }
+
   function spans(batch, texts, source, row, y) {
     const list = (source.tile ?? source.chunk).spans.get(row.id);
     if (!list) return;
@@ -343,7 +354,7 @@
       const x = edge(view.x(gap.from));
       const width = Math.max(edge(view.x(gap.to)) - x, 4);
       for (const row of rows) {
-        if (row.kind === "header" || (row.kind === "cpu" && row.id !== gap.cpu)) continue;
+        if (row.kind !== "thread" && (row.kind !== "cpu" || row.id !== gap.cpu)) continue;
         const y = row.y - view.scroll;
         if (row.kind === "cpu") {
           context.fillStyle = fx.colours.get("gap");
@@ -378,18 +389,21 @@
     background(rows);
     fx.ruler.grid(context, view.height);
     for (const row of rows) {
-      if (row.kind === "header") continue;
+      if (row.kind === "header" || row.kind === "counter") continue;
       const y = row.y - view.scroll + 3;
       const height = (row.kind === "cpu" ? row.height : fx.lanes.THREAD_HEIGHT) - 6;
       for (const source of found) {
+        if (row.spanRows > 0) spans(batch, texts, source, row, row.y - view.scroll + fx.lanes.spanTop(row));
+        if (row.kind === "track") continue;
         const draw = row.kind === "cpu" ? (source.tile ? cpuSlices.bind(null, batch, texts) : cpuBins.bind(null, batch)) : source.tile ? threadSlices.bind(null, batch, texts) : threadBins.bind(null, batch);
         draw(source, row, y, height);
-        if (row.spanRows > 0) spans(batch, texts, source, row, y + height + 2);
       }
+      if (row.kind === "thread") marks(batch, row, y + height - 1);
     }
     batch.draw();
     drawTexts(texts);
     gaps(rows);
+    fx.told?.paint(context, rows);
     fx.select.paint(context, rows);
     fx.lanes.place(rows);
     status.rows = rows.length;

@@ -1,14 +1,23 @@
-// Search by thread: only lanes that fit stay, Enter goes to the first of them.
+// Search by thread, and by function where there are stacks: only lanes that fit stay, Enter goes to the first of them.
 
 (() => {
   const field = document.getElementById("search");
   const found = document.getElementById("found");
 
   function look() {
-    const count = fx.lanes.filterBy(field.value);
+    const text = field.value.trim().toLowerCase();
+    const waits = fx.stacks?.search(text) ?? null;
+    const count = fx.lanes.filterBy(text);
     fx.waits.filter();
     fx.worst.filter();
-    found.textContent = field.value.trim() === "" ? "" : `${fx.units.count(count)} ${count === 1 ? "thread" : "threads"}`;
+    const words = [`${fx.units.count(count)} ${count === 1 ? "thread" : "threads"}`];
+    if (waits > 0) words.push(`in ${fx.units.count(waits)} ${waits === 1 ? "wait" : "waits"}`);
+    found.textContent = text === "" ? "" : words.join(", ");
+  }
+
+  // What can be searched for has become more.
+  function again() {
+    if (field.value.trim() !== "") look();
   }
 
   // Searches for a text; for none, all threads are listed again.
@@ -34,10 +43,11 @@
   }
 
   function listen() {
+    if (fx.stacks) field.placeholder = "Search threads, functions  /";
     field.addEventListener("input", look);
     field.addEventListener("keydown", key);
     document.getElementById("order").addEventListener("change", (event) => fx.lanes.orderBy(event.target.value));
   }
 
-  fx.search = { listen, show };
+  fx.search = { listen, show, again };
 })();

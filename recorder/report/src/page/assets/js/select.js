@@ -171,11 +171,11 @@
     show();
   }
 
-  // Selects the span of a thread with this begin and end. Resolves to whether there is one.
-  async function pickSpanAt(thread, from, to) {
+  // Selects the span of a thread, or of a track, with this begin and end. Resolves to whether there is one.
+  async function pickSpanAt(lane, from, to) {
     const tile = await fx.store.loadTile(trace.tileAt(from));
-    const span = (tile.spans.get(thread) ?? []).find(({ start, end }) => start === from && end === to);
-    if (span) pickSpan(thread, span);
+    const span = (tile.spans.get(lane) ?? []).find(({ start, end }) => start === from && end === to);
+    if (span) pickSpan(lane, span);
     return span !== undefined;
   }
 
@@ -187,9 +187,11 @@
     return kind === "range" || (state !== STATE.RUNNING && state !== STATE.UNKNOWN && state < 8) || fx.unfold.isThrottled(state);
   }
 
-  function pickSpan(thread, span) {
+  // What goes on across threads belongs to none.
+  function pickSpan(lane, span) {
     request += 1;
-    selected = { kind: "span", lane: { kind: "thread", id: thread }, thread, span, start: span.start, end: span.end, arrows: [] };
+    const isTrack = lane >= trace.threads.length;
+    selected = { kind: "span", lane: { kind: isTrack ? "track" : "thread", id: lane }, thread: isTrack ? 0 : lane, span, start: span.start, end: span.end, arrows: [] };
     show();
   }
 
@@ -266,7 +268,8 @@
     const heading = element("h3", title);
     const facts = [];
     if (selected.kind === "span") {
-      facts.push(["on", threadName(thread)]);
+      const track = trace.tracks[selected.lane.id - trace.threads.length];
+      facts.push(track ? ["operation of", track.category] : ["on", threadName(thread)]);
       if (selected.span.kind === KIND.MANY) facts.push(["spans", units.count(selected.span.count)]);
       if (selected.span.kind === KIND.OPEN) facts.push(["end", "not in the trace"]);
     } else if (selected.kind === "slice") {
@@ -278,6 +281,7 @@
     if (clock) facts.push(["time of day", `${clock.hours}.${clock.nanos}`]);
     const list = element("dl");
     for (const [name, value] of facts) list.append(element("dt", name), element("dd", String(value)));
+    if (fx.told && selected.kind === "span") fx.told.show(list, selected);
     const actions = element("div", undefined, "actions");
     actions.append(button("Zoom to selection", () => view.around(start, end)));
     if (thread !== 0) {
@@ -290,6 +294,11 @@
       actions.append(button("Go to waker", () => goTo(waker, time)));
     }
     panel.append(heading, list, actions);
+    if (fx.stacks && selected.kind === "slice" && thread !== 0) {
+      const box = element("div", undefined, "stacks");
+      panel.append(box);
+      fx.stacks.show(box, selected);
+    }
     if (hasReason()) {
       const box = element("div", undefined, "why");
       panel.append(box);
@@ -308,7 +317,7 @@
 
   // The slice before or after the selected one, of its lane.
   async function step(direction) {
-    if (!selected) return;
+    if (!selected || selected.lane.kind === "track") return;
     const { lane } = selected;
     const time = direction > 0 ? selected.end : selected.start - 1;
     if (time < 0 || time >= trace.length || !(await pick(lane.kind, lane.id, time)) || !selected) return;
@@ -363,7 +372,8 @@
 
   function paint(context) {
     if (!selected) return;
-    const row = fx.lanes.find("thread", selected.thread);
+    const { lane } = selected;
+    const row = selected.kind === "span" ? fx.lanes.find(lane.kind, lane.id) : fx.lanes.find("thread", selected.thread);
     if (selected.kind === "range") {
       const [left, right] = [Math.max(view.x(selected.start), -4), Math.min(view.x(selected.end), view.width + 4)];
       context.fillStyle = fx.colours.get("shade");
@@ -371,7 +381,7 @@
     }
     fx.why.paint(context);
     if (selected.kind === "span") {
-      if (row) outline(context, row, fx.lanes.SPAN_HEIGHT, fx.lanes.THREAD_HEIGHT - 2 + selected.span.depth * fx.lanes.SPAN_HEIGHT);
+      if (row) outline(context, row, fx.lanes.SPAN_HEIGHT, fx.lanes.spanTop(row) - 1 + selected.span.depth * fx.lanes.SPAN_HEIGHT);
       return;
     }
     if (row && selected.thread !== 0) outline(context, row, fx.lanes.THREAD_HEIGHT - 2);
@@ -383,10 +393,12 @@
 
   // What stands at a place of the canvas, if it is unpacked: as one line.
   function describe(row, time, y) {
+    if (row.kind === "counter") return fx.told?.valueAt(row.id, time) ?? null;
     const tile = fx.store.peekTile(trace.tileAt(time));
     if (!tile || row.kind === "header") return null;
     const span = spanAt(tile, row, time, y);
     if (span) return `${trace.names[span.name]}, ${fx.units.time(span.end - span.start)}`;
+    if (row.kind === "track") return null;
     const lane = lanesOf(tile, row.kind).get(row.id);
     const at = lane ? lane.at(time) : -1;
     if (at < 0) return "unknown";
@@ -395,27 +407,30 @@
     if (row.kind === "cpu") return `${threadName(lane.what[at])}, ${length}${mark}`;
     const near = (tile.moves.get(row.id) ?? []).find((move) => Math.abs(move.time - time) <= 2 * view.perPixel());
     const moved = near ? `, moved from CPU ${near.from} to ${near.to}` : "";
-    return `${NAMES[lane.what[at]]}, ${length}${moved}`;
+    const where = fx.stacks?.hint(row.id, lane.start[at]) ?? "";
+    return `${NAMES[lane.what[at]]}${where}, ${length}${moved}`;
   }
 
   // The span at a place of a thread's row, `y` pixels from its top.
   function spanAt(tile, row, time, y) {
     if (!row.spanRows) return null;
-    const depth = Math.floor((y - fx.lanes.THREAD_HEIGHT + 2) / fx.lanes.SPAN_HEIGHT);
+    const depth = Math.floor((y - fx.lanes.spanTop(row) + 1) / fx.lanes.SPAN_HEIGHT);
     const near = view.perPixel() * 3;
     const fits = (span) => span.depth === depth && span.start - near <= time && time <= span.end + near;
     return depth < 0 ? null : ((tile.spans.get(row.id) ?? []).filter(fits).at(-1) ?? null);
   }
 
-  // Selects what stands at a place of the canvas.
+  // Selects what stands at a place of the canvas. Resolves to whether there is anything.
   async function pickAt(row, time, y) {
-    if (row.spanRows && y > fx.lanes.THREAD_HEIGHT - 2) {
+    if (row.kind === "counter" || row.kind === "header") return false;
+    if (row.spanRows && y > fx.lanes.spanTop(row) - 1) {
       const span = spanAt(await fx.store.loadTile(trace.tileAt(time)), row, time, y);
       if (span) pickSpan(row.id, span);
       return span !== null;
     }
+    if (row.kind === "track") return false;
     return pick(row.kind, row.id, time);
   }
 
-  fx.select = { NAMES, slice, movesOf, pick, pickAt, pickRange, pickSpanAt, clear, goTo, step, paint, describe, threadName, show, selected: () => selected };
+  fx.select = { NAMES, slice, movesOf, pick, pickAt, pickRange, pickSpanAt, clear, goTo, step, paint, describe, element, threadName, show, selected: () => selected };
 })();

@@ -25,7 +25,10 @@
       };
     },
   );
-  for (const [index, rows] of contents.depths) threads[index].rows = rows;
+  // Operations that go on across threads: spans of what is no thread, with a number behind those of all threads.
+  const tracks = (contents.told?.tracks ?? []).map(([category, name], place) => ({ index: threads.length + place, name: contents.names[name], category: contents.names[category], rows: 0 }));
+  const counters = (contents.told?.counterList ?? []).map(([name, process, lowest, highest, count, kept], index) => ({ index, name, process, lowest, highest, count, kept }));
+  for (const [index, rows] of contents.depths) (threads[index] ?? tracks[index - threads.length]).rows = rows;
 
   const byKoid = new Map(threads.map((thread) => [thread.koid, thread]));
   const cpus = contents.cpus.map(([number, busy]) => ({ number, busy }));
@@ -67,5 +70,5 @@
     return { day, hours, nanos: String(nanos % 1000000000n).padStart(9, "0") };
   }
 
-  fx.trace = { ...contents, contents, threads, byKoid, cpus, late, gaps, length, tiles, levels, tileAt, clock };
+  fx.trace = { ...contents, contents, threads, tracks, counters, byKoid, cpus, late, gaps, length, tiles, levels, tileAt, clock };
 })();

@@ -9,6 +9,16 @@
   const STATES = 16;
   const HEAD = { INFERRED: 16, OUTGOING: 32, WAKE: 64, CHANGE: 80, TAKEN: 96, CLAIM: 97, CLAIM_RUNNING: 98, MOVE: 99, VACATE: 128 };
 
+  // The place of the last of some times in order that is not after `time`, from `low` to before `high`; low - 1 if all are.
+  function lastAt(times, time, low = 0, high = times.length) {
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (times[middle] <= time) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
   const isThrottled = (state) => state === STATE.THROTTLED || state === STATE.WOKEN_THROTTLED;
 
   // Slices of a lane in order of time. What is open at the end of the tile goes
@@ -44,14 +54,7 @@
 
     // The place of the first slice that begins after `time`.
     after(time) {
-      let low = 0;
-      let high = this.start.length;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (this.start[middle] <= time) low = middle + 1;
-        else high = middle;
-      }
-      return low;
+      return lastAt(this.start, time) + 1;
     }
   }
 
@@ -208,12 +211,14 @@
 
   // The spans of a block, by thread.
   function spans(columns, begin) {
-    const [threads, starts, lengths, names, depths, kinds] = columns;
+    const [threads, starts, lengths, names, depths, kinds, args] = columns;
     const byThread = new Map();
     let thread = 0;
     let start = begin;
     let list = null;
-    while (threads.more) {
+    // The place of the next one with arguments.
+    let withArgs = args.more ? args.number() : -1;
+    for (let place = 0; threads.more; place++) {
       const step = threads.number();
       if (step > 0 || list === null) {
         thread += step;
@@ -225,10 +230,15 @@
       const name = names.number();
       const depth = depths.byte();
       const kind = kinds.number();
-      list.push({ thread, start, end, name, depth, kind: Math.min(kind, KIND.MANY), count: kind - KIND.MANY });
+      const span = { thread, start, end, name, depth, kind: Math.min(kind, KIND.MANY), count: kind - KIND.MANY, args: 0 };
+      if (place === withArgs) {
+        span.args = args.number();
+        withArgs = args.more ? place + 1 + args.number() : -1;
+      }
+      list.push(span);
     }
     return byThread;
   }
 
-  fx.unfold = { STATE, KIND, isThrottled, events, spans };
+  fx.unfold = { STATE, KIND, lastAt, isThrottled, events, spans };
 })();

@@ -34,6 +34,12 @@ const fx = {};
     return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
   }
 
+  // A value of a counter.
+  function value(number) {
+    if (Number.isInteger(number) && Math.abs(number) < 1e15) return (number < 0 ? "−" : "") + count(Math.abs(number));
+    return String(Number(number.toPrecision(6)));
+  }
+
   // A part of a whole as "12.3 %".
   function percent(part, whole) {
     if (!whole) return "–";
@@ -48,5 +54,5 @@ const fx = {};
     return unit * (factor >= 5 ? 5 : factor >= 2 ? 2 : 1);
   }
 
-  fx.units = { time, moment, count, percent, round };
+  fx.units = { time, moment, count, value, percent, round };
 })();

@@ -81,7 +81,7 @@
       }
       const found = await at("thread", thread, until - 1);
       const begin = Math.max(found.start, from);
-      const step = { thread, from: begin, to: until, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
+      const step = { thread, from: begin, to: until, since: found.start, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
       // Of a part of a slice, nobody knows what was taken of that part.
       if (found.what === STATE.RUNNING && begin === found.start && until === found.end) step.taken = found.taken;
       if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
@@ -186,7 +186,8 @@
     if (link.state === STATE.RUNNING) return `ran on CPU ${link.cpu}`;
     if (link.state === STATE.UNKNOWN) return `unknown${why}`;
     if (isThrottled(link.state)) return "was throttled";
-    if (!link.tenants) return `was ${doing(link)}, ${ending(link)}${why}`;
+    // Where in its code, if that was recorded.
+    if (!link.tenants) return `was ${doing(link)}${fx.stacks?.hint(link.thread, link.since) ?? ""}, ${ending(link)}${why}`;
     const names = link.tenants.slice(0, 2).map(({ who, length }) => `${who < 0 ? "unknown" : who === 0 ? "idle" : fx.select.threadName(who)} ${units.time(length)}`);
     if (link.tenants.length > 2) names.push(`${link.tenants.length - 2} more`);
     return `${link.state === STATE.PREEMPTED ? "was preempted, waited" : "waited"} for CPU ${link.cpu}: ${names.join(", ")}`;

@@ -6,26 +6,30 @@
   const rows = [];
 
   // Shows a stretch of time, and what its thread did then.
-  async function jump(row, thread, from, to, span = false) {
+  async function jump(row, { thread, track, from, to, span }) {
     for (const other of document.querySelectorAll("#blocked tr, #longest tr")) other.removeAttribute("aria-current");
     row.setAttribute("aria-current", "true");
     fx.view.around(from, to);
-    if (thread) {
+    if (track) {
+      fx.lanes.bring("track", track.index);
+      await fx.select.pickSpanAt(track.index, from, to);
+    } else if (thread) {
       fx.lanes.bring("thread", thread.index);
       // A span is selected itself, if it is drawn.
       if (!span || !(await fx.select.pickSpanAt(thread.index, from, to))) await fx.select.pick("thread", thread.index, from);
     }
   }
 
-  // Fills a table, the longest first: each row has a thread, its name, a time, a text, and perhaps who ended it.
+  // Fills a table, the longest first: each row has a thread or a track, its name, a time, a text, and perhaps who ended it.
   function fill(id, list) {
     const body = document.getElementById(id);
     const table = body.parentElement;
     table.hidden = table.previousElementSibling.hidden = list.length === 0;
     const longest = Math.max(list[0]?.to - list[0]?.from, 1);
-    for (const { thread, name, from, to, text, by, span } of list) {
+    for (const one of list) {
+      const { name, from, to, text, by } = one;
       const row = body.insertRow();
-      rows.push([row, thread]);
+      rows.push([row, one]);
       const bar = row.insertCell();
       bar.className = "number bar whole";
       bar.style.setProperty("--share", `${(100 * (to - from)) / longest}%`);
@@ -45,7 +49,7 @@
         // Stands before it where the table has no heads.
         cell.dataset.label = "woken by";
       }
-      row.addEventListener("click", () => jump(row, thread, from, to, span));
+      row.addEventListener("click", () => jump(row, one));
     }
   }
 
@@ -60,7 +64,8 @@
     })));
     fill("longest", trace.longestSpans.map(([index, name, from, to]) => ({
       thread: trace.threads[index],
-      name: `${trace.threads[index].name} ${trace.threads[index].tid}`,
+      track: trace.tracks[index - trace.threads.length],
+      name: trace.threads[index] ? fx.select.threadName(index) : trace.tracks[index - trace.threads.length].category,
       from,
       to,
       text: trace.names[name],
@@ -68,9 +73,12 @@
     })));
   }
 
-  // Leaves those of the threads that the search leaves.
+  // Leaves those of the threads that the search names, blocked times in functions that it names, and operations of its name.
   function filter() {
-    for (const [row, thread] of rows) row.hidden = thread !== undefined && !fx.lanes.fits(thread.index);
+    for (const [row, { thread, track, from, text }] of rows) {
+      if (track) row.hidden = !fx.lanes.isNamed({ name: text });
+      else row.hidden = thread !== undefined && !fx.lanes.isNamed(thread) && !fx.stacks?.isMarked(thread.index, from);
+    }
   }
 
   fx.worst = { build, filter };

@@ -1,0 +1,229 @@
+//! Stacks: of what is selected, as a flame graph, and found by the search.
+
+use fxt_reader::{Error, Reader};
+use std::path::PathBuf;
+
+use fxt_writer::record::{Backtrace, Record as _};
+use fxt_writer::{Koid, ThreadName, Ticks};
+use fxtrec::report::Options;
+use fxtrec::report::stacks::{Profile, blocked, example};
+use fxtrec::sched::backtrace::Kind;
+use fxtrec_report::scene::Scene;
+use serde_json::{Value, json};
+
+use super::browser::{self, Browser, number};
+use super::{kept, write_page};
+
+const MS: u64 = 1_000_000;
+
+/// Two waits with stacks; thread 41 runs in `kick` from 16 ms to 17 ms, as four samples say, and in something unknown once.
+fn trace() -> Vec<u8> {
+    // One of a command, of which the page lists all blocked times.
+    let mut trace = Scene::of_command("waker,syscall", 40).bytes().to_vec();
+    trace.extend(example::trace(true));
+    for n in 0..5 {
+        let thread = ThreadName::Inline { process: Koid(40), thread: Koid(41) };
+        let frames = if n == 4 { &[0x9000][..] } else { &[0x7030, 0x9000][..] };
+        let (time, flags) = (Ticks(16 * MS + 1_000 + n), Kind::Cpu.flags());
+        Backtrace { time, thread, flags, frames }.write(&mut trace).expect("memory has room");
+    }
+    trace
+}
+
+/// The page of this trace.
+pub(super) fn page(name: &str) -> PathBuf {
+    write_page(&trace(), name)
+}
+
+fn open(browser: &mut Browser, name: &str) {
+    browser.open(&page(name));
+    browser.wait_for("fxtrec.state().flame !== null");
+}
+
+/// What is drawn: name, row and weight of each function.
+fn frames(browser: &mut Browser) -> Value {
+    let list = browser.evaluate("fxtrec.state().flame.frames");
+    let mut list = list.as_array().expect("a list").clone();
+    list.sort_by_key(|it| (it[1].as_u64(), it[0].as_str().map(str::to_owned)));
+    Value::Array(list)
+}
+
+fn choose(browser: &mut Browser, kind: &str) {
+    browser.evaluate(&format!(
+        "(() => {{
+            const choice = document.getElementById('flame-kind');
+            choice.value = '{kind}';
+            choice.dispatchEvent(new Event('change'));
+        }})()"
+    ));
+}
+
+#[test]
+fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    open(&mut browser, "stacks.html");
+    let lists = "[...document.querySelectorAll('#selection .stack')].map((it) => [...it.children].map((row) => row.textContent))";
+    let heads =
+        "[...document.querySelectorAll('#selection .stacks h4')].map((it) => it.textContent)";
+    browser.click_on("#blocked tr:nth-child(1) button");
+    browser.wait_for("document.querySelectorAll('#selection .stack').length === 2");
+    let expected = json!([["pipe_read kernel", "a;b::<c d> x.so", "0x9000 "], ["kick x.so"]]);
+    assert_eq!(browser.evaluate(lists), expected);
+    assert_eq!(browser.evaluate(heads), json!(["Where it was blocked", "From where it was woken"]));
+    let lacks = browser.evaluate("document.querySelector('#selection .stacks .hint').textContent");
+    assert_eq!(lacks, "It is not whole: the innermost function may lack its caller");
+    // In the tip of the lane and in the chain stands the innermost function that is not the kernel's.
+    let chain = browser.evaluate("document.querySelector('.chain button').textContent");
+    assert!(
+        chain.as_str().is_some_and(|it| it.contains("work;er") || it.contains("waker")),
+        "{chain}"
+    );
+    browser.screenshot(&kept("stacks.png"));
+
+    // The wait for a CPU behind it, and the slice in which it ran.
+    browser.press(".");
+    browser.wait_for("document.querySelector('#selection .stacks h4')?.textContent === 'Where it had been blocked'");
+    assert_eq!(browser.evaluate(lists), expected);
+    browser.press(".");
+    browser.wait_for("document.querySelector('#selection .stacks h4')?.textContent === 'Where it ran (4 of 5 samples)'");
+    assert_eq!(browser.evaluate(lists), json!([["kick x.so", "0x9000 "]]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    open(&mut browser, "flame.html");
+    let all = json!([
+        ["all", 0, 7 * MS],
+        ["0x9000", 1, 5 * MS],
+        ["x.so+0x220", 1, 2 * MS],
+        ["a;b::<c d>", 2, 5 * MS],
+        ["pipe_read", 2, 2 * MS],
+        ["pipe_read", 3, 5 * MS],
+    ]);
+    assert_eq!(frames(&mut browser), all);
+    let drawn = "[...document.querySelectorAll('#flame .frame')].map((it) => it.getBoundingClientRect().width)";
+    let widths = browser.evaluate(drawn);
+    assert_eq!(widths.as_array().map(Vec::len), Some(6));
+    let said = browser.evaluate("document.getElementById('flame-about').textContent");
+    assert!(
+        said.as_str().is_some_and(|it| it
+            .starts_with("7.00 ms of the threads in the list in 2 waits, in the time in view")),
+        "{said}"
+    );
+    assert!(
+        said.as_str().is_some_and(|it| it.contains("1 stack belongs to no wait that is known")),
+        "{said}"
+    );
+    browser.screenshot(&kept("flame.png"));
+
+    // By keys to what takes longest, alone, and back.
+    browser.evaluate("document.getElementById('flame').focus()");
+    browser.press("ArrowDown");
+    assert_eq!(browser.evaluate("fxtrec.state().flame.current"), "0x9000");
+    browser.press("ArrowRight");
+    assert_eq!(browser.evaluate("fxtrec.state().flame.current"), "x.so+0x220");
+    browser.press("Enter");
+    let alone = json!([["all", 0, 7 * MS], ["x.so+0x220", 1, 2 * MS], ["pipe_read", 2, 2 * MS]]);
+    assert_eq!(frames(&mut browser), alone);
+    browser.press("Escape");
+    assert_eq!(frames(&mut browser), all);
+    // A click does the same.
+    browser.click_on("#flame .frame:nth-child(2)");
+    assert_ne!(frames(&mut browser), all);
+    browser.click_on("#flame .frame:nth-child(1)");
+    assert_eq!(frames(&mut browser), all);
+
+    // Of a range only what is in it: from 11 to 12 ms and half a millisecond before the second wait.
+    let begin =
+        browser.evaluate("JSON.parse(document.getElementById('contents').textContent).begin");
+    let begin: u64 = begin.as_str().and_then(|it| it.parse().ok()).expect("a time");
+    let page = kept("flame.html");
+    let fragment = |from: u64, to: u64| format!("#range=41@{}-{}", from - begin, to - begin);
+    browser.open_at(&page, &fragment(11 * MS, 12 * MS));
+    browser.wait_for(&format!("fxtrec.state().flame?.total === {MS}"));
+    let flame = browser.state()["flame"].clone();
+    assert_eq!((&flame["thread"], &flame["count"]), (&41.into(), &1.into()));
+    assert_eq!(number(&flame["to"]) - number(&flame["from"]), MS as f64);
+    browser.open_at(&page, &fragment(17 * MS, 19 * MS));
+    browser.wait_for("document.querySelector('#flame .hint') !== null");
+
+    // By those who ended waits, and of time on a CPU.
+    browser.open(&page);
+    browser.wait_for("fxtrec.state().flame !== null");
+    choose(&mut browser, "wake");
+    assert_eq!(frames(&mut browser), json!([["all", 0, 5 * MS], ["kick", 1, 5 * MS]]));
+    choose(&mut browser, "cpu");
+    let count = browser.evaluate("fxtrec.state().flame.count");
+    assert_eq!(count, 5);
+    let found = frames(&mut browser);
+    assert_eq!((&found[1][0], &found[2][0]), (&"0x9000".into(), &"kick".into()));
+    assert!((number(&found[2][2]) / number(&found[0][2]) - 0.8).abs() < 1e-9, "{found}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_search_finds_functions_and_marks_the_waits_that_have_them() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    open(&mut browser, "stacks-search.html");
+    let search = |browser: &mut Browser, text: &str| {
+        browser.evaluate(&format!(
+            "(() => {{
+                const field = document.getElementById('search');
+                field.value = {};
+                field.dispatchEvent(new Event('input'));
+            }})()",
+            json!(text)
+        ));
+        browser.settle();
+        browser.evaluate("document.getElementById('found').textContent")
+    };
+    // The same lanes, for another reason.
+    assert_eq!(search(&mut browser, "work;er"), "1 thread");
+    let unmarked = browser.fingerprint();
+    assert_eq!(search(&mut browser, "PIPE_read"), "1 thread, in 2 waits");
+    assert_ne!(browser.fingerprint(), unmarked, "the waits are marked");
+    let marked = "document.querySelectorAll('#flame .frame.found').length";
+    browser.wait_for(&format!("{marked} === 2"));
+    let rows = "[...document.querySelectorAll('#blocked tr')].filter((it) => !it.hidden).length";
+    assert_eq!(browser.evaluate(rows), 1, "the longest of the thread");
+    assert_eq!(search(&mut browser, "b::<c"), "1 thread, in 1 wait");
+    assert_eq!(browser.evaluate(rows), 1);
+    assert_eq!(search(&mut browser, "x.so+"), "1 thread, in 1 wait");
+    assert_eq!(browser.evaluate(rows), 0, "that is another wait");
+    browser.screenshot(&kept("stacks-search.png"));
+    // Two letters are in too many names.
+    assert_eq!(search(&mut browser, "pi"), "0 threads");
+    assert_eq!(search(&mut browser, ""), "");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_flame_graph_says_the_same_as_fxtrec_flame() {
+    if !browser::is_there() {
+        return;
+    }
+    let trace = trace();
+    let open_trace = || Ok::<_, Error>(Reader::from_slice(&trace));
+    let (_, blocked) = blocked(open_trace, Options::default()).expect("sound").expect("stacks");
+    let mut browser = Browser::start();
+    open(&mut browser, "flame-same.html");
+    for (kind, name) in [(Kind::OffCpu, "offcpu"), (Kind::Wake, "wake"), (Kind::Cpu, "cpu")] {
+        let profile = Profile::of(kind, &blocked);
+        let with_stack = profile.samples.iter().filter(|sample| !sample.frames.is_empty());
+        let total: u64 = with_stack.map(|sample| sample.weight).sum();
+        choose(&mut browser, name);
+        assert_eq!(browser.evaluate("fxtrec.state().flame.total"), total, "{name}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
