@@ -39,7 +39,7 @@ fn switch<S: Space>(space: &mut S, number: u64, names: [StringRef; 2]) -> bool {
 fn with_switch(
     number: u64,
     names: [StringRef; 2],
-    write: impl FnOnce(&ContextSwitch<'_>) -> bool,
+    write: impl FnOnce(&ContextSwitch<[Arg<'_>; 2]>) -> bool,
 ) -> bool {
     let [incoming, outgoing] = names.map(Text::Indexed);
     write(&ContextSwitch {
@@ -48,7 +48,7 @@ fn with_switch(
         outgoing: Koid(number),
         incoming: Koid(number + 1),
         outgoing_state: ThreadState::Blocked,
-        args: &[
+        args: [
             Arg::new(incoming, Value::Int32(number as i32)),
             Arg::new(outgoing, Value::Int32(1024)),
         ],

@@ -131,6 +131,39 @@ fn put_inline(content: &str, slot: &mut impl Slot) {
     slot.put_stream(content.as_bytes());
 }
 
+/// The arguments of a record: a slice, a `Vec`, or an array, whose length the compiler knows.
+pub trait Args {
+    /// All of them, in the order of the record.
+    fn list(&self) -> &[Arg<'_>];
+}
+
+impl Args for [Arg<'_>] {
+    #[inline(always)]
+    fn list(&self) -> &[Arg<'_>] {
+        self
+    }
+}
+
+impl<const COUNT: usize> Args for [Arg<'_>; COUNT] {
+    #[inline(always)]
+    fn list(&self) -> &[Arg<'_>] {
+        self
+    }
+}
+
+impl Args for Vec<Arg<'_>> {
+    fn list(&self) -> &[Arg<'_>] {
+        self
+    }
+}
+
+impl<A: Args + ?Sized> Args for &A {
+    #[inline(always)]
+    fn list(&self) -> &[Arg<'_>] {
+        (**self).list()
+    }
+}
+
 /// One argument of a record ("Arguments").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arg<'a> {

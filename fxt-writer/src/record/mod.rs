@@ -42,7 +42,7 @@ pub use profiler::{Backtrace, Mapping, Module, ProcessName};
 
 pub use fxt_format::{BlobType, ObjectType, ProviderEventKind, ThreadState};
 
-use crate::arg::{self, Arg};
+use crate::arg::{self, Args};
 use crate::error::{EncodeError, WriteError};
 use crate::ids::{Koid, ThreadName, Ticks};
 use crate::layout::scheduling::{self, context_switch, legacy_context_switch, thread_wakeup};
@@ -93,8 +93,10 @@ fn checked_size(words: usize) -> Result<usize, EncodeError> {
 }
 
 /// A CPU went from one thread to another ("Context Switch Record").
+///
+/// With an array of arguments its words are computed in place, where the compiler knows the types of their values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ContextSwitch<'a> {
+pub struct ContextSwitch<A> {
     /// The CPU.
     pub cpu: u16,
     /// The timestamp, in ticks of the trace clock.
@@ -107,20 +109,29 @@ pub struct ContextSwitch<'a> {
     pub outgoing_state: ThreadState,
     /// Up to 15 arguments; by convention `incoming_weight` and
     /// `outgoing_weight`.
-    pub args: &'a [Arg<'a>],
+    pub args: A,
 }
 
-impl Record for ContextSwitch<'_> {
+impl<A> ContextSwitch<A> {
+    /// The same switch with other arguments.
+    #[inline(always)]
+    pub fn with_args<B>(self, args: B) -> ContextSwitch<B> {
+        let ContextSwitch { cpu, time, outgoing, incoming, outgoing_state, args: _ } = self;
+        ContextSwitch { cpu, time, outgoing, incoming, outgoing_state, args }
+    }
+}
+
+impl<A: Args> Record for ContextSwitch<A> {
     #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {
-        checked_size(context_switch::FIXED_WORDS + arg::words(self.args)?)
+        checked_size(context_switch::FIXED_WORDS + arg::words(self.args.list())?)
     }
 
     #[inline(always)]
     fn header(&self, words: usize) -> u64 {
         context_switch::TYPE.put(record_type::SCHEDULING)
             | context_switch::SIZE.put(words as u64)
-            | context_switch::ARG_COUNT.put(self.args.len() as u64)
+            | context_switch::ARG_COUNT.put(self.args.list().len() as u64)
             | context_switch::CPU.put(u64::from(self.cpu))
             | context_switch::OUTGOING_STATE.put(self.outgoing_state.to_field())
             | context_switch::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH)
@@ -131,13 +142,15 @@ impl Record for ContextSwitch<'_> {
         slot.put(self.time.0);
         slot.put(self.outgoing.0);
         slot.put(self.incoming.0);
-        arg::put(self.args, slot);
+        arg::put(self.args.list(), slot);
     }
 }
 
 /// A thread was woken ("Thread Wakeup Record").
+///
+/// An array of arguments does the same as in a [`ContextSwitch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wakeup<'a> {
+pub struct Wakeup<A> {
     /// The CPU it was woken for.
     pub cpu: u16,
     /// The timestamp, in ticks of the trace clock.
@@ -145,20 +158,20 @@ pub struct Wakeup<'a> {
     /// The thread that was woken.
     pub thread: Koid,
     /// Up to 15 arguments; by convention `weight`.
-    pub args: &'a [Arg<'a>],
+    pub args: A,
 }
 
-impl Record for Wakeup<'_> {
+impl<A: Args> Record for Wakeup<A> {
     #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {
-        checked_size(thread_wakeup::FIXED_WORDS + arg::words(self.args)?)
+        checked_size(thread_wakeup::FIXED_WORDS + arg::words(self.args.list())?)
     }
 
     #[inline(always)]
     fn header(&self, words: usize) -> u64 {
         thread_wakeup::TYPE.put(record_type::SCHEDULING)
             | thread_wakeup::SIZE.put(words as u64)
-            | thread_wakeup::ARG_COUNT.put(self.args.len() as u64)
+            | thread_wakeup::ARG_COUNT.put(self.args.list().len() as u64)
             | thread_wakeup::CPU.put(u64::from(self.cpu))
             | thread_wakeup::SCHEDULING_TYPE.put(scheduling::THREAD_WAKEUP)
     }
@@ -167,7 +180,7 @@ impl Record for Wakeup<'_> {
     fn body(&self, slot: &mut impl Slot) {
         slot.put(self.time.0);
         slot.put(self.thread.0);
-        arg::put(self.args, slot);
+        arg::put(self.args.list(), slot);
     }
 }
 

@@ -11,10 +11,9 @@ mod watch;
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{
     ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
-    Record, ThreadState,
+    ThreadState,
 };
-use fxt_writer::space::Slot as SpaceSlot;
-use fxt_writer::{Arg, EncodeError, Koid, StringRef, Text, ThreadName, Ticks, Value};
+use fxt_writer::{Arg, Koid, StringRef, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
 use probes::Probes;
@@ -148,59 +147,6 @@ const fn registered(text: Text<'static>) -> StringRef {
     match text {
         Text::Indexed(index) => index,
         Text::Inline(_) => panic!("a string of the table"),
-    }
-}
-
-/// A switch with so many arguments, which none of the others are: where the compiler knows their number and types, it computes
-/// the record's words in place.
-#[derive(Debug)]
-struct PlainSwitch<'a, const ARGS: usize> {
-    cpu: Cpu,
-    time: Nanos,
-    outgoing: Koid,
-    incoming: Koid,
-    state: ThreadState,
-    args: [Arg<'a>; ARGS],
-}
-
-impl<const ARGS: usize> PlainSwitch<'_, ARGS> {
-    #[inline(always)]
-    fn record(&self) -> ContextSwitch<'_> {
-        ContextSwitch {
-            cpu: cpu_number(self.cpu),
-            time: ticks(self.time),
-            outgoing: self.outgoing,
-            incoming: self.incoming,
-            outgoing_state: self.state,
-            args: &self.args,
-        }
-    }
-}
-
-impl<'a> PlainSwitch<'a, 2> {
-    /// The same with one more argument.
-    #[inline(always)]
-    fn with(self, third: Arg<'a>) -> PlainSwitch<'a, 3> {
-        let PlainSwitch { cpu, time, outgoing, incoming, state, args: [first, second] } = self;
-        let args = [first, second, third];
-        PlainSwitch { cpu, time, outgoing, incoming, state, args }
-    }
-}
-
-impl<const ARGS: usize> Record for PlainSwitch<'_, ARGS> {
-    #[inline(always)]
-    fn words(&self) -> Result<usize, EncodeError> {
-        self.record().words()
-    }
-
-    #[inline(always)]
-    fn header(&self, words: usize) -> u64 {
-        self.record().header(words)
-    }
-
-    #[inline(always)]
-    fn body(&self, slot: &mut impl SpaceSlot) {
-        self.record().body(slot);
     }
 }
 
@@ -418,27 +364,28 @@ impl<L: Lanes> Encoder<L> {
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
         let weights =
             [weight(switch.next, switch.next_prio), weight(switch.prev, switch.prev_prio)];
-        let args = [
+        let [to, from] = [
             Arg::new(strings::INCOMING_WEIGHT, Value::Int32(weights[0])),
             Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(weights[1])),
         ];
-        let switch = PlainSwitch {
-            cpu,
-            time,
+        let switch = ContextSwitch {
+            cpu: cpu_number(cpu),
+            time: ticks(time),
             outgoing: current.koid,
             incoming: incoming_koid,
-            state: state.fxt,
-            args,
+            outgoing_state: state.fxt,
+            // An array for each number of them.
+            args: [to, from],
         };
         match (state.detail, syscall) {
             (None, None) => self.lanes.rolling(&switch)?,
             (Some(detail), None) => {
                 let detail = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
-                self.lanes.rolling(&switch.with(detail))?;
+                self.lanes.rolling(&switch.with_args([to, from, detail]))?;
             }
             (None, Some(number)) => {
                 let syscall = Arg::new(strings::SYSCALL, Value::Uint32(number.into()));
-                self.lanes.rolling(&switch.with(syscall))?;
+                self.lanes.rolling(&switch.with_args([to, from, syscall]))?;
             }
             (Some(_), Some(_)) => return Ok(false),
         }

@@ -1,9 +1,8 @@
 //! Wake-ups: which of them changed anything, and who did them.
 
 use fxt_writer::lanes::Lanes;
-use fxt_writer::record::{Event as EventRecord, EventKind, Record, Wakeup};
-use fxt_writer::space::Slot as SpaceSlot;
-use fxt_writer::{Arg, EncodeError, Koid, ThreadName, Value};
+use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
+use fxt_writer::{Arg, ThreadName, Value};
 
 use super::{Encoder, cpu_number, ticks, told};
 use crate::encode::Closed;
@@ -12,44 +11,6 @@ use crate::encode::threads::weight::weight;
 use crate::encode::threads::{Announced, Run, Slot};
 use crate::event::{Comm, Wake, WakeKind, Waker};
 use fxtrec_units::{Cpu, Nanos};
-
-/// A wake-up with so many arguments; as the plain switch.
-#[derive(Debug)]
-struct PlainWakeup<'a, const ARGS: usize> {
-    target: Cpu,
-    time: Nanos,
-    thread: Koid,
-    args: [Arg<'a>; ARGS],
-}
-
-impl<const ARGS: usize> PlainWakeup<'_, ARGS> {
-    #[inline(always)]
-    fn record(&self) -> Wakeup<'_> {
-        Wakeup {
-            cpu: cpu_number(self.target),
-            time: ticks(self.time),
-            thread: self.thread,
-            args: &self.args,
-        }
-    }
-}
-
-impl<const ARGS: usize> Record for PlainWakeup<'_, ARGS> {
-    #[inline(always)]
-    fn words(&self) -> Result<usize, EncodeError> {
-        self.record().words()
-    }
-
-    #[inline(always)]
-    fn header(&self, words: usize) -> u64 {
-        self.record().header(words)
-    }
-
-    #[inline(always)]
-    fn body(&self, slot: &mut impl SpaceSlot) {
-        self.record().body(slot);
-    }
-}
 
 impl<L: Lanes> Encoder<L> {
     /// A wake-up of a thread of which nothing is new or in doubt, by the thread that has the CPU or by an interrupt. Writes and
@@ -77,27 +38,27 @@ impl<L: Lanes> Encoder<L> {
             self.stats.spurious_wakeups += 1;
             return Ok(true);
         }
-        let (target, thread) = (wake.target, thread.koid);
+        let (cpu, at, thread) = (cpu_number(wake.target), ticks(time), thread.koid);
         let weight = Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio)));
         match wake.by {
             Waker::Task(tid) if tid != wake.current => return Ok(false),
             Waker::Task(_) => {
                 let args = [weight, Arg::new(strings::WAKER, Value::Koid(current.koid))];
-                self.lanes.rolling(&PlainWakeup { target, time, thread, args })?;
+                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args })?;
             }
             Waker::Interrupt => {
                 let args = [weight, Arg::new(strings::INTERRUPT, Value::Bool(true))];
-                self.lanes.rolling(&PlainWakeup { target, time, thread, args })?;
+                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args })?;
             }
             Waker::Unknown => {
                 let args = [weight];
-                self.lanes.rolling(&PlainWakeup { target, time, thread, args })?;
+                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args })?;
             }
         }
         self.threads.thread_mut(slot).run = Run::Runnable;
         self.stats.wakeups += 1;
         self.stats.wakeups_written += 1;
-        self.watch_wake(time, target, slot)?;
+        self.watch_wake(time, wake.target, slot)?;
         Ok(true)
     }
 
