@@ -72,6 +72,8 @@ pub struct Trace {
     pub thread_names: HashMap<u64, Vec<String>>,
     /// The last name of each process.
     pub processes: HashMap<u64, String>,
+    /// The cgroups of each process, in order, each where it differs from the one before.
+    pub cgroups: HashMap<u64, Vec<Option<String>>>,
     /// fxtrec's own events.
     pub own: Vec<Event>,
     /// Moves of threads from the queue of one CPU to another's.
@@ -133,6 +135,11 @@ impl Trace {
                 }
                 if object.object_type == ObjectType::Process {
                     self.processes.insert(object.koid.0, name);
+                    let cgroup = object.args.str("cgroup").map(str::to_owned);
+                    let cgroups = self.cgroups.entry(object.koid.0).or_default();
+                    if cgroups.last() != Some(&cgroup) {
+                        cgroups.push(cgroup);
+                    }
                 } else {
                     let process = object.process().expect("a thread names its process").0;
                     self.thread_names.entry(object.koid.0).or_default().push(name.clone());

@@ -61,6 +61,7 @@ pub(crate) fn layout() -> SchedLayout {
         wakeup_new: format("sched_wakeup_new", 12, WAKEUP, "\"\""),
         waking: None,
         migrate: None,
+        homes: None,
     };
     SchedLayout::new(&formats).expect("a known shape")
 }

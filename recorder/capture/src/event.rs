@@ -192,11 +192,15 @@ pub enum Life {
         parent: Tid,
         /// Whether it is a thread of the same process, and not the first one of a new process.
         same_process: bool,
+        /// Whether its process may be in another cgroup than its parent's.
+        elsewhere: bool,
     },
     /// A thread has a new name, by its own wish or by execve(2).
     Rename { tid: Tid, comm: Comm },
     /// A thread begins to exit; it will be switched out once more, for ever.
     End { tid: Tid },
+    /// The process of this thread may be in another cgroup than before: that of this number, where it is told.
+    Home { tid: Tid, cgroup: Option<u64> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

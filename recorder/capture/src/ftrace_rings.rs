@@ -249,6 +249,10 @@ impl Rings for FtraceRings {
         for event in LIFE_EVENTS.map(str::to_owned).into_iter().chain(sched).chain(waking) {
             self.shared.instance.write(&format!("events/{event}/enable"), "1")?;
         }
+        if let Some(filter) = self.shared.sched.filter_of_moves() {
+            self.shared.instance.write("events/cgroup/cgroup_attach_task/filter", &filter)?;
+            self.shared.instance.write("events/cgroup/cgroup_attach_task/enable", "1")?;
+        }
         Ok(self.shared.instance.write("tracing_on", "1")?)
     }
 

@@ -15,6 +15,7 @@ pub mod event;
 pub mod flight;
 pub mod ftrace_rings;
 mod futex;
+pub mod homes;
 pub mod intake;
 pub mod life;
 pub mod losses;

@@ -3,6 +3,7 @@
 //! perf writes records of its own about these; with ftrace the tracepoints must do.
 
 use super::event::{Comm, Kind, Life};
+use super::homes::CLONE_INTO_CGROUP;
 use super::tracepoint::{At, LayoutError, chunk, id, least, locate, tid_at, u32_at};
 use fxtrec_kernel::format::Format;
 
@@ -42,8 +43,10 @@ impl Shape {
 #[derive(Clone, Copy, Debug)]
 pub struct LifeLayout {
     newtask: Shape,
-    /// Where the lower half of the flags is, which holds the one that matters.
+    /// Where the lower half of the flags is.
     clone_flags: At,
+    /// Where the upper half is, if there is one.
+    upper_flags: Option<At>,
     /// The common field that says who runs.
     current: At,
     rename: Shape,
@@ -60,12 +63,14 @@ impl LifeLayout {
         let flags = locate(&formats.newtask, "clone_flags", &[4, 8])?;
         let wide = formats.newtask.field("clone_flags")?.size == 8;
         let lower = if wide && cfg!(target_endian = "big") { 4 } else { 0 };
+        let upper = if cfg!(target_endian = "big") { 0 } else { 4 };
         // Linux 6.16 to 6.18 do not tell who is renamed. It is the current thread, unless another one writes the name to
         // /proc/PID/comm; the next switch of either thread tells its name again.
         let says_who = formats.rename.find("pid").is_some();
         Ok(LifeLayout {
             newtask: Shape::new(&formats.newtask)?,
             clone_flags: flags + lower,
+            upper_flags: wide.then_some(flags + upper),
             current: locate(&formats.newtask, "common_pid", &[4])?,
             rename: Shape::with(&formats.rename, if says_who { "pid" } else { "common_pid" })?,
             newcomm: locate(&formats.rename, "newcomm", &[16])?,
@@ -81,6 +86,10 @@ impl LifeLayout {
                 tid: tid_at(raw, self.newtask.pid)?,
                 parent: tid_at(raw, self.current)?,
                 same_process: u32_at(raw, self.clone_flags)? & CLONE_THREAD != 0,
+                elsewhere: match self.upper_flags {
+                    Some(at) => u32_at(raw, at)? & (CLONE_INTO_CGROUP >> 32) as u32 != 0,
+                    None => false,
+                },
             }
         } else if self.rename.is_of(id, raw) {
             let comm: [u8; 16] = chunk(raw, self.newcomm)?;
@@ -141,10 +150,13 @@ pub(super) mod tests {
     #[test]
     fn a_new_thread_is_told_from_a_new_process_by_how_it_was_made() {
         let pid = 77u32.to_ne_bytes();
-        for same_process in [false, true] {
-            let flags = 0x0000_0500_u64 + if same_process { libc::CLONE_THREAD as u64 } else { 0 };
+        let thread = libc::CLONE_THREAD as u64;
+        let kinds = [(0, false, false), (thread, true, false), (CLONE_INTO_CGROUP, false, true)];
+        for (flag, same_process, elsewhere) in kinds {
+            let flags = 0x0000_0500_u64 + flag;
             let raw = raw(901, 5, 40, &[(8, &pid), (32, &flags.to_ne_bytes())]);
-            let expected = Life::Begin { tid: Tid(77), parent: Tid(5), same_process };
+            let (tid, parent) = (Tid(77), Tid(5));
+            let expected = Life::Begin { tid, parent, same_process, elsewhere };
             assert_eq!(life(&raw), Some(expected));
         }
     }

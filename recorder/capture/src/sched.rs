@@ -4,8 +4,10 @@
 //! ([`SchedLayout`]); per event there is one length check and a handful of loads.
 
 use super::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
+use super::homes::{HomeFormats, HomeLayout};
 use super::tracepoint::{At, LayoutError, chunk, i32_at, id, least, locate, tid_at, u32_at};
 use fxtrec_kernel::format::Format;
+use fxtrec_kernel::perf::Chosen;
 use fxtrec_kernel::prev_state::StateTable;
 use fxtrec_units::{Cpu, Tid};
 
@@ -22,6 +24,8 @@ pub struct SchedFormats {
     pub waking: Option<Format>,
     /// `sched_migrate_task`, where it is wanted.
     pub migrate: Option<Format>,
+    /// What tells of processes in other cgroups, where it is wanted.
+    pub homes: Option<HomeFormats>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,7 @@ pub struct SchedLayout {
     switch: SwitchLayout,
     wakes: Vec<WakeLayout>,
     moves: Option<MoveLayout>,
+    homes: Option<HomeLayout>,
 }
 
 impl CommonLayout {
@@ -213,7 +218,8 @@ impl SchedLayout {
             wakes.push(WakeLayout::new(waking, WakeKind::Waking)?);
         }
         let moves = formats.migrate.as_ref().map(MoveLayout::new).transpose()?;
-        Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes, moves })
+        let homes = formats.homes.as_ref().map(HomeLayout::new).transpose()?;
+        Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes, moves, homes })
     }
 
     /// The id of `sched_switch`, then of all others, as [`super::perf_rings`] opens them.
@@ -221,6 +227,16 @@ impl SchedLayout {
         let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
         let moves = self.moves.iter().map(|moves| u64::from(moves.id));
         std::iter::once(u64::from(self.switch.id)).chain(wakes).chain(moves).collect()
+    }
+
+    /// The tracepoints that tell of lives what perf's own records do not.
+    pub fn lives(&self) -> Vec<Chosen> {
+        self.homes.as_ref().map(HomeLayout::chosen).unwrap_or_default()
+    }
+
+    /// Which of the moves between cgroups are wanted, in the kernel's own filter language; `None` if none are.
+    pub(super) fn filter_of_moves(&self) -> Option<String> {
+        self.homes.as_ref().map(HomeLayout::filter_of_moves)
     }
 
     /// How `sched_switch` reports task states.
@@ -238,7 +254,10 @@ impl SchedLayout {
         if let Some(wake) = self.wakes.iter().find(|wake| wake.id == id) {
             return wake.decode(raw);
         }
-        self.moves.filter(|moves| moves.id == id)?.decode(raw)
+        match self.moves.filter(|moves| moves.id == id) {
+            Some(moves) => moves.decode(raw),
+            None => self.homes?.decode(id, raw),
+        }
     }
 
     /// The thread that was on the CPU.

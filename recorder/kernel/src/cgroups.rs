@@ -21,6 +21,51 @@ pub fn path_of(number: u64) -> Option<String> {
     Some(format!("/{}", below.display()))
 }
 
+/// A cgroup of a process, and the number of the hierarchy that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// As tracepoints tell it (`dst_root`); 0 is the unified one.
+    pub hierarchy: u32,
+    /// Below the root of the hierarchy, or of the recorder's cgroup namespace.
+    pub path: String,
+}
+
+/// The cgroup by which the process is told from others, while there is such a process: that of the hierarchy which has the
+/// controller of CPUs, be it of the first version, or else of the unified one.
+pub fn of_process(pid: u32) -> Option<Membership> {
+    membership(&std::fs::read(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// The same of the recorder's own process.
+pub fn own() -> Option<Membership> {
+    membership(&std::fs::read("/proc/self/cgroup").ok()?)
+}
+
+/// Reads the lines `HIERARCHY:CONTROLLERS:PATH` of a `cgroup` file.
+pub(crate) fn membership(file: &[u8]) -> Option<Membership> {
+    let text = String::from_utf8_lossy(file);
+    let mut unified = None;
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(number), Some(controllers), Some(path)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let Ok(hierarchy) = number.parse() else { continue };
+        // It was removed, and has processes yet.
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path).to_owned();
+        let found = Membership { hierarchy, path };
+        if controllers.split(',').any(|controller| controller == CONTROLLER) {
+            return Some(found);
+        }
+        if hierarchy == 0 {
+            unified = Some(found);
+        }
+    }
+    unified
+}
+
 /// By which of its cgroups a thread is told from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
@@ -125,6 +170,16 @@ mod tests {
         let unified = found(Hierarchy::Unified, "/sys/fs/cgroup/unified");
         assert_eq!(hierarchy(SECOND), unified);
         assert_eq!(hierarchy("33 29 0:28 / / rw - ext4 /dev/vda rw\n"), None);
+    }
+
+    #[test]
+    fn a_process_is_told_by_its_cgroup_in_the_hierarchy_of_the_controller() {
+        let found = |hierarchy, path: &str| Some(Membership { hierarchy, path: path.to_owned() });
+        let first = b"4:memory:/m\n3:cpu,cpuacct:/a:b\n1:name=systemd:/s\n0::/u\n";
+        assert_eq!(membership(first), found(3, "/a:b"));
+        assert_eq!(membership(b"4:cpuset:/m\n0::/u (deleted)\n"), found(0, "/u"));
+        assert_eq!(membership(b"4:memory:/m\nx\n"), None);
+        assert_eq!(own(), of_process(std::process::id()));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub fn options() -> Options {
         wake_bytes: 1 << 16,
         tracepoints: vec![11, 12],
         namespace_ids: false,
+        lives: Vec::new(),
         extras: Arc::new([]),
     }
 }

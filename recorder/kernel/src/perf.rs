@@ -4,6 +4,7 @@
 //!   dummy software event   FORK, COMM, EXIT  --+
 //!   sched:sched_switch     SAMPLE            --+--> the dummy's ring, one per CPU
 //!   sched:sched_wakeup     SAMPLE            --+
+//!   moves between cgroups  SAMPLE            --+
 //!   probes, tracepoints    SAMPLE            --+    (only where they are asked for, see [`super::extra`])
 //!   switch-record event    SWITCH_CPU_WIDE   --+    (only where some task is not reported)
 //! ```
@@ -14,6 +15,7 @@
 //! namespace the thread's ids of that namespace are added, since the kernel
 //! reports forks and names with those.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -40,10 +42,20 @@ pub struct Options {
     pub wake_bytes: u32,
     /// Ids of the tracepoints, as their `format` files give them.
     pub tracepoints: Vec<u64>,
+    /// Tracepoints that tell of processes what perf's own records do not.
+    pub lives: Vec<Chosen>,
     /// Whether records carry the process and thread ids of the reader's pid namespace.
     pub namespace_ids: bool,
     /// What is recorded beside the scheduler's tracepoints.
     pub extras: Arc<[Extra]>,
+}
+
+/// A tracepoint, or only some of its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    pub id: u64,
+    /// Which of them, in the kernel's own filter language; `None` for all.
+    pub filter: Option<CString>,
 }
 
 impl Options {
@@ -65,6 +77,7 @@ pub enum Call {
     /// mmap(2) of a ring with this many data bytes.
     MapRing(usize),
     SetOutput,
+    SetFilter,
     Enable,
 }
 
@@ -115,6 +128,7 @@ pub struct CpuEvents {
     cpu: Cpu,
     dummy: OwnedFd,
     tracepoints: Vec<OwnedFd>,
+    lives: Vec<OwnedFd>,
     /// Those beside the scheduler's.
     pub extras: OpenExtras,
     switch_records: Option<OwnedFd>,
@@ -189,13 +203,30 @@ impl CpuEvents {
         let dummy = open_event(sys, cpu, dummy_attr(options), Call::OpenDummy)?;
         let ring =
             Ring::new(map_ring(sys, cpu, dummy.as_fd(), options.ring_bytes, min_ring_bytes)?)?;
-        let (tracepoints, extras) = (Vec::new(), OpenExtras::default());
-        let mut events = CpuEvents { cpu, dummy, tracepoints, extras, switch_records: None, ring };
+        let mut events = CpuEvents {
+            cpu,
+            dummy,
+            tracepoints: Vec::new(),
+            lives: Vec::new(),
+            extras: OpenExtras::default(),
+            switch_records: None,
+            ring,
+        };
         for &id in &options.tracepoints {
             let attr = tracepoint_attr(options, id);
             let event = open_event(sys, cpu, attr, Call::OpenTracepoint(id))?;
             events.redirect(sys, event.as_fd())?;
             events.tracepoints.push(event);
+        }
+        for Chosen { id, filter } in &options.lives {
+            let event =
+                open_event(sys, cpu, tracepoint_attr(options, *id), Call::OpenTracepoint(*id))?;
+            events.redirect(sys, event.as_fd())?;
+            if let Some(filter) = filter {
+                let set = sys.perf_set_filter(event.as_fd(), filter);
+                set.map_err(|error| OpenError::Refused { call: Call::SetFilter, cpu, error })?;
+            }
+            events.lives.push(event);
         }
         for (extra, index) in options.extras.iter().zip((0..).map(ExtraIndex)) {
             events.add_extra(sys, options, extra, index)?;
@@ -273,7 +304,7 @@ impl CpuEvents {
     /// # Errors
     /// [`OpenError::Refused`].
     pub fn enable_lives(&self, sys: &dyn Sys) -> Result<(), OpenError> {
-        self.enable_one(sys, self.dummy.as_fd())
+        self.lives().try_for_each(|event| self.enable_one(sys, event))
     }
 
     /// Starts all other events, those of the scheduler first: who has the CPU is theirs to say.
@@ -285,8 +316,8 @@ impl CpuEvents {
         tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
     }
 
-    /// Every open event but the one that owns the ring, the scheduler's last.
-    fn all_but_dummy(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// Every open event but those that tell of lives, the scheduler's last.
+    fn all_but_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         let switch_records = self.switch_records.iter().map(AsFd::as_fd);
         self.extras.events().chain(switch_records).chain(tracepoints)
@@ -301,12 +332,17 @@ impl CpuEvents {
     /// Stops all events but those of forks, names and exits. The scheduler's go last: an event after the last switch would
     /// name a thread as current of which no switch tells that it came in.
     pub fn disable_events(&self, sys: &dyn Sys) {
-        self.all_but_dummy().for_each(|event| disable_one(sys, event));
+        self.all_but_lives().for_each(|event| disable_one(sys, event));
     }
 
     /// Stops what tells of forks, names and exits.
     pub fn disable_lives(&self, sys: &dyn Sys) {
-        disable_one(sys, self.dummy.as_fd());
+        self.lives().for_each(|event| disable_one(sys, event));
+    }
+
+    /// What tells of forks, names, exits and cgroups; the event that owns the ring is the first.
+    fn lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.dummy.as_fd()).chain(self.lives.iter().map(AsFd::as_fd))
     }
 
     pub fn cpu(&self) -> Cpu {
@@ -321,16 +357,24 @@ impl CpuEvents {
 
     /// How many records of all events found no room in the ring so far, where the kernel counts that (6.0 and later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
-        let mut sum = lost(sys, self.dummy.as_fd(), LOST_OF_DUMMY)?;
-        for event in self.all_but_dummy() {
+        let mut sum = self.lost_lives(sys)?;
+        for event in self.all_but_lives() {
             sum = sum.saturating_add(lost(sys, event, LOST)?);
+        }
+        Some(sum)
+    }
+
+    fn lost_lives(&self, sys: &dyn Sys) -> Option<u64> {
+        let mut sum = lost(sys, self.dummy.as_fd(), LOST_OF_DUMMY)?;
+        for event in &self.lives {
+            sum = sum.saturating_add(lost(sys, event.as_fd(), LOST)?);
         }
         Some(sum)
     }
 
     /// How many of them are no samples.
     pub fn lost_aside(&self, sys: &dyn Sys) -> Option<LostAside> {
-        let lives = lost(sys, self.dummy.as_fd(), LOST_OF_DUMMY)?;
+        let lives = self.lost_lives(sys)?;
         let switch_records = match &self.switch_records {
             Some(event) => lost(sys, event.as_fd(), LOST)?,
             None => 0,

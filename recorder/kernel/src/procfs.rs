@@ -22,8 +22,13 @@ use procfs::{FromRead, ProcResult};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
+use crate::cgroups;
+
 /// The kernel cuts the name of a thread to this many bytes.
 const COMM_CUT: usize = 15;
+
+/// The kernel's thread that makes all of its others, in the initial pid namespace.
+const KTHREADD: u32 = 2;
 
 /// What the kernel adds to the path of a file that was deleted.
 const DELETED: &[u8] = b" (deleted)";
@@ -49,6 +54,9 @@ pub struct Process {
     pub parent: u32,
     /// What to call it: see [`display_name`]. May be empty.
     pub name: Vec<u8>,
+    /// The path of its cgroup: see [`cgroups::of_process`]. `None` also for threads of the kernel, which are nearly always in
+    /// the root's, and thousands on a machine with many CPUs.
+    pub cgroup: Option<String>,
     pub threads: Vec<Thread>,
 }
 
@@ -171,7 +179,13 @@ fn read_process(directory: &Directory) -> Option<Process> {
         let arguments = raw(directory.read("cmdline")).unwrap_or_default();
         (arguments, executable(&Path::new("/proc").join(pid.to_string())))
     });
-    Some(Process { pid, parent: status.parent, name, threads })
+    let is_of_kernel = pid == KTHREADD || status.parent == KTHREADD;
+    let cgroup = match is_of_kernel {
+        true => None,
+        false => raw(directory.read("cgroup")).and_then(|file| cgroups::membership(&file)),
+    };
+    let cgroup = cgroup.map(|found| found.path);
+    Some(Process { pid, parent: status.parent, name, cgroup, threads })
 }
 
 fn read_thread(task: &Task, process: &Status) -> Option<Thread> {
@@ -342,7 +356,8 @@ mod tests {
 
     #[test]
     fn descendants_are_found_over_several_generations_and_around_loops() {
-        let process = |pid, parent| Process { pid, parent, name: vec![], threads: vec![] };
+        let process =
+            |pid, parent| Process { pid, parent, name: vec![], cgroup: None, threads: vec![] };
         let processes = vec![process(9, 5), process(5, 1), process(6, 1), process(12, 9)];
         let snapshot = Snapshot { processes };
         assert_eq!(snapshot.descendants(5), FxHashSet::from_iter([5, 9, 12]));

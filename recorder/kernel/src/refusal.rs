@@ -110,6 +110,7 @@ fn name(call: Call) -> String {
         Call::OpenSwitchRecords => "perf_event_open (context switches)".to_owned(),
         Call::MapRing(bytes) => format!("mmap of a ring of {} KiB", bytes / 1024),
         Call::SetOutput => "ioctl PERF_EVENT_IOC_SET_OUTPUT".to_owned(),
+        Call::SetFilter => "ioctl PERF_EVENT_IOC_SET_FILTER".to_owned(),
         Call::Enable => "ioctl PERF_EVENT_IOC_ENABLE".to_owned(),
     }
 }
@@ -370,6 +371,7 @@ mod tests {
             wake_bytes: 1 << 16,
             tracepoints: vec![11],
             namespace_ids: false,
+            lives: Vec::new(),
             extras: std::sync::Arc::new([]),
         };
         let sys = Fake::default().fail("perf_event_open", errno);

@@ -3,6 +3,7 @@
 //! Each prints what the kernel itself says about its threads, so that a trace can be held against it.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -400,6 +401,26 @@ fn places(rounds: usize) {
     });
 }
 
+/// Makes a process in the cgroup of a folder, which is another than its own, and prints its id. Linux 5.7.
+fn born(folder: &str) {
+    const CLONE_INTO_CGROUP: u64 = 1 << 33;
+    let folder = std::fs::File::open(folder).expect("a cgroup");
+    // SAFETY: the structure is of numbers alone, of which 0 asks for nothing.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = CLONE_INTO_CGROUP;
+    args.exit_signal = Signal::SIGCHLD as u64;
+    args.cgroup = u64::try_from(folder.as_raw_fd()).expect("a descriptor");
+    // SAFETY: the structure outlives the call. This process has one thread, so its copy may do what it likes.
+    let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
+    if child == 0 {
+        std::thread::sleep(Duration::from_millis(50));
+        std::process::exit(0);
+    }
+    assert!(child > 0, "clone3: {}", std::io::Error::last_os_error());
+    println!("{child}");
+    nix::sys::wait::waitpid(Pid::from_raw(child as i32), None).expect("a child");
+}
+
 fn main() {
     // What started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
@@ -416,6 +437,7 @@ fn main() {
         "takeover" => takeover(),
         "calls" => calls(number(1)),
         "places" => places(number(1)),
+        "born" => born(&words[1]),
         "late" => late(number(1), number(2) as u64),
         other => panic!("no workload {other}"),
     }

@@ -5,6 +5,7 @@
 mod action;
 mod blocked;
 mod causes;
+mod cgroups;
 mod command_line;
 mod compare;
 mod disturbed;

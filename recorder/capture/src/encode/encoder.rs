@@ -330,15 +330,19 @@ impl<L: Lanes> Encoder<L> {
 
     fn life(&mut self, time: Nanos, life: &Life) {
         match *life {
-            Life::Begin { tid, parent, same_process } => {
+            Life::Begin { tid, parent, same_process, elsewhere } => {
                 self.stats.forks += 1;
                 self.threads.begun(time, tid, parent, same_process);
+                if elsewhere {
+                    self.look_for_home(tid, None);
+                }
             }
             Life::Rename { tid, comm } => {
                 self.stats.renames += 1;
                 self.threads.named(tid, comm);
             }
             Life::End { .. } => self.stats.exits += 1,
+            Life::Home { tid, cgroup } => self.look_for_home(tid, cgroup),
         }
     }
 
@@ -880,7 +884,8 @@ impl<L: Lanes> Encoder<L> {
                 process.name = comm.as_bytes().to_vec();
             }
             self.stats.processes += u64::from(naming == Naming::Never);
-            process_object(&mut self.lanes, process_koid, &process.name, tid)?;
+            let cgroup = process.cgroup.as_deref();
+            process_object(&mut self.lanes, process_koid, &process.name, tid, cgroup)?;
         }
         let thread = self.threads.thread_mut(slot);
         self.stats.threads += u64::from(thread.naming == Naming::Never);
@@ -889,13 +894,20 @@ impl<L: Lanes> Encoder<L> {
     }
 }
 
-/// Names a process. `tid` stands in where it has no name.
-fn process_object(lanes: &mut impl Lanes, koid: Koid, name: &[u8], tid: Tid) -> Result<(), Closed> {
+/// Names a process, and its cgroup where that is known. `tid` stands in where it has no name.
+fn process_object(
+    lanes: &mut impl Lanes,
+    koid: Koid,
+    name: &[u8],
+    tid: Tid,
+    cgroup: Option<&str>,
+) -> Result<(), Closed> {
+    let cgroup = cgroup.map(|path| Arg::new(strings::CGROUP, Value::Str(Text::Inline(path))));
     lanes.durable(&KernelObject {
         kind: ObjectType::Process,
         koid,
         name: Text::Inline(&display_name(name, tid)),
-        args: &[],
+        args: cgroup.as_slice(),
     })?;
     Ok(())
 }

@@ -32,6 +32,10 @@ impl Lookup for ProcLookup {
         self.usable.then(|| procfs::process_name(pid.0)).flatten()
     }
 
+    fn cgroup_of(&self, pid: LocalId) -> Option<String> {
+        self.usable.then(|| cgroups::of_process(pid.0)).flatten().map(|found| found.path)
+    }
+
     fn cgroup_path(&self, number: u64) -> Option<String> {
         cgroups::path_of(number)
     }

@@ -20,6 +20,9 @@ pub fn load(threads: &mut Threads, snapshot: &Snapshot, namespaces: &Namespaces,
             }
             None => continue,
         };
+        if let Some(path) = &process.cgroup {
+            threads.put_in_cgroup(slot, path);
+        }
         for thread in &process.threads {
             let local = local_id(namespaces, &thread.ids, thread.tid);
             let tid = (namespaces.proc_view == ProcView::Initial).then_some(Tid(thread.tid));

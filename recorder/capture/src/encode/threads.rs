@@ -15,6 +15,8 @@ mod births;
 mod names;
 mod processes;
 
+use std::sync::Arc;
+
 use fxt_writer::Koid;
 use fxt_writer::record::ThreadState;
 use rustc_hash::FxHashMap;
@@ -140,6 +142,10 @@ pub trait Lookup: std::fmt::Debug {
     fn process_of(&self, tid: LocalId) -> Option<LocalId>;
     /// What to call the process, when it still lives.
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>>;
+    /// The path of the cgroup of the process, when it still lives.
+    fn cgroup_of(&self, _pid: LocalId) -> Option<String> {
+        None
+    }
     /// The path of the cgroup of this number, while there is one.
     fn cgroup_path(&self, _number: u64) -> Option<String> {
         None
@@ -451,7 +457,10 @@ impl Threads {
         let process = self.processes.by_id(pid);
         if self.process(process).name.is_empty() {
             let name = self.lookup.process_name(pid).unwrap_or_else(|| comm.as_bytes().to_vec());
-            self.process_mut(process).name = name;
+            let cgroup = self.lookup.cgroup_of(pid).map(Arc::from);
+            let process = self.process_mut(process);
+            process.name = name;
+            process.cgroup = cgroup;
         }
         process
     }

@@ -58,6 +58,7 @@ fn rings_on(machine: &Fake, merger: &mut Merger) -> PerfRings {
         wake_bytes: 1 << 12,
         tracepoints: layout.tracepoints(),
         namespace_ids: false,
+        lives: Vec::new(),
         extras: std::sync::Arc::new([]),
     };
     let sys = Box::new(machine.clone());

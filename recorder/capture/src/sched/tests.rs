@@ -39,6 +39,7 @@ fn formats() -> SchedFormats {
         wakeup_new: wake_format("sched_wakeup_new", 302),
         waking: None,
         migrate: None,
+        homes: None,
     }
 }
 

@@ -80,7 +80,10 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let tracefs = Tracefs::find(sys);
     let swept = tracefs.as_ref().ok().and_then(|tracefs| definitions::sweep(sys, tracefs).ok());
     let swept = swept.unwrap_or(0);
-    let layout = tracefs.as_ref().ok().map(|tracefs| setup::layout(sys, tracefs, false, &facts));
+    let layout = tracefs
+        .as_ref()
+        .ok()
+        .map(|tracefs| setup::layout(sys, tracefs, false, setup::By::Perf, &facts));
     let (tracepoints, events) = match layout {
         Some(Ok(layout)) => (Some(Ok(())), record(layout, &facts)),
         Some(Err(error)) => (Some(Err(error.to_string())), without_tracepoints(sys, &facts)),
@@ -157,6 +160,7 @@ fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> 
         wake_bytes: 1,
         tracepoints: Vec::new(),
         namespace_ids: false,
+        lives: Vec::new(),
         extras: Arc::new([]),
     };
     let mut opened = Vec::new();

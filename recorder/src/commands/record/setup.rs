@@ -6,6 +6,7 @@ pub(in crate::commands) mod stacks;
 use std::sync::Arc;
 
 use crate::capture::ftrace_rings::{self, FtraceRings};
+use crate::capture::homes::HomeFormats;
 use crate::capture::life::{LifeFormats, LifeLayout};
 use crate::capture::order::Merger;
 use crate::capture::perf_rings::PerfRings;
@@ -20,7 +21,7 @@ use crate::kernel::ftrace::refused;
 use crate::kernel::perf::Options;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
-use crate::kernel::{cpus, limits, refusal};
+use crate::kernel::{cgroups, cpus, limits, refusal};
 
 use super::error::RecordError;
 
@@ -34,7 +35,15 @@ const WAKE_PART: usize = 8;
 const WAKE_BYTES: usize = 512 * 1024;
 
 /// Descriptors on each CPU: the tracepoints, the dummy event, and perhaps the one for switch records.
-const FILES_PER_CPU: u64 = 7;
+const FILES_PER_CPU: u64 = 9;
+
+/// What hands over the tracepoints' events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::commands) enum By {
+    /// Rings of perf, which tell of new tasks by records of their own.
+    Perf,
+    Ftrace,
+}
 
 /// Where everything lies in the samples of the tracepoints, `sched_waking` among them where it is `waking`.
 ///
@@ -44,6 +53,7 @@ pub(in crate::commands) fn layout(
     sys: &dyn Sys,
     tracefs: &Tracefs,
     waking: bool,
+    by: By,
     facts: &Facts,
 ) -> Result<SchedLayout, RecordError> {
     let explain = |error| RecordError::Refused(refusal::explain_tracefs(&error, facts));
@@ -54,7 +64,19 @@ pub(in crate::commands) fn layout(
         wakeup_new: format("sched_wakeup_new")?,
         waking: waking.then(|| format("sched_waking")).transpose()?,
         migrate: Some(format("sched_migrate_task")?),
+        homes: homes(sys, tracefs, by),
     })?)
+}
+
+/// What tells of processes in other cgroups; `None` on a kernel without cgroups.
+fn homes(sys: &dyn Sys, tracefs: &Tracefs, by: By) -> Option<HomeFormats> {
+    let own = cgroups::own()?;
+    let attach = tracefs.event_format(sys, "cgroup", "cgroup_attach_task").ok()?;
+    // Only in the unified hierarchy can a process be made in another cgroup. ftrace has each new task anyway.
+    let newtask = (own.hierarchy == 0 && by == By::Perf)
+        .then(|| tracefs.event_format(sys, "task", "task_newtask").ok())
+        .flatten();
+    Some(HomeFormats { attach, newtask, hierarchy: own.hierarchy })
 }
 
 /// What is asked of perf, with rings of `ring_bytes`.
@@ -68,6 +90,7 @@ fn perf_options(
         ring_bytes,
         wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES) as u32,
         tracepoints: layout.tracepoints(),
+        lives: layout.lives(),
         namespace_ids: !facts.namespaces.initial_pid,
         extras,
     }
@@ -114,7 +137,8 @@ pub(super) fn open_perf(
     extras: &Arc<[Extra]>,
 ) -> Result<PerfSource, RecordError> {
     let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
-    open(layout(&Linux, &tracefs, plan.waking, facts)?, plan.ring_bytes, extras.clone(), facts)
+    let layout = layout(&Linux, &tracefs, plan.waking, By::Perf, facts)?;
+    open(layout, plan.ring_bytes, extras.clone(), facts)
 }
 
 /// Opens a tracing instance with all its events off.
@@ -130,7 +154,7 @@ pub(in crate::commands) fn open_ftrace(
 ) -> Result<FtraceSource, RecordError> {
     let sys = Linux;
     let tracefs = Tracefs::find(&sys).map_err(|e| refusal::explain_tracefs(&e, facts))?;
-    let sched = layout(&sys, &tracefs, waking, facts)?;
+    let sched = layout(&sys, &tracefs, waking, By::Ftrace, facts)?;
     let life = life_layout(&sys, &tracefs, facts)?;
     let cpus = cpus::online(&sys)?.len();
     let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));

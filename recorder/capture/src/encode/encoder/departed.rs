@@ -4,6 +4,7 @@
 //! them here: until the trace has forgotten their last event.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fxt_writer::Koid;
 use fxt_writer::lanes::Lanes;
@@ -25,6 +26,7 @@ struct Obituary {
     comm: Comm,
     process: Koid,
     process_name: Vec<u8>,
+    cgroup: Option<Arc<str>>,
     in_scope: bool,
 }
 
@@ -60,9 +62,11 @@ impl<L: Lanes> Encoder<L> {
         let thread = self.threads.thread(slot);
         let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);
         let process = self.threads.process_koid(home);
-        let process_name = self.threads.process(home).name.clone();
+        let home = self.threads.process(home);
+        let (process_name, cgroup) = (home.name.clone(), home.cgroup.clone());
         let in_scope = thread_is_wanted(self.narrow, self.threads.thread(slot).in_scope);
-        let obituary = Obituary { ended: time, koid, tid, comm, process, process_name, in_scope };
+        let ended = time;
+        let obituary = Obituary { ended, koid, tid, comm, process, process_name, cgroup, in_scope };
         self.departed.threads.push_back(obituary);
     }
 
@@ -87,11 +91,13 @@ impl<L: Lanes> Encoder<L> {
             }
             let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);
             let process_koid = self.threads.process_koid(home);
-            let process = (process_koid, self.threads.process(home).name.as_slice());
+            let home = self.threads.process(home);
+            let process = (process_koid, home.name.as_slice(), home.cgroup.as_deref());
             put(&mut out, &mut named, (koid, tid, &comm), process);
         }
         for thread in &self.departed.threads {
-            let process = (thread.process, thread.process_name.as_slice());
+            let process =
+                (thread.process, thread.process_name.as_slice(), thread.cgroup.as_deref());
             put(&mut out, &mut named, (thread.koid, thread.tid, &thread.comm), process);
         }
         for (cpu, _) in self.chains.all().filter(|(_, chain)| chain.unrecorded) {
@@ -107,12 +113,12 @@ fn put(
     out: &mut Vec<u8>,
     named: &mut FxHashSet<Koid>,
     (koid, tid, comm): (Koid, Tid, &Comm),
-    (process, process_name): (Koid, &[u8]),
+    (process, process_name, cgroup): (Koid, &[u8], Option<&str>),
 ) {
     // A main thread has the koid of its process, so the sets are of processes only.
     let name = if process_name.is_empty() { comm.as_bytes() } else { process_name };
     let written = match named.insert(process) {
-        true => process_object(out, process, name, tid),
+        true => process_object(out, process, name, tid, cgroup),
         false => Ok(()),
     };
     // Names that were cleaned fit a record, and memory has room for it.

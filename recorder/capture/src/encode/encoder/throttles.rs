@@ -23,6 +23,15 @@ pub(super) fn path<'n>(
 }
 
 impl<L: Lanes> Encoder<L> {
+    /// The process of this thread may be in another cgroup than is known. If the process is gone, it is that of this number, or
+    /// unknown.
+    pub(super) fn look_for_home(&mut self, tid: Tid, number: Option<u64>) {
+        let now = self.threads.cgroup_now(tid);
+        let by_number = || path(&mut self.cgroups, &self.threads, number?).map(str::to_owned);
+        let path = now.or_else(by_number);
+        self.threads.put_thread_in_cgroup(tid, path.as_deref());
+    }
+
     /// A thread goes out since a quota is used up, or able to run on in a queue that a quota may hold back.
     #[cold]
     pub(super) fn throttled(

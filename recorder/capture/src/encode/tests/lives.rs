@@ -331,7 +331,7 @@ fn whoever_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_proc
 
 #[test]
 fn whoever_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_anew() {
-    let proc = Proc { threads: vec![(6, 9)], names: vec![(9, "nine")] };
+    let proc = Proc { threads: vec![(6, 9)], names: vec![(9, "nine")], ..Proc::default() };
     let mut scene = six_has_ended(proc);
     scene.at(50, 0, wakeup(6, 5));
     let koid = 6 + SECOND;
@@ -347,7 +347,7 @@ fn whoever_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_anew(
 
 #[test]
 fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
-    let proc = Proc { threads: vec![], names: vec![(5, "another")] };
+    let proc = Proc { threads: vec![], names: vec![(5, "another")], ..Proc::default() };
     let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
     scene.at(10, 0, switch(0, "R", 5));
     scene.at(20, 0, fork((5, 6), (5, 5)));

@@ -132,6 +132,8 @@ struct Proc {
     /// Pairs of thread and process.
     threads: Vec<(u32, u32)>,
     names: Vec<(u32, &'static str)>,
+    /// Pairs of process and cgroup.
+    cgroups: Vec<(u32, &'static str)>,
 }
 
 impl Lookup for Proc {
@@ -142,6 +144,11 @@ impl Lookup for Proc {
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>> {
         let found = self.names.iter().find(|(process, _)| *process == pid.0);
         found.map(|(_, name)| name.as_bytes().to_vec())
+    }
+
+    fn cgroup_of(&self, pid: LocalId) -> Option<String> {
+        let found = self.cgroups.iter().find(|(process, _)| *process == pid.0);
+        found.map(|(_, path)| (*path).to_owned())
     }
 
     fn cgroup_path(&self, number: u64) -> Option<String> {

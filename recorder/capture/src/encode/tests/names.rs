@@ -3,7 +3,8 @@
 use super::{LOST, Proc, Scene, comm, executed, fork, interrupt, renamed, switch, wakeup};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Comm, Kind, Switch};
+use crate::event::{Comm, Kind, Life, Switch};
+use fxtrec_units::Tid;
 
 /// Thread 5, named, has CPU 0.
 fn five_runs(proc: Proc) -> Scene {
@@ -162,7 +163,8 @@ fn bytes_that_are_no_text_become_replacement_characters() {
 
 #[test]
 fn an_unknown_thread_gets_its_process_and_that_ones_name_from_proc() {
-    let proc = Proc { threads: vec![(6, 4)], names: vec![(4, "the-whole-name-of-it")] };
+    let proc =
+        Proc { threads: vec![(6, 4)], names: vec![(4, "the-whole-name-of-it")], ..Proc::default() };
     let mut scene = five_runs(proc);
     scene.at(100, 0, switch(5, "S", 6));
     assert_eq!(scene.named(), ["process 4 = the-whole-name-of-it", "thread 6 = t6 of 4"]);
@@ -201,4 +203,29 @@ fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_wi
     scene.told();
     scene.at(120, 0, Switch { prev_comm: comm("changed"), ..switch(5, "S", 0) });
     assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
+}
+
+/// A process is made in the cgroup of its parent. When the kernel says that it may be in another, `/proc` says in which.
+#[test]
+fn a_process_is_named_with_its_cgroup_and_anew_when_that_is_another() {
+    let home = |tid, cgroup| Kind::Life(Life::Home { tid: Tid(tid), cgroup });
+    let proc = Proc { cgroups: vec![(5, "/five"), (6, "/six")], ..Proc::default() };
+    let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
+    scene.at(10, 0, switch(0, "R", 5));
+    assert_eq!(scene.named()[2..], ["process 5 = t5 in /five", "thread 5 = t5 of 5"]);
+    scene.at(20, 0, fork((6, 6), (5, 5)));
+    scene.at(21, 0, fork((7, 7), (5, 5)));
+    scene.at(30, 0, switch(5, "S", 6));
+    assert_eq!(scene.named(), ["process 6 = t5 in /five", "thread 6 = t5 of 6"]);
+    scene.at(40, 0, home(6, Some(7)));
+    scene.at(41, 0, home(6, None));
+    scene.at(50, 0, switch(6, "S", 5));
+    assert_eq!(scene.named(), ["process 6 = t5 in /six", "thread 6 = t5 of 6"]);
+    // Of one that is gone by then it is known by its number, or not at all.
+    scene.at(60, 0, home(7, Some(7)));
+    scene.at(70, 0, switch(5, "S", 7));
+    assert_eq!(scene.named(), ["process 7 = t5 in /seven", "thread 7 = t5 of 7"]);
+    scene.at(80, 0, home(7, None));
+    scene.at(90, 0, switch(7, "S", 5));
+    assert_eq!(scene.named(), ["process 7 = t5", "thread 7 = t5 of 7"]);
 }

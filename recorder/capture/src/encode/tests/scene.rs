@@ -150,6 +150,9 @@ fn object_line(object: &KernelObject<'_>) -> String {
     if let Some(process) = object.process() {
         let _ = write!(line, " of {process}");
     }
+    if let Some(cgroup) = object.args.str("cgroup") {
+        let _ = write!(line, " in {cgroup}");
+    }
     line
 }
 

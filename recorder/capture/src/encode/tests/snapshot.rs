@@ -14,7 +14,7 @@ fn thread(name: &str, ids: &[u32]) -> Thread {
 }
 
 fn process(name: &str, threads: Vec<Thread>) -> Process {
-    Process { pid: threads[0].tid, parent: 1, name: name.into(), threads }
+    Process { pid: threads[0].tid, parent: 1, name: name.into(), cgroup: None, threads }
 }
 
 /// What becomes of `processes` in the eyes of a recorder with these ids, from `/proc`'s namespace to its own.

@@ -3,6 +3,8 @@
 //! Forks carry the ids of the recorder's pid namespace. Elsewhere than in the initial one, a fork's thread gets its tid
 //! from its first wake-up, which its parent does.
 
+use std::sync::Arc;
+
 use super::{Origin, Process, ProcessSlot, Slot, Threads};
 use crate::event::{Comm, LocalId, Wake};
 use fxtrec_units::{Nanos, Tid};
@@ -22,6 +24,11 @@ impl Threads {
         slot
     }
 
+    /// The snapshot says in which cgroup the process is.
+    pub fn put_in_cgroup(&mut self, process: ProcessSlot, path: &str) {
+        self.process_mut(process).cgroup = Some(path.into());
+    }
+
     /// The process of that id, known from now on.
     pub fn process_of(&mut self, pid: LocalId) -> ProcessSlot {
         self.processes.by_id(pid)
@@ -31,6 +38,30 @@ impl Threads {
     pub fn add_outer_process(&mut self, pid: Tid, name: &[u8]) -> ProcessSlot {
         let koid = Some(self.generations.current(pid));
         self.processes.insert(Process::outer(koid, name.to_vec()))
+    }
+
+    /// The cgroup in which the process of this thread is now; `None` if that is gone, or outside of the recorder's pid namespace.
+    pub fn cgroup_now(&self, tid: Tid) -> Option<String> {
+        let home = self.thread(self.find(tid)?).process;
+        self.lookup.cgroup_of(self.process(home).local?)
+    }
+
+    /// The process of this thread is in this cgroup from now on; `None` where that is not known.
+    pub fn put_thread_in_cgroup(&mut self, tid: Tid, path: Option<&str>) {
+        let Some(slot) = self.find(tid) else { return };
+        let home = self.thread(slot).process;
+        let process = self.process_mut(home);
+        if process.cgroup.as_deref() == path {
+            return;
+        }
+        process.cgroup = path.map(Arc::from);
+        process.naming.outdate();
+        // Processes are named along with their threads.
+        for thread in &mut self.slots {
+            if thread.process == home {
+                thread.naming.outdate();
+            }
+        }
     }
 
     /// Adds a thread of the snapshot by those of its ids that are known.
@@ -102,7 +133,12 @@ impl Threads {
         let (home, comm) = (parent.process, parent.comm);
         let process = match same_process {
             true => home,
-            false => self.processes.insert(Process::outer(Some(koid), comm.as_bytes().to_vec())),
+            false => {
+                let cgroup = self.process(home).cgroup.clone();
+                let mut process = Process::outer(Some(koid), comm.as_bytes().to_vec());
+                process.cgroup = cgroup;
+                self.processes.insert(process)
+            }
         };
         let slot = self.insert(tid, koid, process, comm);
         self.thread_mut(slot).origin = Origin::Fork;
@@ -115,6 +151,7 @@ impl Threads {
         if let Some(parent) = parent {
             let process = self.process_mut(slot);
             process.name = parent.name;
+            process.cgroup = parent.cgroup;
             process.in_scope = parent.in_scope;
         }
         self.process_mut(slot).in_scope |= included;

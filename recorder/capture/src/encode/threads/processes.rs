@@ -3,6 +3,8 @@
 //! A process is kept as long as one of its threads is, and found by its id in the recorder's pid namespace. Forks and
 //! names announce a process before its first thread is known; it is then kept until that thread has come and gone.
 
+use std::sync::Arc;
+
 use fxt_writer::Koid;
 use rustc_hash::FxHashMap;
 
@@ -18,7 +20,9 @@ pub struct Process {
     /// Its id in the trace; given when it is first written.
     pub koid: Option<Koid>,
     pub name: Vec<u8>,
-    /// Whether the trace has its name.
+    /// The path of its cgroup, where that is known.
+    pub cgroup: Option<Arc<str>>,
+    /// Whether the trace has its present name and cgroup.
     pub naming: Naming,
     /// Its id in the recorder's pid namespace, if it is in it.
     pub(super) local: Option<LocalId>,
@@ -40,6 +44,7 @@ impl Process {
         Process {
             koid,
             name,
+            cgroup: None,
             naming: Naming::Never,
             local: None,
             in_scope: false,

@@ -63,7 +63,7 @@ fn open_for(
     let sys = Linux;
     let cpus = cpus::online(&sys)?.len();
     let tracefs = Tracefs::find(&sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
-    let layout = super::layout(&sys, &tracefs, waking, facts)?;
+    let layout = super::layout(&sys, &tracefs, waking, super::By::Perf, facts)?;
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
     let bytes = ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     let perf_bytes = if extras.is_empty() { SIDE_RING_BYTES } else { bytes };

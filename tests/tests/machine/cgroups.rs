@@ -1,0 +1,99 @@
+//! In which cgroup each process is: what it was made in, and where it was moved to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fxtrec_tests::recording::record;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+
+const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
+
+/// A cgroup without a quota in the hierarchy that tells processes apart. Removed when dropped.
+#[derive(Debug)]
+struct Group {
+    folder: PathBuf,
+    /// What the trace calls it.
+    path: String,
+}
+
+impl Group {
+    /// `None` where none can be made.
+    fn new(label: &str) -> Option<Group> {
+        let first = Path::new("/sys/fs/cgroup/cpu");
+        let root = if is_first_version() { first } else { Path::new("/sys/fs/cgroup") };
+        let name = format!("fxtrec-{label}-{}", std::process::id());
+        let folder = root.join(&name);
+        fs::create_dir(&folder).ok()?;
+        // The root has the file, too; a folder that is no cgroup has not.
+        let group = Group { folder, path: format!("/{name}") };
+        group.folder.join("cgroup.procs").exists().then_some(group)
+    }
+
+    fn procs(&self) -> String {
+        self.folder.join("cgroup.procs").display().to_string()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has just ended may be in it still.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+fn is_first_version() -> bool {
+    Path::new("/sys/fs/cgroup/cpu/cgroup.procs").exists()
+}
+
+#[test]
+fn a_process_has_its_parents_cgroup_until_it_is_moved() {
+    if !may_record() {
+        return;
+    }
+    let (Some(first), Some(second)) = (Group::new("first"), Group::new("second")) else {
+        return skip("no cgroup can be made here");
+    };
+    let own = fs::read_to_string("/proc/self/cgroup").expect("/proc");
+    for source in ["bpf", "perf", "ftrace"] {
+        let script = format!(
+            "echo $$ >{}; sleep 0.01 & kept=$!; wait; sleep 0.1 & echo $! >{}; echo $$ $kept $!; wait",
+            first.procs(),
+            second.procs()
+        );
+        let recording = record(&["--source", source], &["sh", "-c", &script]);
+        let ids = recording.printed.split_whitespace().map(|id| id.parse().expect("an id"));
+        let found: Vec<_> = ids.map(|id: u64| recording.trace.cgroups[&id].clone()).collect();
+        let [shell, kept, moved] = &found[..] else { panic!("{source}: {found:?}") };
+        let [first, second] = [&first, &second].map(|group| Some(group.path.clone()));
+        let [Some(before), then] = &shell[..] else { panic!("{source}: {shell:?}") };
+        assert!(own.lines().any(|line| line.ends_with(&format!(":{before}"))), "{before}: {own}");
+        assert_eq!(*then, first, "{source}");
+        assert_eq!(*kept, [first], "{source}");
+        assert_eq!(moved.last(), Some(&second), "{source}: {moved:?}");
+    }
+}
+
+/// As service managers and container runtimes do it, by clone3(2): no move is reported.
+#[test]
+fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {
+    if !may_record() {
+        return;
+    }
+    if is_first_version() {
+        return skip("only the unified hierarchy has it, and processes are told by another here");
+    }
+    let Some(group) = Group::new("born") else { return skip("no cgroup can be made here") };
+    let folder = group.folder.to_str().expect("a plain path");
+    for source in ["bpf", "perf", "ftrace"] {
+        let recording = record(&["--source", source], &[WORKLOAD, "born", folder]);
+        let child: u64 = recording.printed.trim().parse().expect("its id");
+        let cgroups = &recording.trace.cgroups[&child];
+        assert_eq!(cgroups.last(), Some(&Some(group.path.clone())), "{source}: {cgroups:?}");
+    }
+}
