@@ -95,6 +95,7 @@ def boot(words, limit, log, expect_within=None):
     )
     text = b""
     ended = None
+    is_closed = False
     with open(log, "wb") as file:
         try:
             while True:
@@ -113,13 +114,14 @@ def boot(words, limit, log, expect_within=None):
                     continue
                 piece = os.read(process.stdout.fileno(), 65536)
                 if not piece:
+                    is_closed = True
                     break
                 file.write(piece)
                 file.flush()
                 text += piece
         finally:
             # One that has powered off is ending by itself, and has closed its output.
-            if ended is None or time.monotonic() - begin >= ended + POWER_OFF:
+            if not is_closed:
                 # Not by the object, which would find out first that it has ended, and keep the time that it took to itself.
                 # Nobody has waited for it, so the number is still its own.
                 os.kill(process.pid, signal.SIGKILL)
