@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
     compare, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge, open, probes,
-    query, record, report, top, why,
+    query, record, report, symbolize, top, why,
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
@@ -108,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
         Command::Flame(args) => done(flame::run(&args, &mut text(), &mut messages())),
+        Command::Symbolize(args) => done(symbolize::run(&args, &mut messages())),
         Command::Open(args) => done(open::run(&args, &mut messages())),
         Command::Demo(args) => match demo::run(&args, &mut messages()) {
             Ok(()) => ExitCode::SUCCESS,

@@ -95,6 +95,12 @@ pub enum ConvertError {
         "the recordings have more than 65536 modules of one process in sum: merge fewer of them"
     )]
     TooManyModules,
+    /// There is nothing to name.
+    #[error("{}: the trace has no stacks: record it with --stacks", path.display())]
+    NoStacks { path: PathBuf },
+    /// Records cannot be put between others of another byte order.
+    #[error("the trace is big-endian: `fxtrec cut IN OUT` writes it in the usual order")]
+    BigEndian,
 }
 
 fn advice(from: Format, to: Format) -> &'static str {

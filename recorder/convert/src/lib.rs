@@ -28,6 +28,7 @@ mod report;
 mod retype;
 mod shared;
 mod spool;
+pub mod symbolize;
 pub mod sync;
 pub mod tef;
 

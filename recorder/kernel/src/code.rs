@@ -117,7 +117,7 @@ impl KernelCode {
     pub fn read() -> KernelCode {
         let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
-        let build_id = |path: &Path| std::fs::read(path).map(|notes| gnu_build_id(&notes));
+        let build_id = |path: &Path| std::fs::read(path).map(|notes| gnu_build_id(&notes).to_vec());
         KernelCode::of(&symbols, &modules, |name| {
             let path = match name {
                 KERNEL => PathBuf::from("/sys/kernel/notes"),
@@ -183,7 +183,7 @@ impl KernelCode {
 pub const KERNEL: &str = "kernel";
 
 /// The GNU build id among ELF notes; empty for none.
-fn gnu_build_id(notes: &[u8]) -> Vec<u8> {
+pub fn gnu_build_id(notes: &[u8]) -> &[u8] {
     const BUILD_ID: u32 = 3;
     let mut rest = notes;
     while let Some((header, behind)) = rest.split_first_chunk::<12>() {
@@ -197,11 +197,11 @@ fn gnu_build_id(notes: &[u8]) -> Vec<u8> {
         };
         let Some(content) = behind.get(..size) else { break };
         if kind == BUILD_ID && name.starts_with(b"GNU\0") {
-            return content.to_vec();
+            return content;
         }
         rest = behind.get(size.next_multiple_of(4)..).unwrap_or_default();
     }
-    Vec::new()
+    &[]
 }
 
 #[cfg(test)]
@@ -288,9 +288,9 @@ mod tests {
         };
         let notes = [note(1, b"Linux\0", b"abcde"), note(3, b"GNU\0", &[1, 2, 3])].concat();
         assert_eq!(gnu_build_id(&notes), [1, 2, 3]);
-        assert_eq!(gnu_build_id(&notes[..notes.len() - 4]), []);
+        assert_eq!(gnu_build_id(&notes[..notes.len() - 4]), [0_u8; 0]);
         let mut hostile = note(3, b"GNU\0", &[1]);
         hostile[..8].fill(0xff);
-        assert_eq!(gnu_build_id(&hostile), []);
+        assert_eq!(gnu_build_id(&hostile), [0_u8; 0]);
     }
 }

@@ -30,6 +30,7 @@ pub mod hotplug;
 pub mod idle_probe;
 pub mod limits;
 pub mod machine;
+pub mod made_code;
 pub mod namespaces;
 pub mod notify;
 pub mod pager;

@@ -169,6 +169,16 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             "fxtrec flame app.fxt",
             "Print blocked times by stack, for programs that draw flame graphs.",
         )],
+        Some("symbolize") => vec![
+            (
+                "fxtrec symbolize board.fxt",
+                "Name the functions of a trace from another machine, to board.symbolized.fxt.",
+            ),
+            (
+                "fxtrec symbolize board.fxt --debug-dir sysroot --vmlinux vmlinux",
+                "The same by the files that the other machine has.",
+            ),
+        ],
         Some("compare") => {
             vec![(
                 "fxtrec compare base*.fxt -- new*.fxt",

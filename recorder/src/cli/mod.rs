@@ -39,6 +39,7 @@ mod record;
 mod report;
 mod source;
 mod stacks;
+mod symbolize;
 mod top;
 mod trace_points;
 mod values;
@@ -76,6 +77,7 @@ pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
 pub use stacks::{StackArgs, StackKind};
+pub use symbolize::SymbolizeArgs;
 pub use top::{TopArgs, TopBy, TopSort};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{TimePoint, UserSpec};
@@ -86,9 +88,27 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 19] = [
-    "record", "doctor", "dump", "probes", "report", "compare", "convert", "open", "merge", "cut",
-    "daemon", "ctl", "demo", "why", "flame", "export", "query", "top", "help",
+const RESERVED: [&str; 20] = [
+    "record",
+    "doctor",
+    "dump",
+    "probes",
+    "report",
+    "compare",
+    "convert",
+    "open",
+    "merge",
+    "cut",
+    "daemon",
+    "ctl",
+    "demo",
+    "why",
+    "flame",
+    "symbolize",
+    "export",
+    "query",
+    "top",
+    "help",
 ];
 
 const EXAMPLES: &str = "\
@@ -189,6 +209,9 @@ pub enum Command {
     /// Print for how long threads were blocked, by stack, as folded text for flame graphs
     #[command(arg_required_else_help = true)]
     Flame(FlameArgs),
+    /// Name the functions of a trace's stacks, by files with the recorded build ids
+    #[command(arg_required_else_help = true)]
+    Symbolize(SymbolizeArgs),
     /// Show live which threads or cgroups wait for a CPU, without recording
     Top(TopArgs),
     /// Open a trace in the Perfetto UI

@@ -22,6 +22,7 @@ pub mod probes;
 pub mod query;
 pub mod record;
 pub mod report;
+pub mod symbolize;
 pub mod top;
 pub mod trace_file;
 pub mod why;

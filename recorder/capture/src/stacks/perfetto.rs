@@ -9,6 +9,10 @@
 //!             sample, sample, sample ---+          one sequence of packets for each kind
 //! ```
 
+mod renamed;
+
+pub use renamed::{Place, Renamer};
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -360,10 +364,7 @@ impl<'b> Sequence<'b> {
         });
         let function = match (known.function, known.module) {
             (Some(name), _) => self.function(start_of(name)),
-            (None, Some(module)) => {
-                let file = module.path.rsplit('/').next().unwrap_or_default();
-                self.function(&format!("{file}+{within:#x}"))
-            }
+            (None, Some(module)) => self.function(&label(module.path, within)),
             (None, None) => self.function(&format!("{address:#x}")),
         };
         // Where the file is not known, one without a name stands for all of these.
@@ -416,6 +417,12 @@ impl<'b> Sequence<'b> {
         packet.bytes(packet::STACK_SAMPLE, &message.0);
         self.blobs.put(&packet);
     }
+}
+
+/// What stands for the function of a frame of which only the place in its file is known.
+fn label(path: &str, within: u64) -> String {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    format!("{file}+{within:#x}")
 }
 
 fn start_of(name: &str) -> &str {
@@ -498,11 +505,11 @@ fn rewrite_packet(
 mod tests {
     use super::*;
 
-    fn sample(kind: Kind, time: u64, weight: u64) -> Sample {
+    pub(super) fn sample(kind: Kind, time: u64, weight: u64) -> Sample {
         Sample { kind, time: Nanos(time), process: 40, thread: 41, weight, problems: 0 }
     }
 
-    fn known(_: usize, address: u64) -> Known<'static> {
+    pub(super) fn known(_: usize, address: u64) -> Known<'static> {
         let module = Module {
             path: "/lib/x.so",
             build_id: &[1, 2],
@@ -517,7 +524,7 @@ mod tests {
     }
 
     /// Of each sample its time, thread, weight, and the functions from the innermost on.
-    fn read(blobs: &[Vec<u8>]) -> Vec<(u64, u64, u64, Vec<String>)> {
+    pub(super) fn read(blobs: &[Vec<u8>]) -> Vec<(u64, u64, u64, Vec<String>)> {
         let (mut functions, mut frames, mut stacks, mut found): (
             FxHashMap<_, _>,
             FxHashMap<_, _>,

@@ -18,7 +18,7 @@ use fxtrec_sched::backtrace::{Kind, problem};
 use fxtrec_units::{Nanos, Tid};
 
 /// Whether an address is the kernel's: those of programs are in the lower half.
-const fn is_kernel(address: u64) -> bool {
+pub(super) const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 

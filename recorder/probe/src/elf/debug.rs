@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use fxtrec_kernel::code::gnu_build_id;
 use object::{ReadCache, ReadRef};
 
 use super::Elf;
@@ -17,11 +18,12 @@ const LONGEST_ID: usize = 64;
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The number that the linker gave to this build.
     pub fn build_id(&self) -> Option<&'d [u8]> {
-        let (note, _) = self.section(".note.gnu.build-id").ok()??;
-        // Sizes of name and description, type 3, "GNU\0", the ID.
-        let size = u32::from_le_bytes(note.get(4..8)?.try_into().ok()?);
-        let id = note.get(16..16 + usize::try_from(size).ok()?)?;
-        (!id.is_empty() && id.len() <= LONGEST_ID && &note[12..16] == b"GNU\0").then_some(id)
+        // A kernel has all its notes in one section, and so has its vDSO.
+        [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
+            let (notes, _) = self.section(section).ok()??;
+            let id = gnu_build_id(notes);
+            (!id.is_empty() && id.len() <= LONGEST_ID).then_some(id)
+        })
     }
 
     /// The name of the file with the stripped symbols.

@@ -129,9 +129,14 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         })
     }
 
+    /// Whether there is a full symbol table, not only what is needed for linking at run time.
+    pub fn has_all_symbols(&self) -> bool {
+        self.symbol_tables().iter().any(|(complete, _)| *complete)
+    }
+
     /// The full symbol table and the one for linking at run time, `true` with the full one. There
     /// is one of each, so that of a file with thousands only the first two are looked at.
-    fn symbol_tables(&self) -> Vec<(bool, &'d elf::SectionHeader64<Endianness>)> {
+    pub(super) fn symbol_tables(&self) -> Vec<(bool, &'d elf::SectionHeader64<Endianness>)> {
         [(true, elf::SHT_SYMTAB), (false, elf::SHT_DYNSYM)]
             .into_iter()
             .filter_map(|(complete, kind)| {
@@ -166,28 +171,15 @@ fn take_symbol<'c, C: ReadRef<'c>>(
     to: &mut Functions,
 ) {
     let kind = symbol.st_type();
-    let named_code = match kind {
-        elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
-        // Hand-written assembly seldom says what its labels are.
-        elf::STT_NOTYPE => !symbol.is_local() && !symbol.is_undefined(endian),
-        _ => false,
-    };
-    if !named_code {
-        return;
-    }
-    if symbol.is_undefined(endian) {
+    if matches!(kind, elf::STT_FUNC | elf::STT_GNU_IFUNC) && symbol.is_undefined(endian) {
         to.imported.push(name.to_owned());
         return;
     }
+    let Some(rank) = code_rank(symbol, endian) else { return };
     let address = symbol.st_value(endian);
     if !code.is_executable(address) {
         return;
     }
-    let rank = match symbol.st_bind() {
-        elf::STB_GLOBAL => 0,
-        elf::STB_WEAK => 1,
-        _ => 2,
-    };
     to.all.push(Function {
         address,
         rank,
@@ -197,14 +189,35 @@ fn take_symbol<'c, C: ReadRef<'c>>(
     });
 }
 
+/// How well the name of a symbol is known that is of code in this file, the best with 0; `None` for any other symbol.
+pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Option<u8> {
+    let is_code = match symbol.st_type() {
+        elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
+        // Hand-written assembly seldom says what its labels are.
+        elf::STT_NOTYPE => !symbol.is_local(),
+        _ => false,
+    };
+    if !is_code || symbol.is_undefined(endian) {
+        return None;
+    }
+    Some(match symbol.st_bind() {
+        elf::STB_GLOBAL => 0,
+        elf::STB_WEAK => 1,
+        _ => 2,
+    })
+}
+
 /// No name is longer, in bytes.
-const LONGEST_NAME: usize = 32 * 1024;
+pub(super) const LONGEST_NAME: usize = 32 * 1024;
 
 /// The text at `offset` of a string table, up to its zero byte and without a version (`@GLIBC_2.2`).
 fn name(strings: &[u8], offset: u32) -> Option<&str> {
     let rest = strings.get(usize::try_from(offset).ok()?..)?;
     let end = rest.iter().take(LONGEST_NAME).position(|byte| *byte == 0)?;
-    let text = std::str::from_utf8(&rest[..end]).ok()?;
-    let text = text.split('@').next().unwrap_or(text);
-    (!text.is_empty()).then_some(text)
+    unversioned(std::str::from_utf8(&rest[..end]).ok()?)
+}
+
+/// A name without a version (`@GLIBC_2.2`); `None` if nothing is left.
+pub(super) fn unversioned(name: &str) -> Option<&str> {
+    name.split('@').next().filter(|name| !name.is_empty())
 }

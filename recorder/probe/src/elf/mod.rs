@@ -12,6 +12,7 @@ mod dynamic;
 mod error;
 mod functions;
 mod lines;
+mod lookup;
 mod names;
 mod select;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use std::path::Path;
 use fxtrec_kernel::regular;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
-use object::{Endianness, ReadCache, ReadRef};
+use object::{Endianness, ReadCache};
 
 pub use bounds::{BoundsError, check as check_bounds, check_unnamed};
 pub(super) use debug::hex;
@@ -34,7 +35,9 @@ pub use dynamic::Dynamic;
 pub use error::ElfError;
 pub use functions::{Function, Functions};
 pub use lines::{Line, Lines};
+pub use lookup::{functions_at, label};
 pub use names::Names;
+pub use object::ReadRef;
 pub use select::{Selection, select};
 
 /// A symbol or string table beyond this many bytes is taken for a lie.
@@ -86,6 +89,7 @@ pub struct Elf<'d, R: ReadRef<'d>> {
     endian: Endianness,
     header: &'d FileHeader64<Endianness>,
     sections: SectionTable<'d, FileHeader64<Endianness>, R>,
+    program_headers: &'d [elf::ProgramHeader64<Endianness>],
     arch: Arch,
     segments: Vec<Segment>,
 }
@@ -131,9 +135,10 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             elf::ET_EXEC | elf::ET_DYN => {}
             other => return Err(ElfError::NotLoaded(error::type_name(other.0))),
         }
-        let segments = header
+        let program_headers = header
             .program_headers(endian, data)
-            .map_err(|_| ElfError::Damaged("its program headers"))?
+            .map_err(|_| ElfError::Damaged("its program headers"))?;
+        let segments = program_headers
             .iter()
             .filter(|header| header.p_type(endian) == elf::PT_LOAD)
             .map(|header| Segment {
@@ -145,7 +150,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             .collect();
         // A program without sections runs; it only has no names.
         let sections = header.sections(endian, data).unwrap_or_default();
-        Ok(Elf { data, endian, header, sections, arch, segments })
+        Ok(Elf { data, endian, header, sections, program_headers, arch, segments })
     }
 
     /// The processor it is for.

@@ -1,0 +1,208 @@
+//! Names for the functions of stacks that were recorded on another machine, or without names.
+//!
+//! A trace has the files that its stacks are in, by path and build id, and where each was mapped. Files are taken by their build id: one
+//! that only is where the recorded one was may be another.
+//!
+//! ```text
+//!   first pass     files and mappings, also of what is behind the stacks, as in a part of a recording; names that there are
+//!   second pass    which addresses of which files have no name
+//!   then           one file after the other: its build id, its symbols in pieces
+//!   third pass     each record as it is, and before a stack the names of its functions; blobs for Perfetto written anew
+//! ```
+//!
+//! What is kept are mappings, each different address once, and its name: 512 Ki addresses and 16 MiB of names at most.
+
+mod code;
+mod files;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fxt_reader::{Error, Item, Reader, Record};
+use fxt_writer::record::{Blob, BlobType, UserspaceObject};
+use fxt_writer::{Text, ThreadName, WriteError, text};
+use fxtrec_capture::stacks::perfetto::{self, Renamer};
+use fxtrec_kernel::progress::Progress;
+
+use super::error::ConvertError;
+use super::report::Report;
+use code::{Code, KERNEL, Process};
+use files::Files;
+
+/// Where files are looked for besides the recorded paths and `/usr/lib/debug`.
+#[derive(Clone, Debug, Default)]
+pub struct Where {
+    /// Folders that are laid out as `/usr/lib/debug` is.
+    pub debug_folders: Vec<PathBuf>,
+    /// A kernel with its symbols.
+    pub vmlinux: Option<PathBuf>,
+    /// A line on standard error says how far reading is, if that is a terminal.
+    pub show_progress: bool,
+}
+
+/// Bytes that are collected before they are written.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Writes the trace at `path` to `out`, with names for the functions of its stacks as far as these are found.
+///
+/// # Errors
+/// When the trace cannot be read, has no stacks, or the output cannot be written.
+pub fn symbolize(path: &Path, places: &Where, out: &mut dyn Write) -> Result<Report, ConvertError> {
+    let mut code = Code::default();
+    let mut has_stacks = false;
+    each(path, places, |item| {
+        has_stacks |= matches!(item.record, Record::Backtrace(_));
+        code.learn(item.provider, &item.record);
+        Ok(())
+    })?;
+    if !has_stacks {
+        return Err(ConvertError::NoStacks { path: path.to_owned() });
+    }
+    let mut renamer = Renamer::default();
+    each(path, places, |item| {
+        code.follow(item.provider, &item.record);
+        match &item.record {
+            Record::Backtrace(stack) => {
+                let process = (item.provider, stack.thread.process);
+                code.want(process, stack.frames.iter());
+            }
+            Record::Blob(blob) if blob.name == perfetto::BLOB => {
+                renamer.rename(blob.payload, |place| {
+                    code.want_place(&place);
+                    None
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let mut report = Report::default();
+    let mut files = Files::new(places);
+    code.name_all(|file, addresses, take| files.look(file, addresses, take));
+    files.tell(&mut report);
+    code.tell(&mut report);
+    let mut writer = Named { code, renamer: Renamer::default(), bytes: Vec::new(), out, named: 0 };
+    let damaged = each(path, places, |item| {
+        report.read += 1;
+        writer.take(item)
+    })?;
+    writer.flush()?;
+    report.add("functions named", writer.named);
+    report.add("damaged records, skipped", damaged);
+    Ok(report)
+}
+
+/// Shows each record of the trace to `take`, and returns how many are damaged.
+fn each(
+    path: &Path,
+    places: &Where,
+    mut take: impl FnMut(&Item<'_>) -> Result<(), ConvertError>,
+) -> Result<u64, ConvertError> {
+    let open = |source| ConvertError::Open { path: path.to_owned(), source };
+    let file = File::open(path).map_err(open)?;
+    let progress = match places.show_progress {
+        true => Progress::shown(file.metadata().ok().map(|it| it.len())),
+        false => Progress::hidden(),
+    };
+    let mut reader = Reader::new(progress.of(file));
+    let mut damaged = 0;
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => take(&item)?,
+            Ok(None) => break,
+            Err(Error::Damaged(_)) => damaged += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    progress.finish();
+    Ok(damaged)
+}
+
+/// The new trace.
+struct Named<'o> {
+    code: Code,
+    renamer: Renamer,
+    /// What is to be written.
+    bytes: Vec<u8>,
+    out: &'o mut dyn Write,
+    named: u64,
+}
+
+impl Named<'_> {
+    fn take(&mut self, item: &Item<'_>) -> Result<(), ConvertError> {
+        // What is copied as it stands can have nothing of another order between it.
+        let first = item.raw.bytes().first_chunk().map(|&word| u64::from_le_bytes(word));
+        if first != Some(item.raw.header()) {
+            return Err(ConvertError::BigEndian);
+        }
+        self.code.follow(item.provider, &item.record);
+        match &item.record {
+            Record::Backtrace(stack) => {
+                let process = (item.provider, stack.thread.process);
+                for address in stack.frames.iter() {
+                    self.name(process, address)?;
+                }
+                self.copy(item);
+            }
+            Record::Blob(blob) if blob.name == perfetto::BLOB => {
+                let code = &self.code;
+                let name = |place: perfetto::Place<'_>| code.name_at(&place).map(str::to_owned);
+                match self.renamer.rename(blob.payload, name) {
+                    Some(blobs) => {
+                        for payload in &blobs {
+                            let name = Text::Inline(perfetto::BLOB);
+                            let blob_type = BlobType::Perfetto;
+                            self.put(&Blob { name, blob_type, payload })?;
+                        }
+                    }
+                    None => self.copy(item),
+                }
+            }
+            _ => self.copy(item),
+        }
+        if self.bytes.len() >= PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the name of an address of a process, unless the trace has it by now or nobody knows it.
+    fn name(&mut self, process: Process, address: u64) -> Result<(), ConvertError> {
+        let Some((process, name)) = self.code.take_name(process, address) else { return Ok(()) };
+        let name = text::clean(name.as_bytes()).into_owned();
+        let thread = ThreadName::Inline { process, thread: process };
+        let name = Text::Inline(&name);
+        self.put(&UserspaceObject { pointer: address, process: thread, name, args: &[] })?;
+        self.named += 1;
+        Ok(())
+    }
+
+    fn copy(&mut self, item: &Item<'_>) {
+        self.bytes.extend_from_slice(item.raw.bytes());
+    }
+
+    fn put(&mut self, record: &impl fxt_writer::record::Record) -> Result<(), ConvertError> {
+        match record.write(&mut self.bytes) {
+            Ok(()) => Ok(()),
+            Err(WriteError::Encode(error)) => Err(error.into()),
+            Err(WriteError::Full(full)) => match full {},
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), ConvertError> {
+        self.out.write_all(&self.bytes).map_err(ConvertError::Write)?;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// Whether an address is the kernel's: those of programs are in the lower half.
+const fn is_kernel(address: u64) -> bool {
+    address >> 63 == 1
+}
+
+/// The process that an address of a process is explained by.
+const fn explains(process: Process, address: u64) -> Process {
+    if is_kernel(address) { (process.0, KERNEL) } else { process }
+}
