@@ -76,7 +76,7 @@ pub use query::QueryArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
-pub use stacks::{StackArgs, StackKind};
+pub use stacks::{StackArgs, StackKind, Unwind};
 pub use symbolize::SymbolizeArgs;
 pub use top::{TopArgs, TopBy, TopSort};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};

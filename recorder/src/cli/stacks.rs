@@ -1,7 +1,10 @@
 //! Options for stacks.
 
+use std::str::FromStr;
+
 use clap::{Args, ValueEnum};
 
+use crate::kernel::bpf::stacks::{LEAST_COPY, MOST_COPY};
 use crate::units::quantity::TimeSpan;
 
 const STACKS: &str = "Stacks";
@@ -13,7 +16,8 @@ pub struct StackArgs {
     ///
     /// Both the kernel's stack and the program's. With wake, also the stack of the thread that ends such
     /// a wait; with cpu, also those of threads that run, -F times a second on each CPU. Needs the rights
-    /// that --source bpf needs.
+    /// that --source bpf needs; where BPF is refused, and with --source perf, stacks are by frame
+    /// pointers alone, and may lack a caller.
     #[arg(
         long,
         value_name = "KIND,..",
@@ -39,6 +43,64 @@ pub struct StackArgs {
         help_heading = STACKS
     )]
     pub frequency: Option<u32>,
+
+    /// How to find a program's functions: auto, or dwarf[=KIB] to copy more of its stack [default: auto]
+    ///
+    /// By the tables that compilers write for exceptions (.eh_frame), and by frame pointers. With auto the top 512 bytes of the stack
+    /// are copied for the tables, and 4 KiB where frame pointers lead nowhere; a program that has none and is deeper ends early. dwarf
+    /// copies up to so many KiB of each stack, 4 to 24 in steps of 4 (16).
+    #[arg(long, value_name = "HOW", requires = "stacks", help_heading = STACKS)]
+    pub unwind: Option<Unwind>,
+
+    /// Leave the functions of stacks without names; `fxtrec symbolize` finds them later
+    #[arg(long, requires = "stacks", help_heading = STACKS)]
+    pub no_symbols: bool,
+}
+
+/// How the functions of a program are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unwind {
+    /// By little of its stack, and by frame pointers.
+    #[default]
+    Auto,
+    /// By so many bytes of its stack.
+    Dwarf(usize),
+}
+
+/// It is no way to unwind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected auto, dwarf, or dwarf=KIB with 4 to 24 in steps of 4")]
+pub struct NoUnwind;
+
+impl Unwind {
+    const DEFAULT_COPY: usize = 16 << 10;
+
+    /// How many bytes of each stack are copied; `None` for few.
+    pub fn copy(self) -> Option<usize> {
+        match self {
+            Unwind::Auto => None,
+            Unwind::Dwarf(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl FromStr for Unwind {
+    type Err = NoUnwind;
+
+    fn from_str(text: &str) -> Result<Unwind, NoUnwind> {
+        match text.split_once('=') {
+            None if text == "auto" => Ok(Unwind::Auto),
+            None if text == "dwarf" => Ok(Unwind::Dwarf(Unwind::DEFAULT_COPY)),
+            Some(("dwarf", kib)) => {
+                let bytes = kib.parse::<usize>().ok().and_then(|kib| kib.checked_mul(1024));
+                let is_possible = |bytes: &usize| {
+                    (LEAST_COPY..=MOST_COPY).contains(bytes) && bytes.is_multiple_of(LEAST_COPY)
+                };
+                bytes.filter(is_possible).map(Unwind::Dwarf).ok_or(NoUnwind)
+            }
+            _ => Err(NoUnwind),
+        }
+    }
 }
 
 /// Which stacks are recorded.
@@ -50,4 +112,23 @@ pub enum StackKind {
     Wake,
     /// Also those of threads that run
     Cpu,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_to_unwind_says_how_much_is_copied() {
+        let copy = |text: &str| text.parse::<Unwind>().map(Unwind::copy);
+        assert_eq!(copy("auto"), Ok(None));
+        assert_eq!(copy("dwarf"), Ok(Some(16 << 10)));
+        assert_eq!(copy("dwarf=4"), Ok(Some(4 << 10)));
+        assert_eq!(copy("dwarf=24"), Ok(Some(24 << 10)));
+        for no in
+            ["", "fp", "dwarf=", "dwarf=0", "dwarf=6", "dwarf=28", "dwarf=18446744073709551615"]
+        {
+            assert_eq!(copy(no), Err(NoUnwind), "{no}");
+        }
+    }
 }

@@ -70,6 +70,8 @@ pub struct Plan {
     pub trace_points: TracePoints,
     /// Which stacks are recorded; `None` when none is.
     pub stacks: Option<Wanted>,
+    /// Whether the functions of stacks get names.
+    pub symbols: bool,
     /// How applications record their own events; `None` when they are not to.
     pub providers: Option<Providers>,
     pub source: SourceChoice,
@@ -259,6 +261,7 @@ impl Plan {
                 in_scope_only: !args.all,
             },
             stacks,
+            symbols: !args.stacks.no_symbols,
             providers: Providers::new(&args.providers, categories, !flight.triggers.is_empty())?,
             source: args.source.choice.unwrap_or_default(),
             output,
@@ -343,7 +346,9 @@ fn stacks(args: &cli::StackArgs) -> Result<Option<Wanted>, PlanError> {
     if frequency.is_none() && args.frequency.is_some() {
         return Err(PlanError::FrequencyWithoutSamples);
     }
-    Ok(Some(Wanted { over, wakes: kinds.contains(&StackKind::Wake), frequency }))
+    let wakes = kinds.contains(&StackKind::Wake);
+    let copy = args.unwind.unwrap_or_default().copy();
+    Ok(Some(Wanted { over, wakes, frequency, copy }))
 }
 
 fn launch(

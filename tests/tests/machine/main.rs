@@ -24,6 +24,7 @@ mod short_lives;
 mod slices;
 mod sources;
 mod stacks;
+mod symbolize;
 mod top;
 mod truth;
 mod unwinding;

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::recording::record_in;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::tools;
 use fxtrec_tests::unwinding::may_unwind;
 use serde_json::Value;
 
@@ -262,4 +265,128 @@ fn samples_of_running_threads_name_where_they_ran() {
     // The program ran for 500 ms. The kernel's clock counts time that a host took as the program's, and may miss some.
     assert!(all > 100_000_000, "{all} ns:\n{folded}");
     assert!(here * 10 >= all * 8, "{here} of {all} ns:\n{folded}");
+}
+
+#[test]
+fn deep_stacks_without_frame_pointers_are_whole_if_more_of_them_is_copied() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("deep.c", &["-O2", "-fomit-frame-pointer"]);
+    let stacks_of = |unwind: &str| -> Vec<(usize, bool, Vec<String>)> {
+        let folder = Folder::new();
+        let options =
+            ["--source", "bpf", "--stacks=offcpu,wake", "--scope", "app", "--unwind", unwind];
+        let recording = record_in(&folder, &options, &[program.text(), &rounds()]);
+        let tid: u64 = recording.lines()[0][0].parse().expect("an id");
+        let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json", "--worst", "1000"]);
+        let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+        let texts = |list: &Value, of: &dyn Fn(&Value) -> Value| -> Vec<String> {
+            let all = list.as_array().into_iter().flatten();
+            all.map(|it| of(it).as_str().unwrap_or("?").to_owned()).collect()
+        };
+        let own = json["worst"].as_array().expect("waits").iter();
+        own.filter(|wait| number(&wait["tid"]) == tid)
+            .filter_map(|wait| {
+                let functions = texts(&wait["frames"], &|frame| frame["function"].clone());
+                let deep = functions.iter().filter(|name| *name == "descends").count();
+                let lacks = texts(&wait["lacks"], &Value::clone);
+                let has_main = functions.iter().any(|name| name == "main");
+                (deep > 0).then_some((deep, has_main, lacks))
+            })
+            .collect()
+    };
+    for (unwind, is_whole) in [("auto", false), ("dwarf", true), ("dwarf=24", true)] {
+        let stacks = stacks_of(unwind);
+        println!("{unwind}: {} stacks, {:?}", stacks.len(), stacks.first());
+        assert!(stacks.len() as u64 * 2 >= ROUNDS, "{unwind}: {stacks:?}");
+        for (deep, has_main, lacks) in &stacks {
+            let is_right = match is_whole {
+                true => *deep == 101 && *has_main && lacks.is_empty(),
+                false => *deep < 101 && !lacks.is_empty(),
+            };
+            assert!(is_right, "{unwind}: {stacks:?}");
+        }
+    }
+}
+
+#[test]
+fn without_bpf_stacks_are_call_chains_by_frame_pointers_that_say_what_they_may_lack() {
+    if !may_record() || !tools::or_skip(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("deep.c", &["-O2", "-fno-omit-frame-pointer"]);
+    // The clock may interrupt anybody.
+    let options = ["--source", "perf", "--stacks=wake,cpu", "-F", "499"];
+    // All threads of the machine have their stacks taken, so on a busy one some are lost, which is told.
+    let mut attempts = (0..3).map(|_| {
+        let folder = Folder::new();
+        let recording = record_in(&folder, &options, &[program.text(), &rounds()]);
+        let mut events = recording.trace.own.iter();
+        let stats = events.find(|event| event.name == "stack_stats").expect("they are counted");
+        let lost = stats.number("lost") + stats.number("given_up");
+        (lost, folder, recording)
+    });
+    let whole = attempts.find(|(lost, ..)| *lost == 0);
+    let (_, folder, recording) = whole.expect("one of three recordings lost nothing");
+    assert!(recording.said.contains("by frame pointers alone"), "{}", recording.said);
+    folder.fxtrec(["dump", "t.fxt", "--check"]).expect(0);
+    let tid: u64 = recording.lines()[0][0].parse().expect("an id");
+    let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json", "--worst", "1000"]);
+    let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+    let (mut deep, mut woken) = (0, 0);
+    for wait in json["worst"].as_array().expect("waits") {
+        if number(&wait["tid"]) != tid {
+            continue;
+        }
+        let names = |frames: &Value| -> Vec<String> {
+            let all = frames.as_array().into_iter().flatten();
+            all.map(|frame| frame["function"].as_str().unwrap_or("?").to_owned()).collect()
+        };
+        let functions = names(&wait["frames"]);
+        let count = functions.iter().filter(|name| *name == "descends").count();
+        if count == 0 {
+            continue;
+        }
+        deep += 1;
+        // The C library's function has no frame pointer: its caller may be left out.
+        assert!(count >= 90, "{functions:?}");
+        assert!(functions.iter().any(|name| name.contains("nanosleep")), "{functions:?}");
+        let lacks = wait["lacks"].as_array().expect("a list");
+        assert!(lacks.iter().any(|it| it == "the innermost function may lack its caller"));
+        let waker = names(&wait["waker_frames"]);
+        woken += u64::from(waker.iter().any(|name| name.contains("hrtimer")));
+    }
+    println!("{deep} deep stacks, {woken} with what the clock did");
+    assert!(deep * 2 >= ROUNDS && woken * 2 >= deep, "{deep}, {woken}");
+}
+
+#[test]
+fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_said() {
+    if !may_record() || !tools::or_skip(&["setpriv"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let folder = Folder::new();
+    let run = |source: &str| {
+        let mut setpriv = Command::new("setpriv");
+        let without = ["--bounding-set=-bpf,-sys_admin", "--inh-caps=-bpf,-sys_admin"];
+        setpriv.args(without).arg(binary::fxtrec());
+        setpriv.args(["-o", "t.fxt", "--source", source, "--stacks", "--scope", "app"]);
+        folder.run(setpriv.args(["--", "sleep", "0.1"]))
+    };
+    let done = run("auto").expect(0);
+    assert!(done.stderr.contains("because BPF is refused"), "{}", done.stderr);
+    let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json"]).expect(0).stdout;
+    let json: Value = serde_json::from_str(&printed).expect("JSON");
+    let has = |wait: &Value| {
+        let frames = wait["frames"].as_array().into_iter().flatten();
+        let mut names = frames.filter_map(|frame| frame["function"].as_str());
+        names.any(|name| name.contains("nanosleep"))
+    };
+    assert!(json["worst"].as_array().expect("waits").iter().any(has), "{printed}");
+    let done = run("bpf").expect(125);
+    assert!(done.stderr.contains("BPF"), "{}", done.stderr);
 }

@@ -12,13 +12,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Counts;
 use super::images::Images;
 use super::lives::{Life, Lives, is_user};
+use super::made::{Made, is_made};
 use super::unwind::{Cache, Code, Stack, Unwinder};
 use fxtrec_kernel::bpf::stacks::{
-    BlockedStacks, KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
+    KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
 };
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
 use fxtrec_kernel::priority;
+use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
@@ -97,15 +99,18 @@ impl Told {
 /// What is known of a program.
 #[derive(Debug, Default)]
 struct Program {
+    pid: u32,
     /// Those that were told: a frame is in them.
     mappings: Vec<Mapping>,
     /// For each module, by its number: where its file is kept.
-    images: Vec<Option<usize>>,
+    images: FxHashMap<u16, Option<usize>>,
     unwinder: Unwinder,
     /// All that there were when its mappings were read last.
     found: Arc<Vec<ExecutableMapping>>,
     /// Frames that are in no mapping.
     nowhere: FxHashSet<u64>,
+    /// What it has compiled itself.
+    made: Made,
     /// The look at the ring in which its mappings were read last.
     read_in: Option<u64>,
     /// Whether its mappings could not be read once.
@@ -147,6 +152,8 @@ struct Frames {
     all: FxHashMap<(usize, u64), bool>,
     /// Those whose functions were not asked for yet.
     new: Vec<(usize, u64)>,
+    /// Those that will have a name when a file ends, if at all.
+    later: Vec<(usize, u64)>,
 }
 
 impl Frames {
@@ -160,9 +167,12 @@ impl Frames {
         }
     }
 
-    /// The new ones, to be taken from the end.
-    fn take_new(&mut self) -> Vec<Frame> {
+    /// The new ones, to be taken from the end; with those for the end of a file if this is one.
+    fn take_new(&mut self, is_end: bool) -> Vec<Frame> {
         let mut new = std::mem::take(&mut self.new);
+        if is_end {
+            new.append(&mut self.later);
+        }
         // One file after the other.
         new.sort_unstable_by(|one, other| other.cmp(one));
         let frame = |key: (usize, u64)| Some((key.0, key.1, *self.all.get(&key)?));
@@ -176,17 +186,20 @@ impl Frames {
     fn forget(&mut self, programs: &FxHashSet<usize>) {
         self.all.retain(|(program, _), _| !programs.contains(program));
         self.new.retain(|(program, _)| !programs.contains(program));
+        self.later.retain(|(program, _)| !programs.contains(program));
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Collector {
-    source: BlockedStacks,
+    source: StackSource,
     to: Sender<Told>,
     /// Somebody wants to know all that there is by now.
     asked: Receiver<()>,
     /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
     in_parts: bool,
+    /// Whether functions get names at all.
+    symbols: bool,
     /// What a sample of a running thread stands for, in nanoseconds.
     period: u64,
     /// Which samples have been told, by when they were over.
@@ -196,6 +209,8 @@ pub(super) struct Collector {
     next_program: usize,
     /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
+    /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
+    modules: FxHashMap<u32, u16>,
     lives: Lives,
     kernel: Option<KernelCode>,
     images: Images,
@@ -238,8 +253,8 @@ impl Counts {
 impl Collector {
     /// Tells `to`. `asked` is for recordings that are kept in parts, of which each has the names that it needs.
     pub(super) fn new(
-        source: BlockedStacks,
-        wanted: Wanted,
+        source: StackSource,
+        (wanted, symbols): (Wanted, bool),
         to: Sender<Told>,
         (asked, in_parts): (Receiver<()>, bool),
         handled: Arc<AtomicU64>,
@@ -249,11 +264,13 @@ impl Collector {
             to,
             asked,
             in_parts,
+            symbols,
             handled,
             period: 1_000_000_000 / u64::from(wanted.frequency.unwrap_or(1).max(1)),
             programs: FxHashMap::from_iter([(KERNEL, Program::default())]),
             next_program: KERNEL + 1,
             by_process: FxHashMap::default(),
+            modules: FxHashMap::default(),
             lives: Lives::default(),
             kernel: None,
             images: Images::default(),
@@ -468,7 +485,7 @@ impl Collector {
             let program = &self.programs[&number];
             let code = match program.mapping(address) {
                 Some(mapping) => {
-                    let image = program.images.get(usize::from(mapping.module)).copied().flatten();
+                    let image = program.images.get(&mapping.module).copied().flatten();
                     match image.and_then(|image| self.images.tables(image)) {
                         Some(_) => Code::Tables,
                         None => Code::NoTables,
@@ -509,8 +526,9 @@ impl Collector {
         }
         let code = self.kernel.get_or_insert_with(KernelCode::read);
         let module = code.modules.iter().find(|it| (it.start..it.end).contains(&frame));
-        let (Some(module), Ok(id)) = (module, u16::try_from(program.images.len())) else { return };
-        program.images.push(None);
+        let Some(module) = module else { return };
+        let Some(id) = next_module(&mut self.modules, KERNEL_PROCESS) else { return };
+        program.images.insert(id, None);
         let (start, end) = (module.start, module.end);
         let mapping = Mapping { module: id, flags: 0b101, start, end, module_address: 0 };
         program.mappings.push(mapping);
@@ -527,6 +545,7 @@ impl Collector {
         let number = *self.by_process.entry(key).or_insert(self.next_program);
         self.next_program = self.next_program.max(number + 1);
         let program = self.programs.entry(number).or_default();
+        program.pid = sample.pid.0;
         program.last = program.last.max(sample.until);
         if !std::mem::replace(&mut program.told, true) {
             // Names of functions need the process, also where nothing explains a frame.
@@ -585,10 +604,15 @@ impl Collector {
     /// Tells which file a frame is in.
     fn tell_mapping(&mut self, number: usize, frame: u64, sample: &Sample) {
         let program = self.programs.entry(number).or_default();
+        let mapped = program.found.iter().find(|it| it.has(frame));
+        if mapped.is_some_and(|mapping| is_made(&mapping.path)) {
+            program.made.want(program.pid, frame);
+        }
         // What a program has compiled itself is in no file.
         let is_named = |mapping: &&ExecutableMapping| !mapping.path.as_os_str().is_empty();
-        let mapped = program.found.iter().find(|it| it.has(frame)).filter(is_named);
-        let (Some(mapped), Ok(id)) = (mapped, u16::try_from(program.images.len())) else {
+        let mapped = mapped.filter(is_named);
+        let number_of = |_| next_module(&mut self.modules, program.pid);
+        let (Some(mapped), Some(id)) = (mapped, mapped.and_then(number_of)) else {
             // Of a process that could not be looked into, another look may tell.
             if !program.found.is_empty() {
                 program.nowhere.insert(frame);
@@ -603,7 +627,7 @@ impl Collector {
         let name = name_of(&mapped.path.to_string_lossy());
         let (start, end, flags) = (mapped.start, mapped.end, mapped.flags);
         let mapping = Mapping { module: id, flags, start, end, module_address };
-        program.images.push(image);
+        program.images.insert(id, image);
         program.mappings.push(mapping);
         if let Some(tables) = image.and_then(|image| self.images.tables(image)) {
             program.unwinder.add((start, end), module_address, tables);
@@ -617,17 +641,31 @@ impl Collector {
     /// the time is over.
     fn name_functions(&mut self, time: Option<Duration>) {
         let begun = Instant::now();
-        let mut frames = self.frames.take_new();
+        let mut frames = self.frames.take_new(time.is_none());
         while let Some((number, address, returned_to)) = frames.pop() {
             // The call is before the place that it returns to, which may be another function's.
             let within = address.saturating_sub(u64::from(returned_to));
             let name = match number {
                 KERNEL => {
                     self.kernel_frame(address);
+                    if !self.symbols {
+                        continue;
+                    }
                     let code = self.kernel.get_or_insert_with(KernelCode::read);
                     code.symbol(within).map(|(name, _)| name.to_owned())
                 }
-                number => self.user_function(number, within),
+                number if self.is_made(number, address) => {
+                    // The map is not whole yet, and long.
+                    if time.is_some() {
+                        self.frames.later.push((number, address));
+                        continue;
+                    }
+                    let program = self.programs.get_mut(&number);
+                    let made = program.and_then(|it| it.made.function(it.pid, within));
+                    made.map(str::to_owned)
+                }
+                number if self.symbols => self.user_function(number, within),
+                _ => None,
             };
             if let Some(name) = name {
                 self.counts.symbols += 1;
@@ -661,19 +699,36 @@ impl Collector {
         self.programs.retain(|number, _| !over.contains(number));
         self.by_process.retain(|_, number| !over.contains(number));
         self.frames.forget(&over);
+        let alive: FxHashSet<u32> = self.programs.values().map(|program| program.pid).collect();
+        self.modules.retain(|pid, _| alive.contains(pid));
         self.wakes.retain(|_, (waits_since, _)| waits_since.0 >= since);
         for program in over {
             self.tell(Told::Over { program });
         }
     }
 
+    fn is_made(&self, number: usize, address: u64) -> bool {
+        self.programs.get(&number).is_some_and(|program| program.made.has(address))
+    }
+
     fn user_function(&mut self, number: usize, address: u64) -> Option<String> {
         let program = self.programs.get(&number)?;
         let mapping = program.mapping(address)?;
-        let image = (*program.images.get(usize::from(mapping.module))?)?;
+        let image = (*program.images.get(&mapping.module)?)?;
         let within = (address - mapping.start).wrapping_add(mapping.module_address);
         self.images.function(image, within)
     }
+}
+
+/// The kernel's own process id: that of the idle task.
+const KERNEL_PROCESS: u32 = 0;
+
+/// The number of a new module of a process: a program that it executes later has others. `None` when there are no more.
+fn next_module(modules: &mut FxHashMap<u32, u16>, pid: u32) -> Option<u16> {
+    let next = modules.entry(pid).or_default();
+    let number = *next;
+    *next = number.checked_add(1)?;
+    Some(number)
 }
 
 /// When the thread was where its stack says.

@@ -7,9 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fxtrec_kernel::code::{ExecutableMapping, open_mapped};
+use fxtrec_kernel::made_code::{self, VDSO};
 use fxtrec_kernel::regular;
 use fxtrec_probe::elf::{
-    self, Arch, Elf, FileData, Functions, Names, Segment, data_of, separate_debug_file,
+    self, Arch, Elf, FileData, Functions, Names, ReadRef, Segment, data_of, separate_debug_file,
 };
 use nix::sys::stat;
 use rustc_hash::FxHashMap;
@@ -60,7 +61,9 @@ impl Default for Images {
 impl Images {
     /// The file of a mapping of this process; `None` when there is none, or it is no ELF file.
     pub(super) fn of(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<usize> {
-        let key = mapping.file.clone()?;
+        let Some(key) = mapping.file.clone() else {
+            return (mapping.path == Path::new(VDSO)).then(|| self.vdso(pid, mapping))?;
+        };
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
@@ -71,6 +74,28 @@ impl Images {
         });
         self.known.insert(key, number);
         number
+    }
+
+    /// The image of a vDSO, one for all programs that have the same.
+    fn vdso(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<usize> {
+        let bytes = made_code::vdso(pid, mapping)?;
+        let elf = Elf::parse(&*bytes).ok()?;
+        let build_id = elf.build_id()?.to_vec();
+        let is_it = |image: &Image| image.path == mapping.path && image.build_id == build_id;
+        if let Some(known) = self.all.iter().position(is_it) {
+            return Some(known);
+        }
+        let tables = tables(&*bytes, self.room);
+        self.room -= tables.as_ref().map_or(0, bytes_of);
+        self.all.push(Image {
+            path: mapping.path.clone(),
+            build_id,
+            segments: elf.segments().to_vec(),
+            file: None,
+            tables,
+            functions: elf.functions().ok(),
+        });
+        Some(self.all.len() - 1)
     }
 
     fn open(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<Image> {
@@ -119,10 +144,10 @@ impl Images {
     /// The function that has an address, as people call it.
     pub(super) fn function(&mut self, image: usize, address: u64) -> Option<String> {
         let image = self.all.get_mut(image)?;
-        let file = image.file.as_ref()?;
-        let path = &image.path;
-        let functions = image.functions.get_or_insert_with(|| functions(file, path));
-        let (function, _) = functions.at(address)?;
+        if image.functions.is_none() {
+            image.functions = Some(functions(image.file.as_ref()?, &image.path));
+        }
+        let (function, _) = image.functions.as_ref()?.at(address)?;
         Some(Names::of(&function.raw).short.into_owned())
     }
 }
@@ -142,7 +167,7 @@ fn bytes_of(tables: &Tables) -> usize {
 }
 
 /// The tables of a file, if they take at most `room` bytes.
-fn tables(file: &FileData, room: usize) -> Option<Tables> {
+fn tables<'d, R: ReadRef<'d>>(file: R, room: usize) -> Option<Tables> {
     let elf = Elf::parse(file).ok().filter(|elf| elf.arch() == Arch::HOST)?;
     let section = |name: &str| {
         let (bytes, address) = elf.section(name).ok()??;

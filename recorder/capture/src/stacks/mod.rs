@@ -14,6 +14,7 @@
 mod collector;
 mod images;
 mod lives;
+mod made;
 pub mod perfetto;
 mod unwind;
 mod write;
@@ -30,7 +31,8 @@ use fxt_writer::lanes::Lanes;
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use collector::{Collector, Told};
-use fxtrec_kernel::bpf::stacks::{BlockedStacks, Wanted};
+use fxtrec_kernel::bpf::stacks::Wanted;
+use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::Nanos;
 use write::Records;
@@ -105,17 +107,22 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Starts the thread that reads `source`, whose program runs.
+    /// Starts the thread that reads `source`, whose program runs, and names functions if `symbols` says so.
     ///
     /// # Errors
     /// When a thread or an eventfd cannot be had.
-    pub fn start(source: BlockedStacks, wanted: Wanted, kept: Kept) -> io::Result<Stacks> {
+    pub fn start(
+        source: StackSource,
+        wanted: Wanted,
+        symbols: bool,
+        kept: Kept,
+    ) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
         let (to, told) = bounded(WAITING);
         let (ask, asked) = unbounded();
         let handled = Arc::new(AtomicU64::new(u64::MAX));
         let in_parts = (asked, kept != Kept::Whole);
-        let collector = Collector::new(source, wanted, to, in_parts, handled.clone());
+        let collector = Collector::new(source, (wanted, symbols), to, in_parts, handled.clone());
         let token = stop.clone();
         let thread = std::thread::Builder::new()
             .name("fxtrec-stacks".to_owned())

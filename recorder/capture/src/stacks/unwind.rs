@@ -248,8 +248,7 @@ impl<'a> Stack<'a> {
             0 if !rest.is_empty() => self.frames = rest.to_vec(),
             _ => self.frames.extend_from_slice(rest),
         }
-        let is_short = self.walked.frames.len() < fxtrec_kernel::bpf::stacks::USER_FRAMES;
-        let is_whole = is_short && self.frames.len() <= MOST;
+        let is_whole = !self.walked.is_cut && self.frames.len() <= MOST;
         self.frames.truncate(MOST);
         self.end(problems | if is_whole { 0 } else { problem::USER_TOO_DEEP });
     }
@@ -277,6 +276,7 @@ mod tests {
             frames: frames.to_vec(),
             registers: Registers { instruction: frames[0], stack: TOP, frame, link: 0 },
             top: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+            is_cut: false,
         }
     }
 

@@ -229,7 +229,7 @@ impl Records {
         recorder: ThreadName,
         time: Nanos,
     ) -> Result<(), Closed> {
-        let Wanted { over, wakes, frequency } = self.wanted;
+        let Wanted { over, wakes, frequency, .. } = self.wanted;
         let kind = match (wakes, frequency.is_some()) {
             (false, false) => "offcpu",
             (true, false) => "offcpu,wake",

@@ -56,7 +56,6 @@ use crate::encode::ids::Ids;
 use crate::encode::lookup::ProcLookup;
 use crate::encode::snapshot;
 use crate::encode::threads::Threads;
-use crate::kernel::bpf::stacks::BlockedStacks;
 use crate::kernel::child::{self, Held};
 use crate::kernel::clock;
 use crate::kernel::facts::Facts;
@@ -64,6 +63,7 @@ use crate::kernel::limits;
 use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::Signals;
+use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
@@ -90,8 +90,14 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    let mut stacks = setup::stacks::open(&plan, &facts)?;
-    if let Some(error) = stacks.as_ref().and_then(BlockedStacks::without_code) {
+    let (mut stacks, instead) = match setup::stacks::open(&plan, &facts)? {
+        Some(opened) => (Some(opened.source), opened.instead),
+        None => (None, None),
+    };
+    if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
+        say(err, reason);
+    }
+    if let Some(error) = stacks.as_ref().and_then(StackSource::without_code) {
         let text = "stacks of programs that end soon may have no names: perf events of loaded code";
         say(err, format_args!("{text}: {error}"));
     }
@@ -103,7 +109,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     if let Some(stacks) = &mut stacks {
         // After the source, so that a switch comes before the stack that goes with it.
         let attached = stacks.attach();
-        attached.map_err(|error| setup::stacks::explain(&error.into(), &facts))?;
+        attached.map_err(|error| setup::stacks::explain(error, &facts))?;
     }
     let silent = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();

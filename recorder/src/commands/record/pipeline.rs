@@ -27,7 +27,7 @@ use crate::encode::encoder::Encoder;
 use crate::encode::threads::Threads;
 use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
-use crate::kernel::bpf::stacks::BlockedStacks;
+use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::Hold;
@@ -60,7 +60,7 @@ pub(super) struct Inputs {
     pub(super) source: Box<dyn Source>,
     pub(super) extras: Extras,
     /// The program that tells where threads block, if somebody asked.
-    pub(super) stacks: Option<BlockedStacks>,
+    pub(super) stacks: Option<StackSource>,
     /// The threads that are known when it begins.
     pub(super) threads: Threads,
     /// Applications that record themselves, if they may.
@@ -162,7 +162,7 @@ impl Pipeline {
         };
         let stacks = stacks
             .zip(plan.stacks)
-            .map(|(source, wanted)| Stacks::start(source, wanted, kept))
+            .map(|(source, wanted)| Stacks::start(source, wanted, plan.symbols, kept))
             .transpose()
             .map_err(RecordError::while_doing("start the thread for stacks"))?;
         let recorder = beginning.recorder;

@@ -89,7 +89,10 @@ impl Summary<'_> {
             (counts.user_no_room, "without the program's part: too many different ones"),
             (counts.lost, "more lost: a buffer was full"),
             (counts.unseen, "switches that the program on stacks did not see"),
-            (counts.given_up, "waits not followed: two threads had one place in a table"),
+            (
+                counts.given_up,
+                "waits not followed: two threads had one place in a table, or records were lost",
+            ),
             (counts.unknown_threads, "more of threads that had ended"),
             (counts.lost_mappings, "records of loaded code lost: short programs may have no names"),
             (counts.unknown_processes, "processes could not be looked into (ended?)"),

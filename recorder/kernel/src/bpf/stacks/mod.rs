@@ -28,7 +28,7 @@ use crate::ring::RawRecord;
 use crate::sys::{Mapping, Sys};
 use crate::units::{Nanos, Pid, Tid};
 use perf_event_open_sys::bindings as b;
-use program::{NO_PROGRAM, Setting, User, kind, part, shared};
+use program::{Copied, NO_PROGRAM, Setting, User, kind, part, shared};
 use ring::SampleRing;
 
 const NAME: &str = "fxtrec_stacks";
@@ -41,6 +41,13 @@ const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
 
 /// Bytes of the ring that samples come through: some three thousand of the largest, as a herd of threads leaves at once.
 const RING_BYTES: usize = 16 << 20;
+
+/// The same where much of each stack is copied: two thousand and more.
+const LARGE_RING_BYTES: usize = 64 << 20;
+
+/// How much of a program's stack can be copied, in bytes; a multiple of the least.
+pub const LEAST_COPY: usize = program::BLOCK;
+pub const MOST_COPY: usize = (program::MOST_BLOCKS - 1) * program::BLOCK;
 
 /// How many different user stacks there is room for, before Linux 6.15.
 const USER_STACKS: u32 = 16 * 1024;
@@ -69,6 +76,8 @@ pub struct Walked {
     pub registers: Registers,
     /// The bytes at the stack's top, which the stack register points to; empty when they could not be read.
     pub top: Vec<u8>,
+    /// Whether frame pointers lead on: there was no room for more.
+    pub is_cut: bool,
 }
 
 /// What became of a thread's user stack.
@@ -94,6 +103,9 @@ pub struct Wanted {
     pub wakes: bool,
     /// Also those of threads that run, so many times a second on each CPU.
     pub frequency: Option<u32>,
+    /// How much of the program's stack is copied at most, in bytes, to unwind it by tables alone: from [`LEAST_COPY`] to [`MOST_COPY`];
+    /// `None` for what most programs need.
+    pub copy: Option<usize>,
 }
 
 /// What a sample is of.
@@ -196,19 +208,28 @@ impl BlockedStacks {
                 },
             )?),
         };
+        let copied = match wanted.copy {
+            Some(bytes) => {
+                // One more: of the first there is what is left of its page.
+                Copied::Blocks((bytes / program::BLOCK + 1).clamp(1, program::MOST_BLOCKS))
+            }
+            None => Copied::Usual,
+        };
         let scratch =
-            || MapSpec { kind: MapKind::PerCpuArray, ..array(program::SCRATCH_BYTES, false) };
+            || MapSpec { kind: MapKind::PerCpuArray, ..array(copied.scratch_bytes(), false) };
         let scratch = || create("a sample", scratch());
         let switch_scratch = scratch()?;
         let shared = create("the threshold", array(shared::BYTES, true))?;
         let shared_values = Mapping::new(Some(shared.as_fd()), crate::perf::page_size())
             .map_err(map_error("the threshold"))?;
-        let ring = SampleRing::new(&*sys, RING_BYTES).map_err(map_error("samples"))?;
+        let ring_bytes = if wanted.copy.is_some() { LARGE_RING_BYTES } else { RING_BYTES };
+        let ring = SampleRing::new(&*sys, ring_bytes).map_err(map_error("samples"))?;
         let setting = Setting {
             task: &task,
             memory,
             places: places.as_fd(),
             user: user_stacks.as_ref().map_or(User::In, |table| User::Out(table.as_fd())),
+            copied,
             scratch: switch_scratch.as_fd(),
             ring: ring.fd(),
             shared: shared.as_fd(),
@@ -338,7 +359,7 @@ impl BlockedStacks {
 }
 
 /// A clock that takes so many samples a second.
-fn clock_attr(frequency: u32) -> b::perf_event_attr {
+pub(crate) fn clock_attr(frequency: u32) -> b::perf_event_attr {
     let mut attr = b::perf_event_attr {
         size: size_of::<b::perf_event_attr>() as u32,
         type_: b::PERF_TYPE_SOFTWARE,
@@ -397,7 +418,8 @@ fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
                 Err(_) => Vec::new(),
             };
             let top = next(usize::try_from(double(part::COPIED)?).ok()?)?.to_vec();
-            UserStack::Walked(Box::new(Walked { frames, registers, top }))
+            let is_cut = frames.len() >= USER_FRAMES;
+            UserStack::Walked(Box::new(Walked { frames, registers, top, is_cut }))
         }
     };
     Some(Sample {

@@ -87,14 +87,43 @@ const USER_BYTES: usize = USER_FRAMES * size_of::<u64>();
 /// How much of a program's stack is copied at most: where frame pointers lead nowhere.
 const LARGE_COPY: usize = 4096;
 
-/// Bytes of the largest sample.
-pub(super) const SAMPLE_BYTES: usize = part::FRAMES + KERNEL_BYTES + USER_BYTES + LARGE_COPY;
+/// How much of a program's stack is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    /// Little, and [`LARGE_COPY`] where frame pointers lead nowhere.
+    Usual,
+    /// So many blocks of [`BLOCK`] bytes, as far as there are.
+    Blocks(usize),
+}
 
-/// Where it is told that a sample lacks its user part, behind the sample.
-const PENDING: usize = SAMPLE_BYTES;
+impl Copied {
+    /// Bytes of the largest sample.
+    const fn sample_bytes(self) -> usize {
+        let copy = match self {
+            Copied::Usual => LARGE_COPY,
+            Copied::Blocks(blocks) => blocks * BLOCK,
+        };
+        part::FRAMES + KERNEL_BYTES + USER_BYTES + copy
+    }
 
-/// Bytes of the place that samples are made in, one for each CPU.
-pub(super) const SCRATCH_BYTES: usize = SAMPLE_BYTES + 8;
+    /// Bytes of the place that samples are made in, one for each CPU.
+    pub(super) const fn scratch_bytes(self) -> usize {
+        self.sample_bytes() + 8
+    }
+
+    /// Where it is told that a sample lacks its user part, behind the sample.
+    fn pending(self) -> i16 {
+        small(self.sample_bytes())
+    }
+}
+
+/// A divisor of every page size: what is in one such block is there or not.
+pub(super) const BLOCK: usize = 4096;
+
+/// So many blocks are copied at most, the first of them in part: the kernel has 32 KiB for each CPU's part of a map's value.
+pub(super) const MOST_BLOCKS: usize = 7;
+
+const _: () = assert!(Copied::Blocks(MOST_BLOCKS).scratch_bytes() <= 32 << 10);
 
 /// What is in the map that user space and the program share.
 pub(super) mod shared {
@@ -131,6 +160,7 @@ pub(super) struct Setting<'a> {
     pub(super) memory: i16,
     pub(super) places: BorrowedFd<'a>,
     pub(super) user: User<'a>,
+    pub(super) copied: Copied,
     pub(super) scratch: BorrowedFd<'a>,
     pub(super) ring: BorrowedFd<'a>,
     pub(super) shared: BorrowedFd<'a>,

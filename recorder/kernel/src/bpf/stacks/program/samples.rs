@@ -7,12 +7,12 @@ use std::os::fd::AsRawFd;
 
 use super::super::super::asm::Reg::*;
 use super::super::super::asm::{
-    Alu, AsmError, Assembler, Helper, Insn, Label, Operand, When, Width,
+    Alu, AsmError, Assembler, Helper, Insn, Label, Operand, Reg, When, Width,
 };
 use super::super::super::programs::number;
 use super::super::super::task::RegisterLayout;
 use super::{
-    BEGAN, KERNEL_BYTES, LARGE_COPY, LENGTH, NO_WAKEUP, NOW, PENDING, Setting, USER_BYTES,
+    BEGAN, BLOCK, Copied, KERNEL_BYTES, LARGE_COPY, LENGTH, NO_WAKEUP, NOW, Setting, USER_BYTES,
     USER_STACK, Writer, kind, part, shared, small,
 };
 
@@ -26,13 +26,10 @@ const FEW_FRAMES: usize = 4;
 /// How far from the top of the stack a frame may be for its address to be taken for one.
 const FAR: i32 = 1 << 20;
 
-/// A divisor of every page size: what is in one such block is there or not.
-const BLOCK: i32 = 4096;
-
 impl Writer<'_> {
     /// The user part of the sample in R9, of the thread that runs: its frames, its registers, and the top of its stack.
     fn user_part(&mut self, registers: RegisterLayout) {
-        let [leads, copy, copied, done] = [(); 4].map(|()| self.asm.label());
+        let done = self.asm.label();
         let asm = &mut self.asm;
         asm.store(Width::Double, R9, small(part::COPIED), 0);
         asm.store(Width::Double, R9, small(part::USER), i32::MIN);
@@ -66,6 +63,40 @@ impl Writer<'_> {
             }
         }
 
+        match self.setting.copied {
+            Copied::Usual => self.copy_little(done),
+            Copied::Blocks(blocks) => self.copy_blocks(blocks, done),
+        }
+        self.asm.place(done);
+    }
+
+    /// Copies the blocks at the top of the program's stack one after the other, until one is not there: then to `done`.
+    fn copy_blocks(&mut self, blocks: usize, done: Label) {
+        self.asm.set(R7, 0);
+        for block in 0..blocks {
+            let asm = &mut self.asm;
+            asm.set(R2, number(BLOCK));
+            if block == 0 {
+                // The first one ends where its page may.
+                asm.load(Width::Double, R3, R9, small(part::REGISTERS[1]));
+                asm.alu(Alu::And, R3, number(BLOCK - 1));
+                asm.alu(Alu::Sub, R2, R3);
+            }
+            asm.store(Width::Double, R10, LENGTH, R2);
+            self.copy_stack(Some(R7));
+            let asm = &mut self.asm;
+            asm.jump_if(When::NotEqual, R0, 0, done);
+            asm.load(Width::Double, R1, R10, LENGTH);
+            asm.alu(Alu::Add, R7, R1);
+            asm.alu(Alu::Add, R8, R1);
+            asm.store(Width::Double, R9, small(part::COPIED), R7);
+        }
+    }
+
+    /// Copies what most programs need, and goes to `done` if it is not there. R7 holds how many bytes of frames there are.
+    fn copy_little(&mut self, done: Label) {
+        let [leads, copy, copied] = [(); 3].map(|()| self.asm.label());
+        let asm = &mut self.asm;
         asm.set(R2, number(LARGE_COPY));
         // Few frames, or a register that is no address of a frame: frame pointers lead nowhere.
         asm.jump_if(When::AtLeast, R7, number(FEW_FRAMES * size_of::<u64>()), leads);
@@ -78,35 +109,37 @@ impl Writer<'_> {
         asm.set(R2, number(COPY));
         asm.place(copy);
         asm.store(Width::Double, R10, LENGTH, R2);
-        self.copy_stack();
+        self.copy_stack(None);
         let asm = &mut self.asm;
         asm.jump_if(When::Equal, R0, 0, copied);
         // As far as the end of the page, behind which there may be nothing.
         asm.load(Width::Double, R3, R9, small(part::REGISTERS[1]));
-        asm.alu(Alu::And, R3, BLOCK - 1);
-        asm.set(R2, BLOCK);
+        asm.alu(Alu::And, R3, number(BLOCK - 1));
+        asm.set(R2, number(BLOCK));
         asm.alu(Alu::Sub, R2, R3);
         asm.load(Width::Double, R1, R10, LENGTH);
         asm.jump_if(When::AtLeast, R2, R1, done);
         asm.jump_if(When::AtLeast, R2, number(LARGE_COPY), done);
         asm.store(Width::Double, R10, LENGTH, R2);
-        self.copy_stack();
+        self.copy_stack(None);
         let asm = &mut self.asm;
         asm.jump_if(When::NotEqual, R0, 0, done);
         asm.place(copied);
         asm.load(Width::Double, R7, R10, LENGTH);
         asm.store(Width::Double, R9, small(part::COPIED), R7);
         asm.alu(Alu::Add, R8, R7);
-        asm.place(done);
     }
 
-    /// Copies R2 bytes of the program's stack to the end of the sample; R0 is 0 if they are there.
-    fn copy_stack(&mut self) {
+    /// Copies R2 bytes of the program's stack, from so far behind its top, to the end of the sample; R0 is 0 if they are there.
+    fn copy_stack(&mut self, behind: Option<Reg>) {
         let asm = &mut self.asm;
         asm.set(R1, R9);
         asm.alu(Alu::Add, R1, R8);
         asm.alu(Alu::Add, R1, number(part::FRAMES));
         asm.load(Width::Double, R3, R9, small(part::REGISTERS[1]));
+        if let Some(behind) = behind {
+            asm.alu(Alu::Add, R3, behind);
+        }
         asm.call(Helper::ProbeReadUser);
     }
 
@@ -175,9 +208,9 @@ pub(in super::super) fn switched(
     writer.find_sample(out);
     let asm = &mut writer.asm;
     asm.set(R9, R0);
-    asm.load(Width::Double, R1, R9, small(PENDING));
+    asm.load(Width::Double, R1, R9, setting.copied.pending());
     asm.jump_if(When::Equal, R1, 0, out);
-    asm.store(Width::Double, R9, small(PENDING), 0);
+    asm.store(Width::Double, R9, setting.copied.pending(), 0);
     asm.load(Width::Double, R8, R9, small(part::KERNEL));
     writer.length_or_zero(R8, KERNEL_BYTES);
     writer.user_part(registers);

@@ -10,8 +10,8 @@ use super::super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, Label, Wh
 use super::super::super::programs::number;
 use super::super::super::programs::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
 use super::{
-    BEGAN, KERNEL_BYTES, NO_WAKEUP, NOW, PENDING, SAMPLE, Setting, USER_STACK, User, Writer, kind,
-    part, place, shared, small,
+    BEGAN, KERNEL_BYTES, NO_WAKEUP, NOW, SAMPLE, Setting, USER_STACK, User, Writer, kind, part,
+    place, shared, small,
 };
 
 /// The state of a thread that never comes in again.
@@ -20,7 +20,7 @@ const DEAD: i32 = 0x80;
 impl Writer<'_> {
     /// Who comes in, and where it was.
     fn incoming(&mut self) {
-        let Setting { task, memory, user, ring, .. } = self.setting;
+        let Setting { task, memory, user, copied, ring, .. } = self.setting;
         let outgoing = self.asm.label();
         self.asm.load(Width::Word, R1, R8, task.pid);
         self.asm.jump_if(When::Equal, R1, 0, outgoing);
@@ -53,7 +53,7 @@ impl Writer<'_> {
         asm.load(Width::Double, R2, R10, SAMPLE);
         asm.store(Width::Double, R2, small(part::KERNEL), R0);
         if let User::In = user {
-            asm.store(Width::Double, R2, small(PENDING), 1);
+            asm.store(Width::Double, R2, copied.pending(), 1);
             asm.place(outgoing);
             return;
         }

@@ -1,0 +1,187 @@
+//! Names of functions that a program has compiled itself, from the map that its runtime writes for perf.
+//!
+//! The map grows while the program runs, and so it is read when names are needed, at the end of a file. Until then it is held open: the
+//! process may have ended, and its `/tmp` be out of reach. Only lines about addresses that stacks have are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fxtrec_kernel::made_code::open_map;
+
+/// How often a process is asked for its map until it has one.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes of a map that are read: what is behind them is not known.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Bytes of a line that are looked at.
+const LINE_BYTES: usize = 4096;
+
+/// So many addresses of a program get names.
+const MOST_ADDRESSES: usize = 64 * 1024;
+
+/// Whether a mapping of this path is memory that a program has filled itself.
+pub(super) fn is_made(path: &Path) -> bool {
+    let path = path.to_str().unwrap_or("?");
+    path.is_empty()
+        || ["[anon:", "[heap]", "[stack", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage"]
+            .iter()
+            .any(|start| path.starts_with(start))
+}
+
+/// What a program has compiled, as far as stacks are in it.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    map: Option<File>,
+    /// When the process was asked for its map last.
+    asked: Option<Instant>,
+    addresses: BTreeSet<u64>,
+    /// Whether there is an address that the map was not read for.
+    is_new: bool,
+    /// Where functions end and what they are called, by where they begin. None begins in another.
+    functions: BTreeMap<u64, (u64, String)>,
+}
+
+impl Made {
+    /// Notes that a stack of the process has this address.
+    pub(super) fn want(&mut self, pid: u32, address: u64) {
+        if self.addresses.len() >= MOST_ADDRESSES || !self.addresses.insert(address) {
+            return;
+        }
+        self.is_new = true;
+        if self.map.is_none() && self.asked.is_none_or(|asked| asked.elapsed() >= PATIENCE) {
+            self.open(pid);
+        }
+    }
+
+    pub(super) fn has(&self, address: u64) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    fn open(&mut self, pid: u32) {
+        self.asked = Some(Instant::now());
+        self.map = open_map(pid).ok();
+    }
+
+    /// The function that an address is in, by what the map of the process says now. `within` is the address or that of the call before it.
+    pub(super) fn function(&mut self, pid: u32, within: u64) -> Option<&str> {
+        if std::mem::take(&mut self.is_new) {
+            if self.map.is_none() {
+                self.open(pid);
+            }
+            let read = |map: &mut File| {
+                map.rewind().ok()?;
+                map.try_clone().ok()
+            };
+            if let Some(map) = self.map.as_mut().and_then(read) {
+                self.read(map.take(MOST_BYTES));
+            }
+        }
+        let (_, (end, name)) = self.functions.range(..=within).next_back()?;
+        (within < *end).then_some(name)
+    }
+
+    fn read(&mut self, map: impl Read) {
+        self.functions.clear();
+        let mut map = BufReader::new(map);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match (&mut map).take(LINE_BYTES as u64).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let is_whole = line.ends_with(b"\n");
+            if let Some((start, end, name)) = function(&line)
+                // A call may be the last of a function: then its address is behind it.
+                && self.addresses.range(start..=end).next().is_some()
+            {
+                self.add(start, end, name);
+            }
+            if !is_whole && map.skip_until(b'\n').is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Adds a function in place of those that were there before.
+    fn add(&mut self, start: u64, end: u64, name: String) {
+        let is_over =
+            |(&begin, (behind, _)): (&u64, &(u64, String))| (*behind > start).then_some(begin);
+        let over: Vec<u64> = self.functions.range(..end).rev().map_while(is_over).collect();
+        for begin in over {
+            self.functions.remove(&begin);
+        }
+        self.functions.insert(start, (end, name));
+    }
+}
+
+/// What a line says: where a function begins and ends, and what it is called.
+fn function(line: &[u8]) -> Option<(u64, u64, String)> {
+    let text = String::from_utf8_lossy(line);
+    let (start, rest) = text.trim().split_once(' ')?;
+    let (size, name) = rest.trim_start().split_once(' ')?;
+    let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+    let (start, size, name) = (number(start)?, number(size)?, name.trim());
+    let end = start.checked_add(size)?;
+    (size > 0 && !name.is_empty()).then(|| (start, end, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(addresses: &[u64], map: &str) -> Made {
+        let addresses = addresses.iter().copied().collect();
+        let mut made = Made { addresses, ..Made::default() };
+        made.read(map.as_bytes());
+        made
+    }
+
+    #[test]
+    fn addresses_are_in_the_function_that_was_compiled_there_last() {
+        let map = "1000 100 first\n0x1100 0x10 LazyCompile:*f /app.js:1:2 \nnonsense\n\
+                   1000 80 again\n1180 0 empty\n2000 10 unwanted\n10 zz bad\nffffffffffffffff 2 lie\n";
+        let mut made = made(&[0x1010, 0x10c0, 0x1110], map);
+        assert_eq!(made.functions.len(), 2, "{made:?}");
+        assert_eq!(made.function(1, 0x1010), Some("again"));
+        assert_eq!(made.function(1, 0x10c0), None, "the first is gone");
+        assert_eq!(made.function(1, 0x110f), Some("LazyCompile:*f /app.js:1:2"));
+        assert_eq!(made.function(1, 0x2000), None);
+        assert_eq!(made.function(1, 0), None);
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_the_next_line_is_whole() {
+        let long = "n".repeat(3 * LINE_BYTES);
+        let mut made = made(&[0x1000, 0x2000], &format!("1000 10 {long}\n2000 10 next"));
+        let name = made.function(1, 0x1000).expect("a name");
+        assert!(name.len() < LINE_BYTES && name.starts_with("nnn"));
+        assert_eq!(made.function(1, 0x2000), Some("next"));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_addresses_that_are_wanted() {
+        let map: String = (0..100_000_u64).map(|at| format!("{:x} 10 f{at}\n", at * 16)).collect();
+        let mut made = made(&[0x1000, 0x5008], &map);
+        assert_eq!(made.functions.len(), 3, "one ends where the other begins");
+        assert_eq!(made.function(1, 0x5008), Some("f1280"));
+        for address in 0..MOST_ADDRESSES as u64 + 10 {
+            made.want(u32::MAX >> 1, address);
+        }
+        assert!(made.addresses.len() <= MOST_ADDRESSES + 2);
+    }
+
+    #[test]
+    fn what_programs_fill_themselves_is_told_from_files() {
+        for path in ["", "[anon:v8]", "[heap]", "/memfd:doublemapper (deleted)"] {
+            assert!(is_made(Path::new(path)), "{path}");
+        }
+        for path in ["/usr/lib/libc.so.6", "[vdso]", "[vsyscall]", "/tmp/x (deleted)"] {
+            assert!(!is_made(Path::new(path)), "{path}");
+        }
+    }
+}

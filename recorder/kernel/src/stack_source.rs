@@ -1,0 +1,93 @@
+//! Where stacks come from: BPF programs, or perf's call chains.
+
+use std::io;
+
+use crate::bpf::events::BpfError;
+use crate::bpf::stacks::{BlockedStacks, Missing, Sample};
+use crate::callchains::{CallchainError, CallchainStacks};
+use crate::ring::RawRecord;
+
+/// Why stacks are not recorded any more when they were to begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StackSourceError {
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    #[error(transparent)]
+    Callchains(#[from] CallchainError),
+}
+
+#[derive(Debug)]
+pub enum StackSource {
+    /// They decide in the kernel which waits are long, and copy what programs are unwound by.
+    Bpf(BlockedStacks),
+    /// By frame pointers alone.
+    Callchains(CallchainStacks),
+}
+
+impl StackSource {
+    /// Begins to record.
+    ///
+    /// # Errors
+    /// [`StackSourceError`] when the kernel refuses.
+    pub fn attach(&mut self) -> Result<(), StackSourceError> {
+        match self {
+            StackSource::Bpf(stacks) => Ok(stacks.attach()?),
+            StackSource::Callchains(stacks) => Ok(stacks.attach()?),
+        }
+    }
+
+    /// Stops; what was recorded stays readable.
+    pub fn detach(&mut self) {
+        match self {
+            StackSource::Bpf(stacks) => stacks.detach(),
+            StackSource::Callchains(stacks) => stacks.detach(),
+        }
+    }
+
+    /// Hands out the samples that there are. What is not one counts as unreadable.
+    pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
+        match self {
+            StackSource::Bpf(stacks) => stacks.read(take),
+            StackSource::Callchains(stacks) => stacks.read(|sample| take(Some(sample))),
+        }
+    }
+
+    /// Hands out what perf has told of the code of processes since the last call.
+    pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
+        match self {
+            StackSource::Bpf(stacks) => stacks.read_code(take),
+            StackSource::Callchains(stacks) => stacks.read_code(take),
+        }
+    }
+
+    /// Why nothing is told of the code of processes, if so: it must be asked for, as long as they live.
+    pub fn without_code(&self) -> Option<&io::Error> {
+        match self {
+            StackSource::Bpf(stacks) => stacks.without_code(),
+            StackSource::Callchains(stacks) => stacks.without_code(),
+        }
+    }
+
+    /// The user stack of this number in the kernel's table, the innermost frame first; `None` when there is none.
+    pub fn user_stack(&self, number: u32) -> Option<Vec<u64>> {
+        match self {
+            StackSource::Bpf(stacks) => stacks.user_stack(number),
+            StackSource::Callchains(_) => None,
+        }
+    }
+
+    /// Whether there are stacks that begin with what takes them.
+    pub fn has_own_stacks(&self) -> bool {
+        match self {
+            StackSource::Bpf(stacks) => stacks.has_own_stacks(),
+            StackSource::Callchains(_) => false,
+        }
+    }
+
+    pub fn missing(&self) -> Missing {
+        match self {
+            StackSource::Bpf(stacks) => stacks.missing(),
+            StackSource::Callchains(stacks) => stacks.missing(),
+        }
+    }
+}

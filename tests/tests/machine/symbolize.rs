@@ -1,0 +1,232 @@
+//! Names that are found later, for recordings without them; and names of code that is in no file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use fxt_reader::{Reader, Record};
+use fxtrec::units::protobuf::{FieldValue, fields};
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::programs::{build, source, succeed};
+use fxtrec_tests::recording::record_in;
+use fxtrec_tests::unwinding::may_unwind;
+use serde_json::Value;
+
+const ROUNDS: usize = 20;
+
+/// The functions of the stacks of long waits, the innermost first; "?" for one without a name.
+fn stacks(folder: &Folder, file: &str) -> Vec<Vec<String>> {
+    folder.fxtrec(["dump", file, "--check"]).expect(0);
+    let printed = folder.fxtrec(["report", file, "--stacks", "--json", "--worst", "1000000"]);
+    let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+    let waits = json["worst"].as_array().expect("waits");
+    let name = |frame: &Value| frame["function"].as_str().unwrap_or("?").to_owned();
+    let functions = |frames: &Vec<Value>| frames.iter().map(name).collect();
+    waits.iter().filter_map(|wait| wait["frames"].as_array()).map(functions).collect()
+}
+
+/// How many of the stacks have a function.
+fn with(stacks: &[Vec<String>], function: &str) -> usize {
+    stacks.iter().filter(|stack| stack.iter().any(|name| name == function)).count()
+}
+
+fn bytes(value: FieldValue<'_>) -> &[u8] {
+    match value {
+        FieldValue::Bytes(bytes) => bytes,
+        FieldValue::Number(number) => panic!("{number}"),
+    }
+}
+
+/// The names of the functions that frames have for Perfetto, whichever.
+fn for_perfetto(path: &Path) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut reader = Reader::open(path).expect("a trace");
+    while let Some(item) = reader.next().expect("sound") {
+        let Record::Blob(blob) = item.record else { continue };
+        for packet in fields(blob.payload).expect("a message") {
+            let packet = fields(bytes(packet.value)).expect("a packet");
+            for data in packet.iter().filter(|field| field.number == 12) {
+                for item in fields(bytes(data.value)).expect("interned data") {
+                    if item.number == 5 {
+                        let function = fields(bytes(item.value)).expect("a function");
+                        let name = function.iter().find(|field| field.number == 2);
+                        let name = bytes(name.expect("a name").value).to_vec();
+                        names.insert(String::from_utf8(name).expect("text"));
+                    }
+                }
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() {
+    if !may_unwind(&["gcc", "objcopy"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("waits.c", &["-O2", "-Wl,--build-id=0x0123456789abcdef"]);
+    let folder = Folder::new();
+    let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
+    record_in(&folder, &options, &[program.text(), &ROUNDS.to_string()]);
+    let before = stacks(&folder, "t.fxt");
+    assert!(before.len() > ROUNDS && before.iter().flatten().all(|name| name == "?"), "{before:?}");
+    let is_ours = |name: &String| name.starts_with("blocks_in_");
+    assert!(!for_perfetto(&folder.path("t.fxt")).iter().any(is_ours));
+    let original = fs::read(folder.path("t.fxt")).expect("it was recorded");
+
+    let said = folder.fxtrec(["symbolize", "t.fxt"]).expect(0).stderr;
+    assert!(said.contains("functions named"), "{said}");
+    let named = stacks(&folder, "t.symbolized.fxt");
+    assert_eq!(named.len(), before.len());
+    let count = with(&named, "blocks_in_poll");
+    println!("{count} in blocks_in_poll of {}\n{said}", named.len());
+    // Those that were not asked for long are not in all rounds.
+    assert!(count * 2 >= ROUNDS && with(&named, "descend") * 2 >= ROUNDS, "{named:?}");
+    // The running kernel is the one that was recorded.
+    assert!(with(&named, "do_syscall_64") + with(&named, "el0_svc") > count, "{named:?}");
+    assert!(for_perfetto(&folder.path("t.symbolized.fxt")).contains("blocks_in_poll"));
+    assert_eq!(fs::read(folder.path("t.fxt")).expect("still there"), original);
+    let refused = folder.fxtrec(["symbolize", "t.fxt", "-o", "t.fxt"]).expect(125).stderr;
+    assert!(refused.contains("same file as the input"), "{refused}");
+    assert_eq!(fs::read(folder.path("t.fxt")).expect("still there"), original);
+
+    // What has names keeps them, and nothing is written twice.
+    folder.fxtrec(["symbolize", "t.symbolized.fxt", "-o", "again.fxt", "-q"]).expect(0);
+    assert_eq!(stacks(&folder, "again.fxt"), named);
+    let size = |name| folder.path(name).metadata().expect("a file").len();
+    assert_eq!(size("again.fxt"), size("t.symbolized.fxt"));
+
+    // Another program is there now, with the same functions in other places; the symbols of the recorded one are elsewhere.
+    let place = folder.path("debug/.build-id/01");
+    fs::create_dir_all(&place).expect("room");
+    let debug = place.join("23456789abcdef.debug");
+    succeed(Command::new("objcopy").arg("--only-keep-debug").arg(program.path()).arg(&debug));
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-pthread", "-Wl,--build-id=0x9999"]).arg(source("waits.c"));
+    succeed(gcc.arg("-o").arg(program.path()));
+    let said = folder.fxtrec(["symbolize", "t.fxt", "-o", "other.fxt"]).expect(0).stderr;
+    assert!(said.contains("1 files with another build id, not used"), "{said}");
+    assert!(said.contains("not found: ") && said.contains("0123456789abcdef"), "{said}");
+    let other = stacks(&folder, "other.fxt");
+    assert_eq!(other.iter().flatten().filter(|name| is_ours(name)).count(), 0, "{other:?}");
+    let line = ["symbolize", "t.fxt", "-o", "found.fxt.zst", "--debug-dir", "debug"];
+    folder.fxtrec(line).expect(0);
+    assert_eq!(stacks(&folder, "found.fxt.zst"), named);
+}
+
+#[test]
+fn a_kernel_is_named_by_its_vmlinux_if_that_is_the_recorded_build() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let folder = Folder::new();
+    let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
+    record_in(&folder, &options, &["sleep", "0.05"]);
+    let notes = fs::read("/sys/kernel/notes").expect("the kernel has notes");
+    let id = fxtrec::kernel::code::gnu_build_id(&notes);
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    // In place of the kernel: one function for all of its text.
+    folder.write(
+        "k.s",
+        ".globl _stext, whole_kernel\n.type whole_kernel, %function\n.text\n_stext:\n.skip 16\nwhole_kernel:\n\
+         .skip 16\n.size whole_kernel, 0x4000000\n",
+    );
+    for (file, id) in [("vmlinux", &*id), ("other", "1234")] {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-nostdlib", "-static", "-Wl,-e,_stext"]).arg(format!("-Wl,--build-id=0x{id}"));
+        succeed(gcc.arg(folder.path("k.s")).arg("-o").arg(folder.path(file)));
+    }
+    let symbolize = |vmlinux: &str, out: &str| {
+        folder.fxtrec(["symbolize", "t.fxt", "-o", out, "--vmlinux", vmlinux]).expect(0).stderr
+    };
+    symbolize("vmlinux", "named.fxt");
+    let named = stacks(&folder, "named.fxt");
+    assert!(with(&named, "whole_kernel") > 0, "{named:?}");
+    let said = symbolize("other", "refused.fxt");
+    assert!(said.contains("another build: other"), "{said}");
+    let refused = stacks(&folder, "refused.fxt");
+    assert_eq!(with(&refused, "whole_kernel"), 0);
+    assert!(
+        with(&refused, "hrtimer_nanosleep") + with(&refused, "do_nanosleep") > 0,
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_symbolized_is_refused_with_the_reason() {
+    let folder = Folder::new();
+    let fails = |line: &[&str], why: &str| {
+        let said = folder.fxtrec(line).expect(125).stderr;
+        assert!(said.contains(why), "{said}");
+    };
+    fails(&["symbolize", "none.fxt"], "none.fxt: the trace is read several times: name a file");
+    fails(&["symbolize", "-"], "name a file");
+    folder.write("no.fxt", 0x0016_5478_4604_0010_u64.to_le_bytes());
+    fails(&["symbolize", "no.fxt"], "the trace has no stacks: record it with --stacks");
+    assert!(!folder.path("no.symbolized.fxt").exists());
+    folder.fxtrec(["symbolize"]).expect(2);
+    folder.fxtrec(["--no-symbols", "true"]).expect(125);
+}
+
+#[test]
+fn code_that_a_program_compiled_itself_is_called_as_its_runtime_tells_perf() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("made.c", &["-fno-omit-frame-pointer"]);
+    for more in [&[][..], &["--no-symbols"], &["--mode", "circular"]] {
+        let folder = Folder::new();
+        let mut fxtrec = binary::command();
+        fxtrec.args(["-o", "t.fxt", "--source", "bpf", "--stacks", "--scope", "app"]).args(more);
+        fxtrec.arg("--").args([program.text(), &ROUNDS.to_string()]);
+        let printed = folder.run(&mut fxtrec).expect(0).stdout;
+        assert!(printed.contains("made_up"), "{printed}");
+        let found = stacks(&folder, "t.fxt");
+        let made: Vec<&Vec<String>> =
+            found.iter().filter(|stack| stack.iter().any(|name| name == "made_up")).collect();
+        println!("{more:?}: {} of {ROUNDS}: {:?}", made.len(), made.first());
+        assert!(made.len() * 2 >= ROUNDS, "{found:?}");
+        if more.contains(&"--no-symbols") {
+            continue;
+        }
+        for stack in made {
+            let at = stack.iter().position(|name| name == "blocks").expect("it blocks there");
+            let callers: Vec<&str> = stack[at..].iter().map(String::as_str).collect();
+            assert_eq!(callers[..4], ["blocks", "made_up", "calls_what_was_made", "main"]);
+        }
+    }
+}
+
+#[test]
+fn samples_in_the_vdso_name_its_functions_and_their_callers() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("clock.c", &["-O1"]);
+    let folder = Folder::new();
+    let options = ["--source", "bpf", "--stacks=cpu", "-F", "499", "--scope", "app"];
+    record_in(&folder, &options, &[program.text()]);
+    let folded = folder.fxtrec(["flame", "t.fxt", "--cpu", "--comm", "clock"]).expect(0).stdout;
+    let weight = |parts: &[&str]| -> u64 {
+        let lines = folded.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
+        lines.map(|line| line.rsplit(' ').next().expect("one").parse::<u64>().expect("ns")).sum()
+    };
+    let vdso = match cfg!(target_arch = "aarch64") {
+        true => ";__kernel_clock_gettime",
+        false => ";__vdso_clock_gettime",
+    };
+    let (all, in_vdso, known) =
+        (weight(&[]), weight(&[vdso]), weight(&[";reads_the_clock;", vdso]));
+    println!("{in_vdso} of {all} ns in the vDSO, {known} of them with callers");
+    assert!(all > 100_000_000 && in_vdso * 5 > all, "{folded}");
+    assert!(known * 10 >= in_vdso * 9, "{folded}");
+    folder.fxtrec(["dump", "t.fxt", "--check"]).expect(0);
+}
