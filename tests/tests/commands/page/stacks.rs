@@ -75,11 +75,20 @@ fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
     assert_eq!(browser.evaluate(heads), json!(["Where it was blocked", "From where it was woken"]));
     let lacks = browser.evaluate("document.querySelector('#selection .stacks .hint').textContent");
     assert_eq!(lacks, "It is not whole: the innermost function may lack its caller");
-    // In the tip of the lane and in the chain stands the innermost function that is not the kernel's.
-    let chain = browser.evaluate("document.querySelector('.chain button').textContent");
-    assert!(
-        chain.as_str().is_some_and(|it| it.contains("work;er") || it.contains("waker")),
-        "{chain}"
+    // In the tip of the lane stands the innermost function that is not the kernel's.
+    let place = browser.evaluate(
+        "(() => {
+            const { from, to, selected } = fxtrec.state();
+            const canvas = document.getElementById('canvas').getBoundingClientRect();
+            const lane = document.getElementById('lane-thread-1').getBoundingClientRect();
+            const middle = (selected.start + selected.end) / 2;
+            return [canvas.left + (middle - from) / (to - from) * canvas.width, lane.top + 11];
+        })()",
+    );
+    let over = json!({ "type": "mouseMoved", "x": place[0], "y": place[1], "button": "none" });
+    browser.call("Input.dispatchMouseEvent", &over);
+    browser.wait_for(
+        "document.getElementById('tip').textContent.endsWith(': sleeping in a;b::<c d>, 5.00 ms')",
     );
     browser.screenshot(&kept("stacks.png"));
 
@@ -90,6 +99,11 @@ fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
     browser.press(".");
     browser.wait_for("document.querySelector('#selection .stacks h4')?.textContent === 'Where it ran (4 of 5 samples)'");
     assert_eq!(browser.evaluate(lists), json!([["kick x.so", "0x9000 "]]));
+    // It stands in the chain, too.
+    browser.open_at(&kept("stacks.html"), "#slice=41@20000000");
+    browser.wait_for("fxtrec.state().why !== null && fxtrec.state().flame !== null");
+    let chain = browser.evaluate("document.querySelector('.chain button').textContent");
+    assert!(chain.as_str().is_some_and(|it| it.contains(" in x.so+0x220, until")), "{chain}");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
@@ -202,6 +216,10 @@ fn the_search_finds_functions_and_marks_the_waits_that_have_them() {
     assert_eq!(search(&mut browser, "x.so+"), "1 thread, in 1 wait");
     assert_eq!(browser.evaluate(rows), 0, "that is another wait");
     browser.screenshot(&kept("stacks-search.png"));
+    // A link has the function, with which the thread of the selection is listed.
+    browser.open_at(&kept("stacks-search.html"), "#search=pipe_read&slice=41@10000000");
+    browser.wait_for("fxtrec.state().selected !== null");
+    assert_eq!(browser.evaluate("document.getElementById('search').value"), "pipe_read");
     // Two letters are in too many names.
     assert_eq!(search(&mut browser, "pi"), "0 threads");
     assert_eq!(search(&mut browser, ""), "");

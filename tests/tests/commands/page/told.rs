@@ -215,3 +215,32 @@ fn counters_are_lines_and_tell_their_value_at_the_pointer() {
     );
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
+
+#[test]
+fn of_many_flows_in_view_only_those_of_the_selected_span_are_drawn() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut trace = trace();
+    let mut more = Writer::new(Vec::<u8>::new());
+    more.start("more", 1_000_000_000).expect("room");
+    for n in 0..400 {
+        let at = |milliseconds: u64| Ticks(milliseconds * MS + n * 1_000);
+        let [front, back] = [101, 102].map(|koid| (Koid(100), Koid(koid)));
+        more.flow_begin(at(80), front, "app", "many", n, &[]).expect("room");
+        more.flow_end(at(90), back, "app", "many", n, &[]).expect("room");
+    }
+    trace.extend(more.into_inner());
+    let mut browser = Browser::start();
+    browser.open(&write_page(&trace, "flows.html"));
+    browser.wait_for("fxtrec.state().told?.flows === 401");
+    browser.settle();
+    let told = browser.state()["told"].clone();
+    assert_eq!((&told["arrows"], &told["hidden"]), (&0.into(), &401.into()));
+    browser.screenshot(&kept("flows.png"));
+    // That of the selected span is.
+    browser.click_on("#longest tr:nth-child(2) button");
+    browser.wait_for("document.querySelector('#selection h3')?.textContent === 'serve'");
+    browser.wait_for("fxtrec.state().told.arrows > 0");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}

@@ -35,6 +35,9 @@
   panel.append(heading, scrolls);
   document.getElementById("panels").append(panel);
   document.documentElement.dataset.stacks = "true";
+  const helped = document.querySelector("#help table:last-of-type").insertRow();
+  helped.append(element("th", "flame graph"), element("td", "a click, or Enter, shows a function alone, the topmost row or Esc all again; arrow keys move"));
+  helped.firstChild.scope = "row";
 
   let kind = null;
   // The node that is shown alone, 0 for all; the one that keys have reached.

@@ -53,7 +53,11 @@
       const thread = trace.byKoid.get(Number(koid));
       if (thread && thread.index > 0 && !fx.lanes.isPinned(thread.index)) fx.lanes.pin(thread.index);
     }
-    if (parts.get("search")) fx.search.show(parts.get("search"));
+    if (parts.get("search")) {
+      // It may be a function; without stacks, the thread of the selection would not be among those that are left.
+      await fx.stacks?.load();
+      fx.search.show(parts.get("search"));
+    }
     const shown = range(parts.get("view"));
     if (shown && shown[0] < shown[1]) view.show(shown[0], shown[1]);
     for (const kind of ["slice", "span", "range"]) {

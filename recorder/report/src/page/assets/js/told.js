@@ -19,6 +19,7 @@
   let counters = null;
   let loading = null;
   let drawn = 0;
+  let hidden = 0;
 
   async function unpackArguments() {
     const [keyTexts, valueTexts, counts, keys, values] = await fx.blocks.columns(about.arguments);
@@ -174,12 +175,20 @@
 
   function paint(context, rows) {
     for (const row of rows) if (row.kind === "counter") line(context, row);
-    drawn = 0;
+    drawn = hidden = 0;
     if (flows === null) return;
     const mine = new Set(ofSpan(fx.select.selected()).map(({ flow }) => flow));
     const seen = new Set(rows.filter(({ kind }) => kind === "thread").map(({ id }) => id));
     let inView = flows.filter(({ begin, end, from, to }) => begin <= view.to && end >= view.from && (seen.has(from) || seen.has(to)));
-    if (inView.length > MOST_ARROWS) inView = [];
+    if (inView.length > MOST_ARROWS) {
+      hidden = inView.length;
+      inView = [];
+      context.font = `11px ${fx.colours.get("sans")}`;
+      context.textBaseline = "bottom";
+      context.fillStyle = fx.colours.get("faint");
+      const text = `${units.count(hidden)} arrows of flows are not drawn: zoom in, or select a span`;
+      context.fillText(text, Math.max(view.width - context.measureText(text).width - 8, 8), view.height - 6);
+    }
     for (const flow of inView) if (!mine.has(flow) && arrow(context, flow, "faint")) drawn += 1;
     for (const flow of mine) if (arrow(context, flow, "arrow")) drawn += 1;
   }
@@ -237,5 +246,5 @@
     return list.filter(([count]) => count > 0).map(([count, what]) => `${units.count(count)} ${what} left out for size`);
   }
 
-  fx.told = { load, paint, show, valueAt, leftOut, shown: () => ({ arrows: drawn, flows: flows?.length ?? 0, counters: counters?.map(({ value }) => [...value.slice(0, 10)]) ?? [] }) };
+  fx.told = { load, paint, show, valueAt, leftOut, shown: () => ({ arrows: drawn, hidden, flows: flows?.length ?? 0, counters: counters?.map(({ value }) => [...value.slice(0, 10)]) ?? [] }) };
 })();

@@ -274,7 +274,8 @@
   async function show(box, thread, from, to) {
     clear();
     const mine = request;
-    const found = await explain(thread, from, to);
+    // Links name functions.
+    const [found] = await Promise.all([explain(thread, from, to), fx.stacks?.load()]);
     if (mine !== request) return;
     shown = found;
     write(box);
