@@ -24,7 +24,13 @@ pub struct Roster {
     indices: FxHashMap<u64, Index>,
     koids: Vec<u64>,
     named: FxHashMap<u64, Named>,
-    processes: FxHashMap<u64, Box<str>>,
+    processes: FxHashMap<u64, Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    name: Box<str>,
+    cgroup: Option<Box<str>>,
 }
 
 impl Roster {
@@ -61,7 +67,8 @@ impl Roster {
     }
 
     pub fn name_process(&mut self, object: &KernelObject<'_>) {
-        self.processes.insert(object.koid.0, object.name.into());
+        let cgroup = object.args.str("cgroup").map(Into::into);
+        self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup });
     }
 
     pub fn name_thread(&mut self, object: &KernelObject<'_>) {
@@ -85,7 +92,12 @@ impl Roster {
 
     /// The process's name.
     pub fn process_name(&self, koid: u64) -> Option<&str> {
-        self.processes.get(&koid).map(|name| &**name)
+        self.processes.get(&koid).map(|process| &*process.name)
+    }
+
+    /// The path of the process's cgroup, where that is known.
+    pub fn cgroup(&self, koid: u64) -> Option<&str> {
+        self.processes.get(&koid)?.cgroup.as_deref()
     }
 
     pub fn tid(&self, koid: u64) -> u64 {

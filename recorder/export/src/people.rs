@@ -33,6 +33,8 @@ pub(crate) struct Person {
 pub(crate) struct Process {
     pub(crate) upid: u32,
     pub(crate) name: Option<Box<str>>,
+    /// The path of the cgroup that it was in last, where that is known.
+    pub(crate) cgroup: Option<Box<str>>,
 }
 
 /// A thread that nothing more is to come of.
@@ -75,7 +77,7 @@ impl People {
 
     fn process(&mut self, koid: u64) -> &mut Process {
         let made = self.processes.len() as u32;
-        self.processes.entry(koid).or_insert(Process { upid: made + 1, name: None })
+        self.processes.entry(koid).or_insert(Process { upid: made + 1, name: None, cgroup: None })
     }
 
     /// The id that the kernel gave it.
@@ -85,7 +87,11 @@ impl People {
 
     pub(crate) fn name(&mut self, object: &KernelObject<'_>) {
         match object.object_type {
-            ObjectType::Process => self.process(object.koid.0).name = Some(object.name.into()),
+            ObjectType::Process => {
+                let process = self.process(object.koid.0);
+                process.name = Some(object.name.into());
+                process.cgroup = object.args.str("cgroup").map(Into::into);
+            }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);
                 // fxtrec's idle tasks all have one row, which has its name already.

@@ -235,6 +235,7 @@ impl<'a> Rows<'a> {
                 Cell::of(self.people.number(koid)),
                 self.some_text(Table::Process, process.name.as_deref()),
                 Cell::int(koid.cast_signed()),
+                self.some_text(Table::Process, process.cgroup.as_deref()),
             ];
             self.push(Table::Process, &row);
         }

@@ -299,7 +299,8 @@ const THREAD: &[Column] = &[
     count("koid"),
 ];
 
-const PROCESS: &[Column] = &[id("upid"), count("pid"), or_null(text("name")), count("koid")];
+const PROCESS: &[Column] =
+    &[id("upid"), count("pid"), or_null(text("name")), count("koid"), or_null(text("cgroup"))];
 
 const LABEL: &[Column] = &[text("key"), text("value")];
 

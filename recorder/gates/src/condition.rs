@@ -10,6 +10,8 @@ pub struct Subject<'a> {
     pub pid: Option<u64>,
     /// Its id; threads that were summed up have none.
     pub tid: Option<u64>,
+    /// The path of its process's cgroup, where that is known.
+    pub cgroup: Option<&'a str>,
     /// The CPU that the value belongs to, where that is asked for.
     pub cpu: Option<u16>,
     /// The functions that the value was measured in, where that is asked for.
@@ -23,6 +25,10 @@ pub enum Condition {
     Comm(String),
     /// The thread's name fits this pattern.
     CommLike(Pattern),
+    /// The thread's process is in this cgroup.
+    Cgroup(String),
+    /// The path of its cgroup fits this pattern.
+    CgroupLike(Pattern),
     /// The thread is of this process.
     Pid(u64),
     Tid(u64),
@@ -42,6 +48,10 @@ impl Condition {
         match self {
             Condition::Comm(name) => subject.comm == name,
             Condition::CommLike(pattern) => pattern.matches(subject.comm),
+            Condition::Cgroup(path) => subject.cgroup == Some(path),
+            Condition::CgroupLike(pattern) => {
+                subject.cgroup.is_some_and(|path| pattern.matches(path))
+            }
             Condition::Pid(pid) => subject.pid == Some(*pid),
             Condition::Tid(tid) => subject.tid == Some(*tid),
             Condition::Cpu(cpu) => subject.cpu.map(u64::from) == Some(*cpu),
@@ -70,6 +80,8 @@ impl Condition {
             Condition::Cpu(cpu) => vec![*cpu],
             Condition::Comm(_)
             | Condition::CommLike(_)
+            | Condition::Cgroup(_)
+            | Condition::CgroupLike(_)
             | Condition::Pid(_)
             | Condition::Tid(_)
             | Condition::StackLike(_) => Vec::new(),
@@ -86,6 +98,8 @@ impl Condition {
             Condition::StackLike(_) => true,
             Condition::Comm(_)
             | Condition::CommLike(_)
+            | Condition::Cgroup(_)
+            | Condition::CgroupLike(_)
             | Condition::Pid(_)
             | Condition::Tid(_)
             | Condition::Cpu(_) => false,

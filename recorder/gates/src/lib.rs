@@ -11,7 +11,7 @@
 //! condition  = all { "or" all }
 //! all        = one { "and" one }
 //! one        = "not" one | "(" condition ")" | test
-//! test       = "comm" ( "=" | "!=" | "~" | "!~" ) TEXT
+//! test       = ( "comm" | "cgroup" ) ( "=" | "!=" | "~" | "!~" ) TEXT
 //!            | ( "pid" | "tid" | "cpu" ) ( "=" | "!=" ) NUMBER
 //!            | "stack" ( "~" | "!~" ) TEXT
 //! ```

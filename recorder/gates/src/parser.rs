@@ -27,7 +27,7 @@ const TIME_UNITS: [(&str, f64); 8] = [
     ("h", 3600e9),
 ];
 
-const FIELDS: [&str; 5] = ["comm", "pid", "tid", "cpu", "stack"];
+const FIELDS: [&str; 6] = ["comm", "cgroup", "pid", "tid", "cpu", "stack"];
 
 pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
     let mut parser = Parser::new(source)?;
@@ -387,7 +387,7 @@ impl<'a> Parser<'a> {
 
     fn test(&mut self) -> Result<Condition, ParseError> {
         if self.peek().kind != Kind::Name {
-            return self.unexpected("a condition on comm, pid, tid, cpu or stack");
+            return self.unexpected("a condition on comm, cgroup, pid, tid, cpu or stack");
         }
         let (word, span) = self.take();
         let Some(field) = FIELDS.into_iter().find(|field| *field == word) else {
@@ -404,8 +404,13 @@ impl<'a> Parser<'a> {
                 let (text, _) = self.text()?;
                 (Condition::Comm(text), sign == "!=")
             }
+            ("cgroup", "~" | "!~") => (Condition::CgroupLike(self.pattern()?), sign == "!~"),
+            ("cgroup", "=" | "==" | "!=") => {
+                let (text, _) = self.text()?;
+                (Condition::Cgroup(text), sign == "!=")
+            }
             ("stack", "~" | "!~") => (Condition::StackLike(self.part_of_name()?), sign == "!~"),
-            (_, "=" | "==" | "!=") if !matches!(field, "comm" | "stack") => {
+            (_, "=" | "==" | "!=") if !matches!(field, "comm" | "cgroup" | "stack") => {
                 let id = self.id()?;
                 let condition = match field {
                     "pid" => Condition::Pid(id),

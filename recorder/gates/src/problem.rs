@@ -133,7 +133,7 @@ impl Problem {
                 Some(format!("expected one of {}{}", parts.join(", "), near(nearest)))
             }
             Problem::CpuOfSpan => {
-                Some("conditions on comm, pid and tid are of its thread".to_owned())
+                Some("conditions on comm, cgroup, pid and tid are of its thread".to_owned())
             }
             Problem::NoStat("span") => Some("for example span(\"app:request\").p99".to_owned()),
             Problem::NoStat(metric) => Some(format!("for example {metric}.p99 or {metric}.max")),
@@ -148,10 +148,10 @@ impl Problem {
             }
             Problem::Unit { .. } => Some("write the number alone".to_owned()),
             Problem::Field { nearest, .. } => {
-                Some(format!("expected comm, pid, tid, cpu or stack{}", near(nearest)))
+                Some(format!("expected comm, cgroup, pid, tid, cpu or stack{}", near(nearest)))
             }
-            Problem::Comparison { field: "comm", .. } => {
-                Some("comm takes = and !=, or ~ and !~ with a pattern".to_owned())
+            Problem::Comparison { field: field @ ("comm" | "cgroup"), .. } => {
+                Some(format!("{field} takes = and !=, or ~ and !~ with a pattern"))
             }
             Problem::Comparison { field: "stack", .. } => {
                 Some("stack takes ~ and !~ with a part of a function's name".to_owned())

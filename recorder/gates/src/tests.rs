@@ -20,7 +20,8 @@ fn assert_refused(text: &str, marks: &str, message: &str) {
 }
 
 fn subject(comm: &str) -> Subject<'_> {
-    Subject { comm, pid: Some(10), tid: Some(11), cpu: Some(1), stack: &[] }
+    let (pid, tid, cgroup) = (Some(10), Some(11), Some("/pods/one"));
+    Subject { comm, pid, tid, cgroup, cpu: Some(1), stack: &[] }
 }
 
 /// Whether the condition is true of a thread `audio-io` of process 10, with id 11, on CPU 1.
@@ -117,6 +118,10 @@ fn conditions_are_on_names_ids_and_cpus() {
     for condition in [
         "comm = \"audio-io\"",
         "comm ~ 'audio*'",
+        "cgroup = '/pods/one'",
+        "cgroup ~ '/pods/*'",
+        "cgroup !~ '/system*'",
+        "cgroup != '/pods'",
         "comm ~ \"audio-?[ox]\"",
         "comm !~ 'video*'",
         "comm != \"audio\"",
@@ -205,13 +210,17 @@ fn what_is_missing_is_asked_for_where_it_should_be() {
         ("wakeup.p99 >", 12, "a limit, such as 2ms"),
         ("lost > x", 7, "a number"),
         ("wakeup.p99 > 2ms comm = 'a'", 17, "`if` and a condition, or the end"),
-        ("slice.max > 1s if", 17, "a condition on comm, pid, tid, cpu or stack"),
+        ("slice.max > 1s if", 17, "a condition on comm, cgroup, pid, tid, cpu or stack"),
         ("slice.max > 1s if comm", 22, "a comparison, such as ="),
         ("slice.max > 1s if comm = app", 25, "a string in quotes, such as \"app\""),
         ("slice.max > 1s if pid = \"1\"", 24, "a number"),
         ("slice.max > 1s if (pid = 1", 26, "`)`"),
         ("slice.max > 1s if pid = 1 pid", 26, "`and`, `or` or the end"),
-        ("slice.max > 1s if pid = 1 and", 29, "a condition on comm, pid, tid, cpu or stack"),
+        (
+            "slice.max > 1s if pid = 1 and",
+            29,
+            "a condition on comm, cgroup, pid, tid, cpu or stack",
+        ),
         ("slice.max > 1s if pid = 1)", 25, "`and`, `or` or the end"),
     ] {
         let error = text.parse::<Gate>().expect_err(text);

@@ -50,6 +50,7 @@ impl Groups {
             tid: None,
             process: None,
             process_name: comm.clone(),
+            cgroup: None,
             comm,
             threads: group.threads,
             in_command,

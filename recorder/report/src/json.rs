@@ -267,6 +267,7 @@ struct Thread<'a> {
     pid: Option<u64>,
     comm: &'a str,
     process: &'a str,
+    cgroup: Option<&'a str>,
     threads: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     in_command: Option<bool>,
@@ -520,6 +521,7 @@ pub fn write_json(
                 pid: thread.pid,
                 comm: &thread.comm,
                 process: &thread.process_name,
+                cgroup: thread.cgroup.as_deref(),
                 threads: thread.threads,
                 in_command: report.has_command.then_some(thread.in_command),
                 figures: figures(report, &thread.stats),

@@ -64,5 +64,5 @@ pub use model::{
     Antagonist, Blocked, CpuReport, Gap, Losses, Move, Origin, Party, ProcessReport, Report, Sleep,
     Span, Stats, ThreadReport, Wait,
 };
-pub use selection::{Moment, Selection, ThreadFilter, TimeRange};
+pub use selection::{Moment, Selection, ThreadFilter, TimeRange, Who};
 pub use spans::{SpanFigures, SpanReport, SpanRow, SpanTime};

@@ -100,11 +100,13 @@ impl Sink for Locks {
 
 fn party(roster: &Roster, thread: Index) -> Party {
     let koid = roster.koid(thread);
+    let process = roster.process(koid);
     Party {
         koid: Koid(koid),
         comm: roster.comm(koid).unwrap_or_default().into(),
-        pid: roster.process(koid).map(|process| roster.tid(process)),
+        pid: process.map(|process| roster.tid(process)),
         tid: roster.tid(koid),
+        cgroup: process.and_then(|process| roster.cgroup(process)).map(Into::into),
     }
 }
 
@@ -146,7 +148,7 @@ pub fn measure(
     let mut found = BTreeMap::<(Option<u64>, u64), Vec<(Index, Growing)>>::new();
     for ((thread, address), growing) in locks.of {
         let waiter = party(roster, thread);
-        if selection.threads.admits(&waiter.comm, waiter.pid, Some(waiter.tid)) {
+        if selection.threads.admits(waiter.who()) {
             let process = roster.process(waiter.koid.0);
             found.entry((process, address)).or_default().push((thread, growing));
         }

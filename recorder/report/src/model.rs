@@ -11,7 +11,7 @@ use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts, HostSteal, Quota};
 use super::fleet::TraceRow;
 use super::locks::LockReport;
-use super::selection::ThreadFilter;
+use super::selection::{ThreadFilter, Who};
 use super::spans::SpanReport;
 use fxtrec_gates::Metric;
 
@@ -137,6 +137,8 @@ pub struct ThreadReport {
     pub process: Option<Koid>,
     /// The name of its process.
     pub process_name: Arc<str>,
+    /// The path of its process's cgroup, the last one; `None` where it is not known.
+    pub cgroup: Option<Arc<str>>,
     /// How many threads it stands for.
     pub threads: u64,
     /// Whether COMMAND started it.
@@ -338,6 +340,16 @@ pub struct Party {
     pub comm: Arc<str>,
     pub pid: Option<u64>,
     pub tid: u64,
+    /// The path of its process's cgroup, where that is known.
+    pub cgroup: Option<Arc<str>>,
+}
+
+impl Party {
+    /// It as a filter sees it.
+    pub fn who(&self) -> Who<'_> {
+        let Party { comm, pid, tid, cgroup, .. } = self;
+        Who { comm, pid: *pid, tid: Some(*tid), cgroup: cgroup.as_deref() }
+    }
 }
 
 /// Who had a CPU that a thread waited for.
@@ -490,8 +502,7 @@ impl Report {
             self.threads.iter().filter_map(|thread| thread.koid).collect();
         self.worst.retain(|wait| {
             let thread = &wait.thread;
-            kept.contains(&thread.koid)
-                || (self.folded > 0 && filter.admits(&thread.comm, thread.pid, Some(thread.tid)))
+            kept.contains(&thread.koid) || (self.folded > 0 && filter.admits(thread.who()))
         });
         self.total = Stats::merge(self.threads.iter().map(|thread| &thread.stats));
     }

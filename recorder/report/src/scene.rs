@@ -120,15 +120,21 @@ impl Scene {
 
     /// A thread and its process get names.
     pub fn name(&mut self, koid: u64, comm: &str) -> &mut Scene {
+        self.name_in(koid, comm, None)
+    }
+
+    /// The same, its process being in this cgroup.
+    pub fn name_in(&mut self, koid: u64, comm: &str, cgroup: Option<&str>) -> &mut Scene {
         self.named.insert(koid);
         let process = koid / 100 * 100;
         let process_name = format!("p{process}");
         let of = [Arg::new(name("process"), Value::Koid(Koid(process)))];
+        let cgroup = cgroup.map(|path| Arg::new(name("cgroup"), Value::Str(name(path))));
         self.put(&KernelObject {
             kind: ObjectType::Process,
             koid: Koid(process),
             name: name(&process_name),
-            args: &[],
+            args: cgroup.as_slice(),
         });
         self.put(&KernelObject {
             kind: ObjectType::Thread,

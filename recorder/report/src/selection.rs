@@ -57,27 +57,47 @@ pub struct ThreadFilter {
     pub comms: Vec<Pattern>,
     pub pids: Vec<u64>,
     pub tids: Vec<u64>,
+    /// Globs for the path of its process's cgroup.
+    pub cgroups: Vec<Pattern>,
+}
+
+/// A thread as a filter sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Who<'a> {
+    pub comm: &'a str,
+    pub pid: Option<u64>,
+    pub tid: Option<u64>,
+    /// The path of its process's cgroup, where that is known.
+    pub cgroup: Option<&'a str>,
 }
 
 impl ThreadFilter {
     /// Whether it chooses every thread.
     pub fn is_everything(&self) -> bool {
-        self.comms.is_empty() && self.pids.is_empty() && self.tids.is_empty()
+        self.comms.is_empty()
+            && self.pids.is_empty()
+            && self.tids.is_empty()
+            && self.cgroups.is_empty()
     }
 
-    /// Whether it chooses a thread of this name and these ids.
-    pub fn admits(&self, comm: &str, pid: Option<u64>, tid: Option<u64>) -> bool {
+    /// Whether it chooses this thread. One of which something is not known fits no list of that.
+    pub fn admits(&self, Who { comm, pid, tid, cgroup }: Who<'_>) -> bool {
         let listed = |list: &[u64], id: Option<u64>| {
             list.is_empty() || id.is_some_and(|id| list.contains(&id))
         };
-        (self.comms.is_empty() || self.comms.iter().any(|glob| glob.matches(comm)))
+        let fits = |globs: &[Pattern], text: Option<&str>| {
+            globs.is_empty() || text.is_some_and(|text| globs.iter().any(|glob| glob.matches(text)))
+        };
+        fits(&self.comms, Some(comm))
+            && fits(&self.cgroups, cgroup)
             && listed(&self.pids, pid)
             && listed(&self.tids, tid)
     }
 
     /// Whether it chooses this thread. Threads that were summed up by name have no ids.
     pub fn admits_thread(&self, thread: &ThreadReport) -> bool {
-        self.admits(&thread.comm, thread.pid, thread.tid)
+        let cgroup = thread.cgroup.as_deref();
+        self.admits(Who { comm: &thread.comm, pid: thread.pid, tid: thread.tid, cgroup })
     }
 }
 
@@ -93,14 +113,26 @@ mod tests {
                 .map(|glob| Pattern::new(glob).expect("a glob"))
                 .collect(),
             pids: vec![40, 41],
-            tids: Vec::new(),
+            ..ThreadFilter::default()
         };
-        assert!(filter.admits("audio-out", Some(41), Some(1)));
-        assert!(filter.admits("xy", Some(40), None));
-        assert!(!filter.admits("xyz", Some(40), None), "no glob fits");
-        assert!(!filter.admits("audio", Some(42), None), "no process fits");
-        assert!(!filter.admits("audio", None, None), "threads that were summed up have no pid");
-        assert!(ThreadFilter::default().admits("", None, None));
+        let who = |comm, pid, tid| Who { comm, pid, tid, cgroup: Some("/pods/one") };
+        assert!(filter.admits(who("audio-out", Some(41), Some(1))));
+        assert!(filter.admits(who("xy", Some(40), None)));
+        assert!(!filter.admits(who("xyz", Some(40), None)), "no glob fits");
+        assert!(!filter.admits(who("audio", Some(42), None)), "no process fits");
+        assert!(
+            !filter.admits(who("audio", None, None)),
+            "threads that were summed up have no pid"
+        );
+        assert!(ThreadFilter::default().admits(Who::default()));
+        let of_pods = ThreadFilter {
+            cgroups: vec![Pattern::new("/pods/*").expect("a glob")],
+            ..ThreadFilter::default()
+        };
+        assert!(!of_pods.is_everything());
+        assert!(of_pods.admits(who("a", None, None)));
+        assert!(!of_pods.admits(Who { cgroup: Some("/pod"), ..who("a", None, None) }));
+        assert!(!of_pods.admits(Who { cgroup: None, ..who("a", None, None) }), "not known");
     }
 
     #[test]

@@ -31,7 +31,7 @@ use super::calls::call_name;
 use super::distribution::Distribution;
 use super::gates::evidence::time;
 use super::model::{Report, Span};
-use super::selection::Selection;
+use super::selection::{Selection, Who};
 use super::tally::Tally;
 
 /// So many spans of each row are kept with their parts, the longest ones.
@@ -67,6 +67,8 @@ pub struct SpanRow {
     pub pid: Option<u64>,
     /// The thread's last name.
     pub comm: Box<str>,
+    /// The path of its process's cgroup, where that is known.
+    pub cgroup: Option<Box<str>>,
     pub figures: SpanFigures,
     /// The longest ones, the longest first.
     pub worst: Vec<SpanTime>,
@@ -413,9 +415,10 @@ impl Rows<'_> {
         let mut rows: Vec<SpanRow> = Vec::new();
         for ((number, koid), growing) in self.rows {
             let comm = roster.comm(koid).unwrap_or_default();
-            let pid = roster.process(koid).map(|process| roster.tid(process));
-            let tid = roster.tid(koid);
-            if !selection.threads.admits(comm, pid, Some(tid)) {
+            let process = roster.process(koid);
+            let (pid, tid) = (process.map(|process| roster.tid(process)), roster.tid(koid));
+            let cgroup = process.and_then(|process| roster.cgroup(process));
+            if !selection.threads.admits(Who { comm, pid, tid: Some(tid), cgroup }) {
                 continue;
             }
             let name = spans.name_of(number);
@@ -428,6 +431,7 @@ impl Rows<'_> {
                 tid,
                 pid,
                 comm: comm.into(),
+                cgroup: cgroup.map(Into::into),
                 figures,
                 worst,
             });

@@ -9,7 +9,7 @@ use fxt_reader::ThreadState;
 
 use super::analysis::{Names, Observer, SwitchedOut};
 use super::facts::{Cause, Causes};
-use super::selection::ThreadFilter;
+use super::selection::{ThreadFilter, Who};
 use super::text::printable;
 
 /// Writes a line for each switch, as an analysis comes to it.
@@ -107,7 +107,8 @@ impl Observer for TimeHist<'_> {
         let (comm, pid) = names.of(event.koid);
         let tid = names.tid(event.koid);
         let comm = comm.unwrap_or_default();
-        if !self.filter.admits(comm, pid, Some(tid)) {
+        let cgroup = names.cgroup(event.koid);
+        if !self.filter.admits(Who { comm, pid, tid: Some(tid), cgroup }) {
             return;
         }
         let comm = printable(comm, 30);

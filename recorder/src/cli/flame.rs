@@ -44,4 +44,7 @@ pub struct FlameArgs {
     /// Only threads of these processes
     #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', value_parser = number::<u64>)]
     pub pids: Vec<u64>,
+    /// Only threads of processes in cgroups whose path matches this glob; can be given more than once
+    #[arg(long = "cgroup", value_name = "GLOB")]
+    pub cgroups: Vec<Pattern>,
 }

@@ -84,6 +84,9 @@ pub struct ReportArgs {
     /// Only these threads
     #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', value_parser = number::<u64>, help_heading = FILTERS)]
     pub tids: Vec<u64>,
+    /// Only threads of processes in cgroups whose path matches this glob, for example '/kubepods*'; can be given more than once
+    #[arg(long = "cgroup", value_name = "GLOB", help_heading = FILTERS)]
+    pub cgroups: Vec<Pattern>,
     /// Only samples on these CPUs
     #[arg(long = "cpu", value_name = "CPU,..", value_delimiter = ',', value_parser = number::<u16>, help_heading = FILTERS)]
     pub cpus: Vec<u16>,

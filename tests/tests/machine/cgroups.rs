@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fxtrec_tests::recording::record;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::recording::{record, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
+use serde_json::Value;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
@@ -66,7 +68,8 @@ fn a_process_has_its_parents_cgroup_until_it_is_moved() {
             first.procs(),
             second.procs()
         );
-        let recording = record(&["--source", source], &["sh", "-c", &script]);
+        let folder = Folder::new();
+        let recording = record_in(&folder, &["--source", source], &["sh", "-c", &script]);
         let ids = recording.printed.split_whitespace().map(|id| id.parse().expect("an id"));
         let found: Vec<_> = ids.map(|id: u64| recording.trace.cgroups[&id].clone()).collect();
         let [shell, kept, moved] = &found[..] else { panic!("{source}: {found:?}") };
@@ -76,7 +79,23 @@ fn a_process_has_its_parents_cgroup_until_it_is_moved() {
         assert_eq!(*then, first, "{source}");
         assert_eq!(*kept, [first], "{source}");
         assert_eq!(moved.last(), Some(&second), "{source}: {moved:?}");
+        assert_is_chosen(&folder, &second.expect("a path"), "sleep");
     }
+}
+
+/// The report and gates find the thread of this name by its cgroup, and no other.
+fn assert_is_chosen(folder: &Folder, cgroup: &str, comm: &str) {
+    let glob = format!("{}*", &cgroup[..cgroup.len() - 1]);
+    let by_cgroup = format!("slice.count > 0 if cgroup = '{cgroup}' and comm = '{comm}'");
+    let others = format!("slice.count > 0 if cgroup = '{cgroup}' and comm != '{comm}'");
+    let gates = ["--fail-if", &by_cgroup, "--fail-if", &others];
+    let done = folder.fxtrec(["report", "t.fxt", "--cgroup", &glob, "--json"].iter().chain(&gates));
+    let report: Value = serde_json::from_str(&done.expect(3).stdout).expect("JSON");
+    let threads = report["threads"].as_array().expect("a list");
+    let told: Vec<_> = threads.iter().map(|it| (&it["comm"], &it["cgroup"])).collect();
+    assert_eq!(told, [(&Value::from(comm), &Value::from(cgroup))]);
+    let found = [0, 1].map(|at| report["gates"][at]["finding"].as_str());
+    assert_eq!(found, [Some("broken"), Some("too_few")], "{}", report["gates"]);
 }
 
 /// As service managers and container runtimes do it, by clone3(2): no move is reported.

@@ -239,7 +239,8 @@ mod tests {
 
     fn holds(comm: &str) -> impl Fn(&Condition) -> bool {
         move |condition| {
-            condition.holds(&Subject { comm, pid: Some(1), tid: Some(2), cpu: Some(0), stack: &[] })
+            let (pid, tid, cpu) = (Some(1), Some(2), Some(0));
+            condition.holds(&Subject { comm, pid, tid, cgroup: None, cpu, stack: &[] })
         }
     }
 

@@ -197,6 +197,11 @@ impl<'a> Names<'a> {
         self.0.comm_and_pid(thread.0)
     }
 
+    /// The path of its process's cgroup, where that is known.
+    pub fn cgroup(self, thread: Koid) -> Option<&'a str> {
+        self.0.cgroup(thread.0).map(|path| &**path)
+    }
+
     pub fn tid(self, thread: Koid) -> u64 {
         self.0.tid(thread.0)
     }

@@ -148,7 +148,9 @@ impl<O: Observer> Analysis<O> {
 
     fn named(&mut self, object: &KernelObject<'_>) {
         match object.object_type {
-            ObjectType::Process => self.roster.name_process(object.koid.0, object.name),
+            ObjectType::Process => {
+                self.roster.name_process(object.koid.0, object.name, object.args.str("cgroup"));
+            }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);
                 self.roster.name_thread(object.koid.0, object.name, process);

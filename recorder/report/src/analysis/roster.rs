@@ -14,7 +14,7 @@ use crate::distribution::Distribution;
 use crate::facts::{FactTallies, Facts};
 use crate::groups::Groups;
 use crate::model::{Party, Stats, ThreadReport};
-use crate::selection::ThreadFilter;
+use crate::selection::{ThreadFilter, Who};
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
@@ -26,6 +26,12 @@ const AFTERLIFE: usize = 4096;
 
 /// In fxtrec's traces the bits of a koid below this are the thread id.
 const ID_BITS: u32 = 22;
+
+#[derive(Clone, Debug)]
+struct Process {
+    name: Arc<str>,
+    cgroup: Option<Arc<str>>,
+}
 
 #[derive(Clone, Debug)]
 struct Named {
@@ -79,7 +85,7 @@ pub(super) struct Roster {
     pub(super) made: u64,
     vacant: Vec<u32>,
     named: FxHashMap<u64, Named>,
-    processes: FxHashMap<u64, Arc<str>>,
+    processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
     ended: Vec<ThreadReport>,
     groups: Groups,
@@ -180,10 +186,16 @@ impl Roster {
         new
     }
 
-    /// A process has a name.
-    pub(super) fn name_process(&mut self, koid: u64, name: &str) {
-        let name = self.text(name);
-        self.processes.insert(koid, name);
+    /// A process has a name, and is in a cgroup where that is known.
+    pub(super) fn name_process(&mut self, koid: u64, name: &str, cgroup: Option<&str>) {
+        let (name, cgroup) = (self.text(name), cgroup.map(|path| self.text(path)));
+        self.processes.insert(koid, Process { name, cgroup });
+    }
+
+    /// The path of the cgroup of the thread's process, where that is known.
+    pub(super) fn cgroup(&self, koid: u64) -> Option<&Arc<str>> {
+        let process = self.named.get(&koid)?.process?;
+        self.processes.get(&process)?.cgroup.as_ref()
     }
 
     /// A thread has a name.
@@ -212,7 +224,8 @@ impl Roster {
 
     fn fits(&self, koid: u64, filter: &ThreadFilter) -> bool {
         let (comm, pid) = self.comm_and_pid(koid);
-        filter.admits(comm.unwrap_or_default(), pid, Some(self.tid(koid)))
+        let (comm, tid) = (comm.unwrap_or_default(), Some(self.tid(koid)));
+        filter.admits(Who { comm, pid, tid, cgroup: self.cgroup(koid).map(|path| &**path) })
     }
 
     /// The thread's name and its process's id, where they are known.
@@ -245,7 +258,8 @@ impl Roster {
             Some(named) => (named.comm.clone(), named.process.map(|process| self.tid(process))),
             None => (self.text(&format!("[{tid}]")), None),
         };
-        Party { koid: Koid(koid), comm, pid, tid }
+        let cgroup = self.cgroup(koid).cloned();
+        Party { koid: Koid(koid), comm, pid, tid, cgroup }
     }
 
     /// The thread in the slot has ended.
@@ -290,8 +304,9 @@ impl Roster {
             return None;
         }
         let process = self.named.get(&live.koid).and_then(|named| named.process);
-        let Party { koid, comm, pid, tid } = self.party(live.koid);
-        let process_name = process.and_then(|process| self.processes.get(&process)).cloned();
+        let Party { koid, comm, pid, tid, cgroup } = self.party(live.koid);
+        let process_name = process.and_then(|process| self.processes.get(&process));
+        let process_name = process_name.map(|process| process.name.clone());
         let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));
         Some(ThreadReport {
             koid: Some(koid),
@@ -300,6 +315,7 @@ impl Roster {
             process: process.map(Koid),
             process_name: process_name.unwrap_or_else(|| comm.clone()),
             comm,
+            cgroup,
             threads: 1,
             in_command: family.has(self, live.koid),
             stats,

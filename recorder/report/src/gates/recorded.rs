@@ -18,7 +18,7 @@ use super::evidence::{Doubt, Evidence, Offender, time};
 use crate::spans::{SpanFigures, SpanReport, SpanRow, SpanTime};
 use crate::stacks::{self, Blocked};
 use crate::tally::Tally;
-use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait};
+use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait, Who};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_gates::{Dimension, Quantity, SpanMetric, SpanPart, Stat, Total};
@@ -88,9 +88,10 @@ impl<'r> Recorded<'r> {
                 false => Metric::Blocked,
             };
             let stack = wait.stack.map(|number| blocked.functions(&blocked.recorded.all[number]));
-            let (comm, pid, tid) = (&*wait.thread.comm, wait.thread.pid, Some(wait.thread.tid));
+            let Who { comm, pid, tid, cgroup } = wait.thread.who();
             let stack = &stack.unwrap_or_default();
-            metric == of_wait && condition.holds(&Subject { comm, pid, tid, cpu: None, stack })
+            let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack };
+            metric == of_wait && condition.holds(&subject)
         };
         blocked.waits.iter().filter(fits).collect()
     }
@@ -99,9 +100,9 @@ impl<'r> Recorded<'r> {
     fn rows(&self, name: &str, condition: Option<&Condition>) -> Vec<&SpanRow> {
         let fits = |row: &&SpanRow| {
             let (comm, pid, tid) = (&*row.comm, row.pid, Some(row.tid));
-            row.is_called(name)
-                && condition
-                    .is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu: None, stack: &[] }))
+            let cgroup = row.cgroup.as_deref();
+            let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack: &[] };
+            row.is_called(name) && condition.is_none_or(|it| it.holds(&subject))
         };
         self.spans.iter().flat_map(|spans| &spans.rows).filter(fits).collect()
     }
@@ -151,7 +152,9 @@ impl<'r> Recorded<'r> {
         for (cpu, report) in sources {
             let fits = |thread: &&ThreadReport| {
                 let (comm, pid, tid) = (&*thread.comm, thread.pid, thread.tid);
-                condition.is_none_or(|it| it.holds(&Subject { comm, pid, tid, cpu, stack: &[] }))
+                let cgroup = thread.cgroup.as_deref();
+                let subject = Subject { comm, pid, tid, cgroup, cpu, stack: &[] };
+                condition.is_none_or(|it| it.holds(&subject))
             };
             chosen.extend(report.threads().iter().filter(fits).map(|thread| (report, thread)));
         }

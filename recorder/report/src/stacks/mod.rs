@@ -110,7 +110,8 @@ pub fn blocked<'r, E: From<Error>>(
     let mut blocked = waits.join(recorded, &shown);
     for thread in report.threads() {
         let (Some(koid), Some(tid)) = (thread.koid, thread.tid) else { continue };
-        let party = Party { koid, comm: thread.comm.clone(), pid: thread.pid, tid };
+        let (comm, cgroup) = (thread.comm.clone(), thread.cgroup.clone());
+        let party = Party { koid, comm, pid: thread.pid, tid, cgroup };
         blocked.running.insert(koid.0, party);
     }
     for wait in &blocked.waits {
@@ -134,7 +135,8 @@ struct Waits {
 
 fn party(koid: Koid, names: Names<'_>) -> Party {
     let (comm, pid) = names.of(koid);
-    Party { koid, comm: comm.unwrap_or_default().into(), pid, tid: names.tid(koid) }
+    let cgroup = names.cgroup(koid).map(Into::into);
+    Party { koid, comm: comm.unwrap_or_default().into(), pid, tid: names.tid(koid), cgroup }
 }
 
 impl Observer for Waits {

@@ -89,8 +89,12 @@ pub fn run(
         return Err(FlameError::Once(args.file.clone()));
     }
     let failed = |source: Error| ReadError::new(&args.file, source);
-    let threads =
-        ThreadFilter { comms: args.comms.clone(), pids: args.pids.clone(), tids: Vec::new() };
+    let threads = ThreadFilter {
+        comms: args.comms.clone(),
+        pids: args.pids.clone(),
+        cgroups: args.cgroups.clone(),
+        ..ThreadFilter::default()
+    };
     let range = TimeRange { from: None, to: None };
     let selection = Selection { threads, cpus: Vec::new(), range };
     let options = Options { selection, worst: 0 };

@@ -14,6 +14,7 @@ fn args_of(file: &Path) -> FlameArgs {
         output,
         comms: Vec::new(),
         pids: Vec::new(),
+        cgroups: Vec::new(),
     }
 }
 

@@ -221,18 +221,30 @@ fn chosen(args: &ReportArgs) -> Vec<String> {
     let comms = args.comms.iter().map(|comm| format!("--comm '{comm}'"));
     let pids = args.pids.iter().map(|pid| format!("--pid {pid}"));
     let tids = args.tids.iter().map(|tid| format!("--tid {tid}"));
-    comms.chain(pids).chain(tids).collect()
+    let cgroups = args.cgroups.iter().map(|cgroup| format!("--cgroup '{cgroup}'"));
+    comms.chain(pids).chain(tids).chain(cgroups).collect()
 }
 
 /// What is to be said about names that are like those that no thread has.
 fn near(args: &ReportArgs) -> String {
-    let all = match args.file.is_file() && !args.comms.is_empty() {
+    let by_name = !args.comms.is_empty() || !args.cgroups.is_empty();
+    let all = match args.file.is_file() && by_name {
         true => open(&args.file).ok().and_then(|it| report::analyse(it, Options::default()).ok()),
         false => None,
     };
     let Some(all) = all else { return "`fxtrec report` without it lists the threads".to_owned() };
     let names: Vec<&str> = all.threads().iter().map(|thread| &*thread.comm).collect();
     let near = args.comms.iter().flat_map(|comm| nearest(comm.as_str(), names.iter().copied(), 3));
+    let mut cgroups: Vec<&str> =
+        all.threads().iter().filter_map(|thread| thread.cgroup.as_deref()).collect();
+    if cgroups.is_empty() && !args.cgroups.is_empty() {
+        return "the trace does not tell in which cgroups its processes were".to_owned();
+    }
+    cgroups.sort_unstable();
+    cgroups.dedup();
+    let wanted = args.cgroups.iter();
+    let near_cgroups = wanted.flat_map(|path| nearest(path.as_str(), cgroups.iter().copied(), 3));
+    let near = near.chain(near_cgroups);
     let near: Vec<String> = near.map(|name| format!("'{name}'")).collect();
     match near.is_empty() {
         true => format!("the trace has {} threads, none with a similar name", names.len()),
@@ -245,6 +257,7 @@ fn options(args: &ReportArgs) -> Options {
         comms: args.comms.clone(),
         pids: args.pids.clone(),
         tids: args.tids.clone(),
+        cgroups: args.cgroups.clone(),
     };
     let moment = |point: Option<TimePoint>| point.map(TimePoint::moment);
     let selection = Selection {

@@ -33,11 +33,12 @@ fn next(state: OutgoingState) -> State {
 /// Whether the condition is true of a thread, as far as it is known now.
 fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bool {
     let thread = threads.thread(slot);
-    let process = threads.process(thread.process).koid;
+    let home = threads.process(thread.process);
     condition.holds(&Subject {
         comm: &String::from_utf8_lossy(thread.comm.as_bytes()),
-        pid: process.map(id_of),
+        pid: home.koid.map(id_of),
         tid: Some(thread.tid.0.into()),
+        cgroup: home.cgroup.as_deref(),
         cpu: u16::try_from(cpu.0).ok(),
         stack: &[],
     })

@@ -67,7 +67,7 @@ fn threads_are_chosen_by_their_last_names_and_the_total_is_theirs() {
     let filter = |comms: &[&str], pids: &[u64]| ThreadFilter {
         comms: comms.iter().map(|glob| Pattern::new(glob).expect("a glob")).collect(),
         pids: pids.to_vec(),
-        tids: Vec::new(),
+        ..ThreadFilter::default()
     };
     let report = |threads: ThreadFilter| {
         let selection = Selection { threads, ..Selection::default() };
@@ -80,4 +80,24 @@ fn threads_are_chosen_by_their_last_names_and_the_total_is_theirs() {
     assert!(!audio.worst().is_empty() && audio.worst().iter().all(|wait| wait.thread.tid == 202));
     assert!(report(filter(&["audio*"], &[100])).threads().is_empty());
     assert_eq!(report(filter(&[], &[100, 200])).threads().len(), 2);
+}
+
+#[test]
+fn threads_are_chosen_by_the_cgroup_of_their_process_as_it_was_last() {
+    let mut scene = beat();
+    scene.name_in(202, "t202", Some("/pods/one"));
+    scene.name_in(202, "t202", Some("/pods/two"));
+    let report = |glob: &str| {
+        let cgroups = vec![Pattern::new(glob).expect("a glob")];
+        let threads = ThreadFilter { cgroups, ..ThreadFilter::default() };
+        let selection = Selection { threads, ..Selection::default() };
+        scene.report_with(Options { selection, ..Options::default() })
+    };
+    let two = report("/pods/t*");
+    let told =
+        |thread: &crate::ThreadReport| (thread.tid, thread.cgroup.as_deref() == Some("/pods/two"));
+    assert_eq!(two.threads().iter().map(told).collect::<Vec<_>>(), [(Some(202), true)]);
+    assert_eq!(two.total().metric(RunQueue).count(), 10);
+    assert!(report("/pods/one").threads().is_empty());
+    assert!(scene.report().threads().iter().any(|thread| thread.cgroup.is_none()), "not known");
 }
