@@ -230,3 +230,41 @@ fn samples_in_the_vdso_name_its_functions_and_their_callers() {
     assert!(known * 10 >= in_vdso * 9, "{folded}");
     folder.fxtrec(["dump", "t.fxt", "--check"]).expect(0);
 }
+
+#[test]
+fn files_of_a_process_that_executes_another_program_are_told_apart_without_names() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("waits.c", &["-O2"]);
+    let folder = Folder::new();
+    let script = format!("sleep 0.05; exec {} {ROUNDS}", program.text());
+    let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
+    record_in(&folder, &options, &["sh", "-c", &script]);
+    folder.fxtrec(["symbolize", "t.fxt", "-o", "named.fxt"]).expect(0);
+    let printed = folder.fxtrec(["report", "named.fxt", "--stacks", "--json", "--worst", "100000"]);
+    let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+    let (mut shell, mut own) = (0, 0);
+    for wait in json["worst"].as_array().expect("waits") {
+        let frames = wait["frames"].as_array().into_iter().flatten();
+        let (kernel, user): (Vec<&Value>, Vec<&Value>) =
+            frames.partition(|it| it["kernel"] == true);
+        let has = |frames: &[&Value], key: &str, part: &str| {
+            frames.iter().any(|frame| frame[key].as_str().is_some_and(|it| it.contains(part)))
+        };
+        let is_ours = has(&user, "function", "blocks_in_");
+        // Only the shell waits for a child.
+        if has(&kernel, "function", "wait4") {
+            assert!(has(&user, "module", "sh") && !has(&user, "module", program.text()), "{wait}");
+            shell += 1;
+        } else if is_ours {
+            assert!(
+                has(&user, "module", program.text()) && !has(&user, "module", "/dash"),
+                "{wait}"
+            );
+            own += 1;
+        }
+    }
+    assert!(shell == 1 && own >= ROUNDS, "{shell}, {own}");
+}

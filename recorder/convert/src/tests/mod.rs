@@ -9,6 +9,7 @@ mod generated;
 mod malformed;
 mod merging;
 mod scheduling;
+mod symbolizing;
 mod wild;
 
 use std::path::Path;
