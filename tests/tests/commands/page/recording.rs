@@ -5,6 +5,7 @@ use std::process::Output;
 
 use fxtrec_tests::binary;
 use fxtrec_tests::root::may_record;
+use serde_json::Value;
 
 use super::browser::{self, Browser, number};
 use super::kept;
@@ -47,6 +48,65 @@ fn a_recording_becomes_a_page_with_the_threads_that_ran() {
     assert_eq!(state["current"]["kind"], "thread");
     assert!(number(&state["paint"]["drawn"]) > 0.0);
     browser.screenshot(&kept("recording.png"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_page_of_a_recording_has_the_stacks_that_the_report_has() {
+    if !may_record() || !browser::is_there() {
+        return;
+    }
+    let trace = kept("recorded-stacks.fxt");
+    let script = "for i in 1 2 3 4 5; do sleep 0.02; done";
+    let recorded = binary::command()
+        .args(["-q", "--stacks=wake", "-o"])
+        .arg(&trace)
+        .args(["--", "sh", "-c", script])
+        .status()
+        .expect("fxtrec runs");
+    assert!(recorded.success(), "{recorded}");
+    let page = kept("recorded-stacks.html");
+    let made = report(&trace, &page);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let stacks = binary::command()
+        .args(["report", "--stacks", "--json", "--comm", "sleep", "--worst", "5"])
+        .arg(&trace)
+        .output()
+        .expect("fxtrec runs");
+    let stacks: Value = serde_json::from_slice(&stacks.stdout).expect("JSON");
+    let worst = stacks["worst"].as_array().expect("a list");
+    let worst: Vec<&Value> = worst.iter().filter(|wait| !wait["frames"].is_null()).collect();
+    assert!(worst.len() >= 3, "{stacks}");
+
+    let mut browser = Browser::start();
+    browser.open(&page);
+    let contents = "JSON.parse(document.getElementById('contents').textContent)";
+    let begin = browser.evaluate(&format!("{contents}.begin"));
+    let begin: u64 = begin.as_str().and_then(|it| it.parse().ok()).expect("a time");
+    for wait in worst {
+        let at = wait["begin_ns"].as_u64().expect("ns") - begin;
+        let koid = browser.evaluate(&format!(
+            "{contents}.threads.map(([koid]) => koid).find((koid) => koid % 2 ** 22 === {})",
+            wait["tid"]
+        ));
+        browser.open_at(&page, &format!("#slice={koid}@{at}"));
+        browser.wait_for("document.querySelector('#selection .stack') !== null");
+        browser.evaluate("document.querySelector('#selection .stacks > button')?.click()");
+        let shown = browser.evaluate(
+            "[...document.querySelector('#selection .stack').children].map((row) => row.querySelector('span').textContent)",
+        );
+        let frames = wait["frames"].as_array().expect("a list");
+        let shown = shown.as_array().expect("a list");
+        assert_eq!(shown.len(), frames.len(), "{shown:?} {frames:?}");
+        for (shown, frame) in shown.iter().zip(frames) {
+            // Without a name it is the file and the address in it.
+            match frame["function"].as_str() {
+                Some(function) => assert_eq!(shown, function),
+                None => assert!(shown.as_str().is_some_and(|it| it.contains("0x")), "{shown}"),
+            }
+        }
+    }
+    browser.screenshot(&kept("recorded-stacks.png"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -3,13 +3,13 @@
 use fxt_reader::{Error, Reader};
 use std::path::PathBuf;
 
-use fxt_writer::record::{Backtrace, Record as _};
-use fxt_writer::{Koid, ThreadName, Ticks};
+use fxt_writer::record::{Backtrace, ContextSwitch, Record as _, ThreadState, Wakeup};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, Writer};
 use fxtrec::report::Options;
 use fxtrec::report::stacks::{Profile, blocked, example};
 use fxtrec::sched::backtrace::Kind;
 use fxtrec_report::scene::Scene;
-use serde_json::{Value, json};
+use serde_json::{Value as Json, json};
 
 use super::browser::{self, Browser, number};
 use super::{kept, write_page};
@@ -41,11 +41,11 @@ fn open(browser: &mut Browser, name: &str) {
 }
 
 /// What is drawn: name, row and weight of each function.
-fn frames(browser: &mut Browser) -> Value {
+fn frames(browser: &mut Browser) -> Json {
     let list = browser.evaluate("fxtrec.state().flame.frames");
     let mut list = list.as_array().expect("a list").clone();
     list.sort_by_key(|it| (it[1].as_u64(), it[0].as_str().map(str::to_owned)));
-    Value::Array(list)
+    Json::Array(list)
 }
 
 fn choose(browser: &mut Browser, kind: &str) {
@@ -177,6 +177,10 @@ fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
     choose(&mut browser, "cpu");
     let count = browser.evaluate("fxtrec.state().flame.count");
     assert_eq!(count, 5);
+    // The address has what is shown.
+    browser.wait_for("location.hash.includes('stacks=cpu')");
+    browser.open_at(&page, "#stacks=cpu");
+    browser.wait_for("fxtrec.state().flame?.kind === 'cpu'");
     let found = frames(&mut browser);
     assert_eq!((&found[1][0], &found[2][0]), (&"0x9000".into(), &"kick".into()));
     assert!((number(&found[2][2]) / number(&found[0][2]) - 0.8).abs() < 1e-9, "{found}");
@@ -212,6 +216,8 @@ fn the_search_finds_functions_and_marks_the_waits_that_have_them() {
     let rows = "[...document.querySelectorAll('#blocked tr')].filter((it) => !it.hidden).length";
     assert_eq!(browser.evaluate(rows), 1, "the longest of the thread");
     assert_eq!(search(&mut browser, "b::<c"), "1 thread, in 1 wait");
+    let about = "document.getElementById('flame-about').textContent";
+    browser.wait_for(&format!("{about}.includes('71 % with “b::<c”')"));
     assert_eq!(browser.evaluate(rows), 1);
     assert_eq!(search(&mut browser, "x.so+"), "1 thread, in 1 wait");
     assert_eq!(browser.evaluate(rows), 0, "that is another wait");
@@ -243,5 +249,98 @@ fn the_flame_graph_says_the_same_as_fxtrec_flame() {
         choose(&mut browser, name);
         assert_eq!(browser.evaluate("fxtrec.state().flame.total"), total, "{name}");
     }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// Thread 41 is blocked so many times for 5 to 15 us, in one of a thousand functions each time, with so many callers. The
+/// first time is as short as any.
+fn many(waits: u64, callers: u64) -> Vec<u8> {
+    let mut trace = Writer::new(Vec::<u8>::new());
+    trace.start("test", 1_000_000_000).expect("room");
+    let switch = |trace: &mut Writer<Vec<u8>>, time, outgoing: u64, incoming: u64| {
+        let weight = |koid| Value::Int32(if koid == 0 { i32::MIN } else { 1024 });
+        let args = [
+            Arg::new(Text::Inline("incoming_weight"), weight(incoming)),
+            Arg::new(Text::Inline("outgoing_weight"), weight(outgoing)),
+        ];
+        let (outgoing, incoming) = (Koid(outgoing), Koid(incoming));
+        let (time, outgoing_state) = (Ticks(time), ThreadState::Blocked);
+        let switch =
+            ContextSwitch { cpu: 0, time, outgoing, incoming, outgoing_state, args: &args };
+        trace.write(&switch).expect("room");
+    };
+    switch(&mut trace, 1_000, 0, 41);
+    let thread = ThreadName::Inline { process: Koid(40), thread: Koid(41) };
+    for n in 0..waits {
+        let noise = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let begin = (n + 1) * 20_000 + noise / 11 % 1_000;
+        switch(&mut trace, begin, 41, 0);
+        let mut frames = vec![0x1_0000 + noise / 7 % 1_000 * 64];
+        frames.extend((1..=callers).map(|caller| 0x1_0000_0000 + caller * 16));
+        let stack = Backtrace { time: Ticks(begin), thread, flags: 0, frames: &frames };
+        trace.write(&stack).expect("room");
+        let end = Ticks(begin + 5_000 + noise % 9_973);
+        trace.write(&Wakeup { cpu: 0, time: end, thread: Koid(41), args: &[] }).expect("room");
+        switch(&mut trace, end.0 + 500, 0, 41);
+    }
+    trace.into_inner()
+}
+
+#[test]
+fn what_has_no_room_is_left_out_and_the_page_says_so() {
+    if !browser::is_there() {
+        return;
+    }
+    let (with, without) = (kept("many.html"), kept("few.html"));
+    let waits = 300_000;
+    write_page(&many(waits, 3), "many.html");
+    write_page(&many(10, 3), "few.html");
+    let mut browser = Browser::start();
+    browser.open(&with);
+    browser.wait_for("fxtrec.state().flame !== null");
+    let contents = "JSON.parse(document.getElementById('contents').textContent)";
+    let stacks = browser.evaluate(&format!("{contents}.stacks"));
+    let left_out = number(&stacks["leftOut"][0]);
+    assert!(left_out > 1_000.0, "{stacks}");
+    assert_eq!(number(&stacks["waits"]) + left_out, waits as f64);
+    // 1 MB, and 2 bytes for each of three events of a wait.
+    let bytes = browser.evaluate(&format!(
+        "{contents}.stacks.blocks.map((it) => document.getElementById(`block-${{it}}`).textContent.length).reduce((a, b) => a + b)"
+    ));
+    let room = 1_000_000.0 + 2.0 * 3.0 * waits as f64;
+    assert!((room / 4.0..=room).contains(&number(&bytes)), "{bytes} of {room}");
+    let said = browser.evaluate("document.getElementById('flame-about').textContent");
+    let expected = "are left out for the size of the page";
+    assert!(said.as_str().is_some_and(|it| it.contains(expected)), "{said}");
+    // The first wait is one of the shortest.
+    browser.open_at(&with, "#slice=41@19000");
+    browser.wait_for("document.querySelector('#selection .stacks .hint') !== null");
+    let said = browser.evaluate("document.querySelector('#selection .stacks .hint').textContent");
+    assert_eq!(said, "its stack, if it has one, is left out of the page for its size");
+    browser.open(&without);
+    browser.wait_for("fxtrec.state().flame !== null");
+    let said = browser.evaluate("document.getElementById('flame-about').textContent");
+    assert!(said.as_str().is_some_and(|it| !it.contains("left out")), "{said}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn of_a_deep_stack_the_outer_functions_are_listed_when_asked_for() {
+    if !browser::is_there() {
+        return;
+    }
+    let mut browser = Browser::start();
+    browser.open_at(&write_page(&many(3, 40), "deep.html"), "#slice=41@19000");
+    browser.wait_for("document.querySelector('#selection .stack') !== null");
+    let listed = "document.querySelectorAll('#selection .stack li').length";
+    assert_eq!(browser.evaluate(listed), 14);
+    let more = "document.querySelector('#selection .stacks > button')?.textContent ?? null";
+    assert_eq!(browser.evaluate(more), "27 more");
+    browser.click_on("#selection .stacks > button");
+    assert_eq!(browser.evaluate(listed), 41);
+    assert_eq!(browser.evaluate(more), Json::Null);
+    let last =
+        browser.evaluate("document.querySelector('#selection .stack li:last-child').textContent");
+    assert_eq!(last, "0x100000280 ");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }

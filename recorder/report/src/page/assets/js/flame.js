@@ -88,7 +88,8 @@
     ofStack.forEach((weight, at) => (weights[table.stackNode[at]] += weight));
     // A caller has a smaller number than those that it called.
     for (let node = weights.length - 1; node > 0; node--) weights[table.callers[node]] += weights[node];
-    return { weights, count };
+    const found = ofStack.reduce((sum, weight, at) => sum + (stacks.hasFound(at) ? weight : 0), 0);
+    return { weights, count, found };
   }
 
   // By caller: those that it called, by name.
@@ -202,12 +203,14 @@
     const key = [kind, now.from, now.to, now.thread, alone, graph.clientWidth, document.getElementById("search").value].join(" ");
     if (key === drawn) return;
     drawn = key;
-    const { weights, count } = weigh(now);
-    shown = { ...now, weights, count, of: inner(weights), places: [] };
+    const { weights, count, found } = weigh(now);
+    shown = { ...now, weights, count, found, of: inner(weights), places: [] };
     draw();
     const who = now.thread !== null ? fx.select.threadName(now.thread) : "the threads in the list";
     const what = kind === "cpu" ? (count === 1 ? "sample" : "samples") : count === 1 ? "wait" : "waits";
-    const list = [`${units.time(weights[0])} of ${who} in ${units.count(count)} ${what}, in ${now.whole ? "the selected time" : "the time in view"}`, ...stacks.leftOut()];
+    const searched = document.getElementById("search").value.trim();
+    const share = found > 0 ? [`${units.percent(found, weights[0])} with “${searched}”`] : [];
+    const list = [`${units.time(weights[0])} of ${who} in ${units.count(count)} ${what}, in ${now.whole ? "the selected time" : "the time in view"}`, ...share, ...stacks.leftOut()];
     caption.textContent = list.join("; ");
   }
 
@@ -258,11 +261,18 @@
     kind = has[0]?.[0] ?? "offcpu";
   }
 
-  choice.addEventListener("change", () => {
-    kind = choice.value;
+  // Shows another kind of stacks, if there are any of it.
+  function choose(name) {
+    if (kind === null) build();
+    if (![...choice.options].some(({ value }) => value === name)) return;
+    kind = choice.value = name;
     alone = current = 0;
     paint();
-  });
+    // The address has it.
+    view.changed();
+  }
+
+  choice.addEventListener("change", () => choose(choice.value));
   graph.addEventListener("click", ({ target }) => {
     const box = target.closest(".frame");
     if (box) zoom(Number(box.dataset.node));
@@ -273,6 +283,9 @@
   view.onChange(changed);
 
   fx.flame = {
+    choose,
+    // The kind that is shown, if another than at first.
+    chosen: () => (kind === null || kind === choice.options[0]?.value ? null : kind),
     shown: () =>
       shown && {
         kind,
@@ -280,6 +293,7 @@
         to: shown.to,
         thread: shown.thread === null ? null : trace.threads[shown.thread].koid,
         count: shown.count,
+        found: shown.found,
         total: shown.weights[0],
         alone: title(alone),
         current: title(current),

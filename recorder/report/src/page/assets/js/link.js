@@ -17,6 +17,8 @@
     if (order !== "running") parts.set("order", order);
     const pins = fx.lanes.pins().map((index) => trace.threads[index].koid);
     if (pins.length > 0) parts.set("pins", pins.join(","));
+    const stacks = fx.flame?.chosen();
+    if (stacks) parts.set("stacks", stacks);
     const selected = fx.select.selected();
     if (selected) {
       const { kind, id } = selected.lane;
@@ -57,6 +59,10 @@
       // It may be a function; without stacks, the thread of the selection would not be among those that are left.
       await fx.stacks?.load();
       fx.search.show(parts.get("search"));
+    }
+    if (parts.get("stacks") && fx.flame) {
+      await fx.stacks.load();
+      fx.flame.choose(parts.get("stacks"));
     }
     const shown = range(parts.get("view"));
     if (shown && shown[0] < shown[1]) view.show(shown[0], shown[1]);

@@ -199,6 +199,8 @@
 
   const isFound = (name) => found !== null && name.toLowerCase().includes(found.text);
 
+  const hasFound = (stack) => found !== null && found.stacks[stack] === 1;
+
   // Whether a wait has a function that is searched for.
   function isMarked(thread, begin) {
     if (found === null) return false;
@@ -224,5 +226,5 @@
     return list;
   }
 
-  fx.stacks = { about, load, table: () => table, nameOf, fileOf, KERNEL, show, hint, search, isFound, isMarked, eachMarked, leftOut, has: (thread) => found?.threads.has(thread) ?? false };
+  fx.stacks = { about, load, table: () => table, nameOf, fileOf, KERNEL, show, hint, search, isFound, hasFound, isMarked, eachMarked, leftOut, has: (thread) => found?.threads.has(thread) ?? false };
 })();
