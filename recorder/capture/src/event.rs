@@ -1,5 +1,6 @@
 //! What a capture source reports: typed events, the same for every source.
 
+pub use crate::contention::{KernelLock, LockKind};
 pub use crate::futex::Futex;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;
@@ -71,6 +72,8 @@ pub struct SliceFacts {
     pub throttled: Option<Throttle>,
     /// The futex that it blocks on, if it does and somebody asked.
     pub futex: Option<Futex>,
+    /// The lock of the kernel that it waits for, even if it is preempted and not blocked, if somebody asked.
+    pub kernel_lock: Option<KernelLock>,
 }
 
 /// What interrupts took of the slice of a thread that goes out, and since when it was to go.

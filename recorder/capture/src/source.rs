@@ -95,6 +95,8 @@ pub struct Causes {
     pub syscall: bool,
     /// On which futex a thread blocks. Only told where it is asked for, and not lacking elsewhere.
     pub futex: bool,
+    /// For which lock of the kernel one does. The same holds of that.
+    pub kernel_lock: bool,
     /// Who begins each wake-up, a thread or an interrupt.
     pub waker: bool,
 }
@@ -102,7 +104,8 @@ pub struct Causes {
 impl Causes {
     /// Their names, as they are in the trace.
     pub fn names(self) -> Vec<&'static str> {
-        let all = self.all().into_iter().chain([("futex", self.futex)]);
+        let asked = [("futex", self.futex), ("kernel_lock", self.kernel_lock)];
+        let all = self.all().into_iter().chain(asked);
         all.filter_map(|(name, given)| given.then_some(name)).collect()
     }
 

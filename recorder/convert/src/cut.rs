@@ -349,9 +349,15 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "syscall" if view.outgoing => {
                     number(arg.value)
                 }
-                "futex" | "futex_owner" | "futex_end_of" if view.outgoing => match arg.value {
-                    ReadValue::Pointer(address) => Some(Value::Pointer(address)),
-                    ReadValue::Koid(owner) => Some(Value::Koid(fxt_writer::Koid(owner.0))),
+                "futex" | "futex_owner" | "futex_end_of" | "kernel_lock" if view.outgoing => {
+                    match arg.value {
+                        ReadValue::Pointer(address) => Some(Value::Pointer(address)),
+                        ReadValue::Koid(owner) => Some(Value::Koid(fxt_writer::Koid(owner.0))),
+                        _ => None,
+                    }
+                }
+                "kernel_lock_kind" if view.outgoing => match arg.value {
+                    ReadValue::Str(kind) => Some(Value::Str(target.text(kind)?)),
                     _ => None,
                 },
                 "throttled" if view.outgoing => {

@@ -74,10 +74,12 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub need_resched: bool,
 
-    /// Also record which futex each thread blocks on, and who has the lock (source bpf; x86-64 and arm64)
+    /// Also record which lock each thread blocks on: futexes with their owner, and those of the kernel (source bpf)
     ///
     /// The arguments futex and futex_owner of switches. Owners are known of mutexes of the GNU C library,
     /// and of locks that inherit priority or are robust (docs/locks.md). `fxtrec why` names them.
+    /// Futexes need x86-64 or arm64. Locks of the kernel have the arguments kernel_lock and kernel_lock_kind; their
+    /// owner is unknown, and who woke the thread is probably it.
     #[arg(long, help_heading = WHAT)]
     pub locks: bool,
 

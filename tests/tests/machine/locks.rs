@@ -1,5 +1,8 @@
 //! Which lock a thread waits for, and who has it, held against what the threads themselves say.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use fxt_reader::ThreadState;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::locks;
 use fxtrec_tests::machine;
@@ -7,6 +10,7 @@ use fxtrec_tests::programs::build;
 use fxtrec_tests::recording::{record, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
+use fxtrec_tests::trace::{Switch, Trace};
 
 use super::causes::has;
 
@@ -37,6 +41,85 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
     }
 }
 
+/// A wait for a lock of the kernel, as the tracepoints tell it: the thread, from when to when, the lock and its flags.
+struct Contended {
+    thread: u64,
+    from: u64,
+    to: u64,
+    address: String,
+    flags: u32,
+}
+
+/// The waits of the threads of a process, those apart in which they only spin.
+fn contended(trace: &Trace, process: u64) -> Vec<Contended> {
+    let mut open = BTreeMap::<(u64, &str), (u64, u32)>::new();
+    let mut waits = Vec::new();
+    for event in trace.events.iter().filter(|event| event.process == process) {
+        let (thread, address) = (event.thread, event.arg("lock_addr"));
+        if event.name == "contention_end" {
+            let Some((from, flags)) = open.remove(&(thread, address)) else { continue };
+            waits.push(Contended { thread, from, to: event.time, address: address.into(), flags });
+        } else if event.name == "contention_begin" {
+            let flags: u32 = event.arg("flags").parse().expect("a number");
+            if flags & 1 == 0 {
+                open.insert((thread, address), (event.time, flags));
+            }
+        }
+    }
+    waits
+}
+
+#[test]
+fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let options = ["--source", "bpf", "--locks", "-e", "lock:contention_*"];
+    let recording = record(&options, &[env!("CARGO_BIN_EXE_planted"), "kernel-locks"]);
+    let trace = &recording.trace;
+    if !has(trace, "kernel_lock") {
+        return skip("this kernel does not tell when threads wait for its locks");
+    }
+    assert_eq!(trace.stats().number("lost"), 0, "{:?}", trace.stats());
+    let process = trace.info().number("command");
+    let waits = contended(trace, process);
+    let mut ids = BTreeMap::<&str, &str>::new();
+    let mut slept = 0;
+    for wait in &waits {
+        let within = |out: &&Switch| wait.from < out.time && out.time < wait.to;
+        for out in trace.outs(wait.thread).filter(within) {
+            if out.state != ThreadState::Blocked {
+                continue;
+            }
+            let id = out.args.get("kernel_lock").unwrap_or_else(|| panic!("{out:?}"));
+            let first = *ids.entry(&wait.address).or_insert(id);
+            assert_eq!(first, id, "one id for each lock");
+            let kind = match wait.flags {
+                2 => "rwsem_read",
+                4 => "rwsem_write",
+                32 => "mutex",
+                _ => continue,
+            };
+            assert_eq!(out.args.get("kernel_lock_kind").map(String::as_str), Some(kind), "{out:?}");
+            slept += 1;
+        }
+    }
+    println!("{slept} sleeps in {} waits for {} locks", waits.len(), ids.len());
+    assert!(slept >= 60, "{slept}");
+    let different: BTreeSet<&&str> = ids.values().collect();
+    assert_eq!(different.len(), ids.len(), "{ids:?}");
+    // And nobody else is said to wait for one.
+    let ours = |out: &&Switch| trace.threads.get(&out.outgoing).is_some_and(|it| it.1 == process);
+    for out in trace.switches.iter().filter(ours).filter(|out| out.args.contains_key("kernel_lock"))
+    {
+        let is_in = |wait: &&Contended| {
+            wait.thread == out.outgoing && wait.from < out.time && out.time < wait.to
+        };
+        assert!(waits.iter().any(|wait| is_in(&wait)), "{out:?}");
+    }
+}
+
 #[test]
 fn without_the_option_nothing_is_told_of_futexes() {
     if !may_record() {
@@ -48,5 +131,6 @@ fn without_the_option_nothing_is_told_of_futexes() {
     assert!(!has(&recording.trace, "futex"));
     for out in &recording.trace.switches {
         assert!(!out.args.contains_key("futex") && !out.args.contains_key("futex_owner"));
+        assert!(!out.args.contains_key("kernel_lock"));
     }
 }

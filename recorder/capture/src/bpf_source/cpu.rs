@@ -4,8 +4,8 @@
 //! those of all CPUs, in a third of an event's memory, and become events one by one.
 
 use crate::event::{
-    Comm, Event, Futex, Kept, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake, WakeKind,
-    Waker,
+    Comm, Event, Futex, Kept, KernelLock, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake,
+    WakeKind, Waker,
 };
 use crate::order::{Backlog, Lane as Queue, Merger, QUEUE_EVENTS};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
@@ -396,7 +396,10 @@ impl Decoder {
                 }
                 // What was stolen goes back to the switch before.
                 let whole = std::mem::replace(&mut self.began, true);
-                let told = |it: &SliceFacts| whole || it.throttled.is_some() || it.futex.is_some();
+                let told = |it: &SliceFacts| {
+                    let locks = it.futex.is_some() || it.kernel_lock.is_some();
+                    whole || it.throttled.is_some() || locks
+                };
                 if let Some(mut facts) = self.slice.take().filter(told) {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
@@ -469,6 +472,9 @@ impl Decoder {
             }
             Record::Futex(raw) => {
                 self.slice.get_or_insert_default().futex = Some(Futex::new(raw));
+            }
+            Record::Contention(raw) => {
+                self.slice.get_or_insert_default().kernel_lock = Some(KernelLock::new(raw));
             }
             // It has no time of its own: it is of the record that follows, or of the move before it.
             Record::Wait { tid, kept, cpu, own, of_queues, begins, goes_on } => {
@@ -724,7 +730,7 @@ mod tests {
         events(&mut decoder, record);
         let throttle = Throttle { kept, cgroup, own, now, of_queues };
         let throttled = Some(throttle);
-        let expected = Kind::Slice(SliceFacts { steal: Nanos(0), throttled, futex: None });
+        let expected = Kind::Slice(SliceFacts { throttled, ..SliceFacts::default() });
         assert_eq!(events(&mut decoder, switch(1, 2))[0], expected);
         let (tid, kept, cpu) = (Tid(1), Nanos(20), Cpu(1));
         let (begins, goes_on) = (false, false);

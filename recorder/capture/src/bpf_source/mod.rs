@@ -178,6 +178,7 @@ impl Source for BpfSource {
             syscall: self.events.tells_syscalls(),
             waker: self.events.tells_wakers(),
             futex: self.events.tells_futexes(),
+            kernel_lock: self.events.tells_kernel_locks(),
             quotas: false,
         }
     }

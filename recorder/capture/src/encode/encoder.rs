@@ -1,12 +1,15 @@
 //! From typed events, in order of time, to records.
 
 mod departed;
+mod locks;
 mod moment;
 pub mod owner;
 mod probes;
 mod throttles;
 mod wakes;
 mod watch;
+
+use std::hash::RandomState;
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{
@@ -29,7 +32,7 @@ use super::threads::{Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, ou
 use super::throttles::CgroupNames;
 use super::unrecorded;
 use crate::event::{
-    Comm, Event, Futex, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Throttle, WakeKind,
+    Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Throttle, WakeKind,
 };
 use crate::flight::watch::Watch;
 use fxtrec_units::convention::PROVIDER;
@@ -54,6 +57,8 @@ pub struct Encoder<L> {
     queued: Option<(Cpu, Throttle)>,
     /// The cgroups that are throttled now.
     periods: OpenPeriods,
+    /// Gives locks of the kernel ids of this recording, in place of their addresses.
+    lock_ids: RandomState,
 }
 
 /// One side of a switch, as it is written.
@@ -187,6 +192,7 @@ impl<L: Lanes> Encoder<L> {
             cgroups: CgroupNames::default(),
             queued: None,
             periods: OpenPeriods::default(),
+            lock_ids: RandomState::new(),
         }
     }
 
@@ -438,8 +444,8 @@ impl<L: Lanes> Encoder<L> {
         let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let slice = match slice {
-            Some(SliceFacts { futex: Some(futex), .. }) => {
-                self.with_owner(outgoing, slice, futex)?
+            Some(facts) if facts.futex.is_some() || facts.kernel_lock.is_some() => {
+                Some(self.with_owner(outgoing, facts)?)
             }
             slice => slice,
         };
@@ -473,30 +479,6 @@ impl<L: Lanes> Encoder<L> {
             _ => self.threads.set_run(outgoing, Run::Blocked),
         }
         Ok(())
-    }
-
-    /// Makes sure that the one that a program calls the owner of a futex may be that: another thread of the process of
-    /// `waiter`, which is there. A program may write anything into its memory.
-    #[cold]
-    fn with_owner(
-        &mut self,
-        waiter: Slot,
-        slice: Option<SliceFacts>,
-        futex: Futex,
-    ) -> Result<Option<SliceFacts>, Closed> {
-        let thread = self.threads.thread(waiter);
-        let (process, in_scope) = (thread.process, thread.in_scope);
-        if self.narrow && !in_scope {
-            return Ok(slice.map(|facts| SliceFacts { futex: None, ..facts }));
-        }
-        let owner = futex.owner.filter(|owner| {
-            let found = self.threads.find(*owner).filter(|slot| *slot != waiter && *slot != IDLE);
-            found.is_some_and(|slot| self.threads.thread(slot).process == process)
-        });
-        if let Some(slot) = owner.and_then(|owner| self.threads.find(owner)) {
-            self.name(slot)?;
-        }
-        Ok(slice.map(|facts| SliceFacts { futex: Some(Futex { owner, ..futex }), ..facts }))
     }
 
     /// The earlier owner of an id, if it has the CPU still. The kernel gives the id of a thread that ends away before it
@@ -645,22 +627,13 @@ impl<L: Lanes> Encoder<L> {
         let none = Arg::new(Text::EMPTY, Value::Null);
         let mut args = [none; 14];
         let facts = words.slice.unwrap_or_default();
-        let futex = facts.futex.filter(|_| words.syscall.is_some());
-        let owner = futex.and_then(|futex| self.threads.find(futex.owner?));
-        let owner = owner.map(|slot| self.threads.thread(slot).koid);
+        let lock = self.lock_args(facts, words);
         let mut count = common_args(&mut args, out, inn, words);
         let mut add = |arg| {
             args[count] = arg;
             count += 1;
         };
-        if let Some(futex) = futex {
-            add(Arg::new(strings::FUTEX, Value::Pointer(futex.address)));
-        }
-        if let Some(owner) = owner {
-            let is_end = futex.is_some_and(|futex| futex.is_end);
-            let name = if is_end { strings::FUTEX_END_OF } else { strings::FUTEX_OWNER };
-            add(Arg::new(name, Value::Koid(owner)));
-        }
+        lock.into_iter().flatten().for_each(&mut add);
         if facts.steal > Nanos(0) {
             add(Arg::new(strings::STEAL_NS, Value::uint(facts.steal.0)));
         }

@@ -72,6 +72,8 @@ strings! {
     FUTEX = 47, "futex";
     FUTEX_OWNER = 48, "futex_owner";
     FUTEX_END_OF = 49, "futex_end_of";
+    KERNEL_LOCK = 50, "kernel_lock";
+    KERNEL_LOCK_KIND = 51, "kernel_lock_kind";
 }
 
 /// How many there are in all; they have the indices from 1 on.

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::account::{self, Asking};
 use super::asm::AsmError;
 use super::btf::{Btf, BtfError};
+use super::contentions::{self, Contention};
 use super::doorbell::Doorbell;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
@@ -88,7 +89,7 @@ pub struct Wanted<'a> {
     pub steal: bool,
     /// Whether soft interrupts run in threads, which may be preempted like others.
     pub threaded_softirqs: bool,
-    /// Whether it is wanted which futexes threads block on.
+    /// Whether it is wanted which futexes threads block on, and which locks of the kernel.
     pub locks: bool,
     /// Whether only switches and wake-ups are, and nothing that explains them.
     pub plain: bool,
@@ -119,6 +120,7 @@ pub struct BpfEvents {
     throttles: bool,
     syscalls: bool,
     futexes: bool,
+    kernel_locks: bool,
     wakers: bool,
 }
 
@@ -230,6 +232,14 @@ impl BpfEvents {
         };
         let irqs = load_if_possible(&*sys, &irqs)?;
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
+        let contention = Contention::new(&btf).ok().filter(|_| wanted.locks && !wanted.plain);
+        let places = contention.map(|_| sys.map_create(&contentions::map())).transpose();
+        let places = places.map_err(map_error("locks of the kernel"))?;
+        let contentions = match contention.zip(places.as_ref()) {
+            Some((tracepoints, places)) => programs::on_contention(places.as_fd(), tracepoints)?,
+            None => Vec::new(),
+        };
+        let contentions = load_if_possible(&*sys, &contentions)?;
         let load_with = |way| {
             let setting = Setting {
                 accounts,
@@ -239,6 +249,7 @@ impl BpfEvents {
                 doorbell: doorbell.fd(),
                 scope: scope.as_ref().map(ScopeMap::fd),
                 wakers: wakers.as_fd(),
+                contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
             };
             Ok((way, load_all(&*sys, &setting, wanted.waking)?))
         };
@@ -257,7 +268,8 @@ impl BpfEvents {
             programs,
             irqs: !irqs.is_empty(),
             asking: !asking.is_empty(),
-            adding: irqs.into_iter().chain(asking).collect(),
+            kernel_locks: !contentions.is_empty(),
+            adding: irqs.into_iter().chain(asking).chain(contentions).collect(),
             steal,
             throttles,
             syscalls,
@@ -331,6 +343,11 @@ impl BpfEvents {
     /// Whether the programs tell on which futexes threads block.
     pub fn tells_futexes(&self) -> bool {
         self.futexes
+    }
+
+    /// Whether the programs tell for which locks of the kernel threads wait.
+    pub fn tells_kernel_locks(&self) -> bool {
+        self.kernel_locks
     }
 
     /// Whether the programs tell who begins a wake-up, be it an interrupt.

@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of twelve kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of thirteen kinds, wake-ups being three:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -21,6 +21,7 @@
 //!   wait    kept     tid           CPU           own cgroup  kind    flags   -       -
 //!   moved   time     tid           to CPU        from CPU    kind    -       -       -
 //!   futex   address  word          word + 8      value       kind    op      of the word + 16
+//!   lock    address  flags         -             -           kind    -       -       -
 //! ```
 //!
 //! The lane tells the CPU. Of a state, the lower 16 bits are kept, which has all that are reported; a system call has a
@@ -29,7 +30,8 @@
 //! of the waker, whose id has only 22 bits. A name stands before the first record of its
 //! lane that mentions the thread, and before the first after it was renamed. What
 //! befell a slice stands before the switch that ends it, and so does whose quota keeps its thread from running on; most
-//! have nothing to tell. With `--locks`, so does the futex that its thread blocks on.
+//! have nothing to tell. With `--locks`, so do the futex that its thread blocks on, and
+//! the lock of the kernel that it waits for.
 //!
 //! Head and tail count records and never go back. The tracepoints fire with
 //! preemption off, so one CPU is never in two programs at once, with one
@@ -82,9 +84,9 @@ pub const NAMES: usize = 1024;
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept: an event may bring seven more records along: a loss, a name, two of the slice, one for each side that
-/// is throttled, a futex. A move brings four: a loss, a name, one for each queue.
-pub const SPARE: usize = 8;
+/// Room that is kept: an event may bring eight more records along: a loss, a name, two of the slice, one for each side that
+/// is throttled, a futex, a lock of the kernel. A move brings four: a loss, a name, one for each queue.
+pub const SPARE: usize = 9;
 
 /// The tracepoints whose events are counted, in the order of the counts.
 pub const COUNTED: usize = 5;
@@ -279,6 +281,7 @@ pub mod part {
     pub const FROM_CPU: i16 = 16;
     pub const ADDRESS: i16 = 0;
     pub const WORD: i16 = 8;
+    pub const LOCK_FLAGS: i16 = 8;
     pub const WORD_AFTER_8: i16 = 12;
     pub const VALUE: i16 = 16;
     pub const OPERATION: i16 = 21;
@@ -313,6 +316,8 @@ pub enum RecordKind {
     Taken = 11,
     /// The futex that the thread blocks on which the next switch of the lane takes off the CPU.
     Futex = 12,
+    /// The lock of the kernel that the thread waits for which the next switch of the lane takes off the CPU.
+    Contention = 13,
 }
 
 /// The bits of a record's flags.
@@ -413,6 +418,16 @@ pub enum Record {
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
     /// The thread that goes out next blocks on a futex.
     Futex(Futex),
+    /// The thread that goes out next waits for a lock of the kernel; it may be preempted meanwhile.
+    Contention(Contention),
+}
+
+/// A lock of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contention {
+    pub address: u64,
+    /// What kind of lock it is: see [`super::contentions::flag`].
+    pub flags: u32,
 }
 
 /// A call of futex(2), and what is in the memory that it is about. A program may write anything there, and what could not be
@@ -555,6 +570,10 @@ impl Record {
                 word: u32_at(part::WORD),
                 after_8: u32_at(part::WORD_AFTER_8),
                 after_16: u16_at(part::WORD_AFTER_16),
+            }),
+            _ if kind == RecordKind::Contention as u8 => Record::Contention(Contention {
+                address: u64_at(part::ADDRESS),
+                flags: u32_at(part::LOCK_FLAGS),
             }),
             _ => return None,
         })
@@ -701,6 +720,17 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_of_the_kernel_is_read_back() {
+        let bytes = record(&[
+            (part::ADDRESS, &0xffff_8881_0000_1000u64.to_ne_bytes()),
+            (part::LOCK_FLAGS, &32u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Contention as u8]),
+        ]);
+        let expected = Contention { address: 0xffff_8881_0000_1000, flags: 32 };
+        assert_eq!(Record::parse(&bytes), Some(Record::Contention(expected)));
+    }
+
+    #[test]
     fn the_flags_of_a_first_wake_up_are_told_apart() {
         for (flags, expected) in [(0, (false, false)), (1, (true, false)), (2, (false, true))] {
             let bytes = record(&[(part::KIND, &[RecordKind::WakeupNew as u8, flags, 120, 0])]);
@@ -728,7 +758,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 13, 255] {
+        for kind in [0, 14, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

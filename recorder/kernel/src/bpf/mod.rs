@@ -22,6 +22,7 @@
 pub mod account;
 pub mod asm;
 pub mod btf;
+pub mod contentions;
 pub mod counts;
 pub mod doorbell;
 pub mod events;

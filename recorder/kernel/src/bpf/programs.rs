@@ -20,6 +20,7 @@
 //! R2 to R5 are free.
 
 mod account;
+mod contention;
 mod event;
 mod life;
 
@@ -35,6 +36,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::account::{Asking, Handler};
 use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
+use super::contentions::Contention;
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::sys::ProgramSpec;
@@ -55,6 +57,8 @@ pub struct Setting<'a> {
     /// Who is waking whom: see [`super::wakers`].
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
+    /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].
+    pub contentions: Option<BorrowedFd<'a>>,
 }
 
 /// Where interrupts and requests for a switch are counted: see [`super::account`].
@@ -145,6 +149,21 @@ pub fn on_requests(
     Ok(vec![
         program("fxtrec_decided", asking.decided, account::decided(accounts)?),
         program("fxtrec_asked", asking.asked, account::asked(task, accounts)?),
+    ])
+}
+
+/// The programs on locks of the kernel. The end comes first: a wait that began before is not taken for one that never ends.
+///
+/// # Errors
+/// As of [`all`].
+pub fn on_contention(
+    places: BorrowedFd<'_>,
+    tracepoints: Contention,
+) -> Result<Vec<Program>, AsmError> {
+    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
+    Ok(vec![
+        program("fxtrec_lock_had", tracepoints.end, contention::on_end(places)?),
+        program("fxtrec_lock", tracepoints.begin, contention::on_begin(places)?),
     ])
 }
 

@@ -9,8 +9,9 @@ mod mutex;
 
 use std::ffi::CString;
 use std::io::{Read, Write, pipe};
-use std::sync::Mutex;
+use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use fxtrec_tests::placement::{await_sleep, stay_on_first};
@@ -253,6 +254,67 @@ fn page_faults() {
     });
 }
 
+/// Again and again, three threads write to a pipe whose lock another has, which writes from a page that has to be brought.
+fn kernel_locks() {
+    const PAGES: usize = 20;
+    const WAITERS: usize = 3;
+    let missing = memory::Missing::new(PAGES);
+    let (_data, into) = pipe().expect("a pipe");
+    // Each waits for the lock of the pipe once for each page.
+    let [begin, end] = [(); 2].map(|()| Barrier::new(WAITERS + 1));
+    std::thread::scope(|scope| {
+        let (missing, into, begin, end) = (&missing, &into, &begin, &end);
+        scope.spawn(move || {
+            missing.bring(|| {
+                begin.wait();
+                std::thread::sleep(Duration::from_millis(2));
+            });
+        });
+        for _ in 0..WAITERS {
+            scope.spawn(move || {
+                let mut into = into;
+                for _ in 0..PAGES {
+                    begin.wait();
+                    into.write_all(&[1]).expect("write");
+                    end.wait();
+                }
+            });
+        }
+        for page in 0..PAGES {
+            missing.write_to(into.as_fd(), page);
+            end.wait();
+        }
+    });
+}
+
+/// `audio` writes to a pipe whose lock, of the kernel, `holder` has, which writes from a page that `pager` has to bring.
+fn kernel_lock() {
+    let missing = memory::Missing::new(1);
+    let (_data, into) = pipe().expect("a pipe");
+    let (tell, told) = channel();
+    std::thread::scope(|scope| {
+        let (missing, into) = (&missing, &into);
+        scope.spawn(move || {
+            be("pager", 10);
+            missing.bring(|| {
+                tell.send(()).expect("main waits");
+                work(LATE);
+            });
+        });
+        scope.spawn(|| {
+            be("holder", 15);
+            missing.write_to(into.as_fd(), 0);
+        });
+        told.recv().expect("a fault");
+        scope.spawn(move || {
+            be("audio", 20);
+            let mut into = into;
+            into.write_all(&[1]).expect("write");
+        });
+        std::thread::sleep(REST);
+    });
+}
+
 /// `worker-1` begins a request and hands it to `worker-2`, which waits for a byte of `backend` before it ends the request.
 fn async_tasks() {
     use fxt_writer::provider::{async_begin, async_end};
@@ -378,6 +440,8 @@ fn main() {
         "convoy" => convoy(),
         "slow-disk" => slow_disk(),
         "page-faults" => page_faults(),
+        "kernel-lock" => kernel_lock(),
+        "kernel-locks" => kernel_locks(),
         "frames" => frames(),
         "rival" => {
             prefer();

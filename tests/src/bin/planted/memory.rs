@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -60,6 +60,15 @@ impl Missing {
             // read returns.
             assert_eq!(unsafe { byte.read_volatile() }, 0);
         }
+    }
+
+    /// Writes the first byte of a page to a file, for which the kernel needs the page.
+    pub(crate) fn write_to(&self, file: BorrowedFd<'_>, page: usize) {
+        assert!(page < self.pages);
+        let byte = self.start + page * self.page;
+        // SAFETY: the mapping has this page, and is never taken away.
+        let written = unsafe { libc::write(file.as_raw_fd(), byte as *const _, 1) };
+        assert_eq!(written, 1, "{}", std::io::Error::last_os_error());
     }
 
     /// Brings each page that somebody waits for, after `work`.

@@ -3,7 +3,7 @@
 use super::{LOST, Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup, wakeup_new};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Event, Futex, Kind, LocalId, SliceFacts, Switch, Wake};
+use crate::event::{Event, Futex, KernelLock, Kind, LocalId, LockKind, SliceFacts, Switch, Wake};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// Thread 5, named, has CPU 0.
@@ -58,6 +58,44 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
     scene.at(time, 0, switch(5, "R+", 6));
     let told = scene.scheduled().pop().expect("a switch");
     assert!(!told.contains("futex"), "{told}");
+}
+
+#[test]
+fn a_lock_of_the_kernel_is_told_of_who_blocks_without_its_address_and_not_beside_a_futex() {
+    let mut scene = five_runs();
+    let lock = |address, kind| {
+        let kernel_lock = Some(KernelLock { address, kind });
+        SliceFacts { kernel_lock, ..SliceFacts::default() }
+    };
+    let mut told = |time: u64, facts, state| {
+        scene.at(time, 0, Kind::Slice(facts));
+        scene.at(time, 0, switch(5, state, 0));
+        let told = scene.scheduled().pop().expect("a switch");
+        scene.at(time + 1, 0, wakeup(5, 6));
+        scene.at(time + 2, 0, switch(0, "R", 5));
+        scene.told();
+        told
+    };
+    const PLACE: u64 = 0xffff_8881_0000_1000;
+    let first = told(200, lock(PLACE, LockKind::Mutex), "D");
+    let again = told(300, lock(PLACE, LockKind::Mutex), "D");
+    let other = told(400, lock(PLACE + 64, LockKind::RwsemRead), "D");
+    let id = |line: &str| {
+        let rest = line.split_once("kernel_lock=").expect("it is told").1;
+        rest.split(' ').next().expect("an id").to_owned()
+    };
+    assert!(first.contains("kernel_lock_kind=\"mutex\""), "{first}");
+    assert!(other.contains("kernel_lock_kind=\"rwsem_read\""), "{other}");
+    assert_eq!(id(&first), id(&again));
+    assert_ne!(id(&first), id(&other));
+    assert!(!first.contains("ffff8881"), "{first}");
+    let preempted = told(500, lock(PLACE, LockKind::Mutex), "R+");
+    assert!(!preempted.contains("kernel_lock"), "{preempted}");
+    let futex = Some(Futex { address: 0x1000, owner: None, is_end: false });
+    scene.at(600, 0, Kind::Slice(SliceFacts { futex, ..lock(PLACE, LockKind::RtMutex) }));
+    scene.at(600, 0, Switch { syscall: Some(202), ..switch(5, "S", 0) });
+    let told = scene.scheduled().pop().expect("a switch");
+    assert!(told.contains("futex=0x1000") && !told.contains("kernel_lock"), "{told}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 /// The quota of cgroup 7 is used up, which the thread's own cgroup 8 is below.
 fn throttled(kept: u64) -> Kind {
     let throttle = Throttle { kept: Nanos(kept), cgroup: 7, own: 8, now: true, of_queues: false };
-    Kind::Slice(SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None })
+    Kind::Slice(SliceFacts { throttled: Some(throttle), ..SliceFacts::default() })
 }
 
 fn kept(tid: u32, cpu: u32, kept: u64) -> Kind {
@@ -27,7 +27,7 @@ fn queued(kept: u64, now: bool) -> Throttle {
 }
 
 fn goes_out(throttle: Throttle) -> Kind {
-    Kind::Slice(SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None })
+    Kind::Slice(SliceFacts { throttled: Some(throttle), ..SliceFacts::default() })
 }
 
 /// Thread 5 goes out on CPU 0 at 100.

@@ -94,7 +94,7 @@ fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
     assert_eq!(fired(&mut scene), []);
     // Of the 60 that it waits, a quota takes 40.
     let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8, now: true, of_queues: false };
-    let throttled = SliceFacts { steal: Nanos(0), throttled: Some(throttle), futex: None };
+    let throttled = SliceFacts { throttled: Some(throttle), ..SliceFacts::default() };
     scene.at(200, 0, Kind::Slice(throttled));
     scene.at(200, 0, switch(7, "R", 0));
     let (tid, kept, cpu) = (Tid(7), Nanos(1_040), Cpu(0));

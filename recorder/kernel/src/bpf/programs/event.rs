@@ -4,12 +4,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::super::account::at as line;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
+use super::super::contentions;
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
 use super::super::task::{Cast, FutexLayout};
 use super::super::wakers;
 use super::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
-use super::{Reg::*, Setting, account, find_bit, number};
+use super::{Reg::*, Setting, account, contention, find_bit, number};
 
 mod throttle;
 
@@ -58,6 +59,8 @@ struct Event<'a> {
     wait_told: Label,
     tell_futex: Label,
     futex_told: Label,
+    tell_lock: Label,
+    lock_told: Label,
     ring: Label,
     /// A switch that is out of scope.
     unshown: Label,
@@ -71,8 +74,9 @@ struct Event<'a> {
     throttles: Option<Reg>,
     /// Whether it tells for how long queues were throttled.
     waits: bool,
-    /// Whether it tells of futexes.
+    /// Whether it tells of futexes, and of locks of the kernel.
     futexes: bool,
+    locks: bool,
 }
 
 impl<'a> Event<'a> {
@@ -97,6 +101,8 @@ impl<'a> Event<'a> {
             wait_told: asm.label(),
             tell_futex: asm.label(),
             futex_told: asm.label(),
+            tell_lock: asm.label(),
+            lock_told: asm.label(),
             ring: asm.label(),
             skips: false,
             slices: false,
@@ -104,6 +110,7 @@ impl<'a> Event<'a> {
             throttles: None,
             waits: false,
             futexes: false,
+            locks: false,
             asm,
             setting,
         }
@@ -346,6 +353,33 @@ impl<'a> Event<'a> {
         self.asm.jump(self.futex_told);
     }
 
+    /// Tells which lock of the kernel the thread in R7 waits for, if one, whether it sleeps for it or is preempted.
+    fn check_lock(&mut self) {
+        let Some(places) = self.setting.contentions else { return };
+        self.locks = true;
+        let asm = &mut self.asm;
+        asm.load(Width::Word, R3, R7, self.setting.task.pid);
+        contention::find_place(asm, places, (R2, R3), R4);
+        asm.load(Width::Word, R4, R2, contentions::at::TID);
+        asm.jump_if(When::Equal, R4, 0, self.lock_told);
+        asm.jump_if(When::Equal, R4, R3, self.tell_lock);
+        asm.place(self.lock_told);
+    }
+
+    /// R2 is its place.
+    fn tell_lock(&mut self) {
+        let asm = &mut self.asm;
+        asm.place(self.tell_lock);
+        asm.load(Width::Double, R4, R2, contentions::at::ADDRESS);
+        asm.load(Width::Word, R5, R2, contentions::at::FLAGS);
+        self.slot();
+        self.asm.store(Width::Double, R2, part::ADDRESS, R4);
+        self.asm.store(Width::Word, R2, part::LOCK_FLAGS, R5);
+        self.kind(RecordKind::Contention);
+        self.asm.alu(Alu::Add, R1, 1);
+        self.asm.jump(self.lock_told);
+    }
+
     /// R2 = the record at the head.
     fn slot(&mut self) {
         let asm = &mut self.asm;
@@ -451,6 +485,9 @@ impl<'a> Event<'a> {
         }
         if self.futexes {
             self.tell_futex();
+        }
+        if self.locks {
+            self.tell_lock();
         }
     }
 
@@ -585,6 +622,7 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.check_goes_out();
     event.check_wait();
     event.check_futex();
+    event.check_lock();
     event.slot();
     event.asm.store(Width::Double, R2, part::TIME, R0);
     event.copy_word(R7, task.pid, part::TID);

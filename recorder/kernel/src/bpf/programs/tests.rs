@@ -79,6 +79,7 @@ fn setting<'a>(task: &'a TaskLayout, fd: &'a OwnedFd) -> Setting<'a> {
         scope: Some(fd.as_fd()),
         wakers: fd.as_fd(),
         accounts: accounts(fd),
+        contentions: None,
     }
 }
 
@@ -177,6 +178,25 @@ fn only_with_locks_the_program_on_switches_looks_into_the_memory_of_programs() {
         assert_eq!(plain.insns == with_locks.insns, !switch, "{}", plain.name);
         assert!(with_locks.insns.len() <= plain.insns.len() + 40, "{}", with_locks.insns.len());
     }
+}
+
+#[test]
+fn locks_of_the_kernel_lengthen_the_program_on_switches_only() {
+    let fd = descriptor();
+    let task = layout(InterruptCount::Unknown, None);
+    let without = setting(&task, &fd);
+    let with = Setting { contentions: Some(fd.as_fd()), ..without };
+    let [without, with] = [without, with].map(|it| all(&it, true).expect("they assemble"));
+    for (without, with) in without.iter().zip(&with) {
+        let more = with.insns.len() - without.insns.len();
+        assert_eq!(more > 0, without.name == "fxtrec_switch", "{}", without.name);
+        assert!(more < 30, "{}: {more}", without.name);
+    }
+    let tracepoints = Contention { begin: 30, end: 31 };
+    let programs = on_contention(fd.as_fd(), tracepoints).expect("they assemble");
+    let ids: Vec<u32> = programs.iter().map(|program| program.tracepoint).collect();
+    assert_eq!(ids, [31, 30]);
+    assert!(programs.iter().all(|program| program.insns.len() < 30 && program.name.len() < 16));
 }
 
 #[test]
