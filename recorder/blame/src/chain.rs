@@ -103,8 +103,10 @@ pub struct Blocked {
 impl Blocked {
     /// What it waited for, in a recording that has these facts. `name` is that of its system call.
     pub fn class(&self, causes: Causes, name: Option<&str>) -> Class {
-        if self.lock.is_some_and(|lock| lock.is_end) {
-            return Class::Join;
+        match self.lock {
+            Some(lock) if lock.is_end => return Class::Join,
+            Some(lock) if lock.kernel.is_some() => return Class::KernelLock,
+            _ => {}
         }
         let known = causes.has(Cause::Syscall) || self.syscall.is_some();
         Class::of(self.state, known.then_some(name))

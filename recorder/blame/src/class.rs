@@ -9,6 +9,8 @@ pub enum Class {
     Lock,
     /// The end of a thread, where the recording tells such futexes from others.
     Join,
+    /// A lock of the kernel, where the recording tells such waits from others in the same system call.
+    KernelLock,
     Sleep,
     /// Any of several files to be ready, or a time.
     Poll,
@@ -35,6 +37,7 @@ impl Class {
         match self {
             Class::Lock => "lock",
             Class::Join => "join",
+            Class::KernelLock => "kernel_lock",
             Class::Sleep => "sleep",
             Class::Poll => "poll",
             Class::Io => "io",

@@ -23,11 +23,13 @@ pub enum Cause {
     Quotas,
     /// On which futex a thread blocked. Recorded only where it is asked for.
     Futex,
+    /// For which lock of the kernel a thread waited. The same holds of that.
+    KernelLock,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 10] = [
         Cause::Steal,
         Cause::Irq,
         Cause::Throttled,
@@ -37,6 +39,7 @@ impl Cause {
         Cause::Syscall,
         Cause::Quotas,
         Cause::Futex,
+        Cause::KernelLock,
     ];
 
     /// The name in `trace_info`.
@@ -51,6 +54,7 @@ impl Cause {
             Cause::Syscall => "syscall",
             Cause::Quotas => "quotas",
             Cause::Futex => "futex",
+            Cause::KernelLock => "kernel_lock",
         }
     }
 

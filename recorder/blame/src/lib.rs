@@ -15,6 +15,7 @@
 pub mod chain;
 mod class;
 mod facts;
+mod kernel_lock;
 pub mod log;
 pub mod parts;
 pub mod pass;
@@ -24,3 +25,4 @@ pub mod track;
 
 pub use class::Class;
 pub use facts::{Cause, Causes};
+pub use kernel_lock::KernelLock;

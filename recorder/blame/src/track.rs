@@ -16,8 +16,8 @@ use fxtrec_sched::{
     WakeupSaid, cpu_of,
 };
 
-use crate::Causes;
 use crate::threads::{Family, Index, Roster};
+use crate::{Causes, KernelLock};
 
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
 pub const FXTREC: &str = "fxtrec";
@@ -131,8 +131,10 @@ pub enum Tenant {
 /// The lock that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lock {
-    /// The address of its futex.
+    /// The address of its futex, or the id of a lock of the kernel.
     pub address: u64,
+    /// What kind of lock of the kernel it is, if one; else it is a futex.
+    pub kernel: Option<KernelLock>,
     /// Who had it when the wait began; `None` where that is not known, or nobody is the owner of such a futex.
     pub owner: Option<Index>,
     /// Whether it is no lock, but the end of that thread.
@@ -140,6 +142,16 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// The address of its futex, if it is one.
+    pub fn futex(self) -> Option<u64> {
+        self.kernel.is_none().then_some(self.address)
+    }
+
+    /// The id of the lock of the kernel, if it is one.
+    pub fn kernel_id(self) -> Option<u64> {
+        self.kernel.map(|_| self.address)
+    }
+
     /// Who had the lock, if it is one.
     pub fn holder(self) -> Option<Index> {
         self.owner.filter(|_| !self.is_end)
@@ -510,7 +522,10 @@ impl Tracker {
             let owner = said.futex_end_of.or(said.futex_owner);
             let owner = owner.map(|owner| self.roster.index(owner.0));
             let is_end = said.futex_end_of.is_some();
-            sink.lock(thread, time, Lock { address, owner, is_end });
+            sink.lock(thread, time, Lock { address, kernel: None, owner, is_end });
+        } else if let Some(address) = said.kernel_lock {
+            let kernel = Some(KernelLock::parse(said.kernel_lock_kind.unwrap_or_default()));
+            sink.lock(thread, time, Lock { address, kernel, owner: None, is_end: false });
         }
     }
 

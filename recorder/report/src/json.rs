@@ -17,6 +17,7 @@ use super::gates::show::JsonVerdict;
 use super::locks::LockReport;
 use super::model::{Party, Report, Sleep, Span, Stats, Wait};
 use super::spans::SpanReport;
+use fxtrec_blame::KernelLock;
 use fxtrec_gates::{Metric, SpanPart};
 
 /// Goes up when a member changes its meaning or goes away; new members may come at any time.
@@ -88,11 +89,14 @@ struct Spans<'a> {
 
 #[derive(Serialize)]
 struct LockWaits<'a> {
-    futex: String,
+    futex: Option<String>,
+    kernel_lock: Option<String>,
+    kernel_lock_kind: Option<&'static str>,
     pid: Option<u64>,
     process: &'a str,
     waits: Values,
     held_by: Vec<LockParty<'a>>,
+    released_by: Vec<LockParty<'a>>,
     waiters: Vec<LockParty<'a>>,
 }
 
@@ -561,17 +565,21 @@ fn spans(of: &SpanReport) -> Vec<Spans<'_>> {
     rows.collect()
 }
 
+fn parties(all: &[(Option<Party>, Duration)]) -> Vec<LockParty<'_>> {
+    let one = |(thread, sum)| LockParty { thread, sum_ns: ns(sum) };
+    all.iter().map(|(thread, sum)| one((thread.as_ref().map(who), *sum))).collect()
+}
+
 fn locks(of: &LockReport) -> Vec<LockWaits<'_>> {
     let rows = of.rows.iter().map(|row| LockWaits {
-        futex: format!("{:#x}", row.address),
+        futex: row.kernel.is_none().then(|| format!("{:#x}", row.address)),
+        kernel_lock: row.kernel.map(|_| format!("{:#x}", row.address)),
+        kernel_lock_kind: row.kernel.map(KernelLock::name),
         pid: row.pid,
         process: &row.process,
         waits: values(&row.waits),
-        held_by: row
-            .held_by
-            .iter()
-            .map(|(owner, sum)| LockParty { thread: owner.as_ref().map(who), sum_ns: ns(*sum) })
-            .collect(),
+        held_by: parties(&row.held_by),
+        released_by: parties(&row.released_by),
         waiters: row
             .waiters
             .iter()

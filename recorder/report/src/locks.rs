@@ -1,17 +1,19 @@
-//! Locks: on which futexes threads were blocked, for how long, and who had them.
+//! Locks: on which futexes and locks of the kernel threads were blocked, for how long, and who had them.
 //!
 //! A recording tells this if it was made with `--locks`. The trace is read once more for it, since most have none. A futex is an
 //! address of a process; whether it is a lock is known where it has an owner, and else it may be a condition that a thread of
-//! a pool waits for. Waits for the end of a thread are left out.
+//! a pool waits for. Waits for the end of a thread are left out. A lock of the kernel is the same for all processes; who has one is
+//! not known, and who released it, most likely, is whoever woke who waited.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fxt_reader::{Error, Koid, Nanos, Reader};
+use fxtrec_blame::KernelLock;
 use fxtrec_blame::pass;
 use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{About, Begin, Lock, Sink, Tracker};
+use fxtrec_blame::track::{About, Begin, By, Lock, Sink, Tracker};
 use rustc_hash::FxHashMap;
 
 use super::distribution::Distribution;
@@ -19,10 +21,10 @@ use super::model::{Party, Report};
 use super::selection::Selection;
 use super::tally::Tally;
 
-/// So many futexes of a thread each are told apart.
+/// So many locks of a thread each are told apart.
 const MOST: usize = 1 << 16;
 
-/// The futexes that threads were blocked on: those that had an owner first, and of these the one with the longest sum.
+/// The locks that threads were blocked on: those of the kernel and those that had an owner first, and of these the one with the longest sum.
 #[derive(Clone, Debug, Default)]
 pub struct LockReport {
     pub rows: Vec<LockRow>,
@@ -30,10 +32,14 @@ pub struct LockReport {
     pub too_many: bool,
 }
 
-/// A futex.
+/// A futex, or a lock of the kernel.
 #[derive(Clone, Debug)]
 pub struct LockRow {
+    /// The address of a futex, or the id of a lock of the kernel.
     pub address: u64,
+    /// What kind of lock of the kernel it is, as the last wait for it says.
+    pub kernel: Option<KernelLock>,
+    /// The process of a futex.
     pub pid: Option<u64>,
     /// The name of the process.
     pub process: Box<str>,
@@ -41,42 +47,56 @@ pub struct LockRow {
     pub waits: Distribution,
     /// Who had it when waits began, and for how long these were; the longest first. `None` if that is not known.
     pub held_by: Vec<(Option<Party>, Duration)>,
+    /// Who woke those who waited for a lock of the kernel, and for how long they had waited; the longest first.
+    pub released_by: Vec<(Option<Party>, Duration)>,
     /// Who waited, the longest first.
     pub waiters: Vec<(Party, Duration)>,
 }
 
-/// The waits of one thread for one futex.
+/// The waits of one thread for one lock.
 #[derive(Debug, Default)]
 struct Growing {
+    kernel: Option<KernelLock>,
     waits: Tally,
     sum: u64,
     owners: FxHashMap<Option<Index>, u64>,
+    /// Who ended waits for a lock of the kernel.
+    wakers: FxHashMap<Option<Index>, u64>,
 }
 
 struct Locks {
     /// Between which times.
     range: (u64, u64),
     open: FxHashMap<Index, (u64, Lock)>,
-    of: FxHashMap<(Index, u64), Growing>,
+    /// By the thread, whether it is a lock of the kernel, and the address.
+    of: FxHashMap<(Index, bool, u64), Growing>,
     too_many: bool,
 }
 
 impl Locks {
     /// A wait is over; at no known time, if there is none.
-    fn end(&mut self, thread: Index, until: Option<u64>) {
+    fn end(&mut self, thread: Index, until: Option<(u64, By)>) {
         let Some((since, lock)) = self.open.remove(&thread) else { return };
-        let key = (thread, lock.address);
+        let key = (thread, lock.kernel.is_some(), lock.address);
         if self.of.len() >= MOST && !self.of.contains_key(&key) {
             self.too_many = true;
             return;
         }
         let growing = self.of.entry(key).or_default();
-        match until.filter(|until| since >= self.range.0 && *until <= self.range.1) {
-            Some(until) => {
+        growing.kernel = lock.kernel;
+        match until.filter(|(until, _)| since >= self.range.0 && *until <= self.range.1) {
+            Some((until, by)) => {
                 let length = until.saturating_sub(since);
                 growing.waits.record(length, Nanos(until));
                 growing.sum += length;
                 *growing.owners.entry(lock.owner).or_default() += length;
+                if lock.kernel.is_some() {
+                    let waker = match by {
+                        By::Thread(thread) => Some(thread),
+                        By::Interrupt | By::Unknown => None,
+                    };
+                    *growing.wakers.entry(waker).or_default() += length;
+                }
             }
             None => growing.waits.censor(),
         }
@@ -86,8 +106,11 @@ impl Locks {
 impl Sink for Locks {
     fn begin(&mut self, thread: Index, begin: Begin) {
         if !self.open.is_empty() {
-            let woken = matches!(begin.about, About::Woken(_));
-            self.end(thread, woken.then_some(begin.time));
+            let woken = match begin.about {
+                About::Woken(by) => Some((begin.time, by)),
+                _ => None,
+            };
+            self.end(thread, woken);
         }
     }
 
@@ -108,6 +131,11 @@ fn party(roster: &Roster, thread: Index) -> Party {
         tid: roster.tid(koid),
         cgroup: process.and_then(|process| roster.cgroup(process)).map(Into::into),
     }
+}
+
+fn parties(all: Vec<(Option<Index>, Duration)>, roster: &Roster) -> Vec<(Option<Party>, Duration)> {
+    let party = |(who, sum): (Option<Index>, Duration)| (who.map(|who| party(roster, who)), sum);
+    all.into_iter().map(party).collect()
 }
 
 fn longest_first<K>(
@@ -145,38 +173,43 @@ pub fn measure(
     let open: Vec<Index> = locks.open.keys().copied().collect();
     open.into_iter().for_each(|thread| locks.end(thread, None));
     let roster = &tracker.roster;
-    let mut found = BTreeMap::<(Option<u64>, u64), Vec<(Index, Growing)>>::new();
-    for ((thread, address), growing) in locks.of {
+    let mut found = BTreeMap::<(bool, Option<u64>, u64), Vec<(Index, Growing)>>::new();
+    for ((thread, is_kernel, address), growing) in locks.of {
         let waiter = party(roster, thread);
         if selection.threads.admits(waiter.who()) {
-            let process = roster.process(waiter.koid.0);
-            found.entry((process, address)).or_default().push((thread, growing));
+            let process = roster.process(waiter.koid.0).filter(|_| !is_kernel);
+            found.entry((is_kernel, process, address)).or_default().push((thread, growing));
         }
     }
     let mut rows: Vec<LockRow> = Vec::with_capacity(found.len());
-    for ((process, address), of) in found {
+    for ((_, process, address), of) in found {
         let (mut owners, mut waiters) = (FxHashMap::default(), FxHashMap::default());
+        let (mut wakers, mut kernel) = (FxHashMap::default(), None);
         let mut waits = Vec::with_capacity(of.len());
         for (thread, growing) in of {
             waiters.insert(thread, growing.sum);
             for (owner, sum) in growing.owners {
                 *owners.entry(owner).or_default() += sum;
             }
+            for (waker, sum) in growing.wakers {
+                *wakers.entry(waker).or_default() += sum;
+            }
+            kernel = growing.kernel;
             waits.push(growing.waits.freeze());
         }
         let rank = |thread: Option<Index>| thread.map_or(u64::MAX, |thread| roster.koid(thread));
         let held_by = longest_first(owners, |owner| (rank(owner), owner));
+        let released_by = longest_first(wakers, |waker| (rank(waker), waker));
         let waiters = longest_first(waiters, |thread| (rank(Some(thread)), thread));
         let name = process.and_then(|process| roster.process_name(process));
         rows.push(LockRow {
             address,
+            kernel,
             pid: process.map(|process| roster.tid(process)),
             process: name.unwrap_or_default().into(),
             waits: Distribution::merge(waits.iter()),
-            held_by: held_by
-                .into_iter()
-                .map(|(owner, sum)| (owner.map(|owner| party(roster, owner)), sum))
-                .collect(),
+            held_by: parties(held_by, roster),
+            released_by: parties(released_by, roster),
             waiters: waiters
                 .into_iter()
                 .map(|(thread, sum)| (party(roster, thread), sum))
@@ -184,7 +217,8 @@ pub fn measure(
         });
     }
     rows.sort_by_key(|row| {
-        let has_owner = row.held_by.iter().any(|(owner, _)| owner.is_some());
+        let has_owner =
+            row.kernel.is_some() || row.held_by.iter().any(|(owner, _)| owner.is_some());
         (!has_owner, Reverse(row.waits.sum()), row.pid, row.address)
     });
     Ok(LockReport { rows, too_many: locks.too_many })
@@ -226,6 +260,32 @@ mod tests {
         // This one does not end.
         scene.switch_with((500, 0), 102, Leaves::S, 0, &wait(0x10, owner(103))).end(600);
         scene
+    }
+
+    #[test]
+    fn locks_of_the_kernel_are_one_for_all_processes_and_name_who_woke() {
+        let mut scene = Scene::with_causes("waker,syscall,kernel_lock");
+        scene.name(101, "audio").name(102, "ui").name(103, "logger");
+        let wait = |kind| {
+            let id = ("kernel_lock", Value::Pointer(0x10));
+            [id, ("kernel_lock_kind", Value::Str(fxt_writer::Text::Inline(kind)))]
+        };
+        scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, 103);
+        scene.switch_with((100, 0), 101, Leaves::S, 102, &wait("rwsem_read"));
+        scene.switch_with((110, 0), 102, Leaves::S, 0, &wait("rwsem_write"));
+        scene.wake_by(130, 0, 101, 103).switch(131, 0, 0, Leaves::R, 101);
+        scene.wake_by(140, 1, 102, 103).switch(141, 1, 103, Leaves::R, 102).end(200);
+        let reader = Reader::from_slice(scene.bytes());
+        let locks = measure(reader, &Selection::default(), &scene.report()).expect("a trace");
+        let [lock] = locks.rows.as_slice() else { panic!("{:?}", locks.rows) };
+        assert_eq!((lock.waits.count(), lock.waits.sum()), (2, Duration::from_micros(60)));
+        assert_eq!((lock.pid, lock.kernel.is_some()), (None, true));
+        let mut text = Vec::new();
+        write_locks(&locks, None, Look::PLAIN, &mut text).expect("memory");
+        let text = String::from_utf8(text).expect("text");
+        assert!(text.contains("kernel rwsem 0x10"), "{text}");
+        assert!(text.contains("released by logger[103] 0.060"), "{text}");
+        assert!(text.contains("audio[101] 0.030, ui[102] 0.030"), "{text}");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct Said<'a> {
     pub futex_owner: Option<Koid>,
     /// The thread for the end of which it waits there.
     pub futex_end_of: Option<Koid>,
+    /// The id of the lock of the kernel for which it waits, and what kind of lock that is.
+    pub kernel_lock: Option<u64>,
+    pub kernel_lock_kind: Option<&'a str>,
 }
 
 impl<'a> Said<'a> {
@@ -55,6 +58,8 @@ impl<'a> Said<'a> {
                 ("futex", Value::Pointer(address)) => said.futex = Some(address),
                 ("futex_owner", Value::Koid(owner)) => said.futex_owner = Some(owner),
                 ("futex_end_of", Value::Koid(thread)) => said.futex_end_of = Some(thread),
+                ("kernel_lock", Value::Pointer(id)) => said.kernel_lock = Some(id),
+                ("kernel_lock_kind", Value::Str(kind)) => said.kernel_lock_kind = Some(kind),
                 _ => {}
             }
         }

@@ -120,6 +120,9 @@ pub struct Link {
     pub owner: Option<Who>,
     /// The thread for the end of which it waited on that futex.
     pub end_of: Option<Who>,
+    /// The id of the lock of the kernel that it was blocked on, and what kind of lock that is.
+    pub kernel_lock: Option<String>,
+    pub kernel_lock_kind: Option<&'static str>,
     /// Who woke it, of `blocked`.
     pub waker: Option<Who>,
     pub steal_ns: Option<u64>,
@@ -141,6 +144,9 @@ pub struct Wait {
     pub futex: Option<String>,
     pub owner: Option<Who>,
     pub end_of: Option<Who>,
+    /// As of [`Link`].
+    pub kernel_lock: Option<String>,
+    pub kernel_lock_kind: Option<&'static str>,
     /// The parts of the owner's time meanwhile, if another thread ended the wait, or nobody yet.
     pub owner_blame: Option<Vec<Part>>,
     pub ended_by: &'static str,

@@ -266,6 +266,8 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         syscall: None,
         ended_by: None,
         futex: None,
+        kernel_lock: None,
+        kernel_lock_kind: None,
         owner: None,
         end_of: None,
         waker: None,
@@ -307,7 +309,9 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             link.state = "blocked";
             link.class = Some(names.class(blocked).name());
             link.syscall = blocked.syscall.map(|number| names.syscall(number));
-            link.futex = blocked.lock.map(|lock| format!("{:#x}", lock.address));
+            link.futex = blocked.lock.and_then(Lock::futex).map(|address| format!("{address:#x}"));
+            link.kernel_lock = blocked.lock.and_then(Lock::kernel_id).map(|id| format!("{id:#x}"));
+            link.kernel_lock_kind = blocked.lock.and_then(|lock| Some(lock.kernel?.name()));
             link.owner = blocked.lock.and_then(Lock::holder).map(|owner| names.who(owner));
             link.end_of = blocked.lock.and_then(Lock::ending).map(|thread| names.who(thread));
             link.ended_by = Some(ended_by(EndedBy::of(blocked.ended)));

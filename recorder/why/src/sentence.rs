@@ -269,7 +269,13 @@ fn blocked_clause(
     let length = nanos(group.nanos);
     let call = why.syscall.map(|number| format!(" in {}", names.syscall(number)));
     let owner = why.lock.and_then(|lock| lock.owner);
+    let kernel = why.lock.and_then(|lock| lock.kernel);
     let call = match (why.lock, why.class) {
+        (Some(Lock { address, kernel: Some(kernel), .. }), _) => {
+            let call = call.unwrap_or_else(|| format!(" {OUTSIDE}"));
+            let (lock, access) = (kernel.noun(), kernel.access());
+            format!(" on a lock of the kernel ({lock} {address:#x}{access}){call}")
+        }
         (Some(lock), _) => on_lock(&lock, names),
         (None, Class::NoSyscall) => format!(" {OUTSIDE}"),
         (None, _) => call.unwrap_or_default(),
@@ -278,7 +284,10 @@ fn blocked_clause(
         Class::Sleep => format!("slept {length}{call}"),
         Class::Stopped => format!("stopped for {length}"),
         Class::Ended => format!("ended since {length}"),
-        _ if why.uninterruptible => format!("blocked {length} uninterruptibly{call}"),
+        // Which is how the kernel waits for its locks.
+        _ if why.uninterruptible && kernel.is_none() => {
+            format!("blocked {length} uninterruptibly{call}")
+        }
         _ => format!("blocked {length}{call}"),
     };
     let passive = !matches!(why.class, Class::Sleep | Class::Ended);
@@ -289,7 +298,8 @@ fn blocked_clause(
         Some(Waker::Unknown) => text += "; who woke it is unknown",
         Some(Waker::Thread(waker)) => {
             if owner != Some(waker) {
-                text += &format!(" until {} woke it", party(&names.who(waker)));
+                let likely = if kernel.is_some() { ", probably its owner," } else { "" };
+                text += &format!(" until {}{likely} woke it", party(&names.who(waker)));
             }
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use fxtrec_blame::KernelLock;
 use fxtrec_units::escape;
 use fxtrec_units::text::percent;
 
@@ -180,10 +181,15 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
         (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
         (Some("join"), _) => "blocked for the end of a thread".to_owned(),
+        (Some("kernel_lock"), call) => format!("blocked on a lock of the kernel {}", in_call(call)),
         (_, Some(call)) => format!("blocked in {call}"),
         (Some("no_syscall"), None) => format!("blocked {OUTSIDE}"),
         _ => "blocked".to_owned(),
     }
+}
+
+fn in_call(syscall: Option<&str>) -> String {
+    syscall.map_or_else(|| OUTSIDE.to_owned(), |call| format!("in {call}"))
 }
 
 fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
@@ -315,6 +321,13 @@ fn describe_link(link: &Link) -> String {
                     format!("was blocked on a lock (futex {futex}) held by {}", party(owner))
                 }
                 (Some(futex), None) => format!("was blocked in futex ({futex}, unknown owner)"),
+                (None, _) if link.kernel_lock.is_some() => {
+                    let kind = KernelLock::parse(link.kernel_lock_kind.unwrap_or_default());
+                    let id = link.kernel_lock.as_deref().unwrap_or_default();
+                    let lock = format!("({} {id}{})", kind.noun(), kind.access());
+                    let call = in_call(link.syscall.as_deref());
+                    format!("was blocked on a lock of the kernel {lock} {call}")
+                }
                 (None, _) => format!("was {}", what(link.class, link.syscall.as_deref())),
             };
             match (link.ended_by, &link.waker) {

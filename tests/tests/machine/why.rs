@@ -199,6 +199,22 @@ fn why_names_the_holder_of_a_mutex_by_its_owner() {
 }
 
 #[test]
+fn with_locks_why_names_the_lock_of_the_kernel_and_who_had_it() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let why = Recorded::with(&["--locks"], &[PLANTED, "kernel-lock"]).explain(&["-t", "audio"]);
+    if !why.has("kernel_lock") || !why.has("waker") || !why.has("syscall") {
+        return skip("nobody tells for which lock of the kernel a thread waits here");
+    }
+    why.says(&["audio[", "late: ", "blocked", "on a lock of the kernel (mutex 0x", ") in write"]);
+    why.says(&["until holder[", ", probably its owner, woke it, which was blocked", "in write"]);
+    why.says(&["until pager[", "woke it, which ran for"]);
+    assert!(why.millis("blocked", Some("holder")) >= 50, "{:#}", why.why);
+}
+
+#[test]
 fn why_names_the_hog_on_the_cpu_that_a_thread_may_not_leave() {
     if !may_record() {
         return;

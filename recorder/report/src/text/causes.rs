@@ -100,7 +100,10 @@ pub fn write_causes(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     // A fact that is only recorded where it is asked for is not lacking elsewhere.
-    let lacking = |it: &Cause| !report.causes.has(*it) && *it != Cause::Futex;
+    let lacking = |it: &Cause| {
+        let is_asked_for = matches!(it, Cause::Futex | Cause::KernelLock);
+        !report.causes.has(*it) && !is_asked_for
+    };
     let lacks: Vec<&str> = Cause::ALL.into_iter().filter(lacking).map(Cause::name).collect();
     if report.causes == Causes::default() {
         writeln!(out, "What else was done to each task: unknown, the recording does not say")?;

@@ -31,6 +31,9 @@ fn named<'a>(all: impl ExactSizeIterator<Item = (Option<&'a Party>, Duration)>) 
 }
 
 fn name(row: &LockRow) -> String {
+    if let Some(kernel) = row.kernel {
+        return format!("kernel {} {:#x}", kernel.noun(), row.address);
+    }
     let process = printable(&row.process, 24);
     let pid = row.pid.map(|pid| format!("[{pid}]")).unwrap_or_default();
     format!("{process}{pid} futex {:#x}", row.address)
@@ -64,7 +67,12 @@ pub fn write_locks(
         let mut cells = vec![name(row), count(waits.count()), millis(waits.sum())];
         cells.extend([50.0, 99.0].map(|percent| millis_or_dash(waits.percentile(percent))));
         cells.push(millis_or_dash(waits.max()));
-        cells.push(named(row.held_by.iter().map(|(who, sum)| (who.as_ref(), *sum))));
+        let (verb, who) = match row.kernel {
+            Some(_) => ("released by ", &row.released_by),
+            None => ("", &row.held_by),
+        };
+        let who = named(who.iter().map(|(who, sum)| (who.as_ref(), *sum)));
+        cells.push(if who.is_empty() { who } else { format!("{verb}{who}") });
         cells.push(named(row.waiters.iter().map(|(who, sum)| (Some(who), *sum))));
         if uncertain {
             cells.push(count(waits.censored()));

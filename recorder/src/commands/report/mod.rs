@@ -168,6 +168,10 @@ fn run_to(
     Ok((report, written))
 }
 
+fn tells_locks(report: &Report) -> bool {
+    report.causes.has(Cause::Futex) || report.causes.has(Cause::KernelLock)
+}
+
 /// Measures those of the spans and the waits for locks that are wanted and recorded, if the trace can be read again.
 fn measure_more(
     args: &ReportArgs,
@@ -175,7 +179,7 @@ fn measure_more(
     locks: bool,
     report: &mut Report,
 ) -> Result<(), ReportError> {
-    if locks && report.causes.has(Cause::Futex) && args.file.is_file() {
+    if locks && tells_locks(report) && args.file.is_file() {
         let selection = options(args).selection;
         let read = |source| ReadError::new(&args.file, source);
         let reader = Reader::open(&args.file).map_err(read)?;
@@ -325,7 +329,7 @@ fn write_text(
             Part::Locks => match &report.locks {
                 Some(locks) => text::write_locks(locks, lock_rows, look, out)?,
                 // Who asks for it alone is told why there is none.
-                None if args.show.contains(&Part::Locks) => match report.causes.has(Cause::Futex) {
+                None if args.show.contains(&Part::Locks) => match tells_locks(report) {
                     true => writeln!(out, "Locks are left out: the trace cannot be read again.\n")?,
                     false => writeln!(out, "Locks are not recorded: record with --locks.\n")?,
                 },

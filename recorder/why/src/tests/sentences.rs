@@ -383,6 +383,33 @@ fn the_holder_and_who_woke_the_thread_are_both_named_where_they_differ() {
 }
 
 #[test]
+fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_likely_owner() {
+    let lock = |kind| {
+        let id = ("kernel_lock", Value::Pointer(0x1f));
+        vec![
+            ("syscall", Value::Uint32(READ)),
+            id,
+            ("kernel_lock_kind", Value::Str(fxt_writer::Text::Inline(kind))),
+        ]
+    };
+    for (kind, told) in
+        [("mutex", "mutex 0x1f"), ("rwsem_read", "rwsem 0x1f for reading"), ("new", "lock 0x1f")]
+    {
+        let why = ask(&inversion_of(&lock(kind)), &of("audio"));
+        let expected = format!(
+            "audio[101] was 187 ms late: blocked 187 ms on a lock of the kernel ({told}) in read until \
+             ui-params[102], probably its owner, woke it, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
+        );
+        assert_eq!(why.sentence, expected);
+        let wait = why.waits.iter().find(|wait| wait.thread.tid == 101).expect("the wait");
+        assert_eq!((wait.class, wait.futex.as_deref()), ("kernel_lock", None));
+        assert_eq!(wait.kernel_lock.as_deref(), Some("0x1f"));
+        let blame = why.blame.iter().find(|part| part.class == Some("kernel_lock"));
+        assert_eq!(blame.map(|part| part.ns), Some(187_000_000), "{why:#?}");
+    }
+}
+
+#[test]
 fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() {
     let why = ask(&inversion_of(&futex(None)), &of("audio"));
     assert!(
