@@ -81,7 +81,7 @@ impl Summary<'_> {
             (counts.kernel_too_deep, "cut: the kernel's part is too deep"),
             (counts.user_unreadable, "without the program's part, which could not be walked"),
             (counts.user_too_deep, "cut: the program's part is too deep"),
-            (counts.user_cut, "cut: the program's part ends early"),
+            (counts.user_cut, "cut: the program's part ends early (--unwind dwarf copies more)"),
             (
                 counts.user_unproved,
                 "may lack a caller: the program's part is by frame pointers alone",
