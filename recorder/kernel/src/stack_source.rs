@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::bpf::events::BpfError;
-use crate::bpf::stacks::{BlockedStacks, Missing, Sample};
+use crate::bpf::stacks::{BlockedStacks, Missing, Sample, SampleKind};
 use crate::callchains::{CallchainError, CallchainStacks};
 use crate::ring::RawRecord;
 
@@ -80,7 +80,16 @@ impl StackSource {
     pub fn has_own_stacks(&self) -> bool {
         match self {
             StackSource::Bpf(stacks) => stacks.has_own_stacks(),
-            StackSource::Callchains(_) => false,
+            StackSource::Callchains(_) => true,
+        }
+    }
+
+    /// Whether those of this kind do: a thread takes them on a tracepoint, of itself.
+    pub fn is_own_stack(&self, kind: SampleKind) -> bool {
+        match kind {
+            SampleKind::OffCpu => matches!(self, StackSource::Callchains(_)),
+            SampleKind::Wake(_) => true,
+            SampleKind::Cpu => false,
         }
     }
 

@@ -377,16 +377,22 @@ fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_said() {
         setpriv.args(["-o", "t.fxt", "--source", source, "--stacks", "--scope", "app"]);
         folder.run(setpriv.args(["--", "sleep", "0.1"]))
     };
-    let done = run("auto").expect(0);
-    assert!(done.stderr.contains("because BPF is refused"), "{}", done.stderr);
-    let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json"]).expect(0).stdout;
-    let json: Value = serde_json::from_str(&printed).expect("JSON");
-    let has = |wait: &Value| {
-        let frames = wait["frames"].as_array().into_iter().flatten();
-        let mut names = frames.filter_map(|frame| frame["function"].as_str());
-        names.any(|name| name.contains("nanosleep"))
-    };
-    assert!(json["worst"].as_array().expect("waits").iter().any(has), "{printed}");
+    // Now and then perf counts a switch and does not write it, which is told: then the wait is not known.
+    let is_told = (0..3).any(|_| {
+        let done = run("auto").expect(0);
+        assert!(done.stderr.contains("because BPF is refused"), "{}", done.stderr);
+        let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json"]).expect(0).stdout;
+        let json: Value = serde_json::from_str(&printed).expect("JSON");
+        json["worst"].as_array().expect("waits").iter().any(|wait| {
+            let frames = wait["frames"].as_array().into_iter().flatten();
+            let names: Vec<&str> = frames.filter_map(|frame| frame["function"].as_str()).collect();
+            let own = ["__traceiter_", "perf_"];
+            let is_own = |name: &&str| own.iter().any(|own| name.starts_with(own));
+            assert!(!names.first().is_some_and(is_own), "{names:?}");
+            names.iter().any(|name| name.contains("nanosleep"))
+        })
+    });
+    assert!(is_told, "one of three sleeps has its stack");
     let done = run("bpf").expect(125);
     assert!(done.stderr.contains("BPF"), "{}", done.stderr);
 }

@@ -444,10 +444,14 @@ impl Collector {
 
     /// A stack that was taken on a tracepoint begins with what takes it.
     fn without_tracepoint<'a>(&self, kind: SampleKind, frames: &'a [u64]) -> &'a [u64] {
-        let (SampleKind::Wake(_), Some(code)) = (kind, &self.kernel) else { return frames };
+        let (true, Some(code)) = (self.source.is_own_stack(kind), &self.kernel) else {
+            return frames;
+        };
         let is_own = |&frame: &u64| {
             let name = code.symbol(frame.saturating_sub(1)).map_or("", |(name, _)| name);
-            ["bpf_", "__bpf_", "__traceiter_"].iter().any(|prefix| name.starts_with(prefix))
+            ["bpf_", "__bpf_", "__traceiter_", "perf_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
         };
         let own = frames.iter().take_while(|frame| is_own(frame)).count();
         &frames[own..]
