@@ -15,6 +15,9 @@ use super::threads::ThreadIndex;
 const MOST: usize = 500_000;
 const MOST_TRACKS: usize = 200;
 
+/// So many rows a track has; what has none of its own is in the last.
+const MOST_ROWS: usize = 256;
+
 /// What tells an operation from others: its process, its id, and its track.
 type Key = (u64, u64, usize);
 
@@ -79,7 +82,8 @@ impl Operations {
             return;
         }
         let rows = &mut self.rows[track];
-        let row = rows.iter().position(|is_taken| !is_taken).unwrap_or(rows.len());
+        let free = rows.iter().position(|is_taken| !is_taken);
+        let row = free.unwrap_or(rows.len()).min(MOST_ROWS - 1);
         match rows.get_mut(row) {
             Some(is_taken) => *is_taken = true,
             None => rows.push(true),
@@ -189,6 +193,17 @@ mod tests {
         assert_eq!(shape, expected);
         assert_eq!(list[1].kind, SpanKind::Open);
         assert_eq!(all.left_out, 0);
+    }
+
+    #[test]
+    fn more_at_once_than_there_are_rows_share_the_last() {
+        let mut all = Operations::default();
+        for id in 0..MOST_ROWS as u64 + 10 {
+            all.begin(REQUEST, (40, id), (A, 10), NONE);
+        }
+        let list = all.finish(3, 90);
+        assert_eq!(list.iter().filter(|span| span.depth == u8::MAX).count(), 11);
+        assert_eq!(all.rows[0].len(), MOST_ROWS);
     }
 
     #[test]

@@ -76,7 +76,7 @@ struct OfThread {
 pub(super) struct Placing<'a> {
     recorded: &'a Recorded,
     of: FxHashMap<ThreadIndex, OfThread>,
-    /// The wakers' stacks by provider and link.
+    /// The wakers' stacks by provider and link, in order of time.
     linked: FxHashMap<(Option<fxt_reader::ProviderId>, u32), Vec<usize>>,
     waits: Vec<Wait>,
     /// Stacks whose wait is not in the lanes.
@@ -100,6 +100,9 @@ impl<'a> Placing<'a> {
         }
         for of in of.values_mut() {
             of.left.sort_by_key(|&number| Reverse(recorded.all[number].time));
+        }
+        for numbers in linked.values_mut() {
+            numbers.sort_by_key(|&number| recorded.all[number].time);
         }
         Self { recorded, of, linked, waits: Vec::new(), homeless }
     }
@@ -125,9 +128,12 @@ impl<'a> Placing<'a> {
         let Some(stack) = found else { return };
         let of_wait = &self.recorded.all[stack];
         let wakes = self.linked.get(&(of_wait.provider, of_wait.link));
-        let during = |&&at: &&usize| (of_wait.time..=away).contains(&self.recorded.all[at].time);
-        let wake = wakes.filter(|_| of_wait.link != 0);
-        let wake = wake.and_then(|wakes| wakes.iter().find(during).copied());
+        let wakes = wakes.filter(|_| of_wait.link != 0);
+        let wake = wakes.and_then(|wakes| {
+            let time = |number: usize| self.recorded.all[number].time;
+            let next = wakes.partition_point(|&number| time(number) < of_wait.time);
+            wakes.get(next).copied().filter(|&number| time(number) <= away)
+        });
         self.waits.push(Wait { thread, begin, length: end - begin, stack, wake });
     }
 

@@ -68,6 +68,8 @@ fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
     let lists = "[...document.querySelectorAll('#selection .stack')].map((it) => [...it.children].map((row) => row.textContent))";
     let heads =
         "[...document.querySelectorAll('#selection .stacks h4')].map((it) => it.textContent)";
+    let place = browser.evaluate("document.querySelector('#blocked td:nth-child(3)').textContent");
+    assert_eq!(place, "a;b::<c d>", "the list has it, too");
     browser.click_on("#blocked tr:nth-child(1) button");
     browser.wait_for("document.querySelectorAll('#selection .stack').length === 2");
     let expected = json!([["pipe_read kernel", "a;b::<c d> x.so", "0x9000 "], ["kick x.so"]]);

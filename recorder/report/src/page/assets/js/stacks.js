@@ -68,6 +68,7 @@
       sample.stack[place] = samples[2].number();
     });
     table = { names, files, frameName, frameFile, callers, frameOf, stackNode, stackLacks, wait, sample, waitsOf: ranges(wait.thread), samplesOf: ranges(sample.thread) };
+    fx.worst.locate();
     fx.search.again();
     view.changed();
   }
@@ -95,12 +96,17 @@
   const lacks = (stack) => about.lacks.filter(([bit]) => (table.stackLacks[stack] & bit) !== 0).map(([, text]) => text);
 
   // Where a thread was in a wait that began at a time: its innermost function that is not the kernel's.
-  function hint(thread, begin) {
+  function innermost(thread, begin) {
     const place = waitAt(thread, begin);
     if (place < 0 || table.wait.begin[place] !== begin) return "";
     const list = functions(table.wait.stack[place]);
     const own = list.find(({ kernel }) => !kernel) ?? list[0];
-    return own ? ` in ${own.name}` : "";
+    return own?.name ?? "";
+  }
+
+  function hint(thread, begin) {
+    const name = innermost(thread, begin);
+    return name ? ` in ${name}` : "";
   }
 
   const element = fx.select.element;
@@ -226,5 +232,5 @@
     return list;
   }
 
-  fx.stacks = { about, load, table: () => table, nameOf, fileOf, KERNEL, show, hint, search, isFound, hasFound, isMarked, eachMarked, leftOut, has: (thread) => found?.threads.has(thread) ?? false };
+  fx.stacks = { about, load, table: () => table, nameOf, fileOf, KERNEL, show, innermost, hint, search, isFound, hasFound, isMarked, eachMarked, leftOut, has: (thread) => found?.threads.has(thread) ?? false };
 })();

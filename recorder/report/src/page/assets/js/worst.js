@@ -39,7 +39,8 @@
       who.textContent = name;
       who.title = "Show this time";
       row.insertCell().append(who);
-      row.insertCell().textContent = text;
+      one.cell = row.insertCell();
+      one.cell.textContent = text;
       const at = row.insertCell();
       at.className = "whole";
       at.textContent = units.moment(from, 1e3);
@@ -73,6 +74,14 @@
     })));
   }
 
+  // Says where blocked times were, when it is known.
+  function locate() {
+    for (const [, { thread, from, by, text, cell }] of rows) {
+      const where = by !== undefined && thread ? fx.stacks.innermost(thread.index, from) : "";
+      if (where) cell.textContent = text === "–" ? where : `${where} (${text})`;
+    }
+  }
+
   // Leaves those of the threads that the search names, blocked times in functions that it names, and operations of its name.
   function filter() {
     for (const [row, { thread, track, from, text }] of rows) {
@@ -81,5 +90,5 @@
     }
   }
 
-  fx.worst = { build, filter };
+  fx.worst = { build, filter, locate };
 })();
