@@ -34,8 +34,8 @@ const MOST_HOLDERS: usize = 64;
 const MOST_LOOKS: u64 = 50_000_000;
 
 /// A thread that was woken went on its way to be able to run for so long at most, in nanoseconds, after its waker had begun
-/// that and left its CPU.
-const MOST_UNDERWAY: u64 = 1_000_000;
+/// that and left its CPU. It takes microseconds, unless a host has taken away the CPU on which it is to run.
+const MOST_UNDERWAY: u64 = 50_000_000;
 
 /// So many of those who had the CPU in a wait are told one by one.
 const MOST_SHARES: usize = 64;

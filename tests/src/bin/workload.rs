@@ -413,7 +413,8 @@ fn born(folder: &str) {
     // SAFETY: the structure outlives the call. This process has one thread, so its copy may do what it likes.
     let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
     if child == 0 {
-        std::thread::sleep(Duration::from_millis(50));
+        // Until it has been looked up, a fraction of a second later.
+        std::thread::sleep(Duration::from_millis(500));
         std::process::exit(0);
     }
     assert!(child > 0, "clone3: {}", std::io::Error::last_os_error());

@@ -30,6 +30,30 @@ pub(super) mod switched {
     pub(in super::super) const PREV: i16 = 8;
     pub(in super::super) const NEXT: i16 = 16;
     pub(in super::super) const PREV_STATE: i16 = 24;
+
+    use super::super::asm::{Assembler, Reg, When, Width};
+    use super::super::task::StateLayout;
+
+    const INTERRUPTIBLE: i32 = 1;
+
+    /// `into` = the state of the task in R7 that goes out; R6 has the arguments.
+    pub(in super::super) fn load_state(asm: &mut Assembler, state: Option<StateLayout>, into: Reg) {
+        let Some(StateLayout { offset, bytes, queued }) = state else {
+            return asm.load(Width::Double, into, Reg::R6, PREV_STATE);
+        };
+        let width = if bytes == 8 { Width::Double } else { Width::Word };
+        let (awake, done) = (asm.label(), asm.label());
+        asm.load(width, into, Reg::R7, offset);
+        asm.jump_if(When::NotEqual, into, 0, done);
+        asm.load(Width::Word, into, Reg::R7, queued);
+        asm.jump_if(When::NotEqual, into, 0, awake);
+        // It goes to sleep, and another CPU has begun to wake it.
+        asm.set(into, INTERRUPTIBLE);
+        asm.jump(done);
+        asm.place(awake);
+        asm.set(into, 0);
+        asm.place(done);
+    }
 }
 
 use std::os::fd::{AsRawFd, BorrowedFd};

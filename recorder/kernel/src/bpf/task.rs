@@ -144,9 +144,8 @@ pub struct TaskLayout {
     pub cpu: i16,
     /// Its state when it is ending.
     pub exit_state: i16,
-    /// Its state, where `sched_switch` does not bring it as its fourth argument (before Linux 5.18), and how many bytes
-    /// it has.
-    pub state: Option<(i16, usize)>,
+    /// Its state, where `sched_switch` does not bring it as its fourth argument (before Linux 5.18).
+    pub state: Option<StateLayout>,
     /// The count of nested interrupts.
     pub interrupts: InterruptCount,
     /// The part of that count that says that one runs.
@@ -160,6 +159,16 @@ pub struct TaskLayout {
     /// Where it is told on which futex it blocks. Only used together with [`TaskLayout::syscall`].
     pub futex: Option<FutexLayout>,
     pub tracepoints: Tracepoints,
+}
+
+/// Where a task tells its state. Who is about to wake it may have changed that by the time of the tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateLayout {
+    pub offset: i16,
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// Whether it is in a run queue, which does not change before it has left the CPU: 0 for one that goes to sleep.
+    pub queued: i16,
 }
 
 /// The arguments of `sched_switch` with the state among them, the tracepoint's own data first.
@@ -199,10 +208,14 @@ impl TaskLayout {
         let state = match btf.arguments(tracepoints.switch)? >= ARGUMENTS_WITH_STATE {
             true => None,
             // It was called `state` before Linux 5.14.
-            false => Some(match field("__state", 4) {
-                Ok(at) => (at, 4),
-                Err(_) => (field("state", 8)?, 8),
-            }),
+            false => {
+                let queued = field("on_rq", 4)?;
+                let (offset, bytes) = match field("__state", 4) {
+                    Ok(at) => (at, 4),
+                    Err(_) => (field("state", 8)?, 8),
+                };
+                Some(StateLayout { offset, bytes, queued })
+            }
         };
         Ok(TaskLayout {
             pid: field("pid", 4)?,

@@ -159,11 +159,11 @@ fn a_waker_that_has_left_its_cpu_before_the_wake_up_took_effect_is_followed() {
     scene.switch(0, 1, 0, Leaves::R, 101);
     scene.switch_with((1_000, 1), 101, Leaves::S, 0, &futex);
     scene.switch(2_000, 0, 201, Leaves::S, 0);
-    scene.wake_by(5_004, 1, 101, 201);
-    scene.switch(5_010, 1, 0, Leaves::R, 101);
-    scene.end(9_000);
-    let why = ask(&scene, &within("t101", 1_000, 5_010));
-    assert_eq!(chain(&why), links(&[(0, "t101 blocked", 4_004), (0, "t101 waiting", 6)]));
+    scene.wake_by(55_004, 1, 101, 201);
+    scene.switch(55_010, 1, 0, Leaves::R, 101);
+    scene.end(59_000);
+    let why = ask(&scene, &within("t101", 1_000, 55_010));
+    assert_eq!(chain(&why), links(&[(0, "t101 blocked", 54_004), (0, "t101 waiting", 6)]));
     assert_eq!(why.chain[0].reason, Some("waker_unseen"));
 }
 

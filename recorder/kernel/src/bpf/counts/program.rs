@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::super::asm::Reg::*;
 use super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, Label, Reg, When, Width};
 use super::super::programs::number;
-use super::super::programs::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
+use super::super::programs::switched::{NEXT, PREEMPTED, PREV, load_state};
 use super::super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout, Throttling};
 use super::KeyBy;
 use super::layout::{
@@ -299,11 +299,7 @@ impl<'a> Writer<'a> {
         let [runnable, blocked, blocked_d, stopped, done] = [(); 5].map(|()| asm.label());
         asm.load(Width::Double, R0, R6, PREEMPTED);
         asm.jump_if(When::NotEqual, R0, 0, runnable);
-        match self.setting.task.state {
-            None => asm.load(Width::Double, R0, R6, PREV_STATE),
-            Some((offset, 8)) => asm.load(Width::Double, R0, R7, offset),
-            Some((offset, _)) => asm.load(Width::Word, R0, R7, offset),
-        }
+        load_state(asm, self.setting.task.state, R0);
         asm.jump_if(When::Equal, R0, 0, runnable);
         let mut go_if = |bits: i32, to: Label| {
             asm.set(R1, R0);

@@ -9,7 +9,7 @@ use super::super::interrupts::{InterruptCount, Reach};
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
 use super::super::task::{Cast, FutexLayout};
 use super::super::wakers;
-use super::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
+use super::switched::{NEXT, PREEMPTED, PREV, load_state};
 use super::{Reg::*, Setting, account, contention, find_bit, number};
 
 mod throttle;
@@ -283,11 +283,7 @@ impl<'a> Event<'a> {
 
     /// R3 = the state of the thread in R7 that goes out; R6 has the arguments.
     fn load_state(&mut self) {
-        match self.setting.task.state {
-            None => self.asm.load(Width::Double, R3, R6, PREV_STATE),
-            Some((offset, 8)) => self.asm.load(Width::Double, R3, R7, offset),
-            Some((offset, _)) => self.asm.load(Width::Word, R3, R7, offset),
-        }
+        load_state(&mut self.asm, self.setting.task.state, R3);
     }
 
     /// Puts on the stack in which system call the thread in R7 blocks, if in one. R6 has the arguments. Takes R0 to R5.

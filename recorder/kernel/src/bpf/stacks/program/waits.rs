@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use super::super::super::asm::Reg::*;
 use super::super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, Label, When, Width};
 use super::super::super::programs::number;
-use super::super::super::programs::switched::{NEXT, PREEMPTED, PREV, PREV_STATE};
+use super::super::super::programs::switched::{NEXT, PREEMPTED, PREV, load_state};
 use super::{
     BEGAN, KERNEL_BYTES, NO_WAKEUP, NOW, SAMPLE, Setting, USER_STACK, User, Writer, kind, part,
     place, shared, small,
@@ -77,11 +77,7 @@ impl Writer<'_> {
         let asm = &mut self.asm;
         asm.load(Width::Double, R1, R6, PREEMPTED);
         asm.jump_if(When::NotEqual, R1, 0, out);
-        match task.state {
-            None => asm.load(Width::Double, R1, R6, PREV_STATE),
-            Some((offset, 8)) => asm.load(Width::Double, R1, R7, offset),
-            Some((offset, _)) => asm.load(Width::Word, R1, R7, offset),
-        }
+        load_state(asm, task.state, R1);
         asm.jump_if(When::Equal, R1, 0, out);
         asm.alu(Alu::And, R1, DEAD);
         asm.jump_if(When::NotEqual, R1, 0, out);
