@@ -181,7 +181,7 @@ fn counters_are_lines_and_tell_their_value_at_the_pointer() {
     assert_eq!(counters, json!([[0, 1, 4, 9], [0, 1.0 / 7.0, 2.0 / 7.0, 3.0 / 7.0]]));
     let labels =
         "[...document.querySelectorAll('#gutter .label.counter')].map((it) => it.textContent)";
-    assert_eq!(browser.evaluate(labels), json!(["queue depth0 to 361", "queue load0 to 2.71429"]));
+    assert_eq!(browser.evaluate(labels), json!(["queue depth0 to 361", "queue load0 to 2.71"]));
     // The line is where the value is: low at first, high in the end.
     let line = |browser: &mut Browser, time: u64| {
         let (x, y) = place(browser, "lane-counter-0", time, 0);

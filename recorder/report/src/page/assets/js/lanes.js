@@ -203,7 +203,7 @@
       const { counter } = row;
       const { value, count } = fx.units;
       name.textContent = counter.name;
-      detail.textContent = `${value(counter.lowest)} to ${value(counter.highest)}`;
+      detail.textContent = `${value(counter.lowest, 3)} to ${value(counter.highest, 3)}`;
       const of = counter.process ? ` of ${counter.process}` : "";
       const kept = counter.kept < counter.count ? `; of these the page has ${count(counter.kept)}: of each few the lowest, the highest and the last` : "";
       label.title = `${counter.name}${of}: ${count(counter.count)} values from ${value(counter.lowest)} to ${value(counter.highest)}${kept}`;

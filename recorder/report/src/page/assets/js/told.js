@@ -6,8 +6,8 @@
   const { lastAt } = fx.unfold;
   const about = trace.told;
   const [operationsLeftOut, argumentsLeftOut, flowsLeftOut, valuesLeftOut] = about.leftOut;
-  // Arrows of flows in view that are drawn at most; with more, only those of the selected span are.
-  const MOST_ARROWS = 300;
+  // Pixels that each arrow of a flow in view has; if there are more arrows, only those of the selected span are drawn.
+  const ARROW_ROOM = 8;
   // Flows of one span that are listed at most.
   const LISTED = 8;
   // Spans before a time that are looked at for the innermost one around it, at most.
@@ -180,7 +180,7 @@
     const mine = new Set(ofSpan(fx.select.selected()).map(({ flow }) => flow));
     const seen = new Set(rows.filter(({ kind }) => kind === "thread").map(({ id }) => id));
     let inView = flows.filter(({ begin, end, from, to }) => begin <= view.to && end >= view.from && (seen.has(from) || seen.has(to)));
-    if (inView.length > MOST_ARROWS) {
+    if (inView.length * ARROW_ROOM > view.width) {
       hidden = inView.length;
       inView = [];
       context.font = `11px ${fx.colours.get("sans")}`;

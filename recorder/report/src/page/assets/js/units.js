@@ -34,10 +34,10 @@ const fx = {};
     return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
   }
 
-  // A value of a counter.
-  function value(number) {
+  // A value of a counter; of one that is no integer, so many digits.
+  function value(number, digits = 6) {
     if (Number.isInteger(number) && Math.abs(number) < 1e15) return (number < 0 ? "−" : "") + count(Math.abs(number));
-    return String(Number(number.toPrecision(6)));
+    return String(Number(number.toPrecision(digits)));
   }
 
   // A part of a whole as "12.3 %".
