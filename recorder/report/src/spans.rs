@@ -17,12 +17,12 @@ use std::fmt;
 use std::time::Duration;
 
 use fxt_reader::{Error, Nanos, Reader};
-use fxtrec_blame::chain::{Blocked, Frame, Wakers};
+use fxtrec_blame::chain::{Blocked, Frame, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key};
 use fxtrec_blame::pass::{self, Follower, Interval};
 use fxtrec_blame::spans::{self, Spans};
-use fxtrec_blame::threads::Roster;
-use fxtrec_blame::track::{Tenant, Tracker};
+use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::track::{Lock, Tenant, Tracker};
 use fxtrec_blame::{Cause, Causes, Class, log};
 use fxtrec_gates::SpanPart;
 use rustc_hash::FxHashMap;
@@ -84,6 +84,8 @@ pub struct SpanFigures {
     pub blocked_by: Vec<(Class, Duration)>,
     /// The same by the names of those who ended it, the longest first, as many as are told apart.
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
+    /// The same by the names of those who had the lock when it began, where that is known.
+    pub held_by: Vec<((Class, Box<str>), Duration)>,
     /// How long it is not known what their threads did.
     pub unknown: Duration,
 }
@@ -98,6 +100,7 @@ pub struct SpanTime {
     pub unknown: u64,
     blocked_by: Vec<(Class, u64)>,
     wakers: Vec<((Class, Option<EndedBy>), u64)>,
+    owners: Vec<((Class, Index), u64)>,
 }
 
 impl SpanTime {
@@ -130,6 +133,13 @@ impl SpanTime {
     /// Without `strangers`, nobody is one.
     fn of(interval: &Interval, frame: &Frame, tracker: &Tracker, strangers: bool) -> SpanTime {
         let mut time = SpanTime { unknown: 0, ..SpanTime::unknown(interval) };
+        for step in &frame.steps {
+            if let What::Blocked(blocked) = &step.what
+                && let Some(owner) = blocked.lock.and_then(Lock::holder)
+            {
+                add(&mut time.owners, (class(blocked, tracker), owner), step.length());
+            }
+        }
         for (key, (nanos, _)) in parts::sums(frame, |blocked| class(blocked, tracker)) {
             let part = match key {
                 // Of what is not divided, nobody knows that it was not its own.
@@ -240,12 +250,19 @@ impl SpanFigures {
         }
         woken_by = longest_first(woken_by);
         woken_by.truncate(MOST_WAKERS);
+        let mut held_by = Vec::new();
+        for (owner, length) in all.clone().flat_map(|figures| figures.held_by.iter().cloned()) {
+            add(&mut held_by, owner, length);
+        }
+        held_by = longest_first(held_by);
+        held_by.truncate(MOST_WAKERS);
         SpanFigures {
             parts: SpanPart::ALL
                 .map(|part| Distribution::merge(all.clone().map(|figures| figures.part(part)))),
             undisturbed: Distribution::merge(all.clone().map(|figures| &figures.undisturbed)),
             blocked_by: longest_first(blocked_by),
             woken_by,
+            held_by,
             unknown: all.map(|figures| figures.unknown).sum(),
         }
     }
@@ -290,6 +307,7 @@ struct Growing {
     undisturbed: Tally,
     blocked_by: Vec<(Class, u64)>,
     wakers: FxHashMap<(Class, Option<EndedBy>), u64>,
+    owners: FxHashMap<(Class, Index), u64>,
     unknown: u64,
     worst: Vec<SpanTime>,
 }
@@ -313,6 +331,9 @@ impl Growing {
             for &(waker, nanos) in &time.wakers {
                 *self.wakers.entry(waker).or_default() += nanos;
             }
+            for &(owner, nanos) in &time.owners {
+                *self.owners.entry(owner).or_default() += nanos;
+            }
         }
         let rank = |time: &SpanTime| (Reverse(time.part(SpanPart::Wall)), time.from);
         let place = self.worst.partition_point(|known| rank(known) <= rank(&time));
@@ -331,11 +352,19 @@ impl Growing {
         }
         let mut woken_by = longest_first(named.into_iter().collect());
         woken_by.truncate(MOST_WAKERS);
+        let mut named = FxHashMap::<(Class, Box<str>), Duration>::default();
+        for ((class, owner), nanos) in self.owners {
+            let name = waker_name(Some(EndedBy::Thread(owner)), roster);
+            *named.entry((class, name)).or_default() += Duration::from_nanos(nanos);
+        }
+        let mut held_by = longest_first(named.into_iter().collect());
+        held_by.truncate(MOST_WAKERS);
         let figures = SpanFigures {
             parts: self.parts.map(Tally::freeze),
             undisturbed: self.undisturbed.freeze(),
             blocked_by: longest_first(self.blocked_by).into_iter().map(lengths).collect(),
             woken_by,
+            held_by,
             unknown: Duration::from_nanos(self.unknown),
         };
         (figures, self.worst)

@@ -36,15 +36,18 @@ pub struct Shift {
     pub parts_ns: BTreeMap<String, f64>,
     /// The same of blocked time, by who ended it.
     pub woken_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
+    /// The same by who had the lock when it began, where that is known.
+    pub held_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-/// By part, and of blocked time by the name of who ended it.
-type Wakers = BTreeMap<String, BTreeMap<String, f64>>;
+/// By part, and of blocked time by a name: who ended it, or had the lock.
+type Names = BTreeMap<String, BTreeMap<String, f64>>;
 
 struct Means {
     total: f64,
     parts: BTreeMap<String, f64>,
-    wakers: Wakers,
+    wakers: Names,
+    owners: Names,
 }
 
 fn blocked(class: Class) -> String {
@@ -62,12 +65,16 @@ fn means(figures: &SpanFigures) -> Option<Means> {
         for (class, sum) in &figures.blocked_by {
             parts.insert(blocked(*class), mean(*sum));
         }
-        let mut wakers = Wakers::new();
-        for ((class, waker), sum) in &figures.woken_by {
-            wakers.entry(blocked(*class)).or_default().insert(waker.to_string(), mean(*sum));
-        }
+        let by_name = |sums: &[((Class, Box<str>), std::time::Duration)]| {
+            let mut names = Names::new();
+            for ((class, name), sum) in sums {
+                names.entry(blocked(*class)).or_default().insert(name.to_string(), mean(*sum));
+            }
+            names
+        };
+        let (wakers, owners) = (by_name(&figures.woken_by), by_name(&figures.held_by));
         let total = PARTS.iter().map(|part| mean(figures.part(*part).sum())).sum();
-        Means { total, parts, wakers }
+        Means { total, parts, wakers, owners }
     })
 }
 
@@ -83,34 +90,43 @@ impl Shift {
                 parts_ns.insert(part.clone(), change);
             }
         }
-        let mut woken_by_ns = Wakers::new();
-        for (means, sign) in [(&base, -1.0), (&new, 1.0)] {
+        let change = |of: fn(&Means) -> &Names| match (&base, &new) {
+            (Some(base), Some(new)) => changes(of(base), of(new)),
             // One side alone has no change.
-            for (part, wakers) in
-                means.iter().filter(|_| !parts_ns.is_empty()).flat_map(|it| &it.wakers)
-            {
-                for (waker, nanos) in wakers {
-                    let sums = woken_by_ns.entry(part.clone()).or_default();
-                    *sums.entry(waker.clone()).or_default() += sign * nanos;
-                }
-            }
-        }
+            _ => Names::new(),
+        };
+        let (woken_by_ns, held_by_ns) = (change(|it| &it.wakers), change(|it| &it.owners));
         Shift {
             name: name.to_owned(),
             base_mean_ns: base.map(|means| means.total),
             new_mean_ns: new.map(|means| means.total),
             parts_ns,
             woken_by_ns,
+            held_by_ns,
         }
     }
 
-    /// Who ended most of what a part of blocked time grew or shrank by, unless nobody did most of it.
-    fn waker(&self, part: &str, change: f64) -> Option<(&str, f64)> {
+    /// Who is behind most of what a part of blocked time grew or shrank by, unless nobody is.
+    fn most(names: &Names, part: &str, change: f64) -> Option<(String, f64)> {
         let toward = |nanos: f64| nanos * change.signum();
-        let wakers = self.woken_by_ns.get(part)?.iter().map(|(waker, nanos)| (&**waker, *nanos));
-        let most = wakers.max_by(|a, b| toward(a.1).total_cmp(&toward(b.1)))?;
+        let each =
+            names.get(part)?.iter().map(|(name, nanos)| (escape::line(name).to_string(), *nanos));
+        let most = each.max_by(|a, b| toward(a.1).total_cmp(&toward(b.1)))?;
         (toward(most.1) * 2.0 > change.abs()).then_some(most)
     }
+}
+
+fn changes(base: &Names, new: &Names) -> Names {
+    let mut changes = Names::new();
+    for (names, sign) in [(base, -1.0), (new, 1.0)] {
+        for (part, names) in names {
+            let sums = changes.entry(part.clone()).or_default();
+            for (name, nanos) in names {
+                *sums.entry(name.clone()).or_default() += sign * nanos;
+            }
+        }
+    }
+    changes
 }
 
 fn signed(nanos: f64) -> String {
@@ -118,7 +134,7 @@ fn signed(nanos: f64) -> String {
     format!("{sign}{}", Amount { number: nanos.abs(), dimension: Dimension::Time })
 }
 
-/// `span "app:request": mean 2.01 ms, then 5.11 ms, +3.10 ms: blocked (lock) +2.90 ms (until logger woke it +2.80 ms)`
+/// `span "app:request": mean 2.01 ms, then 5.11 ms, +3.10 ms: blocked (lock) +2.90 ms (held by logger +2.80 ms)`
 impl fmt::Display for Shift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "span {:?}: ", self.name)?;
@@ -134,8 +150,11 @@ impl fmt::Display for Shift {
         parts.retain(|(_, change)| *change != 0.0 && change.abs() >= largest * SHARE);
         for (at, (part, change)) in parts.iter().enumerate() {
             write!(f, "{} {part} {}", if at == 0 { ":" } else { "," }, signed(*change))?;
-            if let Some((waker, nanos)) = self.waker(part, *change) {
-                write!(f, " (until {} woke it {})", escape::line(waker), signed(nanos))?;
+            let held = Shift::most(&self.held_by_ns, part, *change);
+            if let Some((owner, nanos)) = held {
+                write!(f, " (held by {owner} {})", signed(nanos))?;
+            } else if let Some((waker, nanos)) = Shift::most(&self.woken_by_ns, part, *change) {
+                write!(f, " (until {waker} woke it {})", signed(nanos))?;
             }
         }
         Ok(())
@@ -155,10 +174,25 @@ mod tests {
         figures_by(locked, [201, 201])
     }
 
-    /// Two requests, which compute for 2 ms and wait for so many milliseconds for a lock, until these threads wake them.
+    /// As of `--locks`, where 203 has the lock.
+    fn figures_held(locked: u64) -> SpanFigures {
+        let owner = ("futex_owner", Value::Koid(fxt_writer::Koid(203)));
+        figures_of(locked, [201, 201], &[("futex", Value::Pointer(0x10)), owner])
+    }
+
     fn figures_by(locked: u64, wakers: [u64; 2]) -> SpanFigures {
-        let mut scene = Scene::with_causes("waker,syscall");
-        let sleeps = [("syscall", Value::Uint32(202))];
+        figures_of(locked, wakers, &[])
+    }
+
+    /// Two requests, which compute for 2 ms and wait for so many milliseconds for a lock, until these threads wake them.
+    fn figures_of(
+        locked: u64,
+        wakers: [u64; 2],
+        lock: &[(&'static str, Value<'static>)],
+    ) -> SpanFigures {
+        let mut scene = Scene::with_causes("waker,syscall,futex");
+        scene.name(203, "logger");
+        let sleeps = [&[("syscall", Value::Uint32(202))], lock].concat();
         for (at, waker) in [10_000, 60_000].into_iter().zip(wakers) {
             let woken = at + 1_000 + locked * 1_000;
             scene.switch(at, 0, 0, Leaves::R, 101);
@@ -194,6 +228,8 @@ mod tests {
             three.to_string().ends_with(": blocked (lock) +4.00 ms"),
             "nobody has most: {three}"
         );
+        let held = Shift::new("request", &figures_held(1), &figures_held(4)).to_string();
+        assert!(held.ends_with("blocked (lock) +3.00 ms (held by logger +3.00 ms)"), "{held}");
         let none = Shift::new("request", &SpanFigures::default(), &figures(4)).to_string();
         assert!(none.ends_with("one side has none of which all is known"), "{none}");
     }
