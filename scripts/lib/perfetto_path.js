@@ -36,7 +36,7 @@ const BITS = { running: 0, new: 0, blocked: 1, suspended: 4, dead: 16, dying: 32
 const BITS_OF_BLOCKED = { D: 2, I: 128 };
 
 /** A waker that has left its CPU may be on its way to this for so long, in nanoseconds: `fxtrec why` says "underway". */
-const UNDERWAY = 1_000_000n;
+const UNDERWAY = 50_000_000n;
 /** So many threads are followed from one to the next. */
 const MOST_DEEP = 48;
 
