@@ -59,6 +59,8 @@ pub enum When {
     NotEqual,
     /// The register is not less.
     AtLeast,
+    /// A bit is set in both.
+    Shares,
 }
 
 /// What memory is changed by, in one step that no other CPU can divide.
@@ -205,6 +207,7 @@ impl When {
         match self {
             When::Equal => 0x10,
             When::AtLeast => 0x30,
+            When::Shares => 0x40,
             When::NotEqual => 0x50,
         }
     }

@@ -36,6 +36,9 @@ pub(super) mod switched {
 
     const INTERRUPTIBLE: i32 = 1;
 
+    /// The bits that tell why a task does not run. Who wakes it sets another one first.
+    const REASONS: i32 = 0xff;
+
     /// `into` = the state of the task in R7 that goes out; R6 has the arguments.
     pub(in super::super) fn load_state(asm: &mut Assembler, state: Option<StateLayout>, into: Reg) {
         let Some(StateLayout { offset, bytes, queued }) = state else {
@@ -44,7 +47,7 @@ pub(super) mod switched {
         let width = if bytes == 8 { Width::Double } else { Width::Word };
         let (awake, done) = (asm.label(), asm.label());
         asm.load(width, into, Reg::R7, offset);
-        asm.jump_if(When::NotEqual, into, 0, done);
+        asm.jump_if(When::Shares, into, REASONS, done);
         asm.load(Width::Word, into, Reg::R7, queued);
         asm.jump_if(When::NotEqual, into, 0, awake);
         // It goes to sleep, and another CPU has begun to wake it.
