@@ -15,7 +15,6 @@
 pub mod chain;
 mod class;
 mod facts;
-mod kernel_lock;
 pub mod log;
 pub mod parts;
 pub mod pass;
@@ -25,4 +24,3 @@ pub mod track;
 
 pub use class::Class;
 pub use facts::{Cause, Causes};
-pub use kernel_lock::KernelLock;

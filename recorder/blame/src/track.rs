@@ -4,6 +4,7 @@
 //! doubtful: then the thread first enters [`State::Unknown`], at the time from which on nothing is certain, for a [`Reason`].
 //! So every thread's time is a list of stretches without holes, and what nobody knows is a stretch too.
 
+use fxtrec_units::lock_kind::LockKind;
 use std::collections::HashMap;
 
 use fxt_reader::record::{
@@ -16,8 +17,8 @@ use fxtrec_sched::{
     WakeupSaid, cpu_of,
 };
 
+use crate::Causes;
 use crate::threads::{Family, Index, Roster};
-use crate::{Causes, KernelLock};
 
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
 pub const FXTREC: &str = "fxtrec";
@@ -134,7 +135,7 @@ pub struct Lock {
     /// The address of its futex, or the id of a lock of the kernel.
     pub address: u64,
     /// What kind of lock of the kernel it is, if one; else it is a futex.
-    pub kernel: Option<KernelLock>,
+    pub kernel: Option<LockKind>,
     /// Who had it when the wait began; `None` where that is not known, or nobody is the owner of such a futex.
     pub owner: Option<Index>,
     /// Whether it is no lock, but the end of that thread.
@@ -524,7 +525,7 @@ impl Tracker {
             let is_end = said.futex_end_of.is_some();
             sink.lock(thread, time, Lock { address, kernel: None, owner, is_end });
         } else if let Some(address) = said.kernel_lock {
-            let kernel = Some(KernelLock::parse(said.kernel_lock_kind.unwrap_or_default()));
+            let kernel = Some(LockKind::parse(said.kernel_lock_kind.unwrap_or_default()));
             sink.lock(thread, time, Lock { address, kernel, owner: None, is_end: false });
         }
     }

@@ -2,27 +2,13 @@
 
 use fxtrec_kernel::bpf::contentions::flag;
 use fxtrec_kernel::bpf::lane;
+use fxtrec_units::lock_kind::LockKind;
 
 /// A lock of the kernel that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelLock {
     pub address: u64,
     pub kind: LockKind,
-}
-
-/// What kind of lock it is, and what it is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockKind {
-    Mutex,
-    /// With `PREEMPT_RT`, these are behind other locks.
-    RtMutex,
-    RtRead,
-    RtWrite,
-    RwsemRead,
-    RwsemWrite,
-    PercpuRwsemRead,
-    PercpuRwsemWrite,
-    Other,
 }
 
 impl KernelLock {
@@ -42,23 +28,6 @@ impl KernelLock {
             () => access(RwsemRead, RwsemWrite, Other),
         };
         KernelLock { address: raw.address, kind }
-    }
-}
-
-impl LockKind {
-    /// As it is in the trace: `docs/trace.md` lists them.
-    pub const fn name(self) -> &'static str {
-        match self {
-            LockKind::Mutex => "mutex",
-            LockKind::RtMutex => "rt_mutex",
-            LockKind::RtRead => "rt_read",
-            LockKind::RtWrite => "rt_write",
-            LockKind::RwsemRead => "rwsem_read",
-            LockKind::RwsemWrite => "rwsem_write",
-            LockKind::PercpuRwsemRead => "percpu_rwsem_read",
-            LockKind::PercpuRwsemWrite => "percpu_rwsem_write",
-            LockKind::Other => "other",
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a capture source reports: typed events, the same for every source.
 
-pub use crate::contention::{KernelLock, LockKind};
+pub use crate::contention::KernelLock;
 pub use crate::futex::Futex;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;

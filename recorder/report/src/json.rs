@@ -2,6 +2,7 @@
 //!
 //! The shape is a promise of its own, so it has types of its own, whatever becomes of the model.
 
+use fxtrec_units::lock_kind::LockKind;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,7 +18,6 @@ use super::gates::show::JsonVerdict;
 use super::locks::LockReport;
 use super::model::{Party, Report, Sleep, Span, Stats, Wait};
 use super::spans::SpanReport;
-use fxtrec_blame::KernelLock;
 use fxtrec_gates::{Metric, SpanPart};
 
 /// Goes up when a member changes its meaning or goes away; new members may come at any time.
@@ -574,7 +574,7 @@ fn locks(of: &LockReport) -> Vec<LockWaits<'_>> {
     let rows = of.rows.iter().map(|row| LockWaits {
         futex: row.kernel.is_none().then(|| format!("{:#x}", row.address)),
         kernel_lock: row.kernel.map(|_| format!("{:#x}", row.address)),
-        kernel_lock_kind: row.kernel.map(KernelLock::name),
+        kernel_lock_kind: row.kernel.map(LockKind::name),
         pid: row.pid,
         process: &row.process,
         waits: values(&row.waits),

@@ -5,12 +5,12 @@
 //! a pool waits for. Waits for the end of a thread are left out. A lock of the kernel is the same for all processes; who has one is
 //! not known, and who released it, most likely, is whoever woke who waited.
 
+use fxtrec_units::lock_kind::LockKind;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fxt_reader::{Error, Koid, Nanos, Reader};
-use fxtrec_blame::KernelLock;
 use fxtrec_blame::pass;
 use fxtrec_blame::threads::{Index, Roster};
 use fxtrec_blame::track::{About, Begin, By, Lock, Sink, Tracker};
@@ -38,7 +38,7 @@ pub struct LockRow {
     /// The address of a futex, or the id of a lock of the kernel.
     pub address: u64,
     /// What kind of lock of the kernel it is, as the last wait for it says.
-    pub kernel: Option<KernelLock>,
+    pub kernel: Option<LockKind>,
     /// The process of a futex.
     pub pid: Option<u64>,
     /// The name of the process.
@@ -56,7 +56,7 @@ pub struct LockRow {
 /// The waits of one thread for one lock.
 #[derive(Debug, Default)]
 struct Growing {
-    kernel: Option<KernelLock>,
+    kernel: Option<LockKind>,
     waits: Tally,
     sum: u64,
     owners: FxHashMap<Option<Index>, u64>,

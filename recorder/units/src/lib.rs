@@ -10,6 +10,7 @@ pub mod escape;
 pub mod fold;
 pub mod glob;
 pub mod grid;
+pub mod lock_kind;
 pub mod look;
 pub mod nearest;
 pub mod protobuf;

@@ -1,9 +1,9 @@
 //! Answers for people, on one screen each, and for programs.
 
+use fxtrec_units::lock_kind::LockKind;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use fxtrec_blame::KernelLock;
 use fxtrec_units::escape;
 use fxtrec_units::text::percent;
 
@@ -322,7 +322,7 @@ fn describe_link(link: &Link) -> String {
                 }
                 (Some(futex), None) => format!("was blocked in futex ({futex}, unknown owner)"),
                 (None, _) if link.kernel_lock.is_some() => {
-                    let kind = KernelLock::parse(link.kernel_lock_kind.unwrap_or_default());
+                    let kind = LockKind::parse(link.kernel_lock_kind.unwrap_or_default());
                     let id = link.kernel_lock.as_deref().unwrap_or_default();
                     let lock = format!("({} {id}{})", kind.noun(), kind.access());
                     let call = in_call(link.syscall.as_deref());

@@ -3,7 +3,8 @@
 use super::{LOST, Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup, wakeup_new};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Event, Futex, KernelLock, Kind, LocalId, LockKind, SliceFacts, Switch, Wake};
+use crate::event::{Event, Futex, KernelLock, Kind, LocalId, SliceFacts, Switch, Wake};
+use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// Thread 5, named, has CPU 0.
