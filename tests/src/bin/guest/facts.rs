@@ -179,8 +179,10 @@ pub(crate) fn wakers() -> Outcome {
         all += own.len();
         pairs.insert(thread.koid, partner);
     }
-    assert_eq!(pairs.len(), 4, "two pairs");
-    assert!(pairs.iter().all(|(a, b)| pairs.get(b) == Some(a)), "{pairs:?}");
+    // One of a pair may never wait: its byte is always there before it asks.
+    let both: BTreeSet<_> = pairs.iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+    let members: BTreeSet<_> = both.iter().flat_map(|(a, b)| [a, b]).collect();
+    assert_eq!((both.len(), members.len()), (2, 4), "two pairs: {pairs:?}");
     // A thread that is between a lock and its end of a socket may be woken by an interrupt, but hardly ever.
     assert!(by_partner * 100 >= all * 98, "{by_partner} of {all}");
     // Which of the two waits in a round is a race: the one that is late finds its byte, and blocks not at all.
