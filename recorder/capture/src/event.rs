@@ -264,6 +264,11 @@ pub enum Kind {
         from: Cpu,
         to: Cpu,
     },
+    /// Whether the process of this thread is in scope now, by the kernel's word.
+    Scope {
+        tid: Tid,
+        wanted: bool,
+    },
     /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
     Skipped,
     /// Events are missing since the last one of this CPU.

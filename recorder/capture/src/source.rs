@@ -21,6 +21,7 @@ use fxtrec_kernel::cpus::CpusError;
 use fxtrec_kernel::ftrace::FtraceError;
 use fxtrec_kernel::perf::{KernelCount, OpenError};
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Pid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +167,8 @@ pub struct SourceStats {
     pub late: u64,
     /// By how much the worst of them was moved.
     pub most_late: Nanos,
+    /// Cgroups that were to be in scope, and for which there was no place.
+    pub cgroups_left_out: u64,
 }
 
 /// Takes an event with the time to give it and the bytes it carries, if any; false to get no more of them for now.
@@ -193,6 +196,15 @@ pub trait Source: Debug + Send {
     /// Only these processes and what they start are wanted: the source may leave out what does not concern them. To be
     /// called once the events run, with the processes' ids in the recorder's pid namespace.
     fn narrow(&mut self, _pids: &[Pid]) {}
+
+    /// Only processes are wanted that are in a cgroup whose path matches one of the globs, as long as they are. True if the
+    /// source chooses them in the kernel, and tells of each thread whether it is one of theirs ([`Kind::Scope`]); else whoever
+    /// takes the events has to choose. To be called once the events run.
+    ///
+    /// [`Kind::Scope`]: super::event::Kind::Scope
+    fn narrow_to_cgroups(&mut self, _globs: &[Pattern]) -> bool {
+        false
+    }
 
     /// Looks for CPUs with a task that the kernel does not report to this source, above all the idle task, and asks
     /// for more about these where that is possible. To be called once the events run. Returns those CPUs.

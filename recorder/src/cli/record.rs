@@ -10,6 +10,7 @@ use super::source::SourceArgs;
 use super::stacks::StackArgs;
 use super::trace_points::TracePointArgs;
 use super::values::{UserSpec, pid};
+use crate::units::glob::Pattern;
 use crate::units::quantity::{ByteSize, TimeSpan};
 
 const WHAT: &str = "What to record";
@@ -45,6 +46,19 @@ pub struct RecordArgs {
         help_heading = WHAT
     )]
     pub pids: Vec<u32>,
+
+    /// Record the processes in cgroups whose path matches this glob, until -d has passed or Ctrl-C; can be given more than once
+    ///
+    /// Who is moved into or out of such a cgroup is recorded from then on, or no more; cgroups made meanwhile count too. `*` stands
+    /// for any characters, also `/`: '/system.slice/docker-*', '/kubepods*'. A process is where its main thread is. With a
+    /// COMMAND, until that ends.
+    #[arg(
+        long = "cgroup",
+        value_name = "GLOB",
+        conflicts_with_all = ["all", "pids", "scope"],
+        help_heading = WHAT
+    )]
+    pub cgroups: Vec<Pattern>,
 
     /// Stop recording after this long, for example 10s, 1.5s, 250ms, 2min
     ///

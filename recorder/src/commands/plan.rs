@@ -126,6 +126,8 @@ pub enum Filter {
         command: bool,
         pids: Vec<Pid>,
     },
+    /// Those of processes in cgroups whose path matches one of these.
+    Cgroups(Vec<Pattern>),
 }
 
 /// What is printed besides the trace.
@@ -160,7 +162,9 @@ pub enum PlanError {
     )]
     SyscallsWithoutEquals(String),
     /// Neither COMMAND nor `-a` nor `-p`.
-    #[error("nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process")]
+    #[error(
+        "nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process, or --cgroup for those of a cgroup"
+    )]
     NothingToRecord,
     /// `-a` with `-p` or with `--scope app`.
     #[error("-a records the whole machine, {0} only part of it: use one of them")]
@@ -216,7 +220,7 @@ impl Plan {
     /// The processes that run already and are to be recorded.
     pub fn pids(&self) -> &[Pid] {
         match &self.scope {
-            Filter::Machine => &[],
+            Filter::Machine | Filter::Cgroups(_) => &[],
             Filter::Processes { pids, .. } => pids,
         }
     }
@@ -313,6 +317,9 @@ fn is_in_path(word: &str) -> bool {
 
 fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
     let command = !args.command.is_empty();
+    if !args.cgroups.is_empty() {
+        return Ok(Filter::Cgroups(args.cgroups.clone()));
+    }
     if !command && !args.all && args.pids.is_empty() {
         return Err(PlanError::NothingToRecord);
     }
@@ -403,6 +410,7 @@ fn default_output(args: &RecordArgs) -> PathBuf {
             Path::new(program).file_name().unwrap_or(OsStr::new("command")).to_owned()
         }
         (None, Some(pid)) => format!("pid-{pid}").into(),
+        (None, None) if !args.cgroups.is_empty() => "cgroup".into(),
         (None, None) => "system".into(),
     };
     name.push(".fxt");

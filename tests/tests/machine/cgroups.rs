@@ -1,8 +1,11 @@
 //! In which cgroup each process is: what it was made in, and where it was moved to.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fxt_reader::record::is_not_recorded;
+use fxt_reader::{Koid, ThreadState};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::recording::{record, record_in};
 use fxtrec_tests::root::may_record;
@@ -115,5 +118,85 @@ fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {
         let child: u64 = recording.printed.trim().parse().expect("its id");
         let cgroups = &recording.trace.cgroups[&child];
         assert_eq!(cgroups.last(), Some(&Some(group.path.clone())), "{source}: {cgroups:?}");
+    }
+}
+
+#[test]
+fn a_scope_of_cgroups_has_every_switch_of_their_threads_and_nobody_elses() {
+    if !may_record() {
+        return;
+    }
+    let Some(group) = Group::new("scope") else { return skip("no cgroup can be made here") };
+    let script = format!("echo $$ >{}; exec {WORKLOAD} threads 2 1000", group.procs());
+    for source in ["bpf", "perf", "ftrace"] {
+        let folder = Folder::new();
+        let options = ["--source", source, "--cgroup", &group.path];
+        let recording = record_in(&folder, &options, &["sh", "-c", &script]);
+        let trace = &recording.trace;
+        assert_eq!(trace.info().args["scope"], "cgroups");
+        let number = |text: &str| -> u64 { text.parse().expect("a number") };
+        for line in recording.lines() {
+            let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(line[at]));
+            let inside = |time: u64| begin <= time && time <= end;
+            let outs = trace.outs(koid).filter(|switch| inside(switch.time)).count() as u64;
+            assert_eq!(outs, switches, "{source}: thread {koid}");
+        }
+        let process = trace.threads[&number(recording.lines()[0][0])].1;
+        let ours = |koid: u64| trace.threads[&koid].1 == process;
+        for switch in &trace.switches {
+            let concerns = ours(switch.outgoing) || ours(switch.incoming);
+            assert!(concerns || is_not_recorded(Koid(switch.incoming)), "{source}: {switch:?}");
+        }
+        for wakeup in &trace.wakeups {
+            assert!(ours(wakeup.thread), "{source}: {wakeup:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_moved_into_or_out_of_a_cgroup_enters_or_leaves_the_scope() {
+    if !may_record() {
+        return;
+    }
+    let Some(group) = Group::new("moves") else { return skip("no cgroup can be made here") };
+    let root = group.folder.parent().expect("it is in the hierarchy").display();
+    let folder = Folder::new();
+    let sleep = String::from_utf8(
+        std::process::Command::new("which").arg("sleep").output().expect("which").stdout,
+    );
+    let sleep = sleep.expect("a path");
+    for name in ["before", "inside", "below", "outside", "again", "late"] {
+        std::os::unix::fs::symlink(sleep.trim(), folder.path(name)).expect("a link");
+    }
+    // A cgroup below another that is in scope is known to the kernel's programs before anybody can see it; for one that matches by
+    // itself, fxtrec has to see it. The last is removed when fxtrec has read who was moved into it.
+    let late = format!("{root}/fxtrec-later-{}", std::process::id());
+    let (here, inner) = (folder.path("").display().to_string(), group.folder.join("inner"));
+    let script = format!(
+        "cd {here}; ./before 0.01; echo $$ >{procs}; ./inside 0.01
+         mkdir {inner}; sh -c 'echo $$ >{inner}/cgroup.procs; exec ./below 0.01'
+         echo $$ >{root}/cgroup.procs; ./outside 0.01; echo $$ >{procs}; ./again 0.01; echo $$ >{root}/cgroup.procs
+         mkdir {late}; sleep 1; echo $$ >{late}/cgroup.procs; ./late 0.01
+         echo $$ >{root}/cgroup.procs; ./outside 0.01; sleep 1; rmdir {late} {inner}",
+        procs = group.procs(),
+        inner = inner.display(),
+    );
+    for source in ["bpf", "perf", "ftrace"] {
+        let globs = [format!("{}*", group.path), "/fxtrec-later-*".to_owned()];
+        let options = ["--source", source, "--cgroup", &globs[0], "--cgroup", &globs[1]];
+        let trace = record_in(&folder, &options, &["sh", "-c", &script]).trace;
+        let names = |koid: u64| trace.thread_names[&koid].iter();
+        let woken: BTreeSet<&str> =
+            trace.wakeups.iter().flat_map(|it| names(it.thread)).map(String::as_str).collect();
+        for name in ["inside", "below", "again", "late"] {
+            assert!(woken.contains(name), "{source}: {name} is missing in {woken:?}");
+            let koid = |koid: &&u64| names(**koid).any(|it| it == name);
+            let koid = trace.threads.keys().find(koid).expect("it is named");
+            let last = trace.outs(*koid).last().expect("it went out");
+            assert!(matches!(last.state, ThreadState::Dying | ThreadState::Dead), "{last:?}");
+        }
+        for name in ["before", "outside", "rmdir"] {
+            assert!(!woken.contains(name), "{source}: {name} is in {woken:?}");
+        }
     }
 }

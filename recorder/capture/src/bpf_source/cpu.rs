@@ -9,6 +9,7 @@ use crate::event::{
 };
 use crate::order::{Backlog, Lane as Queue, Merger, QUEUE_EVENTS};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
+use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::clock;
 use fxtrec_kernel::prev_state::{PrevState, StateTable};
 use fxtrec_units::{Cpu, Nanos, Tid};
@@ -148,6 +149,8 @@ struct Decoder {
     names: Told,
     /// With a narrow scope: who has the CPU, as far as the records tell.
     current: Option<Option<Tid>>,
+    /// Whether it is told which threads are in scope at the moment.
+    by_group: bool,
     /// What the next switch is told of the slice that it ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
@@ -164,7 +167,7 @@ impl CpuLane {
         (cpu, lane): (Cpu, Lane),
         merger: &mut Merger,
         states: &States,
-        narrow: bool,
+        narrow: Option<ScopeBy>,
     ) -> CpuLane {
         CpuLane {
             cpu,
@@ -287,7 +290,7 @@ impl Backlog for CpuLane {
 }
 
 impl Held {
-    fn new(states: States, narrow: bool) -> Held {
+    fn new(states: States, narrow: Option<ScopeBy>) -> Held {
         let decoder = Decoder::new(narrow);
         let (records, youngest) = (VecDeque::new(), Nanos(0));
         Held { records, youngest, states, decoder, unknown: 0, told_lost: 0 }
@@ -357,11 +360,12 @@ impl Held {
 }
 
 impl Decoder {
-    fn new(narrow: bool) -> Decoder {
-        let current = narrow.then_some(None);
+    fn new(narrow: Option<ScopeBy>) -> Decoder {
+        let current = narrow.map(|_| None);
         Decoder {
             names: Told::new(),
             current,
+            by_group: narrow == Some(ScopeBy::Cgroup),
             slice: None,
             taken: None,
             kept: None,
@@ -389,7 +393,14 @@ impl Decoder {
                 state,
                 syscall,
                 preempted,
+                prev_in_scope,
+                next_in_scope,
             } => {
+                if self.by_group {
+                    for (tid, wanted) in [(prev, prev_in_scope), (next, next_in_scope)] {
+                        push(Event { time, kind: Kind::Scope { tid, wanted } });
+                    }
+                }
                 if self.lost_sight(prev, next) {
                     push(Event { time, kind: Kind::Skipped });
                     self.began = false;
@@ -437,6 +448,10 @@ impl Decoder {
                 in_interrupt,
                 same_process,
             } => {
+                if self.by_group {
+                    // Of others nothing is told.
+                    push(Event { time, kind: Kind::Scope { tid, wanted: true } });
+                }
                 if self.lost_sight(current, current) {
                     push(Event { time, kind: Kind::Skipped });
                 }
@@ -527,6 +542,8 @@ mod tests {
             state: 1,
             syscall: None,
             preempted: false,
+            prev_in_scope: false,
+            next_in_scope: true,
         }
     }
 
@@ -551,7 +568,7 @@ mod tests {
 
     #[test]
     fn a_name_is_the_threads_until_another_takes_its_place() {
-        let mut decoder = Decoder::new(false);
+        let mut decoder = Decoder::new(None);
         assert!(events(&mut decoder, name(7, "seven")).is_empty());
         let other = 7 + NAMES as u32;
         let of = |decoder: &mut Decoder, tid| match events(decoder, switch(1, tid))[0] {
@@ -567,7 +584,7 @@ mod tests {
 
     #[test]
     fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
-        let by = |record| match events(&mut Decoder::new(false), record)[0] {
+        let by = |record| match events(&mut Decoder::new(None), record)[0] {
             Kind::Wake(wake) => wake.by,
             other => panic!("{other:?}"),
         };
@@ -578,13 +595,13 @@ mod tests {
 
     #[test]
     fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder() {
-        let mut narrow = Decoder::new(true);
+        let mut narrow = Decoder::new(Some(ScopeBy::Thread));
         assert_eq!(events(&mut narrow, switch(1, 2)).len(), 1);
         assert_eq!(events(&mut narrow, switch(2, 5)).len(), 1);
         assert_eq!(events(&mut narrow, wake(4, false)).len(), 1);
         assert_eq!(events(&mut narrow, switch(3, 1))[0], Kind::Skipped);
         assert_eq!(events(&mut narrow, wake(4, false))[0], Kind::Skipped);
-        let mut wide = Decoder::new(false);
+        let mut wide = Decoder::new(None);
         assert_eq!(events(&mut wide, switch(1, 2)).len(), 1);
         assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
     }
@@ -600,7 +617,7 @@ mod tests {
     }
 
     fn held() -> Held {
-        Held::new(States::new(&current()).expect("the known table"), false)
+        Held::new(States::new(&current()).expect("the known table"), None)
     }
 
     fn hand_out(held: &mut Held, until: u64) -> Vec<(u64, String)> {
@@ -694,7 +711,7 @@ mod tests {
 
     #[test]
     fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
-        let mut decoder = Decoder::new(false);
+        let mut decoder = Decoder::new(None);
         assert!(events(&mut decoder, slice(900)).is_empty());
         assert_eq!(told(&mut decoder, 1, 2), None, "it goes back to before the recording");
         events(&mut decoder, slice(30));
@@ -709,7 +726,7 @@ mod tests {
     fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
         let taken = Taken { irq: Nanos(70), irqs: 3, asked: Some(Nanos(5)) };
         let record = || Record::Taken { irq: taken.irq, irqs: taken.irqs, asked: taken.asked };
-        let mut decoder = Decoder::new(false);
+        let mut decoder = Decoder::new(None);
         assert!(events(&mut decoder, record()).is_empty());
         let part = Taken { irq: Nanos(0), irqs: 0, ..taken };
         assert_eq!(events(&mut decoder, switch(1, 2))[0], Kind::Taken(part));
@@ -723,7 +740,7 @@ mod tests {
 
     #[test]
     fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
-        let mut decoder = Decoder::new(false);
+        let mut decoder = Decoder::new(None);
         events(&mut decoder, slice(900));
         let (kept, cgroup, own, now, of_queues) = (Nanos(9), 12, 13, true, false);
         let record = Record::Throttled { kept, cgroup, own, now, of_queues };
@@ -753,7 +770,7 @@ mod tests {
 
     #[test]
     fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
-        let mut decoder = Decoder::new(false);
+        let mut decoder = Decoder::new(None);
         events(&mut decoder, slice(900));
         let raw = lane::Futex { address: 0x1000, value: 2, word: 2, ..lane::Futex::default() };
         events(&mut decoder, Record::Futex(lane::Futex { after_8: 7, ..raw }));
@@ -765,7 +782,7 @@ mod tests {
 
     #[test]
     fn with_a_scope_what_befell_slices_out_of_it_is_not_told() {
-        let mut narrow = Decoder::new(true);
+        let mut narrow = Decoder::new(Some(ScopeBy::Thread));
         events(&mut narrow, switch(1, 2));
         events(&mut narrow, slice(30));
         assert_eq!(told(&mut narrow, 5, 1), None, "of more slices than one");

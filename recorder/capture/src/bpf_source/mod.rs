@@ -5,6 +5,7 @@
 //! the same clock, and meet in the merger: each CPU has a queue for either.
 
 mod cpu;
+mod groups;
 
 use std::io;
 use std::time::Duration;
@@ -16,13 +17,17 @@ use super::sched::SchedLayout;
 use super::source::{Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
 use cpu::{CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
+use fxtrec_kernel::bpf::groups::GroupScope;
 use fxtrec_kernel::bpf::lane::COUNTED;
+use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::perf::{KernelCount, Options};
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
 use fxtrec_kernel::{clock, cpus, machine, procfs, steal};
+use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Pid, Tid};
+use groups::Groups;
 
 /// How many times the threads of a process are listed at most, until no new one turns up.
 const LISTINGS: usize = 100;
@@ -46,8 +51,8 @@ pub struct BpfOptions {
     pub locks: bool,
     /// Whether only switches and wake-ups are wanted, and nothing that explains them.
     pub plain: bool,
-    /// Whether only some processes are wanted, which [`Source::narrow`] will tell.
-    pub narrow: bool,
+    /// By what only some processes are wanted, if so; which, [`Source::narrow`] or [`Source::narrow_to_cgroups`] will tell.
+    pub narrow: Option<ScopeBy>,
 }
 
 /// The programs, the lanes of all CPUs, perf's rings, and the merger of them all.
@@ -58,7 +63,9 @@ pub struct BpfSource {
     states: States,
     rings: PerfRings,
     merger: Merger,
-    narrow: bool,
+    narrow: Option<ScopeBy>,
+    /// Which cgroups are in scope, if any are to be.
+    groups: Option<Groups>,
     /// Events that no program saw, as far as they have been told.
     missed: u64,
 }
@@ -112,7 +119,7 @@ impl BpfSource {
         let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
         let lane = |lane| CpuLane::new(lane, &mut merger, &states, narrow);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(BpfSource { events, lanes, states, rings, merger, narrow, missed: 0 })
+        Ok(BpfSource { events, lanes, states, rings, merger, narrow, groups: None, missed: 0 })
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
@@ -202,6 +209,12 @@ impl Source for BpfSource {
         }
     }
 
+    fn narrow_to_cgroups(&mut self, globs: &[Pattern]) -> bool {
+        let Some(scope) = self.events.groups() else { return false };
+        self.groups = Groups::new(globs, scope);
+        self.groups.is_some()
+    }
+
     fn round(&mut self, take: &mut Take<'_>) {
         self.round_once(take);
     }
@@ -225,6 +238,9 @@ impl Source for BpfSource {
         let fds = self.rings.poll_fds().chain([self.events.poll_fd()]);
         let waited = stop.wait(fds, timeout);
         self.events.answer();
+        if let Some((groups, scope)) = self.groups.as_mut().zip(self.events.groups()) {
+            groups.follow(scope);
+        }
         waited
     }
 
@@ -273,6 +289,15 @@ impl Source for BpfSource {
         let (late, most_late) = self.merger.late();
         let undecoded = undecoded + self.lanes.iter().map(CpuLane::unknown).sum::<u64>();
         let unreported = SchedEvents::default();
-        SourceStats { kernel_counts: counts, undecoded, garbled, unreported, late, most_late }
+        let cgroups_left_out = self.events.groups().map_or(0, GroupScope::left_out);
+        SourceStats {
+            kernel_counts: counts,
+            undecoded,
+            garbled,
+            unreported,
+            late,
+            most_late,
+            cgroups_left_out,
+        }
     }
 }

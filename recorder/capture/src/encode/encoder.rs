@@ -323,6 +323,10 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Moved { tid, from, to } => self.moved(time, *tid, *from, *to),
+            Kind::Scope { tid, wanted } => {
+                self.threads.choose(*tid, *wanted);
+                Ok(())
+            }
             Kind::Skipped => {
                 self.chains.of(cpu).forget(time);
                 Ok(())

@@ -26,6 +26,7 @@ use super::ids::Ids;
 use super::throttles::Throttled;
 use crate::event::{Comm, LocalId};
 use fxtrec_kernel::prev_state::PrevState;
+use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Nanos, Tid};
 
 use processes::Processes;
@@ -165,6 +166,8 @@ pub struct Threads {
     lookup: Box<dyn Lookup + Send>,
     /// Until when a fork may be that of a thread which the snapshot has already.
     snapshot_end: Nanos,
+    /// The cgroups whose processes are in scope, if these are the scope and the source leaves it to this to choose.
+    globs: Option<Vec<Pattern>>,
     /// The processes that were put in scope by their ids.
     included: Vec<LocalId>,
     /// Threads that have executed a program and go by their main thread's id since, which nobody has seen on a CPU yet.
@@ -209,6 +212,7 @@ impl Threads {
             ids,
             lookup,
             snapshot_end: Nanos(0),
+            globs: None,
             included: Vec::new(),
             takeovers: Vec::new(),
             losses: 0,
@@ -258,6 +262,27 @@ impl Threads {
     pub fn include(&mut self, pid: LocalId) {
         self.included.push(pid);
         self.put_in_scope(pid);
+    }
+
+    /// Puts the processes in scope that are in a cgroup whose path matches one of the globs, as long as they are. To be called
+    /// before any process is known.
+    pub fn include_cgroups(&mut self, globs: Vec<Pattern>) {
+        self.globs = Some(globs);
+    }
+
+    /// Whether a process in this cgroup is in scope, if cgroups are what tells.
+    fn wants_cgroup(&self, path: Option<&str>) -> Option<bool> {
+        let globs = self.globs.as_ref()?;
+        Some(path.is_some_and(|path| globs.iter().any(|glob| glob.matches(path))))
+    }
+
+    /// The kernel says whether the thread is in scope from now on.
+    pub fn choose(&mut self, tid: Tid, wanted: bool) {
+        // Of one that has gone out for ever, a late event may tell.
+        if tid != Tid::IDLE && !self.has_ended(tid) {
+            let slot = self.get(tid, None);
+            self.thread_mut(slot).in_scope = wanted;
+        }
     }
 
     fn put_in_scope(&mut self, pid: LocalId) {
@@ -457,10 +482,12 @@ impl Threads {
         let process = self.processes.by_id(pid);
         if self.process(process).name.is_empty() {
             let name = self.lookup.process_name(pid).unwrap_or_else(|| comm.as_bytes().to_vec());
-            let cgroup = self.lookup.cgroup_of(pid).map(Arc::from);
+            let cgroup = self.lookup.cgroup_of(pid);
+            let wanted = self.wants_cgroup(cgroup.as_deref());
             let process = self.process_mut(process);
             process.name = name;
-            process.cgroup = cgroup;
+            process.cgroup = cgroup.map(Arc::from);
+            process.in_scope = wanted.unwrap_or(process.in_scope);
         }
         process
     }

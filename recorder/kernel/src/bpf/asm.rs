@@ -74,6 +74,8 @@ pub enum Atomic {
     And,
     /// The register is stored, ordered after every earlier and before every later access, and takes the old value.
     Exchange,
+    /// The register is stored if there is what R0 has, which takes the old value.
+    CompareExchange,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +222,7 @@ impl Atomic {
             Atomic::Or => 0x40,
             Atomic::And => 0x50,
             Atomic::Exchange => 0xe1,
+            Atomic::CompareExchange => 0xf1,
         }
     }
 }

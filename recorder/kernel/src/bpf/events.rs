@@ -9,13 +9,17 @@ use super::asm::AsmError;
 use super::btf::{Btf, BtfError};
 use super::contentions::{self, Contention};
 use super::doorbell::Doorbell;
+use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
-use super::programs::{self, Accounts, Program, Setting};
-use super::scope::ScopeMap;
+use super::programs::{self, Accounts, Program, Scope, Setting};
+use super::scope::{ScopeBy, ScopeMap};
 use super::sys::{self, BpfSys, MapKind, MapSpec};
-use super::task::{FutexLayout, QueueLayout, SyscallLayout, TaskLayout, ThrottleLayout};
+use super::task::{
+    FutexLayout, QueueLayout, ScopeLayout, SyscallLayout, TaskLayout, ThrottleLayout,
+};
 use super::wakers;
+use crate::cgroups::{self, Hierarchy};
 use crate::sys::Sys;
 use crate::units::Cpu;
 
@@ -83,8 +87,8 @@ pub struct Wanted<'a> {
     pub waking: bool,
     /// Whether it is noted when a switch is asked for.
     pub need_resched: bool,
-    /// Whether only threads of a scope are.
-    pub narrow: bool,
+    /// By what only threads of a scope are, if so.
+    pub narrow: Option<ScopeBy>,
     /// Whether stolen time is wanted.
     pub steal: bool,
     /// Whether soft interrupts run in threads, which may be preempted like others.
@@ -111,6 +115,7 @@ pub struct BpfEvents {
     outer: OwnedFd,
     doorbell: Doorbell,
     scope: Option<ScopeMap>,
+    groups: Option<GroupScope>,
     programs: Vec<Loaded>,
     /// Those that only add up, for the programs on switches to tell.
     adding: Vec<Loaded>,
@@ -202,8 +207,13 @@ impl BpfEvents {
         });
         let outer = outer.map_err(map_error("all CPUs"))?;
         let doorbell = Doorbell::new(&*sys).map_err(map_error("waking the reader"))?;
-        let scope = wanted.narrow.then(|| ScopeMap::new(&*sys)).transpose();
+        let by_thread = wanted.narrow == Some(ScopeBy::Thread);
+        let scope = by_thread.then(|| ScopeMap::new(&*sys)).transpose();
         let scope = scope.map_err(map_error("the threads in scope"))?;
+        let by_group = wanted.narrow == Some(ScopeBy::Cgroup);
+        let groups = by_group.then(|| GroupScope::new(&*sys)).transpose();
+        let groups = groups.map_err(map_error("the cgroups in scope"))?;
+        let of_groups = by_group.then(|| scope_layout(&btf)).transpose()?;
         let layout = |way: Way| -> Result<TaskLayout, BtfError> {
             let Way { interrupts, stolen, throttle, syscall, futex } = way;
             let layout = TaskLayout::new(&btf, interrupts)?;
@@ -247,7 +257,11 @@ impl BpfEvents {
                 shape,
                 lanes: outer.as_fd(),
                 doorbell: doorbell.fd(),
-                scope: scope.as_ref().map(ScopeMap::fd),
+                scope: match (&scope, groups.as_ref().zip(of_groups)) {
+                    (Some(set), _) => Some(Scope::Threads(set.fd())),
+                    (_, Some((groups, layout))) => Some(Scope::Groups(groups.fd(), layout)),
+                    _ => None,
+                },
                 wakers: wakers.as_fd(),
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
             };
@@ -265,6 +279,7 @@ impl BpfEvents {
             outer,
             doorbell,
             scope,
+            groups,
             programs,
             irqs: !irqs.is_empty(),
             asking: !asking.is_empty(),
@@ -360,6 +375,11 @@ impl BpfEvents {
         self.scope.as_ref()
     }
 
+    /// Of which cgroups the programs report threads, when these are the scope.
+    pub fn groups(&self) -> Option<&GroupScope> {
+        self.groups.as_ref()
+    }
+
     /// How many events no program saw since it was running already on their CPU, where the kernel counts that.
     pub fn missed(&self) -> u64 {
         let missed = |loaded: &Loaded| self.sys.missed(loaded.program.as_fd()).unwrap_or(0);
@@ -375,6 +395,13 @@ impl BpfEvents {
     pub fn answer(&self) {
         self.doorbell.answer();
     }
+}
+
+/// Of the hierarchy by which processes are told apart.
+fn scope_layout(btf: &Btf) -> Result<ScopeLayout, BtfError> {
+    let kind = cgroups::mounted().map_or(Hierarchy::Unified, |(kind, _)| kind);
+    let number = cgroups::own().map_or(0, |own| own.hierarchy);
+    ScopeLayout::new(btf, kind, number)
 }
 
 fn make_lanes(

@@ -291,7 +291,7 @@ pub mod part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// `sched_switch`. Its flag: the thread that goes out is preempted.
+    /// `sched_switch`. Its flags: the thread that goes out is preempted; who of both is in scope.
     Switch = 1,
     /// `sched_wakeup`. The first flag of wake-ups: an interrupt does it.
     Wakeup = 2,
@@ -330,6 +330,9 @@ pub mod flag {
     pub const GOES_ON: u8 = 2;
     /// Of a queue: all of them are told of, not only those that threads leave which were throttled.
     pub const OF_QUEUES: u8 = 4;
+    /// Of a switch, where cgroups are the scope: the process of who goes out is in one of them; the same of who comes in.
+    pub const PREV_IN_SCOPE: u8 = 2;
+    pub const NEXT_IN_SCOPE: u8 = 4;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,6 +350,9 @@ pub enum Record {
         /// The number of the system call in which it blocks, where that is known.
         syscall: Option<u16>,
         preempted: bool,
+        /// Whether their processes are in scope, where cgroups are it.
+        prev_in_scope: bool,
+        next_in_scope: bool,
     },
     Wake {
         /// Which tracepoint: one of the three kinds of wake-ups.
@@ -523,6 +529,8 @@ impl Record {
                 state: u16_at(part::STATE),
                 syscall: Some(u16_at(part::SYSCALL)).filter(|number| *number != NO_SYSCALL),
                 preempted: first,
+                prev_in_scope: flags & flag::PREV_IN_SCOPE != 0,
+                next_in_scope: flags & flag::NEXT_IN_SCOPE != 0,
             },
             _ if kind == RecordKind::Wakeup as u8 => wake(RecordKind::Wakeup),
             _ if kind == RecordKind::WakeupNew as u8 => wake(RecordKind::WakeupNew),
@@ -600,7 +608,7 @@ mod tests {
             (part::SECOND_TID, &11u32.to_ne_bytes()),
             (part::STATE, &0x402u16.to_ne_bytes()),
             (part::SYSCALL, &202u16.to_ne_bytes()),
-            (part::KIND, &[RecordKind::Switch as u8, 1, 120, 255]),
+            (part::KIND, &[RecordKind::Switch as u8, 5, 120, 255]),
         ]);
         let expected = Record::Switch {
             time: Nanos(77),
@@ -611,6 +619,8 @@ mod tests {
             state: 0x402,
             syscall: Some(202),
             preempted: true,
+            prev_in_scope: false,
+            next_in_scope: true,
         };
         assert_eq!(Record::parse(&bytes), Some(expected));
         let none = record(&[

@@ -14,7 +14,7 @@
 //! [`lane`] is a ring in an array map that both sides map; neither a lock nor
 //! a helper call is needed to write a record, and nobody is woken for one. The
 //! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
-//! With a narrow scope, a [`scope`] tells the programs which threads matter. Where threads block is a matter of a program of
+//! With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`] which cgroups. Where threads block is a matter of a program of
 //! its own ([`stacks`]), and so are figures without records ([`counts`]).
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
@@ -26,6 +26,7 @@ pub mod contentions;
 pub mod counts;
 pub mod doorbell;
 pub mod events;
+pub mod groups;
 pub mod interrupts;
 pub mod lane;
 pub mod programs;

@@ -67,7 +67,7 @@ use super::contentions::Contention;
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::sys::ProgramSpec;
-use super::task::TaskLayout;
+use super::task::{ScopeLayout, TaskLayout};
 
 /// What the programs are made for.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +79,22 @@ pub struct Setting<'a> {
     /// The map of lanes, by CPU.
     pub lanes: BorrowedFd<'a>,
     pub doorbell: BorrowedFd<'a>,
-    /// The threads in scope, if not all are.
-    pub scope: Option<BorrowedFd<'a>>,
+    /// What is in scope, if not all is.
+    pub scope: Option<Scope<'a>>,
     /// Who is waking whom: see [`super::wakers`].
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
     /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
+}
+
+/// Which threads are reported.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// Those of a set: see [`super::scope`].
+    Threads(BorrowedFd<'a>),
+    /// Those of processes in some cgroups: see [`super::groups`].
+    Groups(BorrowedFd<'a>, ScopeLayout),
 }
 
 /// Where interrupts and requests for a switch are counted: see [`super::account`].
@@ -129,9 +138,16 @@ pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError
     let tracepoints = &setting.task.tracepoints;
     let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
     let mut programs = Vec::new();
-    if let Some(scope) = setting.scope {
-        let insns = life::newtask(setting.task, scope)?;
-        programs.push(program("fxtrec_newtask", tracepoints.newtask, insns));
+    match setting.scope {
+        Some(Scope::Threads(set)) => {
+            let insns = life::newtask(setting.task, set)?;
+            programs.push(program("fxtrec_newtask", tracepoints.newtask, insns));
+        }
+        Some(Scope::Groups(map, layout)) => {
+            let insns = life::mkdir(map, layout, setting.doorbell)?;
+            programs.push(program("fxtrec_mkdir", layout.mkdir, insns));
+        }
+        None => {}
     }
     programs.push(program("fxtrec_switch", tracepoints.switch, event::switch(setting)?));
     let insns = event::migrate(setting)?;

@@ -23,6 +23,15 @@ pub const WORD_BITS: usize = 64;
 /// Bytes of the whole set.
 pub const SCOPE_BYTES: usize = TIDS / 8;
 
+/// By what the programs tell which threads matter, when not all do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScopeBy {
+    /// By a set of threads and what these start.
+    Thread,
+    /// By the cgroup that each thread's process is in at the moment: see [`super::groups`].
+    Cgroup,
+}
+
 /// The set of threads in scope.
 #[derive(Debug)]
 pub struct ScopeMap {

@@ -88,6 +88,27 @@ pub struct ThrottleLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLayout(pub [i16; 4]);
 
+/// How the programs tell whether a thread is of a process in some cgroup, and what is told of a new cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScopeLayout {
+    /// From the beginning of a task to the address of its process's main thread, which says where the process is.
+    pub leader: i16,
+    pub group: GroupLayout,
+    /// The number of the hierarchy whose cgroups these are, as tracepoints tell it.
+    pub hierarchy: u32,
+    /// From the beginning of a cgroup to the address of its root, and from there to the number of its hierarchy.
+    pub root: i16,
+    pub root_hierarchy: i16,
+    /// From the beginning of a cgroup to the address of its parent's state, and from there to that of the parent.
+    pub parent: i16,
+    pub of_state: i16,
+    /// From the beginning of a cgroup to the address of its node, and from there to its number.
+    pub node: i16,
+    pub number: i16,
+    /// The tracepoint `cgroup_mkdir`.
+    pub mkdir: TypeId,
+}
+
 /// Where the number of the system call is that a task is in, and what tells that it is in none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyscallLayout {
@@ -324,6 +345,32 @@ impl GroupLayout {
             }
         };
         Ok(GroupLayout([group, cgroup, place("cgroup", "kn")?, place("kernfs_node", "id")?]))
+    }
+}
+
+impl ScopeLayout {
+    /// Looks it up, for the hierarchy of this kind and number.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`] when this kernel has no cgroups, or none for the scheduler.
+    pub fn new(btf: &Btf, kind: Hierarchy, hierarchy: u32) -> Result<ScopeLayout, BtfError> {
+        let place = |structure: &str, name: &str| -> Result<i16, BtfError> {
+            offset(btf.member(btf.structure(structure)?, name)?.offset, name)
+        };
+        let state = btf.member(btf.structure("cgroup")?, "self")?;
+        let parent = state.offset + btf.member(state.type_id, "parent")?.offset;
+        Ok(ScopeLayout {
+            leader: place("task_struct", "group_leader")?,
+            group: GroupLayout::new(btf, kind)?,
+            hierarchy,
+            root: place("cgroup", "root")?,
+            root_hierarchy: place("cgroup_root", "hierarchy_id")?,
+            parent: offset(parent, "self.parent")?,
+            of_state: place("cgroup_subsys_state", "cgroup")?,
+            node: place("cgroup", "kn")?,
+            number: place("kernfs_node", "id")?,
+            mkdir: btf.typedef("btf_trace_cgroup_mkdir")?,
+        })
     }
 }
 

@@ -34,6 +34,7 @@ fn the_file_is_named_after_what_is_recorded() {
     assert_eq!(path("-a ls"), Path::new("ls.fxt"));
     assert_eq!(path("-p 12,13"), Path::new("pid-12.fxt"));
     assert_eq!(path("-p 12 ls"), Path::new("ls.fxt"));
+    assert_eq!(path("--cgroup /a*"), Path::new("cgroup.fxt"));
     assert_eq!(path("-o dir/x.fxt ls"), Path::new("dir/x.fxt"));
 }
 
@@ -70,6 +71,7 @@ fn the_commands_output_gives_way_only_to_a_trace_on_stdout() {
 
 #[test]
 fn what_is_recorded_follows_from_command_pids_and_scope() {
+    let glob = |text: &str| Pattern::new(text).expect("a glob");
     let pids = |list: &[u32]| list.iter().copied().map(Pid).collect::<Vec<_>>();
     for (line, expected) in [
         ("ls", Filter::Machine),
@@ -77,6 +79,8 @@ fn what_is_recorded_follows_from_command_pids_and_scope() {
         ("-a ls", Filter::Machine),
         ("--scope all ls", Filter::Machine),
         ("--scope app ls", Filter::Processes { command: true, pids: vec![] }),
+        ("--cgroup /a* --cgroup /b", Filter::Cgroups(vec![glob("/a*"), glob("/b")])),
+        ("--cgroup /a ls", Filter::Cgroups(vec![glob("/a")])),
         ("-p 1,2", Filter::Processes { command: false, pids: pids(&[1, 2]) }),
         ("-p 1 ls", Filter::Processes { command: false, pids: pids(&[1]) }),
         ("-p 1 --scope app ls", Filter::Processes { command: true, pids: pids(&[1]) }),

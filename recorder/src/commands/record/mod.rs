@@ -56,6 +56,7 @@ use crate::encode::ids::Ids;
 use crate::encode::lookup::ProcLookup;
 use crate::encode::snapshot;
 use crate::encode::threads::Threads;
+use crate::kernel::cgroups;
 use crate::kernel::child::{self, Held};
 use crate::kernel::clock;
 use crate::kernel::facts::Facts;
@@ -70,6 +71,7 @@ use crate::kernel::terminal::Terminal;
 use crate::kernel::user::Owner;
 use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
+use crate::units::glob::Pattern;
 
 /// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
 ///
@@ -126,7 +128,17 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
         source.narrow(&wanted);
     }
-    let threads = known_threads(&plan, &facts, held.as_ref().map(Held::pid))?;
+    let chosen_in_kernel = match &plan.scope {
+        Filter::Cgroups(globs) => {
+            if !plan.display.quiet && !any_cgroup_matches(globs) {
+                say(err, "no cgroup matches --cgroup yet (systemd-cgls, /proc/PID/cgroup)");
+            }
+            source.narrow_to_cgroups(globs)
+        }
+        _ => false,
+    };
+    let command = held.as_ref().map(Held::pid);
+    let threads = known_threads(&plan, &facts, command, chosen_in_kernel)?;
     let output = plan.flight.first_output(&plan.output);
     let is_sibling = |name: &OsStr| match &plan.output.target {
         Target::Path(path) => is_piece(path, name),
@@ -240,18 +252,33 @@ fn watch(plan: &Plan) -> Result<Vec<OwnedFd>, RecordError> {
     Ok(watched)
 }
 
+fn any_cgroup_matches(globs: &[Pattern]) -> bool {
+    let paths = cgroups::mounted().map(|(_, root)| cgroups::paths(&root)).unwrap_or_default();
+    paths.values().any(|path| globs.iter().any(|glob| glob.matches(path)))
+}
+
 /// Everything that `/proc` knows, with what is to be recorded marked.
-fn known_threads(plan: &Plan, facts: &Facts, command: Option<u32>) -> Result<Threads, RecordError> {
+fn known_threads(
+    plan: &Plan,
+    facts: &Facts,
+    command: Option<u32>,
+    chosen_in_kernel: bool,
+) -> Result<Threads, RecordError> {
     let namespaces = &facts.namespaces;
     let ids = if namespaces.initial_pid { Ids::Initial } else { Ids::inner() };
     let mut threads = Threads::new(ids, Box::new(ProcLookup::new(namespaces)));
+    if let (Filter::Cgroups(globs), false) = (&plan.scope, chosen_in_kernel) {
+        threads.include_cgroups(globs.clone());
+    }
     snapshot::load(&mut threads, &Snapshot::take()?, namespaces, clock::now());
     if let Filter::Processes { command: with_command, pids } = &plan.scope {
         let command = command.filter(|_| *with_command);
         for pid in pids.iter().map(|pid| pid.0).chain(command) {
             threads.include(LocalId(pid));
         }
-    } else if let Some(command) = command.filter(|_| plan.trace_points.in_scope_only) {
+    } else if let Some(command) =
+        command.filter(|_| plan.scope == Filter::Machine && plan.trace_points.in_scope_only)
+    {
         // Switches are everybody's, probes only those of COMMAND's processes.
         threads.include(LocalId(command));
     }
@@ -262,6 +289,7 @@ fn known_threads(plan: &Plan, facts: &Facts, command: Option<u32>) -> Result<Thr
 fn scope_name(plan: &Plan) -> &'static str {
     match &plan.scope {
         Filter::Machine => "all",
+        Filter::Cgroups(_) => "cgroups",
         Filter::Processes { command: true, pids } if pids.is_empty() => "app",
         Filter::Processes { command: true, .. } => "app and processes",
         Filter::Processes { command: false, .. } => "processes",

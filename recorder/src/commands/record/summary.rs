@@ -227,6 +227,12 @@ impl Display for Summary<'_> {
             let text = format!("{}: the output failed", self.finished.unsaved);
             writeln!(f, "  unsaved    {}", self.loud(&text))?;
         }
+        let left_out = self.finished.captured.ending.source.cgroups_left_out;
+        if left_out > 0 {
+            let text =
+                format!("{} cgroups had no place in the scope: not recorded", count(left_out));
+            writeln!(f, "  {}", self.loud(&text))?;
+        }
         if self.finished.captured.ending.source.late > 0 {
             let (late, most) = (
                 count(self.finished.captured.ending.source.late),

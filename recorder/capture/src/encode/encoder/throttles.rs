@@ -23,12 +23,14 @@ pub(super) fn path<'n>(
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// The process of this thread may be in another cgroup than is known. If the process is gone, it is that of this number, or
-    /// unknown.
+    /// The process of this thread may be in another cgroup than is known. That is the one of this number, if its main thread was
+    /// moved: it may be in yet another by now. Of a process in whose cgroup's place nothing is found, it is unknown.
     pub(super) fn look_for_home(&mut self, tid: Tid, number: Option<u64>) {
-        let now = self.threads.cgroup_now(tid);
-        let by_number = || path(&mut self.cgroups, &self.threads, number?).map(str::to_owned);
-        let path = now.or_else(by_number);
+        let mut by_number = || path(&mut self.cgroups, &self.threads, number?).map(str::to_owned);
+        let path = match self.threads.is_main(tid) {
+            true => by_number().or_else(|| self.threads.cgroup_now(tid)),
+            false => self.threads.cgroup_now(tid).or_else(by_number),
+        };
         self.threads.put_thread_in_cgroup(tid, path.as_deref());
     }
 

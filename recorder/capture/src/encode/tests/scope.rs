@@ -5,7 +5,8 @@ use super::{
 };
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Kind, LocalId};
+use crate::event::{Kind, Life, LocalId};
+use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Nanos, Tid};
 
 /// Only process 5 is wanted, with whatever it starts.
@@ -292,4 +293,59 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     );
     scene.at(130, 0, switch(12, "S", 5));
     assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
+}
+
+/// The source tells before each event of whom it is whether that is in scope.
+#[test]
+fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
+    let mut scene = Scene::narrow(Threads::new(Ids::Initial, Box::new(Proc::default())));
+    let told_switch = |scene: &mut Scene, time, wanted: [bool; 2], from, state, to| {
+        for (tid, wanted) in [from, to].into_iter().zip(wanted) {
+            scene.at(time, 0, Kind::Scope { tid: Tid(tid), wanted });
+        }
+        scene.at(time, 0, switch(from, state, to));
+    };
+    told_switch(&mut scene, 100, [false, true], 10, "S", 5);
+    assert_eq!(scene.scheduled(), ["100 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
+    // It is moved out of the scope while it runs, and in again after another has run.
+    told_switch(&mut scene, 110, [false, false], 5, "S", 10);
+    assert_eq!(scene.scheduled(), ["110 cpu 0: 5 (1024) blocked -> 3489660929 (0)"]);
+    told_switch(&mut scene, 120, [false, true], 10, "S", 5);
+    told_switch(&mut scene, 130, [true, false], 5, "S", 10);
+    let expected = [
+        "120 cpu 0: 3489660929 (0) blocked -> 5 (1024)",
+        "130 cpu 0: 5 (1024) blocked -> 10 (1024)",
+    ];
+    assert_eq!(scene.scheduled(), expected);
+}
+
+/// Where the source reports all threads, their processes' cgroups say who is in scope.
+#[test]
+fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
+    let proc = Proc { cgroups: vec![(6, "/jobs/six")], ..Proc::default() };
+    let mut threads = Threads::new(Ids::Initial, Box::new(proc));
+    threads.include_cgroups(vec![Pattern::new("/jobs/*").expect("a glob")]);
+    for (pid, path) in [(5, "/jobs/five"), (10, "/jobs"), (6, "/other")] {
+        let process = threads.add_process(LocalId(pid), b"process");
+        threads.put_in_cgroup(process, path);
+        threads.add_thread(process, Some(LocalId(pid)), Some(Tid(pid)), comm_of(pid));
+    }
+    let mut scene = Scene::narrow(threads);
+    scene.at(100, 0, switch(10, "S", 6));
+    assert!(scene.scheduled().is_empty());
+    scene.at(110, 0, switch(6, "S", 5));
+    assert_eq!(scene.scheduled(), ["110 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
+    // What it starts is where it is; then that is moved elsewhere, and another in.
+    scene.at(120, 0, fork((7, 7), (5, 5)));
+    scene.at(130, 0, switch(5, "S", 7));
+    scene.at(140, 0, Kind::Life(Life::Home { tid: Tid(7), cgroup: None }));
+    scene.at(150, 0, switch(7, "S", 10));
+    let expected = [
+        "130 cpu 0: 5 (1024) blocked -> 7 (1024)",
+        "150 cpu 0: 7 (1024) blocked -> 3489660929 (0)",
+    ];
+    assert_eq!(scene.scheduled(), expected);
+    scene.at(160, 0, Kind::Life(Life::Home { tid: Tid(6), cgroup: None }));
+    scene.at(170, 0, switch(10, "S", 6));
+    assert_eq!(scene.scheduled(), ["170 cpu 0: 3489660929 (0) blocked -> 6 (1024)"]);
 }

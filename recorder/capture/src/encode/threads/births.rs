@@ -26,7 +26,10 @@ impl Threads {
 
     /// The snapshot says in which cgroup the process is.
     pub fn put_in_cgroup(&mut self, process: ProcessSlot, path: &str) {
-        self.process_mut(process).cgroup = Some(path.into());
+        let wanted = self.wants_cgroup(Some(path));
+        let process = self.process_mut(process);
+        process.cgroup = Some(path.into());
+        process.in_scope = wanted.unwrap_or(process.in_scope);
     }
 
     /// The process of that id, known from now on.
@@ -56,12 +59,24 @@ impl Threads {
         }
         process.cgroup = path.map(Arc::from);
         process.naming.outdate();
+        let wanted = self.wants_cgroup(path);
+        if let Some(wanted) = wanted {
+            self.process_mut(home).in_scope = wanted;
+        }
         // Processes are named along with their threads.
         for thread in &mut self.slots {
             if thread.process == home {
                 thread.naming.outdate();
+                thread.in_scope = wanted.unwrap_or(thread.in_scope);
             }
         }
+    }
+
+    /// Whether the thread is its process's main thread, which says in which cgroup the process is.
+    pub fn is_main(&self, tid: Tid) -> bool {
+        let home = self.find(tid).map(|slot| self.thread(slot).process);
+        let local = home.and_then(|home| self.process(home).local);
+        local.is_some() && local == self.ids.local(tid)
     }
 
     /// Adds a thread of the snapshot by those of its ids that are known.
@@ -134,9 +149,10 @@ impl Threads {
         let process = match same_process {
             true => home,
             false => {
-                let cgroup = self.process(home).cgroup.clone();
+                let Process { cgroup, in_scope, .. } = self.process(home).clone();
                 let mut process = Process::outer(Some(koid), comm.as_bytes().to_vec());
                 process.cgroup = cgroup;
+                process.in_scope = in_scope;
                 self.processes.insert(process)
             }
         };
@@ -159,6 +175,10 @@ impl Threads {
 
     /// The snapshot, which has the process already, does not say that it was started by one in scope.
     fn inherit_scope(&mut self, pid: LocalId, parent_pid: LocalId) {
+        if self.globs.is_some() {
+            // The snapshot does say in which cgroup it is.
+            return;
+        }
         let parent = self.processes.find(parent_pid);
         if parent.is_some_and(|parent| self.process(parent).in_scope) {
             self.put_in_scope(pid);

@@ -71,7 +71,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         lane_bytes,
         waking: false,
         need_resched: false,
-        narrow: false,
+        narrow: None,
         steal: true,
         threaded_softirqs: false,
         locks: false,

@@ -5,12 +5,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::super::account::at as line;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::contentions;
+use super::super::groups;
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
 use super::super::task::{Cast, FutexLayout};
 use super::super::wakers;
 use super::switched::{NEXT, PREEMPTED, PREV, load_state};
-use super::{Reg::*, Setting, account, contention, find_bit, number};
+use super::{Reg::*, Scope, Setting, account, contention, find_bit, number};
 
 mod throttle;
 
@@ -29,6 +30,8 @@ const FUTEX: i16 = -32;
 const OPERATION: i16 = -36;
 const VALUE: i16 = -40;
 const WORDS: i16 = -64;
+/// Which sides of a switch are in scope.
+const IN_SCOPE: i16 = -72;
 /// As many as tell whether it is a mutex of the C library, and who has it.
 const WORDS_BYTES: i32 = 20;
 
@@ -136,11 +139,34 @@ impl<'a> Event<'a> {
     }
 
     /// `target` = 1 if the thread is in scope, else 0. Takes `other` and R3.
-    fn is_in_scope(&mut self, scope: BorrowedFd<'_>, task: Reg, target: Reg, other: Reg) {
-        find_bit(&mut self.asm, self.setting.task, scope, task, target, other, R3);
-        self.asm.load(Width::Double, target, target, 0);
-        self.asm.alu(Alu::ShiftRight, target, other);
-        self.asm.alu(Alu::And, target, 1);
+    fn is_in_scope(&mut self, scope: Scope<'_>, task: Reg, target: Reg, other: Reg) {
+        let asm = &mut self.asm;
+        match scope {
+            Scope::Threads(set) => {
+                find_bit(asm, self.setting.task, set, task, target, other, R3);
+                asm.load(Width::Double, target, target, 0);
+                asm.alu(Alu::ShiftRight, target, other);
+                asm.alu(Alu::And, target, 1);
+            }
+            Scope::Groups(map, layout) => {
+                let [found, done, has_one] = [(); 3].map(|()| asm.label());
+                asm.load(Width::Double, R3, task, layout.leader);
+                for place in layout.group.0 {
+                    asm.load(Width::Double, R3, R3, place);
+                }
+                // A group that the kernel made for a session of a terminal belongs to no cgroup but the root.
+                asm.jump_if(When::NotEqual, R3, 0, has_one);
+                asm.set(R3, 1);
+                asm.place(has_one);
+                groups::find_place(asm, map, groups::at::MEMBERS, R3, target, other);
+                groups::look(asm, R3, target, other, found);
+                asm.set(target, 0);
+                asm.jump(done);
+                asm.place(found);
+                asm.set(target, 1);
+                asm.place(done);
+            }
+        }
     }
 
     /// Takes the lane, counts the event, R0 = the time, R1 = the head, and tells what there is to tell before the
@@ -444,13 +470,7 @@ impl<'a> Event<'a> {
         asm.place(self.ring);
         asm.alu(Alu::Add, R1, number(self.setting.shape.bell_records()));
         asm.store(Width::Double, R9, lane::at::BELL, R1);
-        asm.store(Width::Double, R10, SCRATCH, 0);
-        asm.load_map(R1, self.setting.doorbell.as_raw_fd());
-        asm.set(R2, R10);
-        asm.alu(Alu::Add, R2, i32::from(SCRATCH));
-        asm.set(R3, 8);
-        asm.set(R4, FORCE_WAKEUP);
-        asm.call(Helper::RingbufOutput);
+        ring(asm, self.setting.doorbell);
         asm.exit();
 
         self.asm.place(self.tell_loss);
@@ -521,6 +541,17 @@ impl<'a> Event<'a> {
         self.asm.alu(Alu::Add, R1, 1);
         self.asm.jump(self.slice_told);
     }
+}
+
+/// Wakes the reader. Takes R0 to R5.
+pub(super) fn ring(asm: &mut Assembler, doorbell: BorrowedFd<'_>) {
+    asm.store(Width::Double, R10, SCRATCH, 0);
+    asm.load_map(R1, doorbell.as_raw_fd());
+    asm.set(R2, R10);
+    asm.alu(Alu::Add, R2, i32::from(SCRATCH));
+    asm.set(R3, 8);
+    asm.set(R4, FORCE_WAKEUP);
+    asm.call(Helper::RingbufOutput);
 }
 
 /// Puts on the stack what there is to know of the futex that a thread blocks on, if its system call, the number of which is in R3,
@@ -597,14 +628,20 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     if let Some(scope) = setting.scope {
         event.is_in_scope(scope, R7, R1, R2);
         event.is_in_scope(scope, R8, R4, R2);
-        event.asm.alu(Alu::Or, R1, R4);
-        event.asm.store(Width::Double, R10, SCRATCH, R1);
+        let asm = &mut event.asm;
+        if let Scope::Groups(..) = scope {
+            // Who it is, user space is told: nobody else knows in which cgroup they were at this moment.
+            asm.alu(Alu::ShiftLeft, R1, number(flag::PREV_IN_SCOPE.ilog2() as usize));
+            asm.alu(Alu::ShiftLeft, R4, number(flag::NEXT_IN_SCOPE.ilog2() as usize));
+        }
+        asm.alu(Alu::Or, R1, R4);
+        asm.store(Width::Double, R10, IN_SCOPE, R1);
     }
     event.find_lane();
     if setting.scope.is_some() {
         // The switch after one of the scope is reported too: it ends the slice of whoever came in.
         let asm = &mut event.asm;
-        asm.load(Width::Double, R1, R10, SCRATCH);
+        asm.load(Width::Double, R1, R10, IN_SCOPE);
         asm.load(Width::Double, R2, R9, lane::at::SHOWN);
         asm.store(Width::Double, R9, lane::at::SHOWN, R1);
         asm.alu(Alu::Or, R2, R1);
@@ -635,6 +672,10 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.asm.store(Width::Half, R2, part::SYSCALL, R3);
     event.kind(RecordKind::Switch);
     event.asm.load(Width::Double, R3, R6, PREEMPTED);
+    if let Some(Scope::Groups(..)) = setting.scope {
+        event.asm.load(Width::Double, R4, R10, IN_SCOPE);
+        event.asm.alu(Alu::Or, R3, R4);
+    }
     event.asm.store(Width::Byte, R2, part::FLAGS, R3);
     event.copy_prio(R7, part::PRIO);
     event.copy_prio(R8, part::SECOND_PRIO);

@@ -77,7 +77,7 @@ fn setting<'a>(task: &'a TaskLayout, fd: &'a OwnedFd) -> Setting<'a> {
         shape: LaneShape::within(8 << 20),
         lanes: fd.as_fd(),
         doorbell: fd.as_fd(),
-        scope: Some(fd.as_fd()),
+        scope: Some(Scope::Threads(fd.as_fd())),
         wakers: fd.as_fd(),
         accounts: accounts(fd),
         contentions: None,
@@ -87,7 +87,8 @@ fn setting<'a>(task: &'a TaskLayout, fd: &'a OwnedFd) -> Setting<'a> {
 fn names(scope: bool, waking: bool) -> Vec<&'static str> {
     let fd = descriptor();
     let task = layout(InterruptCount::Unknown, None);
-    let setting = Setting { scope: scope.then(|| fd.as_fd()), ..setting(&task, &fd) };
+    let scope = scope.then(|| Scope::Threads(fd.as_fd()));
+    let setting = Setting { scope, ..setting(&task, &fd) };
     let programs = all(&setting, waking).expect("they assemble");
     programs.iter().map(|program| program.name).collect()
 }

@@ -7,6 +7,7 @@ use crate::capture::bpf_source::{BpfOptions, BpfSource};
 use crate::capture::source::SourceError;
 use crate::commands::plan::{Filter, Plan, default_ring_bytes};
 use crate::kernel::bpf::events::BpfError;
+use crate::kernel::bpf::scope::ScopeBy;
 use crate::kernel::bpf::sys::LinuxBpf;
 use crate::kernel::extra::Extra;
 use crate::kernel::facts::{Facts, Limit};
@@ -29,7 +30,12 @@ pub(in crate::commands) fn open(
     extras: &Arc<[Extra]>,
 ) -> Result<BpfSource, RecordError> {
     // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
-    let narrow = plan.scope != Filter::Machine && extras.is_empty();
+    let narrow = match &plan.scope {
+        _ if !extras.is_empty() => None,
+        Filter::Machine => None,
+        Filter::Processes { .. } => Some(ScopeBy::Thread),
+        Filter::Cgroups(_) => Some(ScopeBy::Cgroup),
+    };
     let Plan { waking, need_resched, locks, plain, .. } = *plan;
     let wanted = OnWish { waking, need_resched, locks, plain };
     open_for(facts, wanted, narrow, plan.ring_bytes, extras)
@@ -41,7 +47,7 @@ pub(in crate::commands) fn open(
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
-    open_for(facts, OnWish::default(), false, None, &extras)
+    open_for(facts, OnWish::default(), None, None, &extras)
 }
 
 /// What programs tell only if somebody asks.
@@ -56,7 +62,7 @@ struct OnWish {
 fn open_for(
     facts: &Facts,
     OnWish { waking, need_resched, locks, plain }: OnWish,
-    narrow: bool,
+    narrow: Option<ScopeBy>,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
 ) -> Result<BpfSource, RecordError> {
@@ -129,7 +135,7 @@ fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) 
         SourceError::Bpf(error) => match error.verifier_log() {
             // What a kernel says to an operation on shared memory that it does not know.
             Some(log) if log.contains("BPF_STX uses reserved fields") => {
-                "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p), and always if the CPU is no x86-64.".to_owned()
+                "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p, --cgroup), and always if the CPU is no x86-64.".to_owned()
             }
             Some(log) => format!("The kernel's verifier says:\n{log}"),
             None => "This kernel does not permit it, or is older than Linux 5.10.".to_owned(),

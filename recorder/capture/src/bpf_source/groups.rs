@@ -1,0 +1,115 @@
+//! Which cgroups are in scope: those whose paths match a glob, whenever they are made.
+//!
+//! The programs in the kernel know cgroups by number ([`fxtrec_kernel::bpf::groups`]). Here their paths are looked at: of all
+//! there are at the beginning, and whenever the programs tell that another was made of which they did not know. A cgroup is
+//! known to the programs before it can be seen if its parent's path says so already: where `/jobs/*` is wanted, whatever is made
+//! below `/jobs` is.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fxtrec_kernel::bpf::groups::GroupScope;
+use fxtrec_kernel::cgroups;
+use fxtrec_units::glob::Pattern;
+use rustc_hash::FxHashSet;
+
+/// The part of the time that looking may take, as a divisor.
+const SHARE: u32 = 10;
+
+#[derive(Debug)]
+pub(super) struct Groups {
+    globs: Vec<Pattern>,
+    root: PathBuf,
+    /// How many cgroups had been made when they were last looked at.
+    made: u64,
+    /// When they may be looked at again.
+    next: Instant,
+    /// Those of the sets that were not there when they were last looked at.
+    missing: FxHashSet<u64>,
+}
+
+/// Whether a cgroup of this path is wanted.
+fn is_wanted(globs: &[Pattern], path: &str) -> bool {
+    globs.iter().any(|glob| glob.matches(path))
+}
+
+/// Whether every cgroup is that will be made below it.
+fn wants_children(globs: &[Pattern], path: &str) -> bool {
+    let prefix = format!("{}/", path.trim_end_matches('/'));
+    globs.iter().any(|glob| glob.as_str().ends_with('*') && glob.matches(&prefix))
+}
+
+impl Groups {
+    /// Puts those in scope that there are. `None` where cgroups are not mounted.
+    pub(super) fn new(globs: &[Pattern], scope: &GroupScope) -> Option<Groups> {
+        let (_, root) = cgroups::mounted()?;
+        let (globs, made) = (globs.to_vec(), scope.made());
+        let missing = FxHashSet::default();
+        let mut groups = Groups { globs, root, made, next: Instant::now(), missing };
+        groups.look(scope);
+        Some(groups)
+    }
+
+    /// Looks for new ones if some were made.
+    pub(super) fn follow(&mut self, scope: &GroupScope) {
+        let made = scope.made();
+        if made != self.made && Instant::now() >= self.next {
+            self.made = made;
+            self.look(scope);
+        }
+    }
+
+    fn look(&mut self, scope: &GroupScope) {
+        let begun = Instant::now();
+        let known: FxHashSet<u64> = scope.known().collect();
+        let paths = cgroups::paths(&self.root);
+        for (id, path) in &paths {
+            let children = wants_children(&self.globs, path);
+            if is_wanted(&self.globs, path) {
+                scope.include(*id, children);
+            } else if children {
+                scope.include_children(*id);
+            }
+        }
+        // One that has just been made may be in the sets and cannot be seen yet.
+        let gone = |id: &u64| !paths.contains_key(id);
+        let missing: FxHashSet<u64> = known.into_iter().filter(gone).collect();
+        missing.intersection(&self.missing).for_each(|id| scope.remove(*id));
+        self.missing = missing;
+        let took = begun.elapsed();
+        self.next = Instant::now() + (took * SHARE).min(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn globs(texts: &[&str]) -> Vec<Pattern> {
+        texts.iter().map(|text| Pattern::new(text).expect("a glob")).collect()
+    }
+
+    #[test]
+    fn children_are_wanted_where_any_name_of_theirs_matches() {
+        let globs = globs(&["/jobs/*", "/kube*", "/one"]);
+        let cases = [
+            ("/", false, false),
+            ("/jobs", false, true),
+            ("/jobs/a", true, true),
+            ("/kubepods", true, true),
+            ("/kubepods/x", true, true),
+            ("/one", true, false),
+            ("/one/more", false, false),
+        ];
+        for (path, wanted, children) in cases {
+            let found = (is_wanted(&globs, path), wants_children(&globs, path));
+            assert_eq!(found, (wanted, children), "{path}");
+        }
+    }
+
+    #[test]
+    fn below_the_root_everything_may_be_wanted() {
+        assert!(wants_children(&globs(&["*"]), "/") && wants_children(&globs(&["/*"]), "/"));
+        assert!(!wants_children(&globs(&["/a*"]), "/"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Which cgroups' threads the programs report, when not all: two sets of numbers of cgroups.
+//!
+//! A program finds a thread's cgroup at each event, so who is moved into or out of one is in scope, or no more, at once. User
+//! space fills the sets ([`GroupScope::include`]). A cgroup that is made below one of the second set is put into both by a
+//! program on `cgroup_mkdir`, before anybody can see it; of every other that is made, the program only rings the bell, for
+//! user space to look at its path.
+//!
+//! ```text
+//!   the map's value     members   numbers of cgroups in scope, each within PROBES of the place that its hash says; 0 for none
+//!                       parents   the same of those whose new children are in scope
+//!                       made      how many cgroups were made; `full`: for how many there was no place
+//! ```
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::asm::{Alu, Assembler, Label, Reg, When, Width};
+use super::programs::number;
+use super::sys::{BpfSys, MapKind, MapSpec};
+use crate::perf::page_size;
+use crate::sys::Mapping;
+
+/// How many places there are; a power of two.
+pub const GROUPS: usize = 16 * 1024;
+
+/// How many places are looked at for a number.
+pub const PROBES: usize = 8;
+
+/// The place of a number that was taken out again, behind which another may be.
+const REMOVED: u64 = u64::MAX;
+
+/// A multiplier whose products are well mixed in their upper bits, as in [`super::counts`].
+const MIX: i32 = 0x61c8_8647;
+
+const TABLE_BYTES: usize = (GROUPS + PROBES) * size_of::<u64>();
+
+/// The places of the map's parts, in bytes.
+pub(super) mod at {
+    pub(in super::super) const MEMBERS: usize = 0;
+    pub(in super::super) const PARENTS: usize = super::TABLE_BYTES;
+    pub(in super::super) const MADE: usize = 2 * super::TABLE_BYTES;
+    pub(in super::super) const FULL: usize = MADE + size_of::<u64>();
+    pub(super) const END: usize = FULL + size_of::<u64>();
+}
+
+/// `place` = where the number in `id` is looked for first in the table at `table`. Takes `base`.
+pub(super) fn find_place(
+    asm: &mut Assembler,
+    map: BorrowedFd<'_>,
+    table: usize,
+    id: Reg,
+    place: Reg,
+    base: Reg,
+) {
+    asm.set(place, id);
+    asm.alu(Alu::Mul, place, MIX);
+    asm.alu(Alu::ShiftLeft, place, 32);
+    asm.alu(Alu::ShiftRight, place, number(64 - GROUPS.ilog2() as usize));
+    // The same once more, for a verifier that does not see it.
+    asm.alu(Alu::And, place, number(GROUPS - 1));
+    asm.alu(Alu::ShiftLeft, place, number(size_of::<u64>().ilog2() as usize));
+    asm.load_map_value(base, map.as_raw_fd());
+    asm.alu(Alu::Add, place, base);
+    asm.alu(Alu::Add, place, number(table));
+}
+
+/// Goes to `found` if the number in `id` is in the table, at or behind `place`. Takes `other`.
+pub(super) fn look(asm: &mut Assembler, id: Reg, place: Reg, other: Reg, found: Label) {
+    let missing = asm.label();
+    for probe in 0..PROBES as i16 {
+        asm.load(Width::Double, other, place, 8 * probe);
+        asm.jump_if(When::Equal, other, id, found);
+        asm.jump_if(When::Equal, other, 0, missing);
+    }
+    asm.place(missing);
+}
+
+fn first_place(id: u64) -> usize {
+    let mixed = id.wrapping_mul(u64::from(MIX.unsigned_abs())) << 32;
+    (mixed >> (64 - GROUPS.ilog2())) as usize
+}
+
+/// The sets, and what is told of cgroups that are made.
+#[derive(Debug)]
+pub struct GroupScope {
+    map: OwnedFd,
+    mapping: Mapping,
+}
+
+impl GroupScope {
+    /// Sets without cgroups.
+    ///
+    /// # Errors
+    /// What bpf(2) or mmap(2) returns.
+    pub fn new(sys: &dyn BpfSys) -> io::Result<GroupScope> {
+        let map = sys.map_create(&MapSpec {
+            kind: MapKind::Array,
+            value_bytes: at::END as u32,
+            entries: 1,
+            mapped: true,
+            inner: None,
+        })?;
+        let mapping = Mapping::new(Some(map.as_fd()), at::END.next_multiple_of(page_size()))?;
+        Ok(GroupScope { map, mapping })
+    }
+
+    /// The map, for the programs.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at < at::END);
+        // SAFETY: every caller stays within the value, whose words are aligned; the mapping lives as long as self, and programs
+        // and user space change it by atomic operations only.
+        unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
+    }
+
+    fn places(&self, table: usize, id: u64) -> impl Iterator<Item = &AtomicU64> {
+        let first = first_place(id);
+        (first..first + PROBES).map(move |place| self.word(table + place * size_of::<u64>()))
+    }
+
+    fn put(&self, table: usize, id: u64) -> bool {
+        let is_there = |place: &AtomicU64| place.load(Ordering::Relaxed) == id;
+        if self.places(table, id).any(is_there) {
+            return true;
+        }
+        let put = self.places(table, id).any(|place| {
+            [0, REMOVED].into_iter().any(|free| {
+                place.compare_exchange(free, id, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            })
+        });
+        if !put {
+            self.word(at::FULL).fetch_add(1, Ordering::Relaxed);
+        }
+        put
+    }
+
+    /// Puts a cgroup in scope by its number, and with `children` also those that will be made below it.
+    pub fn include(&self, id: u64, children: bool) {
+        // Children first: who makes one from now on need not wait for anybody.
+        if children {
+            self.put(at::PARENTS, id);
+        }
+        self.put(at::MEMBERS, id);
+    }
+
+    /// Has those that are made below the cgroup put in scope, which is not itself.
+    pub fn include_children(&self, id: u64) {
+        self.put(at::PARENTS, id);
+    }
+
+    /// The numbers in the sets.
+    pub fn known(&self) -> impl Iterator<Item = u64> {
+        let tables = [at::MEMBERS, at::PARENTS].into_iter();
+        let words = tables.flat_map(|table| (0..GROUPS + PROBES).map(move |place| (table, place)));
+        words
+            .map(|(table, place)| self.word(table + place * size_of::<u64>()))
+            .map(|word| word.load(Ordering::Relaxed))
+            .filter(|id| ![0, REMOVED].contains(id))
+    }
+
+    /// Takes a cgroup that is gone out of the sets.
+    pub fn remove(&self, id: u64) {
+        for table in [at::MEMBERS, at::PARENTS] {
+            for place in self.places(table, id) {
+                let _ = place.compare_exchange(id, REMOVED, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many cgroups were made since the programs run.
+    pub fn made(&self) -> u64 {
+        self.word(at::MADE).load(Ordering::Acquire)
+    }
+
+    /// For how many cgroups there was no place.
+    pub fn left_out(&self) -> u64 {
+        self.word(at::FULL).load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::sys::ProgramSpec;
+
+    /// A kernel whose maps are files.
+    #[derive(Debug)]
+    struct Files;
+
+    impl BpfSys for Files {
+        fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+            let file = tempfile::tempfile()?;
+            file.set_len(u64::from(spec.value_bytes).next_multiple_of(page_size() as u64))?;
+            Ok(file.into())
+        }
+        fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
+            unreachable!("no map of maps is made")
+        }
+        fn program_load(&self, _: &ProgramSpec<'_>, _: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+            unreachable!("no program is loaded")
+        }
+        fn attach(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+            unreachable!("no program is attached")
+        }
+        fn missed(&self, _: BorrowedFd<'_>) -> io::Result<u64> {
+            unreachable!("no program is asked about")
+        }
+    }
+
+    fn known(scope: &GroupScope) -> Vec<u64> {
+        let mut known: Vec<u64> = scope.known().collect();
+        known.sort_unstable();
+        known
+    }
+
+    #[test]
+    fn a_number_is_in_a_set_once_and_its_place_is_free_again_when_it_is_taken_out() {
+        let scope = GroupScope::new(&Files).expect("a map");
+        scope.include(7, false);
+        scope.include(7, false);
+        scope.include(1 << 33, true);
+        scope.include_children(9);
+        assert_eq!(known(&scope), [7, 9, 1 << 33, 1 << 33]);
+        scope.remove(1 << 33);
+        assert_eq!(known(&scope), [7, 9]);
+        assert_eq!((scope.left_out(), scope.made()), (0, 0));
+    }
+
+    #[test]
+    fn those_that_share_a_place_stay_apart_and_what_finds_none_is_counted() {
+        let scope = GroupScope::new(&Files).expect("a map");
+        // Numbers that differ in the upper half only.
+        let alike: Vec<u64> = (1..=9).map(|upper| upper << 32 | 5).collect();
+        let same: Vec<usize> = alike.iter().map(|id| first_place(*id)).collect();
+        assert!(same.iter().all(|place| *place == same[0]), "{same:?}");
+        alike.iter().for_each(|id| scope.include(*id, false));
+        assert_eq!((known(&scope), scope.left_out()), (alike[..8].to_vec(), 1));
+        scope.remove(alike[2]);
+        scope.include(alike[8], false);
+        assert_eq!(known(&scope).len(), 8);
+        assert_eq!(scope.left_out(), 1);
+    }
+}
