@@ -213,6 +213,20 @@ fn comm_of(file: &[u8]) -> Vec<u8> {
     comm.to_vec()
 }
 
+/// Whether the process goes by another id in the pid namespace that it is in than here.
+pub fn has_inner_ids(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/status"))
+        .is_ok_and(|file| Status::parse(&file).ids.len() > 1)
+}
+
+/// The threads of a process: their ids in the pid namespace that it is in, and here. Those that end meanwhile are left out.
+pub fn inner_thread_ids(pid: u32) -> impl Iterator<Item = (u32, u32)> {
+    thread_ids(pid).into_iter().filter_map(move |tid| {
+        let file = std::fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        Some((*Status::parse(&file).ids.last()?, tid))
+    })
+}
+
 /// What is needed of a `status` file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {

@@ -10,6 +10,13 @@ pub const PROVIDER: ProviderId = ProviderId(1);
 /// The argument that marks beginnings and ends of durations which are only those of a piece.
 pub const CUT: &str = "cut";
 
+/// A koid for a thread of a provider with a pid namespace of its own, of which only the id there is known. Of two whose ids have
+/// the same lower half nobody can tell which it is.
+pub fn unseen_thread_koid(provider: ProviderId, tid: u32) -> Koid {
+    // Beyond the koids of processes below, within the 32 bits that readers keep.
+    Koid(0xc000_0000 | u64::from(provider.0 & 0x3fff) << 16 | u64::from(tid & 0xffff))
+}
+
 /// A koid for a process of whose main thread only the id in an inner pid namespace is known.
 pub fn inner_process_koid(pid: LocalId) -> Koid {
     // Beyond every tid and its first generations, within the 32 bits that readers keep.

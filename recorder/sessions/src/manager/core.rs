@@ -134,7 +134,9 @@ impl Core {
         let waiting = self.waiting.iter().map(Waiting::deadline);
         let patience = self.options.patience;
         let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
-        let first = waiting.chain(registering).chain(self.acceptor.deaf_until()).min()?;
+        let looking = self.providers.iter().filter_map(Provider::look_again_at);
+        let others = self.acceptor.deaf_until().into_iter().chain(looking);
+        let first = waiting.chain(registering).chain(others).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
@@ -211,6 +213,7 @@ impl Core {
             if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
                 provider.time_out();
             }
+            provider.look_at_threads(now);
         }
         self.let_go();
         self.answer(now);

@@ -31,6 +31,7 @@ mod config;
 mod core;
 mod event;
 mod fault;
+mod inner;
 mod known;
 mod names;
 mod open;

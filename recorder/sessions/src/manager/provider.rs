@@ -120,12 +120,26 @@ impl Provider {
         (self.is_open && self.name.is_none()).then(|| self.since + patience)
     }
 
+    /// When its threads are to be looked at, if they are.
+    pub(super) fn look_again_at(&self) -> Option<Instant> {
+        self.recording.as_ref()?.look_again_at()
+    }
+
+    /// Looks at its threads if it is time to.
+    pub(super) fn look_at_threads(&mut self, now: Instant) {
+        if let Some(recording) = &mut self.recording
+            && recording.look_again_at().is_some_and(|next| next <= now)
+        {
+            recording.look_at_threads();
+        }
+    }
+
     pub(super) fn start(&mut self, session: wire::Session, start: wire::Start) {
         let Some(name) = self.name.clone() else { return };
         let owner = Owner { id: self.id, name, process: self.process };
         self.fault = None;
         self.stats.mode = Some(start.mode);
-        match Recording::start(&self.connection, session, start, owner) {
+        match Recording::start(&self.connection, session, start, owner, self.peer.pid) {
             Ok(recording) => self.recording = Some(recording),
             Err(fault) => self.blame(&fault),
         }

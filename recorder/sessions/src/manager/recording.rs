@@ -10,6 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use fxt_writer::engine::{Piece, Remote};
 use fxt_writer::packet::{self, Packet};
@@ -19,6 +20,7 @@ use fxt_writer::{Koid, ProviderId};
 use super::admit::admit;
 use super::ahead::Ahead;
 use super::fault::Fault;
+use super::inner::InnerThreads;
 use super::output::{Output, Owned};
 use super::status::ProviderStats;
 use fxtrec_kernel::seqpacket::{Received, Seqpacket};
@@ -60,6 +62,8 @@ pub(super) struct Recording {
     ahead: Ahead,
     /// The size of its buffer, in words.
     buffer_words: usize,
+    /// Its threads, if it knows them by ids of its own.
+    inner: Option<InnerThreads>,
 }
 
 impl Recording {
@@ -69,6 +73,7 @@ impl Recording {
         session: wire::Session,
         start: wire::Start,
         owner: Owner,
+        pid: u32,
     ) -> Result<Recording, Fault> {
         let bytes = usize::try_from(start.buffer_bytes).unwrap_or(usize::MAX);
         let memory = SharedMemory::new("fxt-provider", bytes);
@@ -83,6 +88,7 @@ impl Recording {
             doing: "create a buffer for it",
             source: std::io::Error::other(error),
         })?;
+        let inner = InnerThreads::of(owner.id, pid);
         Ok(Recording {
             session,
             owner,
@@ -93,6 +99,7 @@ impl Recording {
             dropped: 0,
             ahead: Ahead::default(),
             buffer_words: bytes / size_of::<u64>(),
+            inner,
         })
     }
 
@@ -108,6 +115,19 @@ impl Recording {
     /// The manager's end of the FIFO, as long as it is open.
     pub(super) fn fifo(&self) -> Option<BorrowedFd<'_>> {
         self.fifo.as_ref().map(AsFd::as_fd)
+    }
+
+    /// When its threads are to be looked at, if they are.
+    pub(super) fn look_again_at(&self) -> Option<Instant> {
+        let records = matches!(self.phase, Phase::Starting | Phase::Started);
+        self.inner.as_ref().filter(|_| records).map(InnerThreads::next)
+    }
+
+    /// Looks at its threads.
+    pub(super) fn look_at_threads(&mut self) {
+        if let Some(inner) = &mut self.inner {
+            inner.look();
+        }
     }
 
     /// Tells the provider to stop.
@@ -235,6 +255,7 @@ impl Recording {
         while packets < LAST_PACKETS && self.take_packet(output, stats)? {
             packets += 1;
         }
+        self.look_at_threads();
         // What makes no sense is found out when it is to be saved.
         let Some(Owned { piece, .. }) = self.view() else { return Ok(()) };
         self.ahead.add(&piece, self.buffer_words)?;
@@ -253,6 +274,9 @@ impl Recording {
         let Owner { id, ref name, process } = self.owner;
         let mut piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
         self.ahead.without(&mut piece);
+        if let Some(inner) = &self.inner {
+            inner.translate(&mut piece);
+        }
         let dropped = self.remote.header().is_some_and(|header| header.dropped > self.dropped);
         Some(Owned { id, name: name.clone(), piece, dropped })
     }
@@ -264,6 +288,10 @@ impl Recording {
         stats.rolling_bytes += size_of_val(&*piece.rolling) as u64;
         stats.durable_used = stats.durable_used.max(self.remote.durable_used());
         self.ahead.settle(&mut piece);
+        self.look_at_threads();
+        if let Some(inner) = &self.inner {
+            inner.translate(&mut piece);
+        }
         let dropped = self.note_dropped(stats);
         let (id, name) = (self.owner.id, self.owner.name.clone());
         output.take(Owned { id, name, piece, dropped });

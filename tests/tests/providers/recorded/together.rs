@@ -1,8 +1,10 @@
 //! Applications of every kind and the scheduler in one archive, which others can read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use fxt_reader::record::EventKind;
 use fxtrec_tests::archive::{Archive, Provider};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::trace::Trace;
@@ -82,4 +84,64 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
         assert_eq!(provider.stats["dropped"], 0, "{}", provider.name);
     }
     read_by_the_other_reader(&output);
+}
+
+#[test]
+fn threads_of_an_application_in_a_pid_namespace_are_those_of_the_scheduler() {
+    if !root::may_record() || !tools::or_skip(&["unshare"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = format!("{APP} sleeps 2 100 >spans.txt");
+    let command = ["unshare", "--pid", "--fork", "sh", "-c", &script];
+    let options = ["-a", "-o", "inner.fxt", "--"];
+    let done = folder.fxtrec(options.iter().chain(&command));
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let (trace, archive) =
+        (Trace::read(&folder.path("inner.fxt")), Archive::read(&folder.path("inner.fxt")));
+    let provider = archive.providers.values().find(|it| it.name == "spans").expect("it came");
+    // It printed the ids of its namespace, which begins with 1. Whose they are here, the times of its spans tell.
+    let mut outer = BTreeMap::new();
+    let mut lines = Vec::new();
+    for line in spans_in(&folder.path("spans.txt")) {
+        let words: Vec<u64> = line.split(' ').map(|it| it.parse().expect("a number")).collect();
+        let [inner, from, to] = words[..] else { panic!("{line}") };
+        assert!(inner < 100, "{line}");
+        let named = provider.events.iter().filter(|event| event.name == "nap");
+        // Both threads nap at the same time, but no nap of the other began and ended within this one's bounds.
+        let within: BTreeSet<u64> = named
+            .filter(|event| (from..=to).contains(&event.time))
+            .map(|event| event.thread)
+            .filter(|thread| naps_of(provider, *thread).any(|nap| from <= nap.0 && nap.1 <= to))
+            .collect();
+        let candidates = outer.entry(inner).or_insert_with(|| within.clone());
+        candidates.retain(|thread| within.contains(thread));
+        lines.push((inner, from, to));
+    }
+    let outer: BTreeMap<u64, u64> = outer
+        .into_iter()
+        .map(|(inner, candidates)| {
+            let found: Vec<u64> = candidates.into_iter().collect();
+            assert_eq!(found.len(), 1, "{inner} is one of {found:?}");
+            (inner, found[0])
+        })
+        .collect();
+    assert_eq!(outer.len(), 2);
+    let lines: Vec<String> =
+        lines.iter().map(|(inner, from, to)| format!("{} {from} {to}", outer[inner])).collect();
+    let gap = agreement(provider, "nap", &lines, &trace);
+    assert!(gap <= MICROSECOND, "the closest span is {gap} ns from what was printed");
+}
+
+/// When the naps of a thread began and ended.
+fn naps_of(provider: &Provider, thread: u64) -> impl Iterator<Item = (u64, u64)> {
+    let naps = provider.events.iter();
+    let times: Vec<u64> = naps
+        .filter(|event| event.name == "nap" && event.thread == thread)
+        .flat_map(|event| match event.kind {
+            EventKind::DurationComplete { end } => vec![event.time, end.0],
+            _ => vec![event.time],
+        })
+        .collect();
+    times.chunks_exact(2).map(|nap| (nap[0], nap[1])).collect::<Vec<_>>().into_iter()
 }
