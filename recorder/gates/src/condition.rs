@@ -64,6 +64,18 @@ impl Condition {
         }
     }
 
+    /// Whether it is about names of threads.
+    pub fn names_comm(&self) -> bool {
+        match self {
+            Condition::Comm(_) | Condition::CommLike(_) => true,
+            Condition::Not(inner) => inner.names_comm(),
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().any(Condition::names_comm)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it names a process or a thread by its id, which is another in each recording.
     pub fn names_ids(&self) -> bool {
         match self {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::commands::daemon::MetricsAddress;
+use crate::commands::daemon::{Alert, MetricsAddress};
 use crate::control::RUNTIME_DIR;
 use crate::control::policy::POLICY_PATH;
-use crate::units::quantity::ByteSize;
+use crate::units::quantity::{ByteSize, TimeSpan};
 
 /// The arguments of `fxtrec daemon`.
 #[derive(Args, Clone, Debug)]
@@ -57,6 +57,34 @@ pub struct DaemonArgs {
     /// Maximum number of cgroups (and names) with figures of their own; the rest is told as one
     #[arg(long, value_name = "N", default_value_t = 200, requires = "metrics")]
     pub metrics_series: usize,
+
+    /// Keep the last seconds in memory, and write them when this happens; can be given more than once
+    ///
+    /// A trigger, as of `fxtrec record`: 'wakeup > 20ms if cgroup ~ "/kubepods*"'. Or, with --metrics, a statistic of what the kernel has
+    /// counted since the last look: 'wakeup.p99 > 5ms if cgroup ~ "/kubepods*"', of wakeup, preempt, runqueue, slice, blocked and
+    /// blocked_d (count, sum, mean, p50, p90, p99, p99.9, max), steal and throttled (count, sum). The files are DIR/alert-*.fxt.zst.
+    #[arg(long = "alert", value_name = "EXPR", requires = "alert_dir")]
+    pub alerts: Vec<Alert>,
+
+    /// Directory of the files that alerts have written
+    #[arg(long, value_name = "DIR", requires = "alerts")]
+    pub alert_dir: Option<PathBuf>,
+
+    /// How often statistics are looked at
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts")]
+    pub alert_every: TimeSpan,
+
+    /// Minimum time between two files
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "alerts")]
+    pub alert_interval: TimeSpan,
+
+    /// Maximum size of all files of alerts in the directory; the oldest are removed first, the newest never
+    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "alerts")]
+    pub alert_budget: ByteSize,
+
+    /// Memory for the last seconds
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "alerts")]
+    pub alert_buffer: ByteSize,
 
     /// Where the cgroups of the host are mounted, if not where this process sees its own
     #[arg(long, value_name = "DIR", requires = "metrics")]

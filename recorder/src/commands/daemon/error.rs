@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::alerts::AlertsError;
 use super::metrics::MetricsError;
 use crate::control::policy::PolicyError;
 
@@ -20,6 +21,8 @@ pub enum DaemonError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    #[error(transparent)]
+    Alerts(#[from] AlertsError),
     #[error(
         "a daemon already runs in {} (pid {pid}): stop it, or use another --runtime-dir",
         .folder.display()

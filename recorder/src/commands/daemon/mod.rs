@@ -3,6 +3,7 @@
 //! The main thread makes the sockets, starts the service, says that it is ready, and waits for a signal. Everything
 //! else is in [`control`](crate::control).
 
+mod alerts;
 mod error;
 mod metrics;
 mod sockets;
@@ -19,6 +20,7 @@ use crossbeam_channel::bounded;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
+pub use alerts::{Alert, AlertsError, NoAlert};
 pub use error::DaemonError;
 pub use metrics::{MetricsAddress, MetricsError, NoAddress};
 
@@ -73,12 +75,17 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
+    let (recorder, figures) = match &args.alert_dir {
+        Some(folder) => alerts::start(args, folder)?,
+        None => (None, None),
+    };
     let metrics = match args.metrics {
         Some(MetricsAddress(address)) => Some(metrics::start(metrics::Wanted {
             address,
             names: args.metrics_comm,
             most_series: args.metrics_series,
             cgroup_root: args.cgroup_root.clone(),
+            alerts: figures,
         })?),
         None => None,
     };
@@ -99,6 +106,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // Whoever comes from now on finds nobody.
     drop(sockets);
     drop(metrics);
+    drop(recorder);
     if !end(service) {
         let _ = writeln!(err, "fxtrec: the session did not end within {} s", END.as_secs());
     }

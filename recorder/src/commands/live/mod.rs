@@ -1,6 +1,7 @@
 //! Figures that the kernel counts while nothing is recorded, for `fxtrec daemon --metrics` and `fxtrec top`.
 
 pub(super) mod groups;
+pub(super) mod history;
 
 use std::path::Path;
 

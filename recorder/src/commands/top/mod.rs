@@ -6,7 +6,6 @@
 //! The screen is one table and a line below it, which the tables of all commands can do already: a crate for terminals
 //! would bring more code than this has.
 
-mod history;
 mod screen;
 mod table;
 
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
-use super::live::{self, LiveError, groups::Groups};
+use super::live::{self, LiveError, groups::Groups, history::History};
 use crate::cli::{TopArgs, TopBy, TopSort};
 use crate::kernel::bpf::counts::{KeyBy, Missing, Row, SchedCounts};
 use crate::kernel::cgroups::Hierarchy;
@@ -25,7 +24,6 @@ use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
 use crate::units::escape::Escaping;
 use crate::units::look::Look;
-use history::History;
 use screen::Screen;
 use table::Table;
 
@@ -80,7 +78,7 @@ struct Shown {
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), TopError> {
     let mut signals = Signals::catch().map_err(TopError::Terminal)?;
     let history = match args.history {
-        true => Some(History::start(&args.output).map_err(TopError::History)?),
+        true => Some(History::start(&args.output, &[]).map_err(TopError::History)?),
         false => None,
     };
     let (hierarchy, groups) = Groups::new(None);

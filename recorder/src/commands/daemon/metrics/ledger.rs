@@ -111,6 +111,11 @@ impl Ledger {
         self.series.iter().map(|(labels, series)| (labels, &series.figures))
     }
 
+    /// What the cgroups are called of which there were figures lately.
+    pub(super) fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     pub(super) fn len(&self) -> usize {
         self.series.len()
     }

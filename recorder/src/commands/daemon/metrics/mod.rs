@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use ledger::Ledger;
 
+use super::alerts::FigureAlerts;
 use crate::commands::http::Request;
 use crate::commands::live::{self, LiveError, groups::Groups};
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
@@ -68,7 +69,7 @@ impl FromStr for MetricsAddress {
 }
 
 /// What is wanted.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) address: SocketAddr,
     /// Whether names of threads are told.
@@ -77,6 +78,8 @@ pub(super) struct Wanted {
     pub(super) most_series: usize,
     /// Where the hierarchy of cgroups is mounted that has all of them.
     pub(super) cgroup_root: Option<PathBuf>,
+    /// What is looked at beside.
+    pub(super) alerts: Option<FigureAlerts>,
 }
 
 /// Why there are no metrics.
@@ -118,7 +121,8 @@ pub(super) fn start(wanted: Wanted) -> Result<Metrics, MetricsError> {
     let counts = live::start(key, hierarchy, SLOTS)?;
     let ledger = Ledger::new(groups, wanted.most_series);
     let stop = StopToken::new().map_err(MetricsError::Thread)?;
-    let mut server = Server { listener, address, counts, ledger, stop: stop.clone() };
+    let alerts = wanted.alerts;
+    let mut server = Server { listener, address, counts, ledger, alerts, stop: stop.clone() };
     let thread = std::thread::Builder::new()
         .name("fxtrec-metrics".to_owned())
         .spawn(move || server.run())
@@ -132,6 +136,7 @@ struct Server {
     address: SocketAddr,
     counts: SchedCounts,
     ledger: Ledger,
+    alerts: Option<FigureAlerts>,
     stop: StopToken,
 }
 
@@ -144,13 +149,20 @@ impl Server {
                 Ok((peer, _)) => drop(self.answer(&peer)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let listener = std::iter::once(self.listener.as_fd());
-                    let _ = self.stop.wait(listener, PERIOD.saturating_sub(emptied.elapsed()));
+                    let idle = PERIOD.saturating_sub(emptied.elapsed());
+                    let until_look = self.alerts.as_ref().map_or(idle, FigureAlerts::until_look);
+                    let _ = self.stop.wait(listener, idle.min(until_look));
                 }
                 Err(_) => std::thread::sleep(DEAF),
             }
-            if emptied.elapsed() >= PERIOD {
+            let is_due = |alerts: &FigureAlerts| alerts.until_look().is_zero();
+            let looks = self.alerts.as_ref().is_some_and(is_due);
+            if looks || emptied.elapsed() >= PERIOD {
                 self.empty();
                 emptied = Instant::now();
+            }
+            if let Some(alerts) = self.alerts.as_mut().filter(|_| looks) {
+                alerts.look(self.ledger.groups());
             }
         }
     }
@@ -158,6 +170,9 @@ impl Server {
     /// What cannot be taken now stays in the kernel's tables.
     fn empty(&mut self) {
         if let Ok(rows) = self.counts.take() {
+            if let Some(alerts) = &mut self.alerts {
+                alerts.add(&rows);
+            }
             self.ledger.add(rows, Instant::now());
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -19,16 +19,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const WRITTEN: &str = " written to ";
 
 /// `fxtrec record -a --mode circular`, which ends with this, however this ends.
-pub(super) struct History {
+#[derive(Debug)]
+pub(in crate::commands) struct History {
     recorder: Child,
     said: Receiver<String>,
     _launcher: Launcher,
 }
 
+/// The file that a line of the recorder's says it has written.
+pub(in crate::commands) fn written(line: &str) -> Option<PathBuf> {
+    line.split_once(WRITTEN).map(|(_, path)| path.into())
+}
+
 impl History {
-    pub(super) fn start(output: &Path) -> io::Result<History> {
+    /// Starts it with these options more.
+    pub(in crate::commands) fn start(output: &Path, options: &[String]) -> io::Result<History> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["record", "-a", "--mode", "circular", "-o"]).arg(output);
+        command.args(["record", "-a", "--mode", "circular"]).args(options);
+        command.arg("-o").arg(output);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let launcher = Launcher::new()?;
         let mut recorder = launcher.spawn(command)?;
@@ -51,8 +59,28 @@ impl History {
         Ok(History { recorder, said, _launcher: launcher })
     }
 
+    /// Has them written, without waiting for it.
+    pub(in crate::commands) fn ask(&self) -> io::Result<()> {
+        snapshot_of(self.recorder.id()).map_err(io::Error::other)
+    }
+
+    /// The next line that the recorder says, within so long. `None` if it says nothing.
+    ///
+    /// # Errors
+    /// How it has ended.
+    pub(in crate::commands) fn next(&mut self, patience: Duration) -> io::Result<Option<String>> {
+        match self.said.recv_timeout(patience) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.recorder.wait()?;
+                Err(io::Error::other(status.to_string()))
+            }
+        }
+    }
+
     /// Has them written; returns the file.
-    pub(super) fn dump(&mut self) -> io::Result<PathBuf> {
+    pub(in crate::commands) fn dump(&mut self) -> io::Result<PathBuf> {
         if let Some(status) = self.recorder.try_wait()? {
             let last = self.said.try_iter().last().unwrap_or_default();
             return Err(io::Error::other(format!("the recorder has ended ({status}): {last}")));
@@ -62,8 +90,8 @@ impl History {
         loop {
             let line = self.said.recv_timeout(PATIENCE);
             let line = line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-            if let Some((_, path)) = line.split_once(WRITTEN) {
-                return Ok(path.into());
+            if let Some(path) = written(&line) {
+                return Ok(path);
             }
             if line.contains("cannot write") {
                 return Err(io::Error::other(line));

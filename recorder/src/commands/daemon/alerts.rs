@@ -1,0 +1,496 @@
+//! `fxtrec daemon --alert`: the last seconds are kept in memory, and written when something happens.
+//!
+//! ```text
+//!   tables of the kernel --> statistics since the last look --+
+//!                                                             +--> fxtrec record -a --mode circular --> alert-TIME.1.fxt.zst
+//!   events --> triggers, which that recorder looks at itself -+
+//! ```
+//!
+//! The recorder is a process of its own, as that of `fxtrec top --history`. A thread waits for what it says, keeps its files
+//! within their budget, and hands on what the statistics ask for, not more often than it may.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fxtrec_gates::{Amount, Gate, Metric, ParseError, Quantity, Stat, Subject, Trigger, What};
+
+use crate::cli::DaemonArgs;
+use crate::commands::live::groups::Groups;
+use crate::commands::live::history::{History, written};
+use crate::flight::files::{Bounds, Files};
+use crate::kernel::bpf::counts::{Figures, Histogram, Key, Measure, Row};
+use crate::kernel::stop_token::StopToken;
+use crate::units::grid::printable;
+
+/// How the files of all runs begin.
+const PREFIX: &str = "alert-";
+
+/// How long the recorder's words are waited for before it is looked whether somebody asks for a file.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How much of a path of a cgroup is printed.
+const PATH_SHOWN: usize = 200;
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Alert {
+    /// A value of one thread, which the recorder looks at.
+    Trigger(Trigger),
+    /// A statistic of what the kernel counts.
+    Figure(Gate),
+}
+
+/// Text that is neither.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NoAlert {
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    #[error(
+        "{0} is not counted in the kernel; use wakeup, preempt, runqueue, slice, blocked or blocked_d with a statistic other than min, or the sum or count of steal or throttled"
+    )]
+    NotCounted(String),
+    #[error(
+        "what the kernel counts is known by comm and cgroup only: leave out other conditions, or use a trigger, such as 'wakeup > 20ms if ...'"
+    )]
+    Condition,
+    #[error(
+        "the daemon's recorder has no probes and no applications: use a length of time, or lost"
+    )]
+    NotRecorded,
+}
+
+impl FromStr for Alert {
+    type Err = NoAlert;
+
+    fn from_str(text: &str) -> Result<Alert, NoAlert> {
+        let gate = match (text.parse::<Trigger>(), text.parse::<Gate>()) {
+            (Ok(Trigger { what: What::Probe(_) | What::Alert(_), .. }), _) => {
+                return Err(NoAlert::NotRecorded);
+            }
+            (Ok(trigger), _) => return Ok(Alert::Trigger(trigger)),
+            (_, Ok(gate)) => gate,
+            // The place of the mistake is told by the language that was meant.
+            (Err(trigger), Err(gate)) => {
+                let measure = text.split([' ', '<', '>', '=', '!']).next().unwrap_or_default();
+                return Err(if measure.contains('.') { gate } else { trigger }.into());
+            }
+        };
+        if value(&gate.quantity, &Figures::default()).is_none() {
+            return Err(NoAlert::NotCounted(gate.quantity.to_string()));
+        }
+        let others = gate.condition.as_ref().is_some_and(|condition| {
+            condition.names_ids() || condition.names_stack() || !condition.cpus().is_empty()
+        });
+        if others { Err(NoAlert::Condition) } else { Ok(Alert::Figure(gate)) }
+    }
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Alert::Trigger(trigger) => trigger.fmt(f),
+            Alert::Figure(gate) => gate.fmt(f),
+        }
+    }
+}
+
+/// Why there are no alerts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlertsError {
+    #[error("--alert '{0}' is about what the kernel counts: give --metrics as well")]
+    NeedsMetrics(String),
+    #[error(
+        "--alert '{0}' is about names of threads, which the kernel does not count by: give --metrics-comm as well"
+    )]
+    NeedsNames(String),
+    #[error("cannot use {} for alerts: {source}; give another --alert-dir", .folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
+    #[error("cannot keep the last seconds for alerts: {0}")]
+    Recorder(#[source] io::Error),
+}
+
+/// The value of a quantity, and of how many samples; `None` if the kernel does not count it.
+fn value(quantity: &Quantity, figures: &Figures) -> Option<(f64, u64)> {
+    let Quantity::Statistic(metric, stat) = quantity else { return None };
+    let histogram: Histogram = match metric {
+        Metric::Wakeup => *figures.of(Measure::Wakeup),
+        Metric::Preemption => *figures.of(Measure::Preempted),
+        Metric::RunQueue => figures.run_queue(),
+        Metric::Slice => *figures.of(Measure::Slice),
+        Metric::Blocked => *figures.of(Measure::Blocked),
+        Metric::BlockedUninterruptible => *figures.of(Measure::BlockedD),
+        Metric::Steal => return of_counter(*stat, figures.steals, figures.steal_ns),
+        Metric::Throttled => return of_counter(*stat, figures.throttles, figures.throttled_ns),
+        Metric::Irq | Metric::NeedResched => return None,
+    };
+    let count = histogram.count();
+    let at_most = |share| histogram.at_most(share).unwrap_or(0) as f64;
+    let value = match stat {
+        Stat::Count => count as f64,
+        Stat::Sum => histogram.sum as f64,
+        Stat::Mean => histogram.sum as f64 / count.max(1) as f64,
+        Stat::P50 => at_most(0.5),
+        Stat::P90 => at_most(0.9),
+        Stat::P99 => at_most(0.99),
+        Stat::P999 => at_most(0.999),
+        Stat::Max => histogram.max as f64,
+        Stat::Min => return None,
+    };
+    Some((value, count))
+}
+
+/// The same of what has no histogram.
+fn of_counter(stat: Stat, count: u64, sum: u64) -> Option<(f64, u64)> {
+    match stat {
+        Stat::Count => Some((count as f64, count)),
+        Stat::Sum => Some((sum as f64, count)),
+        _ => None,
+    }
+}
+
+/// Those of the alerts that are about what the kernel counts.
+#[derive(Debug)]
+pub(super) struct FigureAlerts {
+    gates: Vec<Gate>,
+    every: Duration,
+    looked: Instant,
+    /// What was counted since.
+    since: HashMap<Key, Figures>,
+    fired: Sender<String>,
+}
+
+impl FigureAlerts {
+    /// For how long there is nothing to look at.
+    pub(super) fn until_look(&self) -> Duration {
+        self.every.saturating_sub(self.looked.elapsed())
+    }
+
+    /// Adds what was counted.
+    pub(super) fn add(&mut self, rows: &[Row]) {
+        for row in rows {
+            self.since.entry(row.key.clone()).or_default().add(&row.figures);
+        }
+    }
+
+    /// Holds what was counted since the last look against the limits.
+    pub(super) fn look(&mut self, groups: &Groups) {
+        let during = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+        let since = std::mem::take(&mut self.since);
+        for gate in &self.gates {
+            if let Some(found) = judge(gate, &since, groups) {
+                let seconds = during.as_secs_f64();
+                // Who hands it on has gone with its recorder, and has said so.
+                let _ =
+                    self.fired.send(format!("alert {gate}: {found} in the last {seconds:.1} s"));
+            }
+        }
+    }
+}
+
+/// What the statistic is, if it stands to the limit as it should not, and whose own is the greatest.
+fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<String> {
+    let mut all = Figures::default();
+    let mut most: Option<(f64, &str)> = None;
+    for (key, figures) in since {
+        let (number, name) = match key {
+            Key::Cgroup(number) => (Some(*number), &[][..]),
+            Key::Named(number, name) => (Some(*number), &name[..]),
+            Key::Thread(..) | Key::Other => (None, &[][..]),
+        };
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let comm = String::from_utf8_lossy(name);
+        let cgroup = number.and_then(|number| groups.path(number));
+        let subject = Subject { comm: &comm, pid: None, tid: None, cgroup, cpu: None, stack: &[] };
+        if gate.condition.as_ref().is_some_and(|condition| !condition.holds(&subject)) {
+            continue;
+        }
+        all.add(figures);
+        let (value, _) = value(&gate.quantity, figures)?;
+        if most.is_none_or(|(before, _)| value > before) {
+            most = Some((value, cgroup.unwrap_or("others")));
+        }
+    }
+    let (value, samples) = value(&gate.quantity, &all)?;
+    let enough = samples >= gate.quantity.samples_needed();
+    if !enough || !gate.comparison.holds(value, gate.limit.number) {
+        return None;
+    }
+    let amount = Amount { number: value, dimension: gate.quantity.dimension() };
+    let most = most
+        .map_or(String::new(), |(_, path)| format!(", most in {}", printable(path, PATH_SHOWN)));
+    Some(format!("{amount} ({samples} samples{most})"))
+}
+
+/// The recorder and the thread that waits for it. Both end when dropped.
+#[derive(Debug)]
+pub(super) struct AlertRecorder {
+    stop: StopToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for AlertRecorder {
+    fn drop(&mut self) {
+        self.stop.stop();
+        // A panic was told by the thread itself.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Starts the recorder, and what looks at statistics if some are asked for.
+pub(super) fn start(
+    args: &DaemonArgs,
+    folder: &Path,
+) -> Result<(Option<AlertRecorder>, Option<FigureAlerts>), AlertsError> {
+    let (triggers, gates) = divide(args)?;
+    let interval = args.alert_interval.duration();
+    let of_folder = |source| AlertsError::Folder { folder: folder.to_owned(), source };
+    let files = earlier(folder, args.alert_budget.bytes()).map_err(of_folder)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let output = folder.join(format!("{PREFIX}{now}.fxt.zst"));
+    let history = History::start(&output, &options(&triggers, args, interval));
+    let history = history.map_err(AlertsError::Recorder)?;
+    let (fired, asked) = channel();
+    let stop = StopToken::new().map_err(AlertsError::Recorder)?;
+    let keeper = Keeper { history, files, asked, interval, last: None, stop: stop.clone() };
+    let thread = std::thread::Builder::new()
+        .name("fxtrec-alerts".to_owned())
+        .spawn(move || keeper.run())
+        .map_err(AlertsError::Recorder)?;
+    let every = args.alert_every.duration();
+    let figures = (!gates.is_empty()).then(|| FigureAlerts {
+        gates,
+        every,
+        looked: Instant::now(),
+        since: HashMap::new(),
+        fired,
+    });
+    Ok((Some(AlertRecorder { stop, thread: Some(thread) }), figures))
+}
+
+/// Those that the recorder looks at, and those that are about what the kernel counts.
+fn divide(args: &DaemonArgs) -> Result<(Vec<Trigger>, Vec<Gate>), AlertsError> {
+    let (mut triggers, mut gates) = (Vec::new(), Vec::new());
+    for alert in &args.alerts {
+        let gate = match alert {
+            Alert::Trigger(trigger) => {
+                triggers.push(trigger.clone());
+                continue;
+            }
+            Alert::Figure(gate) => gate,
+        };
+        if args.metrics.is_none() {
+            return Err(AlertsError::NeedsMetrics(gate.to_string()));
+        }
+        if !args.metrics_comm && gate.condition.as_ref().is_some_and(|it| it.names_comm()) {
+            return Err(AlertsError::NeedsNames(gate.to_string()));
+        }
+        gates.push(gate.clone());
+    }
+    Ok((triggers, gates))
+}
+
+/// What the recorder is told beside.
+fn options(triggers: &[Trigger], args: &DaemonArgs, interval: Duration) -> Vec<String> {
+    let mut options = vec!["--no-summary".to_owned()];
+    options.extend(["--buffer-size".to_owned(), args.alert_buffer.bytes().to_string()]);
+    for trigger in triggers {
+        options.extend(["--trigger".to_owned(), trigger.to_string()]);
+    }
+    if !triggers.is_empty() {
+        let interval = format!("{}ms", interval.as_millis().max(1));
+        options.extend(["--trigger-interval".to_owned(), interval]);
+    }
+    options
+}
+
+/// The files of earlier runs in the folder, the oldest first; those beyond the budget are removed.
+fn earlier(folder: &Path, budget: u64) -> io::Result<Files> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let meta = entry.metadata()?;
+        if meta.is_file() && name.starts_with(PREFIX) && name.ends_with(".fxt.zst") {
+            found.push((meta.modified()?, entry.path(), meta.len()));
+        }
+    }
+    found.sort();
+    let mut files = Files::new(Bounds { files: None, bytes: Some(budget) });
+    for (_, path, bytes) in found {
+        files.add(&path, bytes, 0).map_err(io::Error::other)?;
+    }
+    Ok(files)
+}
+
+/// What the thread works with.
+#[derive(Debug)]
+struct Keeper {
+    history: History,
+    files: Files,
+    asked: Receiver<String>,
+    interval: Duration,
+    /// When a file was last asked for.
+    last: Option<Instant>,
+    stop: StopToken,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        let mut suppressed = 0_u64;
+        while !self.stop.is_stopped() {
+            match self.history.next(TICK) {
+                Ok(Some(line)) => self.heard(&line),
+                Ok(None) => {}
+                Err(error) => {
+                    return say(&format!("no more alerts: the recorder has ended ({error})"));
+                }
+            }
+            let asked: Vec<String> = self.asked.try_iter().collect();
+            let Some(first) = asked.first() else { continue };
+            if self.last.is_some_and(|last| last.elapsed() < self.interval) {
+                suppressed += asked.len() as u64;
+                continue;
+            }
+            let more = match std::mem::take(&mut suppressed) {
+                0 => String::new(),
+                more => format!("; {more} more since the last file"),
+            };
+            say(&format!("{first}{more}"));
+            match self.history.ask() {
+                Ok(()) => self.last = Some(Instant::now()),
+                Err(error) => say(&format!("no file for this alert: {error}")),
+            }
+        }
+    }
+
+    /// The recorder says something: of files, and of what goes wrong.
+    fn heard(&mut self, line: &str) {
+        let added = written(line).map(|path| {
+            let bytes = path.metadata().map_or(0, |meta| meta.len());
+            self.files.add(&path, bytes, 0)
+        });
+        say(line.strip_prefix("fxtrec: ").unwrap_or(line));
+        if let Some(Err(error)) = added {
+            say(&error.to_string());
+        }
+    }
+}
+
+/// When standard error is gone there is nobody to tell.
+fn say(text: &str) {
+    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("fxtrec: {text}\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn parse(text: &str) -> Result<Alert, NoAlert> {
+        text.parse()
+    }
+
+    #[test]
+    fn a_value_is_for_the_recorder_and_a_statistic_for_the_counts() {
+        assert!(matches!(parse("wakeup > 20ms if cgroup ~ '/a*'"), Ok(Alert::Trigger(_))));
+        assert!(matches!(parse("lost > 0"), Ok(Alert::Trigger(_))));
+        for text in ["wakeup.p99 > 5ms", "steal.sum > 1s if cgroup = '/a'", "slice.max > 1s"] {
+            assert!(matches!(parse(text), Ok(Alert::Figure(_))), "{text}");
+            assert_eq!(parse(text).expect("an alert").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_nobody_counts_is_refused() {
+        for text in ["wakeup.min > 1ms", "irq.sum > 1ms", "switches > 5", "steal.p99 > 1ms"] {
+            assert!(matches!(parse(text), Err(NoAlert::NotCounted(_))), "{text}");
+        }
+        for text in ["wakeup.p99 > 1ms if pid = 3", "slice.max > 1s if not cpu = 1"] {
+            assert_eq!(parse(text), Err(NoAlert::Condition), "{text}");
+        }
+        for text in ["probe x", "alert x"] {
+            assert_eq!(parse(text), Err(NoAlert::NotRecorded), "{text}");
+        }
+        let misspelt = parse("wakeup.p98 > 1ms").expect_err("no statistic").to_string();
+        assert!(misspelt.contains("did you mean p90"), "{misspelt}");
+        let misspelt = parse("wakup > 1ms").expect_err("no metric").to_string();
+        assert!(misspelt.contains("did you mean wakeup"), "{misspelt}");
+    }
+
+    /// So many waits of so many nanoseconds.
+    fn waits(count: u64, nanos: u64) -> Figures {
+        let mut figures = Figures::default();
+        let histogram = &mut figures.histograms[Measure::Wakeup as usize];
+        (histogram.sum, histogram.max) = (count * nanos, nanos);
+        let bounds = (0..histogram.buckets.len()).map(crate::kernel::bpf::counts::bound);
+        let bucket = bounds.take_while(|bound| bound.is_some_and(|bound| bound < nanos)).count();
+        histogram.buckets[bucket] = count;
+        figures
+    }
+
+    #[test]
+    fn those_that_the_condition_chooses_are_judged_together_and_the_worst_is_named() {
+        let root = tempfile::tempdir().expect("a folder");
+        let number = |name: &str| {
+            std::fs::create_dir(root.path().join(name)).expect("a folder");
+            root.path().join(name).metadata().expect("it is there").ino()
+        };
+        let (slow, fast, other) = (number("job-slow"), number("job-fast"), number("x"));
+        let (_, mut groups) = Groups::new(Some(root.path().to_owned()));
+        groups.look();
+        let since: HashMap<Key, Figures> = [
+            (Key::Cgroup(slow), waits(2, 40_000_000)),
+            (Key::Cgroup(fast), waits(98, 1_000)),
+            (Key::Cgroup(other), waits(1000, 1_000)),
+            (Key::Other, waits(1, 90_000_000)),
+        ]
+        .into();
+        let judge = |text: &str| match parse(text) {
+            Ok(Alert::Figure(gate)) => judge(&gate, &since, &groups),
+            other => panic!("{other:?}"),
+        };
+        let found = judge("wakeup.p99 > 5ms if cgroup ~ '/job-*'").expect("2 of 100");
+        assert_eq!(found, "40.0 ms (100 samples, most in /job-slow)");
+        assert_eq!(judge("wakeup.p99 > 41ms if cgroup ~ '/job-*'"), None);
+        assert_eq!(judge("wakeup.p99 > 5ms"), None, "3 of 1101");
+        assert_eq!(judge("wakeup.p99 > 1us if cgroup = '/job-slow'"), None, "too few");
+        assert!(judge("wakeup.max > 80ms").is_some());
+        assert!(judge("wakeup.count < 1 if cgroup = '/nobody'").is_some());
+    }
+
+    #[test]
+    fn files_of_earlier_runs_count_and_those_of_others_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let now = SystemTime::now();
+        let write = |name: &str, bytes: usize, age: u64| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, vec![0; bytes]).expect("room");
+            let file = std::fs::File::options().append(true).open(&path).expect("it is there");
+            file.set_modified(now - Duration::from_secs(age)).expect("a time");
+        };
+        write("alert-1.1.fxt.zst", 100, 30);
+        write("alert-1.2.fxt.zst", 100, 20);
+        write("alert-2.1.fxt.zst", 100, 10);
+        write("mine.fxt.zst", 1000, 40);
+        let mut files = earlier(folder.path(), 250).expect("a folder");
+        let there = || {
+            let names = std::fs::read_dir(folder.path()).expect("a folder");
+            let name = |it: io::Result<std::fs::DirEntry>| it.expect("an entry").file_name();
+            let mut names: Vec<_> = names.map(name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(there(), ["alert-1.2.fxt.zst", "alert-2.1.fxt.zst", "mine.fxt.zst"]);
+        write("alert-3.1.fxt.zst", 200, 0);
+        files.add(&folder.path().join("alert-3.1.fxt.zst"), 200, 0).expect("removable");
+        assert_eq!(there(), ["alert-3.1.fxt.zst", "mine.fxt.zst"]);
+    }
+}

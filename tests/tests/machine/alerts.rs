@@ -1,0 +1,141 @@
+//! `fxtrec daemon --alert`: when something happens, what led to it is in a file.
+
+use std::collections::BTreeSet;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::process::Process;
+use fxtrec_tests::quota::Quota;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+use fxtrec_tests::trace::Trace;
+use nix::sys::signal::Signal;
+
+const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
+
+/// A daemon with alerts. Ended when dropped.
+struct Alerted {
+    process: Process,
+    folder: Folder,
+}
+
+impl Alerted {
+    fn start(options: &[&str]) -> Alerted {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.path("alerts")).expect("a folder");
+        let mut command = binary::command();
+        command.arg("daemon").arg("--runtime-dir").arg(folder.path("run"));
+        command.arg("--alert-dir").arg(folder.path("alerts")).args(options);
+        Alerted { process: Process::start(command.stderr(Stdio::piped())), folder }
+    }
+
+    /// Its next line with `part` in it.
+    fn line(&mut self, part: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let got = self.process.stderr().read_line(&mut line).expect("it says text");
+            assert!(got > 0, "no {part}: {said}");
+            if line.contains(part) {
+                return line.trim_end().to_owned();
+            }
+            said += &line;
+        }
+    }
+
+    /// The file that it says it has written.
+    fn written(&mut self) -> PathBuf {
+        let line = self.line(" written to ");
+        line.split_once(" written to ").expect("a path").1.into()
+    }
+
+    /// The snapshots that are there, and not what the recorder writes at its end.
+    fn files(&self) -> BTreeSet<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path("alerts")).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let is_snapshot = |path: &PathBuf| {
+            path.file_name().expect("a name").to_string_lossy().split('.').count() == 4
+        };
+        paths.filter(is_snapshot).collect()
+    }
+}
+
+impl Drop for Alerted {
+    fn drop(&mut self) {
+        self.process.signal(Signal::SIGTERM);
+        self.process.finish();
+    }
+}
+
+/// How many switches of threads with this name a file has.
+fn switches_of(path: &PathBuf, name: &str) -> usize {
+    let trace = Trace::read(path);
+    trace.assert_sound();
+    let named = |koid: &u64| trace.threads.get(koid).is_some_and(|(comm, _)| comm == name);
+    trace.switches.iter().filter(|switch| named(&switch.outgoing)).count()
+}
+
+#[test]
+fn a_statistic_over_its_limit_has_what_led_to_it_written_and_not_again_too_soon() {
+    if !may_record() {
+        return;
+    }
+    let Some(group) = Quota::new("alerts", 100_000_000) else {
+        return skip("no cgroup may be made here");
+    };
+    let alert = format!("slice.count > 100 if cgroup = '{}'", group.name);
+    let options =
+        ["--metrics", "0", "--alert", &alert, "--alert-every", "1s", "--alert-buffer", "8M"];
+    let mut daemon = Alerted::start(&[&options[..], &["--alert-interval", "1h"]].concat());
+    daemon.line("metrics at");
+    let words = group.words(&[PINGPONG, "forever"]);
+    let mut pingpong = Process::start_ready(Command::new(&words[0]).args(&words[1..]));
+    let said = daemon.line(&alert);
+    assert!(said.contains(&format!("most in {}", group.name)), "{said}");
+    let path = daemon.written();
+    // Whatever more happens, once in an hour is enough.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    pingpong.kill();
+    assert_eq!(daemon.files(), BTreeSet::from([path.clone()]));
+    assert!(switches_of(&path, "pingpong") > 100);
+}
+
+#[test]
+fn a_value_over_its_limit_has_its_window_written_and_the_oldest_file_makes_room() {
+    if !may_record() {
+        return;
+    }
+    let alert = "slice > 1ns if comm = 'sleep'";
+    let interval = ["--alert-interval", "2s", "--alert-budget", "1", "--alert-buffer", "8M"];
+    let mut daemon = Alerted::start(&[&["--alert", alert][..], &interval].concat());
+    daemon.line("clients at");
+    let script = "while :; do sleep 0.05; done";
+    let mut sleeper = Process::start(Command::new("sh").args(["-c", script]));
+    let paths = [daemon.written(), daemon.written()];
+    sleeper.kill();
+    assert_ne!(paths[0], paths[1]);
+    assert!(!paths[0].exists(), "it made room for the next");
+    assert!(switches_of(daemon.files().last().expect("the newest stays"), "sleep") > 0);
+}
+
+#[test]
+fn what_the_daemon_cannot_look_at_is_refused_before_it_starts() {
+    let folder = Folder::new();
+    let refused = |options: &[&str]| {
+        let with = ["daemon", "--runtime-dir", "run", "--alert-dir", "."];
+        folder.fxtrec(with.iter().chain(options)).expect(125).stderr
+    };
+    for (alert, options, why) in [
+        ("wakeup.p99 > 1ms", &[][..], "give --metrics as well"),
+        ("wakeup.p99 > 1ms if comm = 'a'", &["--metrics", "0"], "give --metrics-comm as well"),
+    ] {
+        let said = refused(&[&["--alert", alert][..], options].concat());
+        assert!(said.contains(why), "{said}");
+    }
+    let usage = folder.fxtrec(["daemon", "--alert-dir", ".", "--alert", "wakeup.min > 1ms"]);
+    assert!(usage.stderr.contains("is not counted in the kernel"), "{}", usage.stderr);
+    assert_ne!(usage.code, 0);
+}
