@@ -3,6 +3,7 @@
 //! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: alone, or beside others that do not mind.
 
 mod action;
+mod alerts;
 mod blocked;
 mod causes;
 mod cgroups;
@@ -16,6 +17,7 @@ mod herd;
 mod hotplug;
 mod locks;
 mod losses;
+mod messages;
 mod metrics;
 mod perfetto;
 mod quotas;
