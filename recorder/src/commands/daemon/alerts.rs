@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,6 +26,7 @@ use crate::commands::live::history::{History, written};
 use crate::flight::files::{Bounds, Files};
 use crate::kernel::bpf::counts::{Figures, Histogram, Key, Measure, Row};
 use crate::kernel::stop_token::StopToken;
+use crate::units::escape::Escaping;
 use crate::units::grid::printable;
 
 /// How the files of all runs begin.
@@ -199,10 +200,10 @@ fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<
     let mut all = Figures::default();
     let mut most: Option<(f64, &str)> = None;
     for (key, figures) in since {
-        let (number, name) = match key {
-            Key::Cgroup(number) => (Some(*number), &[][..]),
-            Key::Named(number, name) => (Some(*number), &name[..]),
-            Key::Thread(..) | Key::Other => (None, &[][..]),
+        let (number, name): (_, &[u8]) = match key {
+            Key::Cgroup(number) => (Some(*number), b""),
+            Key::Named(number, name) => (Some(*number), name),
+            Key::Thread(..) | Key::Other => (None, b""),
         };
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let comm = String::from_utf8_lossy(name);
@@ -384,9 +385,10 @@ impl Keeper {
     }
 }
 
-/// When standard error is gone there is nobody to tell.
+/// When standard error is gone there is nobody to tell. Names of threads are others' to choose.
 fn say(text: &str) {
-    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("fxtrec: {text}\n"));
+    let mut err = Escaping::new(io::stderr());
+    let _ = writeln!(err, "fxtrec: {text}").and_then(|()| err.flush());
 }
 
 #[cfg(test)]
