@@ -40,12 +40,13 @@ int main(int argc, char **argv) {
     struct timeval patience = {.tv_usec = 50000};
     setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (connect(channel, (struct sockaddr *)&there, sizeof there) != 0) return 1;
-    int tries = 0;
-    do {
-        if (tries++ == 1000) return 1;
+    for (int tries = 0;; tries++) {
+        if (tries == 1000) return 1;
         id = HELLO;
-        if (send(channel, &id, sizeof id, 0) != sizeof id) usleep(50000);
-    } while (recv(channel, &id, sizeof id, 0) != sizeof id);
+        // Both fail as long as nobody listens.
+        if (send(channel, &id, sizeof id, 0) == sizeof id && recv(channel, &id, sizeof id, 0) == sizeof id) break;
+        usleep(50000);
+    }
     patience = (struct timeval){.tv_sec = 30};
     setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     for (uint64_t asked = 0; asked < count; asked++) {
