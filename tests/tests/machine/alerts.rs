@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fxtrec_tests::binary;
@@ -71,7 +71,7 @@ impl Drop for Alerted {
 }
 
 /// How many switches of threads with this name a file has.
-fn switches_of(path: &PathBuf, name: &str) -> usize {
+fn switches_of(path: &Path, name: &str) -> usize {
     let trace = Trace::read(path);
     trace.assert_sound();
     let named = |koid: &u64| trace.threads.get(koid).is_some_and(|(comm, _)| comm == name);
