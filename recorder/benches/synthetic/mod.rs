@@ -62,6 +62,7 @@ pub(crate) fn layout() -> SchedLayout {
         waking: None,
         migrate: None,
         homes: None,
+        contention: None,
     };
     SchedLayout::new(&formats).expect("a known shape")
 }

@@ -1,6 +1,6 @@
 //! What a capture source reports: typed events, the same for every source.
 
-pub use crate::contention::KernelLock;
+pub use crate::contention::{Contention, KernelLock};
 pub use crate::futex::Futex;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;
@@ -268,6 +268,11 @@ pub enum Kind {
     Scope {
         tid: Tid,
         wanted: bool,
+    },
+    /// A thread begins or ends to wait for a lock of the kernel. What befell a slice has it where the source tells it so.
+    Contention {
+        tid: Tid,
+        contention: Contention,
     },
     /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
     Skipped,

@@ -242,6 +242,10 @@ impl Rings for FtraceRings {
         self.options.ring_bytes
     }
 
+    fn tells_kernel_locks(&self) -> bool {
+        self.shared.sched.filter_of_contention().is_some()
+    }
+
     fn enable(&mut self) -> Result<(), SourceError> {
         let sched = ["wakeup", "wakeup_new", "migrate_task", "switch"];
         let sched = sched.map(|name| format!("sched/sched_{name}"));
@@ -252,6 +256,12 @@ impl Rings for FtraceRings {
         if let Some(filter) = self.shared.sched.filter_of_moves() {
             self.shared.instance.write("events/cgroup/cgroup_attach_task/filter", &filter)?;
             self.shared.instance.write("events/cgroup/cgroup_attach_task/enable", "1")?;
+        }
+        if let Some(filter) = self.shared.sched.filter_of_contention() {
+            self.shared.instance.write("events/lock/contention_begin/filter", &filter)?;
+            for event in ["contention_end", "contention_begin"] {
+                self.shared.instance.write(&format!("events/lock/{event}/enable"), "1")?;
+            }
         }
         Ok(self.shared.instance.write("tracing_on", "1")?)
     }

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bpf_source;
-mod contention;
+pub mod contention;
 pub mod cursor;
 pub mod decode;
 pub mod encode;

@@ -407,6 +407,10 @@ impl Rings for PerfRings {
         self.rings.iter().map(|ring| ring.events.ring.size()).min().unwrap_or(0)
     }
 
+    fn tells_kernel_locks(&self) -> bool {
+        self.layout.filter_of_contention().is_some()
+    }
+
     fn enable(&mut self) -> Result<(), SourceError> {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable(&*self.sys))?)
     }

@@ -29,6 +29,9 @@ pub trait Rings: Debug + Send {
     /// Bytes of the smallest ring that the kernel granted.
     fn ring_bytes(&self) -> usize;
 
+    /// Whether it is told for which locks of the kernel threads wait.
+    fn tells_kernel_locks(&self) -> bool;
+
     /// Starts all events.
     ///
     /// # Errors
@@ -114,7 +117,8 @@ impl<R: Rings> Source for RingSource<R> {
 
     /// A move that a silent task makes is not told.
     fn causes(&self, silent: &[Cpu]) -> Causes {
-        Causes { migrate: silent.is_empty(), ..Causes::default() }
+        let kernel_lock = self.rings.tells_kernel_locks();
+        Causes { migrate: silent.is_empty(), kernel_lock, ..Causes::default() }
     }
 
     fn ring_bytes(&self) -> usize {

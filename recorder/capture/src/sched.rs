@@ -3,6 +3,7 @@
 //! Where their fields lie is taken from their `format` files once, at the start
 //! ([`SchedLayout`]); per event there is one length check and a handful of loads.
 
+use super::contention::{ContentionFormats, ContentionLayout};
 use super::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
 use super::homes::{HomeFormats, HomeLayout};
 use super::tracepoint::{At, LayoutError, chunk, i32_at, id, least, locate, tid_at, u32_at};
@@ -26,6 +27,8 @@ pub struct SchedFormats {
     pub migrate: Option<Format>,
     /// What tells of processes in other cgroups, where it is wanted.
     pub homes: Option<HomeFormats>,
+    /// What tells of locks of the kernel, where it is wanted and not told otherwise.
+    pub contention: Option<ContentionFormats>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +84,7 @@ pub struct SchedLayout {
     wakes: Vec<WakeLayout>,
     moves: Option<MoveLayout>,
     homes: Option<HomeLayout>,
+    contention: Option<ContentionLayout>,
 }
 
 impl CommonLayout {
@@ -219,7 +223,9 @@ impl SchedLayout {
         }
         let moves = formats.migrate.as_ref().map(MoveLayout::new).transpose()?;
         let homes = formats.homes.as_ref().map(HomeLayout::new).transpose()?;
-        Ok(SchedLayout { switch: SwitchLayout::new(&formats.switch)?, wakes, moves, homes })
+        let contention = formats.contention.as_ref().map(ContentionLayout::new).transpose()?;
+        let switch = SwitchLayout::new(&formats.switch)?;
+        Ok(SchedLayout { switch, wakes, moves, homes, contention })
     }
 
     /// The id of `sched_switch`, then of all others, as [`super::perf_rings`] opens them.
@@ -229,9 +235,15 @@ impl SchedLayout {
         std::iter::once(u64::from(self.switch.id)).chain(wakes).chain(moves).collect()
     }
 
-    /// The tracepoints that tell of lives what perf's own records do not.
+    /// The tracepoints that tell of threads what neither perf's own records nor switches do.
     pub fn lives(&self) -> Vec<Chosen> {
-        self.homes.as_ref().map(HomeLayout::chosen).unwrap_or_default()
+        let homes = self.homes.as_ref().map(HomeLayout::chosen).unwrap_or_default();
+        homes.into_iter().chain(self.contention.iter().flat_map(ContentionLayout::chosen)).collect()
+    }
+
+    /// Which begins of waits for locks of the kernel are wanted, in the kernel's own filter language; `None` if none are.
+    pub(super) fn filter_of_contention(&self) -> Option<String> {
+        self.contention.map(|_| ContentionLayout::filter_of_begins())
     }
 
     /// Which of the moves between cgroups are wanted, in the kernel's own filter language; `None` if none are.
@@ -256,8 +268,14 @@ impl SchedLayout {
         }
         match self.moves.filter(|moves| moves.id == id) {
             Some(moves) => moves.decode(raw),
-            None => self.homes?.decode(id, raw),
+            None => self.rare(id, raw),
         }
+    }
+
+    #[cold]
+    fn rare(&self, id: u16, raw: &[u8]) -> Option<Kind> {
+        let contention = self.contention.and_then(|contention| contention.decode(id, raw));
+        contention.or_else(|| self.homes?.decode(id, raw))
     }
 
     /// The thread that was on the CPU.

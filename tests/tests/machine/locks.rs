@@ -1,13 +1,15 @@
 //! Which lock a thread waits for, and who has it, held against what the threads themselves say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use fxt_reader::ThreadState;
+use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::locks;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::build;
-use fxtrec_tests::recording::{record, record_in};
+use fxtrec_tests::recording::{Recording, record, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace};
@@ -15,6 +17,8 @@ use fxtrec_tests::trace::{Switch, Trace};
 use super::causes::has;
 
 const ROUNDS: usize = 20;
+
+const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 
 #[test]
 fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed() {
@@ -75,21 +79,48 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
         return;
     }
     let _turn = machine::alone();
-    let options = ["--source", "bpf", "--locks", "-e", "lock:contention_*"];
-    let recording = record(&options, &[env!("CARGO_BIN_EXE_planted"), "kernel-locks"]);
-    let trace = &recording.trace;
-    if !has(trace, "kernel_lock") {
+    for source in ["bpf", "perf"] {
+        let options = ["--source", source, "--locks", "-e", "lock:contention_*"];
+        let recording = record(&options, &[PLANTED, "kernel-locks"]);
+        let trace = &recording.trace;
+        if !has(trace, "kernel_lock") {
+            return skip("this kernel does not tell when threads wait for its locks");
+        }
+        compare(source, trace, &contended(trace, trace.info().number("command")));
+    }
+}
+
+/// ftrace records nothing else beside: another recorder tells of the tracepoints, around it.
+#[test]
+fn ftrace_tells_the_same_of_locks_of_the_kernel() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let folder = Folder::new();
+    let inner = folder.path("inner.fxt");
+    let inner = inner.to_str().expect("text");
+    let fxtrec = binary::fxtrec();
+    let fxtrec = fxtrec.to_str().expect("text");
+    let ftrace = [fxtrec, "-q", "--source", "ftrace", "--locks", "-o", inner, "--"];
+    let command = [&ftrace[..], &[PLANTED, "kernel-locks"]].concat();
+    let around = record_in(&folder, &["--source", "perf", "-e", "lock:contention_*"], &command);
+    let trace = Recording::read(Path::new(inner), String::new(), String::new()).trace;
+    if !has(&trace, "kernel_lock") {
         return skip("this kernel does not tell when threads wait for its locks");
     }
-    assert_eq!(trace.stats().number("lost"), 0, "{:?}", trace.stats());
+    compare("ftrace", &trace, &contended(&around.trace, trace.info().number("command")));
+}
+
+/// Holds what a recording by this source tells against the waits of COMMAND's threads.
+fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     let process = trace.info().number("command");
-    let waits = contended(trace, process);
     let mut ids = BTreeMap::<&str, &str>::new();
     let mut slept = 0;
-    for wait in &waits {
+    for wait in waits {
         let within = |out: &&Switch| wait.from < out.time && out.time < wait.to;
         for out in trace.outs(wait.thread).filter(within) {
-            if out.state != ThreadState::Blocked {
+            if out.state != ThreadState::Blocked || out.inferred {
                 continue;
             }
             let id = out.args.get("kernel_lock").unwrap_or_else(|| panic!("{out:?}"));
@@ -105,8 +136,8 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
             slept += 1;
         }
     }
-    println!("{slept} sleeps in {} waits for {} locks", waits.len(), ids.len());
-    assert!(slept >= 60, "{slept}");
+    println!("{source}: {slept} sleeps in {} waits for {} locks", waits.len(), ids.len());
+    assert!(slept >= 60, "{source}: {slept}");
     let different: BTreeSet<&&str> = ids.values().collect();
     assert_eq!(different.len(), ids.len(), "{ids:?}");
     // And nobody else is said to wait for one.

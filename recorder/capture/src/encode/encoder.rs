@@ -19,6 +19,7 @@ use fxt_writer::record::{
 use fxt_writer::{Arg, Koid, StringRef, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
+use locks::Contended;
 use probes::Probes;
 
 use super::Closed;
@@ -59,6 +60,9 @@ pub struct Encoder<L> {
     periods: OpenPeriods,
     /// Gives locks of the kernel ids of this recording, in place of their addresses.
     lock_ids: RandomState,
+    contended: Contended,
+    /// Whether no event is a plain one: only some threads are wanted, or somebody waits for a lock of the kernel.
+    none_is_plain: bool,
 }
 
 /// One side of a switch, as it is written.
@@ -193,6 +197,8 @@ impl<L: Lanes> Encoder<L> {
             queued: None,
             periods: OpenPeriods::default(),
             lock_ids: RandomState::new(),
+            contended: Contended::new(),
+            none_is_plain: narrow,
         }
     }
 
@@ -327,6 +333,10 @@ impl<L: Lanes> Encoder<L> {
                 self.threads.choose(*tid, *wanted);
                 Ok(())
             }
+            Kind::Contention { tid, contention } => {
+                self.contention(*tid, *contention);
+                Ok(())
+            }
             Kind::Skipped => {
                 self.chains.of(cpu).forget(time);
                 Ok(())
@@ -426,7 +436,7 @@ impl<L: Lanes> Encoder<L> {
     /// what the file shows of whom.
     #[inline(always)]
     fn plain_occupant(&mut self, cpu: Cpu, tid: Tid, comm: &Comm) -> Option<Occupant> {
-        if self.narrow {
+        if self.none_is_plain {
             return None;
         }
         let current = self.chains.of(cpu).plain()?;
@@ -447,6 +457,7 @@ impl<L: Lanes> Encoder<L> {
         self.has_cpu(time, cpu, outgoing)?;
         let incoming = self.threads.get(switch.next, told(&switch.next_comm));
         let state = outgoing_state(switch.state);
+        let slice = self.with_contention(switch.prev, slice);
         let slice = match slice {
             Some(facts) if facts.futex.is_some() || facts.kernel_lock.is_some() => {
                 Some(self.with_owner(outgoing, facts)?)
@@ -783,6 +794,7 @@ impl<L: Lanes> Encoder<L> {
 
     fn lost(&mut self, time: Nanos, cpu: Cpu, loss: &Loss) -> Result<(), Closed> {
         self.stats.count_loss(loss);
+        self.forget_contention();
         self.chains.of(cpu).lose(time);
         self.threads.doubt();
         self.doubt_interrupts(time, cpu)?;
@@ -814,6 +826,7 @@ impl<L: Lanes> Encoder<L> {
             Some(count) => self.stats.lost_lives = self.stats.lost_lives.saturating_add(count),
             None => self.stats.unseen_lives += 1,
         }
+        self.forget_contention();
         self.threads.doubt_names();
         let count = count.map(|count| Arg::new(strings::COUNT, Value::uint(count)));
         let args = [cpu_arg(cpu), count.unwrap_or(cpu_arg(cpu))];

@@ -40,6 +40,7 @@ fn formats() -> SchedFormats {
         waking: None,
         migrate: None,
         homes: None,
+        contention: None,
     }
 }
 

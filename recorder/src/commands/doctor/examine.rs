@@ -80,10 +80,10 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let tracefs = Tracefs::find(sys);
     let swept = tracefs.as_ref().ok().and_then(|tracefs| definitions::sweep(sys, tracefs).ok());
     let swept = swept.unwrap_or(0);
-    let layout = tracefs
-        .as_ref()
-        .ok()
-        .map(|tracefs| setup::layout(sys, tracefs, false, setup::By::Perf, &facts));
+    let layout = tracefs.as_ref().ok().map(|tracefs| {
+        let wish = setup::OnWish::default();
+        setup::layout(sys, tracefs, wish, setup::By::Perf, &facts)
+    });
     let (tracepoints, events) = match layout {
         Some(Ok(layout)) => (Some(Ok(())), record(layout, &facts)),
         Some(Err(error)) => (Some(Err(error.to_string())), without_tracepoints(sys, &facts)),
@@ -146,7 +146,7 @@ fn bpf(facts: &Facts) -> Result<usize, Refusal> {
 
 /// Makes and starts a tracing instance as a recording does.
 fn ftrace(facts: &Facts, removed: Vec<String>) -> Result<Instances, Refusal> {
-    let mut source = setup::open_ftrace(facts, false, None).map_err(refusal)?;
+    let mut source = setup::open_ftrace(facts, setup::OnWish::default(), None).map_err(refusal)?;
     let cpus = source.cpus().len();
     source.enable().map_err(|error| refusal(setup::explain(error, cpus, facts)))?;
     Ok(Instances { cpus, removed })

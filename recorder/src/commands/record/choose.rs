@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::error::RecordError;
 use super::extras::ExtraError;
-use super::setup::{bpf, open_ftrace, open_perf};
+use super::setup::{OnWish, bpf, open_ftrace, open_perf};
 use crate::capture::source::{Source, SourceKind};
 use crate::cli::SourceChoice;
 use crate::commands::plan::{Filter, Plan};
@@ -34,7 +34,7 @@ pub(super) fn open(
     let open = |kind| open_one(kind, facts, plan, extras);
     match plan.source {
         // Only perf's rings take them, and in one ring with the switches their order is the kernel's.
-        // Only that one tells of locks.
+        // Only the first tells of futexes.
         SourceChoice::Auto if !extras.is_empty() && plan.locks => {
             first(&[SourceKind::Bpf, SourceKind::Perf], open)
         }
@@ -63,7 +63,8 @@ fn open_one(
         }
         SourceKind::Ftrace => {
             knows_scope(facts, plan)?;
-            Ok(Box::new(open_ftrace(facts, plan.waking, plan.ring_bytes)?))
+            let wish = OnWish { waking: plan.waking, contention: plan.locks };
+            Ok(Box::new(open_ftrace(facts, wish, plan.ring_bytes)?))
         }
     }
 }

@@ -153,11 +153,10 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
         say(err, format_args!("a trigger on {metric} {text} (fxtrec doctor, docs/causes.md)"));
     }
     let unrecorded = [
-        ("locks", causes.futex, "since Linux 5.15 on x86-64 and arm64"),
-        ("locks of the kernel", causes.kernel_lock, "since Linux 5.19"),
+        ("locks", causes.futex, "only the source bpf tells, since Linux 5.15 on x86-64 and arm64"),
+        ("locks of the kernel", causes.kernel_lock, "the kernel tells since Linux 5.19"),
     ];
-    for (which, _, since) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
-        let why = format_args!("only the source bpf tells, {since}");
+    for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
         say(err, format_args!("{which} are not recorded: {why} (docs/locks.md)"));
     }
     // What this kernel does not tell the default source is left to the report.

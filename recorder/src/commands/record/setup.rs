@@ -5,6 +5,7 @@ pub(in crate::commands) mod stacks;
 
 use std::sync::Arc;
 
+use crate::capture::contention::ContentionFormats;
 use crate::capture::ftrace_rings::{self, FtraceRings};
 use crate::capture::homes::HomeFormats;
 use crate::capture::life::{LifeFormats, LifeLayout};
@@ -35,7 +36,7 @@ const WAKE_PART: usize = 8;
 const WAKE_BYTES: usize = 512 * 1024;
 
 /// Descriptors on each CPU: the tracepoints, the dummy event, and perhaps the one for switch records.
-const FILES_PER_CPU: u64 = 9;
+const FILES_PER_CPU: u64 = 11;
 
 /// What hands over the tracepoints' events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +46,22 @@ pub(in crate::commands) enum By {
     Ftrace,
 }
 
-/// Where everything lies in the samples of the tracepoints, `sched_waking` among them where it is `waking`.
+/// Which tracepoints are recorded only if somebody asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::commands) struct OnWish {
+    pub(in crate::commands) waking: bool,
+    /// Those of locks of the kernel, where there are any.
+    pub(in crate::commands) contention: bool,
+}
+
+/// Where everything lies in the samples of the tracepoints.
 ///
 /// # Errors
 /// [`RecordError::Refused`] or [`RecordError::Layout`].
 pub(in crate::commands) fn layout(
     sys: &dyn Sys,
     tracefs: &Tracefs,
-    waking: bool,
+    OnWish { waking, contention }: OnWish,
     by: By,
     facts: &Facts,
 ) -> Result<SchedLayout, RecordError> {
@@ -65,7 +74,14 @@ pub(in crate::commands) fn layout(
         waking: waking.then(|| format("sched_waking")).transpose()?,
         migrate: Some(format("sched_migrate_task")?),
         homes: homes(sys, tracefs, by),
+        contention: contention.then(|| contention_formats(sys, tracefs)).flatten(),
     })?)
+}
+
+/// What tells of locks of the kernel; `None` before Linux 5.19.
+fn contention_formats(sys: &dyn Sys, tracefs: &Tracefs) -> Option<ContentionFormats> {
+    let format = |name| tracefs.event_format(sys, "lock", name).ok();
+    Some(ContentionFormats { begin: format("contention_begin")?, end: format("contention_end")? })
 }
 
 /// What tells of processes in other cgroups; `None` on a kernel without cgroups.
@@ -137,7 +153,8 @@ pub(super) fn open_perf(
     extras: &Arc<[Extra]>,
 ) -> Result<PerfSource, RecordError> {
     let tracefs = Tracefs::find(&Linux).map_err(|e| refusal::explain_tracefs(&e, facts))?;
-    let layout = layout(&Linux, &tracefs, plan.waking, By::Perf, facts)?;
+    let wish = OnWish { waking: plan.waking, contention: plan.locks };
+    let layout = layout(&Linux, &tracefs, wish, By::Perf, facts)?;
     open(layout, plan.ring_bytes, extras.clone(), facts)
 }
 
@@ -149,12 +166,12 @@ pub(super) fn open_perf(
 /// [`RecordError`], at the first thing that the kernel refuses.
 pub(in crate::commands) fn open_ftrace(
     facts: &Facts,
-    waking: bool,
+    wish: OnWish,
     wanted_ring_bytes: Option<usize>,
 ) -> Result<FtraceSource, RecordError> {
     let sys = Linux;
     let tracefs = Tracefs::find(&sys).map_err(|e| refusal::explain_tracefs(&e, facts))?;
-    let sched = layout(&sys, &tracefs, waking, By::Ftrace, facts)?;
+    let sched = layout(&sys, &tracefs, wish, By::Ftrace, facts)?;
     let life = life_layout(&sys, &tracefs, facts)?;
     let cpus = cpus::online(&sys)?.len();
     let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
@@ -163,7 +180,7 @@ pub(in crate::commands) fn open_ftrace(
         ring_bytes,
         min_ring_bytes: if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES },
         wake_bytes: (ring_bytes / WAKE_PART).min(WAKE_BYTES),
-        waking,
+        waking: wish.waking,
     };
     let instance = Instance::create(Box::new(sys), &tracefs)
         .map_err(|error| refused::explain(&error, facts))?;

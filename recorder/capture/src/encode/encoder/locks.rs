@@ -1,5 +1,6 @@
 //! Which lock the thread waits for that goes out.
 
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use fxt_writer::lanes::Lanes;
@@ -10,7 +11,12 @@ use super::{Encoder, Words};
 use crate::encode::Closed;
 use crate::encode::strings;
 use crate::encode::threads::{IDLE, Slot};
-use crate::event::{Futex, SliceFacts};
+use crate::event::{Contention, Futex, KernelLock, SliceFacts};
+use fxtrec_units::Tid;
+
+/// Which locks of the kernel threads wait for now, by the tracepoints' own events. A thread that waits may sleep, be preempted
+/// and move several times before it has the lock.
+pub(super) type Contended = HashMap<Tid, KernelLock>;
 
 impl<L: Lanes> Encoder<L> {
     /// Makes sure that the one that a program calls the owner of a futex may be that: another thread of the process of
@@ -35,6 +41,44 @@ impl<L: Lanes> Encoder<L> {
             self.name(slot)?;
         }
         Ok(SliceFacts { futex: Some(Futex { owner, ..futex }), ..facts })
+    }
+
+    /// A thread begins or ends to wait for a lock of the kernel.
+    pub(super) fn contention(&mut self, tid: Tid, contention: Contention) {
+        match contention {
+            Contention::Begin(lock) => {
+                self.contended.insert(tid, lock);
+            }
+            // A lock for which it only spun meanwhile is another one.
+            Contention::End(address) => {
+                let is_it = self.contended.get(&tid).is_some_and(|lock| lock.address == address);
+                if is_it {
+                    self.contended.remove(&tid);
+                }
+            }
+        }
+        self.none_is_plain = self.narrow || !self.contended.is_empty();
+    }
+
+    /// Events are missing, and with them the end of any wait.
+    pub(super) fn forget_contention(&mut self) {
+        self.contended.clear();
+        self.none_is_plain = self.narrow;
+    }
+
+    /// What befell the slice of a thread that goes out, and for which lock of the kernel it waits, if events told that.
+    #[inline]
+    pub(super) fn with_contention(
+        &self,
+        tid: Tid,
+        slice: Option<SliceFacts>,
+    ) -> Option<SliceFacts> {
+        match self.contended.get(&tid) {
+            Some(&lock) => {
+                Some(SliceFacts { kernel_lock: Some(lock), ..slice.unwrap_or_default() })
+            }
+            None => slice,
+        }
     }
 
     /// The arguments that tell of the lock for which the thread blocks: at most two.

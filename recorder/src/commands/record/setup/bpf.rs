@@ -37,7 +37,7 @@ pub(in crate::commands) fn open(
         Filter::Cgroups(_) => Some(ScopeBy::Cgroup),
     };
     let Plan { waking, need_resched, locks, plain, .. } = *plan;
-    let wanted = OnWish { waking, need_resched, locks, plain };
+    let wanted = Asked { waking, need_resched, locks, plain };
     open_for(facts, wanted, narrow, plan.ring_bytes, extras)
 }
 
@@ -47,12 +47,12 @@ pub(in crate::commands) fn open(
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
-    open_for(facts, OnWish::default(), None, None, &extras)
+    open_for(facts, Asked::default(), None, None, &extras)
 }
 
 /// What programs tell only if somebody asks.
 #[derive(Clone, Copy, Debug, Default)]
-struct OnWish {
+struct Asked {
     waking: bool,
     need_resched: bool,
     locks: bool,
@@ -61,7 +61,7 @@ struct OnWish {
 
 fn open_for(
     facts: &Facts,
-    OnWish { waking, need_resched, locks, plain }: OnWish,
+    Asked { waking, need_resched, locks, plain }: Asked,
     narrow: Option<ScopeBy>,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
@@ -69,7 +69,9 @@ fn open_for(
     let sys = Linux;
     let cpus = cpus::online(&sys)?.len();
     let tracefs = Tracefs::find(&sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
-    let layout = super::layout(&sys, &tracefs, waking, super::By::Perf, facts)?;
+    // Its own programs tell of locks.
+    let wish = super::OnWish { waking, contention: false };
+    let layout = super::layout(&sys, &tracefs, wish, super::By::Perf, facts)?;
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
     let bytes = ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     let perf_bytes = if extras.is_empty() { SIDE_RING_BYTES } else { bytes };
