@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fxt_reader::Reader;
 
-use super::{ROWS, ReportError, SCREEN_ROWS, SCREEN_WORST, chosen, options};
+use super::{Common, ROWS, ReportError, SCREEN_ROWS, SCREEN_WORST, chosen, options};
 use crate::cli::{By, Part, ReportArgs};
 use crate::commands::gates::{Gates, Outcome, Style, refuse_of_many};
 use crate::commands::many::each;
@@ -15,8 +15,8 @@ use crate::report::csv::write_csv;
 use crate::report::fleet::Fleet;
 use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
-use crate::report::text::{self, TableStyle};
-use crate::report::{Metric, Report, analyse, analysis};
+use crate::report::text;
+use crate::report::{Report, analyse, analysis};
 use crate::units::look::Look;
 
 /// What there is not of many traces, if it is asked for.
@@ -116,10 +116,12 @@ fn write_text(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let screen = args.is_screen();
-    let rows = args.most_rows(if screen { SCREEN_ROWS } else { ROWS });
-    let worst = if screen { SCREEN_WORST } else { analysis::DEFAULT_WORST };
-    let worst = args.worst.unwrap_or(worst);
-    let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
+    let (rows, worst) = match screen {
+        true => (SCREEN_ROWS, SCREEN_WORST),
+        false => (ROWS, analysis::DEFAULT_WORST),
+    };
+    let (rows, worst) = (args.most_rows(rows), args.worst.unwrap_or(worst));
+    let common = Common { args, report, rows, worst, named: usize::MAX, look };
     let all = [Part::Head, Part::Metrics, Part::Threads, Part::Histogram, Part::Worst];
     let parts: &[Part] = if args.show.is_empty() { &all } else { &args.show };
     for part in parts {
@@ -128,14 +130,11 @@ fn write_text(
                 text::write_fleet_head(report, look, out)?;
                 text::write_traces(report, rows, look, out)?;
             }
-            Part::Metrics => text::write_metrics(report, look, out)?,
-            Part::Threads => text::write_threads(report, style, out)?,
-            Part::Histogram if !screen => {
-                let of: Metric = args.metric;
-                text::write_histogram(of.title(), report.total().metric(of), out)?;
+            Part::Histogram if screen => {}
+            // What there is of one trace only is not asked for.
+            part => {
+                common.write(*part, out)?;
             }
-            Part::Worst => text::write_worst(report, worst, usize::MAX, look, out)?,
-            _ => {}
         }
     }
     Ok(())

@@ -282,6 +282,41 @@ const SCREEN_LOCKS: usize = 3;
 const SCREEN_WORST: usize = 2;
 const SCREEN_NAMED: usize = 3;
 
+/// What the report of one trace has as that of many: so many rows of a table, and so many of the longest waits, with so many of those
+/// who had the CPU meanwhile.
+#[derive(Clone, Copy)]
+struct Common<'a> {
+    args: &'a ReportArgs,
+    report: &'a Report,
+    rows: Option<usize>,
+    worst: usize,
+    named: usize,
+    look: Look,
+}
+
+impl Common<'_> {
+    fn style(self) -> TableStyle {
+        let ReportArgs { metric, sort, .. } = *self.args;
+        TableStyle { metric, sort, rows: self.rows, look: self.look }
+    }
+
+    /// Prints such a part. False if it is none.
+    fn write(self, part: Part, out: &mut dyn Write) -> io::Result<bool> {
+        let Common { args, report, worst, named, look, .. } = self;
+        match part {
+            Part::Metrics => text::write_metrics(report, look, out)?,
+            Part::Threads => text::write_threads(report, self.style(), out)?,
+            Part::Histogram => {
+                let of = report.total().metric(args.metric);
+                text::write_histogram(args.metric.title(), of, out)?;
+            }
+            Part::Worst => text::write_worst(report, worst, named, look, out)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 fn write_text(
     args: &ReportArgs,
     report: &Report,
@@ -303,12 +338,17 @@ fn write_text(
     };
     let worst = args.worst.unwrap_or(worst);
     let lock_rows = args.most_rows(if screen { SCREEN_LOCKS } else { ROWS });
-    let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
+    let common = Common { args, report, rows, worst, named, look };
     for part in args.parts() {
         match part {
+            Part::Threads if args.by == By::Process => {
+                text::write_processes(report, common.style(), out)?;
+            }
             Part::Head => text::write_head(report, look, out)?,
             Part::Figures => text::write_figures(report, out)?,
-            Part::Metrics => text::write_metrics(report, look, out)?,
+            Part::Metrics | Part::Threads | Part::Histogram | Part::Worst => {
+                common.write(*part, out)?;
+            }
             Part::Spans => match &report.spans {
                 Some(spans) => text::write_spans(spans, span_rows, look, out)?,
                 None if report.may_have_spans && !args.file.is_file() => {
@@ -316,15 +356,8 @@ fn write_text(
                 }
                 None => {}
             },
-            Part::Threads if args.by == By::Process => text::write_processes(report, style, out)?,
-            Part::Threads => text::write_threads(report, style, out)?,
             Part::Cpus => text::write_cpus(report, look, out)?,
             Part::Causes => text::write_causes(report, rows, look, out)?,
-            Part::Histogram => {
-                let of = report.total().metric(args.metric);
-                text::write_histogram(args.metric.title(), of, out)?;
-            }
-            Part::Worst => text::write_worst(report, worst, named, look, out)?,
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
             Part::Locks => match &report.locks {
                 Some(locks) => text::write_locks(locks, lock_rows, look, out)?,
