@@ -20,6 +20,8 @@ const ATTEMPTS: usize = 5;
 /// A recording in a folder of its own.
 struct Recorded {
     folder: Folder,
+    /// What COMMAND printed.
+    printed: String,
 }
 
 impl Recorded {
@@ -63,8 +65,8 @@ impl Recorded {
         let mut fxtrec = Command::new("setsid");
         fxtrec.args(["--wait", "sh", "-c", FIRST, "sh"]).arg(binary::fxtrec());
         fxtrec.args(["-q", "-o", "t.fxt"]).args(options).arg("--").args(command);
-        folder.run(with_usual_signals(&mut fxtrec)).expect(0);
-        Recorded { folder }
+        let printed = folder.run(with_usual_signals(&mut fxtrec)).expect(0).stdout;
+        Recorded { folder, printed }
     }
 
     fn path(&self) -> PathBuf {
@@ -387,6 +389,28 @@ fn why_names_the_quota_that_is_used_up() {
     why.says(&["busy[", "late: ", "throttled for", "by the quota of /fxtrec-why-"]);
     assert!(why.millis("throttled", None) >= 30, "{:#}", why.why);
     assert!(why.advises("raise the quota of /fxtrec-why-"), "{:#}", why.why);
+}
+
+/// Only where the host of this machine takes CPUs away, and just now.
+#[test]
+fn why_names_the_host_where_it_takes_the_cpu() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let recorded = Recorded::of(&[PLANTED, "steal"]);
+    let Some(stolen) = recorded.printed.lines().next() else {
+        println!("for four seconds of full load the host took no CPU for 3 ms: nothing to name");
+        return;
+    };
+    let why = recorded.explain(&["--thread", stolen, "--metric", "turn"]);
+    if !why.has("steal") {
+        println!("this machine's host does not say what it takes");
+        return;
+    }
+    why.says(&[stolen, "ran for", "of which the host took"]);
+    assert!(why.millis("stolen", None) >= 2, "{:#}", why.why);
+    assert!(why.advises("give it CPUs of its own"), "{:#}", why.why);
 }
 
 #[test]

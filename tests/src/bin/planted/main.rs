@@ -10,11 +10,12 @@ mod mutex;
 use std::ffi::CString;
 use std::io::{Read, Write, pipe};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Barrier, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fxtrec_tests::placement::{await_sleep, stay_on_first};
+use fxtrec_tests::placement::{allowed_cpus, await_sleep, stay_on, stay_on_first};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::Signal;
 use nix::sys::time::TimeValLike;
@@ -114,6 +115,42 @@ fn hog() {
         });
         std::thread::sleep(REST);
     });
+}
+
+/// On each CPU, a thread computes for a millisecond again and again, before all others, until one takes much longer: then the
+/// host had the CPU meanwhile. Prints its name, or nothing where the host takes none.
+fn steal() {
+    const LONGEST: Duration = Duration::from_secs(4);
+    const STOLEN: Duration = Duration::from_millis(4);
+    let cpus = allowed_cpus().expect("affinity");
+    let begun = Instant::now();
+    let is_found = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for cpu in cpus {
+            let is_found = &is_found;
+            scope.spawn(move || {
+                let name = format!("stolen-{cpu}");
+                stay_on(cpu).expect("affinity");
+                be(&name, 50);
+                let mut rounds = 100_000_u64;
+                while begun.elapsed() < LONGEST && !is_found.load(Ordering::Relaxed) {
+                    // Else the kernel holds back a thread before which nobody else comes.
+                    std::thread::sleep(Duration::from_micros(300));
+                    let turn = Instant::now();
+                    for round in 0..rounds {
+                        std::hint::black_box(round);
+                    }
+                    let took = turn.elapsed();
+                    if took < Duration::from_millis(1) {
+                        rounds += rounds / 8;
+                    } else if took >= STOLEN && !is_found.swap(true, Ordering::Relaxed) {
+                        println!("{name}");
+                    }
+                }
+            });
+        }
+    });
+    std::thread::sleep(REST);
 }
 
 /// `ticker` sleeps until times that it has chosen.
@@ -439,6 +476,7 @@ fn main() {
         "async" => async_tasks(),
         "convoy" => convoy(),
         "slow-disk" => slow_disk(),
+        "steal" => steal(),
         "page-faults" => page_faults(),
         "kernel-lock" => kernel_lock(),
         "kernel-locks" => kernel_locks(),
