@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use busy::{SWITCHES, trace};
 use fxt_reader::{Item, Reader, Record, Visitor};
+use fxt_writer::record::{Event, EventKind};
+use fxt_writer::{Koid, Text, ThreadName, Ticks};
 use fxtrec::report::{Options, analyse};
-use fxtrec::why::{Answer, Query, explain};
+use fxtrec::why::{Answer, Metric, Query, explain};
 
 const PASSES: usize = 12;
 
@@ -49,6 +51,35 @@ fn show(bytes: &[u8]) -> u64 {
     switches.0
 }
 
+/// A span of a thread that is as long as the trace, to be written after it.
+fn span(trace: &[u8]) -> Vec<u8> {
+    let mut times = Times(u64::MAX, 0);
+    Reader::from_slice(trace).show_all(&mut times).expect("a sound trace");
+    let mut bytes = Vec::new();
+    let record = Event {
+        kind: EventKind::DurationComplete { end: Ticks(times.1) },
+        time: Ticks(times.0),
+        thread: ThreadName::Inline { process: Koid(0), thread: Koid(7) },
+        category: Text::Inline("app"),
+        name: Text::Inline("all"),
+        args: &[],
+    };
+    fxt_writer::record::Record::write(&record, &mut bytes).expect("memory has room");
+    bytes
+}
+
+/// The times of the first and the last switch.
+struct Times(u64, u64);
+
+impl Visitor for Times {
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        if let Record::ContextSwitch(switch) = &item.record {
+            *self = Times(self.0.min(switch.time.0), switch.time.0);
+        }
+        true
+    }
+}
+
 fn why(path: &Path, query: &Query) -> Answer {
     explain(query, || Reader::open(path), |_, _| None).expect("there is something to explain")
 }
@@ -66,8 +97,11 @@ fn main() {
     let bytes = trace();
     let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
     file.write_all(&bytes).expect("room for the trace");
+    file.write_all(&span(&bytes)).expect("room for the trace");
     assert_eq!([read(&bytes), show(&bytes)], [SWITCHES; 2]);
     let life = Query { thread: Some("7".to_owned()), life: true, ..Query::default() };
+    let wait = Query { metric: Some(Metric::RunQueue), ..Query::default() };
+    let span = Query { span: Some("all".to_owned()), ..Query::default() };
     let scanned = best(|| scan(black_box(&bytes)));
     let results = [
         ("scan of words", scanned),
@@ -81,7 +115,8 @@ fn main() {
                 analyse(reader, Options::default())
             }),
         ),
-        ("why, the longest wait", best(|| why(file.path(), &Query::default()))),
+        ("why, the longest wait", best(|| why(file.path(), &wait))),
+        ("why, a span of all", best(|| why(file.path(), &span))),
         ("why, a thread's life", best(|| why(file.path(), &life))),
     ];
     println!("{SWITCHES} switches, {} bytes; best of {PASSES} passes", bytes.len());

@@ -115,8 +115,11 @@ impl Entry {
 #[derive(Debug)]
 pub struct Log {
     entries: VecDeque<Entry>,
-    /// The number of the oldest entry.
+    /// The numbers of the oldest entry, and of the next one.
     oldest: u32,
+    next: u32,
+    /// Whether some have been left out.
+    is_rolling: bool,
     most: usize,
     /// Whether entries are kept already, beyond the last one of each thread and CPU.
     on: bool,
@@ -135,6 +138,12 @@ pub struct Log {
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 
+/// The number after this one. [`Id::NONE`] is left out.
+#[inline]
+fn next_of(number: u32) -> u32 {
+    if number >= u32::MAX - 1 { 0 } else { number + 1 }
+}
+
 fn at<T: Clone>(list: &mut Vec<T>, index: usize, empty: T) -> &mut T {
     if index >= list.len() {
         list.resize(index + 1, empty);
@@ -147,6 +156,8 @@ impl Log {
         Log {
             entries: VecDeque::new(),
             oldest: 0,
+            next: 0,
+            is_rolling: false,
             most: most.max(1),
             on: false,
             last: Vec::new(),
@@ -192,41 +203,48 @@ impl Log {
         }
     }
 
+    /// Since when all is kept, if it has left out something since it was switched on.
+    pub fn is_rolling_since(&self) -> Option<u64> {
+        self.entries.front().filter(|_| self.is_rolling).map(|oldest| oldest.time)
+    }
+
     /// Whether entries are kept.
     pub fn is_on(&self) -> bool {
         self.on
     }
 
+    #[inline]
     fn push(&mut self, entry: Entry) -> Id {
         if self.entries.len() >= self.most {
-            self.entries.pop_front();
-            self.large.remove(&self.oldest);
-            self.quotas.remove(&self.oldest);
-            self.locks.remove(&self.oldest);
-            self.oldest = self.next_of(self.oldest);
+            self.forget_oldest();
         }
-        let id = self.number(self.entries.len());
+        let id = Id(self.next);
+        self.next = next_of(self.next);
         self.entries.push_back(entry);
         id
     }
 
-    /// [`Id::NONE`] is left out.
-    fn next_of(&self, number: u32) -> u32 {
-        if number >= u32::MAX - 1 { 0 } else { number + 1 }
+    #[cold]
+    fn forget_oldest(&mut self) {
+        self.is_rolling = true;
+        self.entries.pop_front();
+        self.large.remove(&self.oldest);
+        self.quotas.remove(&self.oldest);
+        self.locks.remove(&self.oldest);
+        self.oldest = next_of(self.oldest);
     }
 
-    fn number(&self, place: usize) -> Id {
-        let number = (u64::from(self.oldest) + place as u64) % u64::from(u32::MAX);
-        Id(number as u32)
-    }
-
+    #[inline]
     fn place(&self, id: Id) -> Option<usize> {
         if id == Id::NONE {
             return None;
         }
-        let all = u64::from(u32::MAX);
-        let place = (u64::from(id.0) + all - u64::from(self.oldest)) % all;
-        usize::try_from(place).ok().filter(|place| *place < self.entries.len())
+        let place = match id.0.checked_sub(self.oldest) {
+            Some(place) => place,
+            // They went around since.
+            None => id.0 + (u32::MAX - self.oldest),
+        };
+        Some(place as usize).filter(|place| *place < self.entries.len())
     }
 
     /// The entry, unless there is none or it is not kept any more.

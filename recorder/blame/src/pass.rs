@@ -1,4 +1,5 @@
-//! A pass over a trace, and one that explains intervals on the way.
+//! A pass over a trace, and one that explains intervals on the way: intervals that are known before, or one of which it is known only
+//! when it is.
 
 use fxt_reader::{Cpu, Error, Item, Reader, Visitor};
 
@@ -130,5 +131,88 @@ impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
             Some(_) => true,
             None => false,
         }
+    }
+}
+
+/// Keeps what there is to follow in an interval of a thread that is not known before the pass is over.
+///
+/// ```text
+///   a Follower   knows whose interval it is, and follows it as soon as it is over: a second pass over the trace
+///   a Keeper     is asked when the trace is over: the only pass, if what it keeps is what a Follower would have had
+/// ```
+#[derive(Debug)]
+pub struct Keeper {
+    log: Log,
+    from: u64,
+    to: u64,
+    /// Whether something came after that, which is not kept.
+    is_over: bool,
+}
+
+impl Keeper {
+    /// Nothing before `from` and behind `to` matters. At most so many entries are kept.
+    pub fn new((from, to): (u64, u64), most: usize) -> Keeper {
+        Keeper { log: Log::new(most), from, to, is_over: false }
+    }
+
+    /// What the thread did in an interval, after the whole trace. `None` where a second pass has to tell.
+    pub fn follow(mut self, tracker: &Tracker, interval: Interval) -> Option<Frame> {
+        let Interval { koid, from, to } = interval;
+        let is_same = match self.log.is_rolling_since() {
+            // What came after the interval may tell that it is doubtful.
+            _ if to < tracker.now && tracker.losses > 0 => false,
+            None => true,
+            // To the end of the trace, a Follower would have had as much and no more.
+            Some(since) => to >= tracker.now && since > from,
+        };
+        if !is_same || self.is_over && to != self.to {
+            return None;
+        }
+        let thread = tracker.roster.find(koid)?;
+        tracker.settle(&mut self);
+        Some(chain::follow(&self.log, thread, (from, to), Wakers::Followed))
+    }
+}
+
+impl Sink for Keeper {
+    #[inline]
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        if !self.is_over {
+            self.log.begin(thread, begin);
+        }
+    }
+
+    fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
+        if !self.is_over {
+            self.log.taken(thread, Taken { steal, irq });
+        }
+    }
+
+    fn quota(&mut self, thread: Index, cgroup: u32) {
+        if !self.is_over {
+            self.log.quota(thread, cgroup);
+        }
+    }
+
+    fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
+        if !self.is_over {
+            self.log.lock(thread, time, lock);
+        }
+    }
+
+    #[inline]
+    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
+        if !self.is_over {
+            self.log.tenant(cpu, time, tenant);
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, _: &Tracker, time: u64) -> bool {
+        if time >= self.from && !self.log.is_on() {
+            self.log.switch_on();
+        }
+        self.is_over |= time > self.to;
+        true
     }
 }

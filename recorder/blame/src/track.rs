@@ -4,6 +4,7 @@
 //! doubtful: then the thread first enters [`State::Unknown`], at the time from which on nothing is certain, for a [`Reason`].
 //! So every thread's time is a list of stretches without holes, and what nobody knows is a stretch too.
 
+use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 use std::collections::HashMap;
 
@@ -28,6 +29,9 @@ pub const SCHED: &str = "sched";
 
 /// So many gaps are told apart; what began before is doubtful from its begin on.
 const MOST_GAPS: usize = 1 << 16;
+
+/// So many locks of the kernel have names.
+const MOST_LOCK_NAMES: usize = 1 << 16;
 
 /// So many cgroups have names.
 const MOST_CGROUPS: usize = 1 << 16;
@@ -184,6 +188,47 @@ pub trait Sink {
     }
 }
 
+/// Both are told.
+impl<A: Sink, B: Sink> Sink for (A, B) {
+    #[inline(always)]
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        self.0.begin(thread, begin);
+        self.1.begin(thread, begin);
+    }
+
+    fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
+        self.0.taken(thread, steal, irq);
+        self.1.taken(thread, steal, irq);
+    }
+
+    fn quota(&mut self, thread: Index, cgroup: u32) {
+        self.0.quota(thread, cgroup);
+        self.1.quota(thread, cgroup);
+    }
+
+    fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
+        self.0.lock(thread, time, lock);
+        self.1.lock(thread, time, lock);
+    }
+
+    #[inline(always)]
+    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
+        self.0.tenant(cpu, time, tenant);
+        self.1.tenant(cpu, time, tenant);
+    }
+
+    fn event(&mut self, event: &Event<'_>, is_provider: bool) {
+        self.0.event(event, is_provider);
+        self.1.event(event, is_provider);
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, tracker: &Tracker, time: u64) -> bool {
+        let wanted = self.0.advance(tracker, time);
+        self.1.advance(tracker, time) && wanted
+    }
+}
+
 /// What the recording says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
@@ -231,6 +276,8 @@ pub struct Tracker {
     periods: Periods,
     cgroups: Vec<Box<str>>,
     by_cgroup: HashMap<Box<str>, u32>,
+    /// By their ids.
+    lock_names: HashMap<u64, Box<str>>,
     gaps: Vec<Gap>,
     pending: Pending,
     narrow: bool,
@@ -271,6 +318,7 @@ impl Tracker {
             periods: Periods::default(),
             cgroups: Vec::new(),
             by_cgroup: HashMap::new(),
+            lock_names: HashMap::new(),
             gaps: Vec::new(),
             pending: Pending::Nothing,
             narrow: false,
@@ -287,6 +335,17 @@ impl Tracker {
     /// The name of a cgroup.
     pub fn cgroup(&self, number: u32) -> Option<&str> {
         self.cgroups.get(number as usize).map(|name| &**name)
+    }
+
+    /// What a lock of the kernel is called, if the recording has a name for it, and else its number.
+    pub fn lock_name(&self, lock: Lock) -> String {
+        let name = lock.kernel_id().and_then(|id| self.known_lock_name(id));
+        name.map_or_else(|| format!("{:#x}", lock.address), |name| line(name).to_string())
+    }
+
+    /// The name of the lock of the kernel that has this number, if the recording has one.
+    pub fn known_lock_name(&self, id: u64) -> Option<&str> {
+        self.lock_names.get(&id).map(|name| &**name)
     }
 
     /// Something could not be read: a gap of all CPUs, at the next record.
@@ -526,7 +585,17 @@ impl Tracker {
             sink.lock(thread, time, Lock { address, kernel: None, owner, is_end });
         } else if let Some(address) = said.kernel_lock {
             let kernel = Some(LockKind::parse(said.kernel_lock_kind.unwrap_or_default()));
+            if let Some(name) = said.kernel_lock_name {
+                self.name_lock(address, name);
+            }
             sink.lock(thread, time, Lock { address, kernel, owner: None, is_end: false });
+        }
+    }
+
+    #[cold]
+    fn name_lock(&mut self, id: u64, name: &str) {
+        if self.lock_names.len() < MOST_LOCK_NAMES && !self.lock_names.contains_key(&id) {
+            self.lock_names.insert(id, name.into());
         }
     }
 

@@ -356,7 +356,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                         _ => None,
                     }
                 }
-                "kernel_lock_kind" if view.outgoing => match arg.value {
+                "kernel_lock_kind" | "kernel_lock_name" if view.outgoing => match arg.value {
                     ReadValue::Str(kind) => Some(Value::Str(target.text(kind)?)),
                     _ => None,
                 },

@@ -63,3 +63,4 @@ pub mod thread_times;
 pub mod tracefs;
 pub mod uprobe;
 pub mod user;
+pub mod variables;

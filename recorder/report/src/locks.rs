@@ -39,6 +39,8 @@ pub struct LockRow {
     pub address: u64,
     /// What kind of lock of the kernel it is, as the last wait for it says.
     pub kernel: Option<LockKind>,
+    /// What that is called, if it is a variable of the kernel.
+    pub name: Option<Box<str>>,
     /// The process of a futex.
     pub pid: Option<u64>,
     /// The name of the process.
@@ -182,7 +184,7 @@ pub fn measure(
         }
     }
     let mut rows: Vec<LockRow> = Vec::with_capacity(found.len());
-    for ((_, process, address), of) in found {
+    for ((is_kernel, process, address), of) in found {
         let (mut owners, mut waiters) = (FxHashMap::default(), FxHashMap::default());
         let (mut wakers, mut kernel) = (FxHashMap::default(), None);
         let mut waits = Vec::with_capacity(of.len());
@@ -205,6 +207,7 @@ pub fn measure(
         rows.push(LockRow {
             address,
             kernel,
+            name: tracker.known_lock_name(address).filter(|_| is_kernel).map(Into::into),
             pid: process.map(|process| roster.tid(process)),
             process: name.unwrap_or_default().into(),
             waits: Distribution::merge(waits.iter()),

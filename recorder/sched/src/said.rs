@@ -36,6 +36,8 @@ pub struct Said<'a> {
     /// The id of the lock of the kernel for which it waits, and what kind of lock that is.
     pub kernel_lock: Option<u64>,
     pub kernel_lock_kind: Option<&'a str>,
+    /// What it is called, if it is a variable of the kernel.
+    pub kernel_lock_name: Option<&'a str>,
 }
 
 impl<'a> Said<'a> {
@@ -60,6 +62,7 @@ impl<'a> Said<'a> {
                 ("futex_end_of", Value::Koid(thread)) => said.futex_end_of = Some(thread),
                 ("kernel_lock", Value::Pointer(id)) => said.kernel_lock = Some(id),
                 ("kernel_lock_kind", Value::Str(kind)) => said.kernel_lock_kind = Some(kind),
+                ("kernel_lock_name", Value::Str(name)) => said.kernel_lock_name = Some(name),
                 _ => {}
             }
         }

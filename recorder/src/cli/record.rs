@@ -88,7 +88,7 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub need_resched: bool,
 
-    /// Also record which lock each thread blocks on: futexes with their owner, and those of the kernel (source bpf)
+    /// Also record which lock each thread blocks on: futexes with their owner (source bpf), and those of the kernel
     ///
     /// The arguments futex and futex_owner of switches. Owners are known of mutexes of the GNU C library,
     /// and of locks that inherit priority or are robust (docs/locks.md). `fxtrec why` names them.

@@ -120,9 +120,10 @@ pub struct Link {
     pub owner: Option<Who>,
     /// The thread for the end of which it waited on that futex.
     pub end_of: Option<Who>,
-    /// The id of the lock of the kernel that it was blocked on, and what kind of lock that is.
+    /// The id of the lock of the kernel that it was blocked on, what kind of lock that is, and its name if it is a variable.
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
+    pub kernel_lock_name: Option<String>,
     /// Who woke it, of `blocked`.
     pub waker: Option<Who>,
     pub steal_ns: Option<u64>,
@@ -147,6 +148,7 @@ pub struct Wait {
     /// As of [`Link`].
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
+    pub kernel_lock_name: Option<String>,
     /// The parts of the owner's time meanwhile, if another thread ended the wait, or nobody yet.
     pub owner_blame: Option<Vec<Part>>,
     pub ended_by: &'static str,

@@ -77,6 +77,8 @@ const TURN: usize = 3;
 pub(crate) struct Finder {
     lives: Vec<Life>,
     pub(crate) spans: Spans,
+    /// Whether stretches are looked for, and not spans or one interval.
+    stretches: bool,
     /// How many are kept of each kind.
     most: usize,
     from: u64,
@@ -91,6 +93,7 @@ impl Finder {
             Pick::Over(_) | Pick::At(_) => MOST_EACH,
         };
         Finder {
+            stretches: query.span.is_none() && query.interval().is_none(),
             most,
             from: query.from.unwrap_or(0),
             to: query.to.unwrap_or(u64::MAX),
@@ -120,6 +123,7 @@ impl Sink for Finder {
     #[inline]
     fn begin(&mut self, thread: Index, begin: Begin) {
         let (most, window) = (self.most, (self.from, self.to));
+        let stretches = self.stretches;
         let life = self.life(thread);
         let Begin { time, state, about, .. } = begin;
         let add = |life: &mut Life, list: usize, from: u64| {
@@ -133,6 +137,10 @@ impl Sink for Finder {
         }
         life.last = time;
         life.ended = (state.is_over() && life.state == State::Running).then_some(life.since);
+        if !stretches {
+            (life.state, life.since) = (state, time);
+            return;
+        }
         match state {
             State::Running => {
                 if let Some(from) = life.waits.take() {
@@ -222,7 +230,7 @@ pub(crate) fn choose(
     if let Some(name) = &query.span {
         return spans(query, finder, name, &threads);
     }
-    if query.life || (query.metric.is_none() && (query.from.is_some() || query.to.is_some())) {
+    if query.interval().is_some() {
         let koid = the_one(query, tracker, &threads)?;
         let index = tracker.roster.find(koid);
         let life = index.and_then(|index| finder.lives.get(index as usize));

@@ -1,9 +1,9 @@
-//! Two passes over a trace: which intervals, and why.
+//! One pass over a trace, or two: which intervals, and why.
 
 use fxt_reader::{Error, Reader};
 use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
-use fxtrec_blame::pass::{self, Follower, Interval};
+use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
 use fxtrec_blame::threads::{Index, Roster};
 use fxtrec_blame::track::{By, Lock, Tenant, Tracker};
 use fxtrec_blame::{Class, log};
@@ -47,6 +47,12 @@ impl Names<'_> {
         self.tracker.cgroup(number).map(str::to_owned)
     }
 
+    /// What the lock of the kernel is called that a thread waited for.
+    pub(crate) fn kernel_lock(&self, blocked: &Blocked) -> Option<String> {
+        let id = blocked.lock.and_then(Lock::kernel_id)?;
+        self.tracker.known_lock_name(id).map(str::to_owned)
+    }
+
     /// Whether a thread that woke another at this time ended then, without having left its CPU in between.
     pub(crate) fn ended_then(&self, thread: Index, time: u64) -> bool {
         let koid = self.tracker.roster.koid(thread);
@@ -60,7 +66,7 @@ impl Names<'_> {
     }
 }
 
-/// Answers `query` about the trace that `open` opens, which it does twice. `syscall` names the system calls of a machine's
+/// Answers `query` about the trace that `open` opens, as often as it must be read. `syscall` names the system calls of a machine's
 /// architecture.
 ///
 /// # Errors
@@ -70,18 +76,35 @@ pub fn explain<'r>(
     open: impl FnMut() -> Result<Reader<'r>, Error>,
     syscall: impl Fn(&str, u64) -> Option<&'static str>,
 ) -> Result<Answer, WhyError> {
-    explain_keeping(query, open, syscall, log::MOST)
+    explain_keeping(query, open, syscall, Keep { most: log::MOST, at_once: true })
 }
 
-/// The same, with so many entries kept at most.
+/// What is kept of an interval to be followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    /// So many entries at most.
+    pub(crate) most: usize,
+    /// Whether they are kept in the first pass, where the query says which interval it is.
+    pub(crate) at_once: bool,
+}
+
+/// The same, with so much kept at most.
 pub(crate) fn explain_keeping<'r>(
     query: &Query,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
     syscall: impl Fn(&str, u64) -> Option<&'static str>,
-    most: usize,
+    keep: Keep,
 ) -> Result<Answer, WhyError> {
     let mut tracker = Tracker::new(Roster::default());
-    let finder = pass::run(open()?, &mut tracker, Finder::new(query))?;
+    let finder = Finder::new(query);
+    let (finder, keeper) = match query.interval().filter(|_| keep.at_once) {
+        Some(interval) => {
+            let both = (finder, Keeper::new(interval, keep.most));
+            let (finder, keeper) = pass::run(open()?, &mut tracker, both)?;
+            (finder, Some(keeper))
+        }
+        None => (pass::run(open()?, &mut tracker, finder)?, None),
+    };
     let choices = choose(query, &tracker, &finder)?;
     let spans_left_out = finder.spans.too_many;
     let last_slices = finder.last_slices(&tracker);
@@ -93,25 +116,31 @@ pub(crate) fn explain_keeping<'r>(
         true => Some(Recorded::read(&mut open()?)?),
         false => None,
     };
-    let mut roster = Roster::default();
-    roster.with_names_of(tracker.roster);
-    let mut tracker = Tracker::new(roster);
-    // An interval may be over before there is any record of its thread.
-    for choice in &choices {
-        tracker.roster.index(choice.koid);
-    }
     let intervals: Vec<Interval> = choices
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
         .collect();
-    let mut frames = vec![None; choices.len()];
-    let follower = Follower::new(&intervals, Wakers::Followed, most, |_, at, frame| {
-        frames[at] = Some(frame);
-    });
-    let follower = pass::run(open()?, &mut tracker, follower)?;
-    follower.finish(&tracker);
-    // The pass may have ended before all that the recording says of itself.
-    tracker.origin = origin;
+    let kept = match (keeper, &intervals[..]) {
+        (Some(keeper), &[interval]) => keeper.follow(&tracker, interval),
+        _ => None,
+    };
+    let mut frames = vec![kept; choices.len()];
+    if frames.iter().any(Option::is_none) {
+        let mut roster = Roster::default();
+        roster.with_names_of(tracker.roster);
+        tracker = Tracker::new(roster);
+        // An interval may be over before there is any record of its thread.
+        for choice in &choices {
+            tracker.roster.index(choice.koid);
+        }
+        let follower = Follower::new(&intervals, Wakers::Followed, keep.most, |_, at, frame| {
+            frames[at] = Some(frame);
+        });
+        let follower = pass::run(open()?, &mut tracker, follower)?;
+        follower.finish(&tracker);
+        // The pass may have ended before all that the recording says of itself.
+        tracker.origin = origin;
+    }
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
     let frames = frames.into_iter().zip(&choices);
     let tell = |(frame, choice): (Option<Frame>, &Choice)| {
@@ -268,6 +297,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         futex: None,
         kernel_lock: None,
         kernel_lock_kind: None,
+        kernel_lock_name: None,
         owner: None,
         end_of: None,
         waker: None,
@@ -312,6 +342,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             link.futex = blocked.lock.and_then(Lock::futex).map(|address| format!("{address:#x}"));
             link.kernel_lock = blocked.lock.and_then(Lock::kernel_id).map(|id| format!("{id:#x}"));
             link.kernel_lock_kind = blocked.lock.and_then(|lock| Some(lock.kernel?.name()));
+            link.kernel_lock_name = names.kernel_lock(blocked);
             link.owner = blocked.lock.and_then(Lock::holder).map(|owner| names.who(owner));
             link.end_of = blocked.lock.and_then(Lock::ending).map(|thread| names.who(thread));
             link.ended_by = Some(ended_by(EndedBy::of(blocked.ended)));

@@ -5,6 +5,9 @@
 //!   second pass  records -> what threads do -> the log of that interval          its steps, followed backwards
 //! ```
 //!
+//! Where the query says which interval it is (a thread's life, or from when to when), the log is kept in the first pass, and there
+//! is no second one unless it had no room for all of it.
+//!
 //! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/why.md` defines every part.
 //! The parts of an interval sum up to it, and the links of its chain tile it, to the nanosecond; what is not known is a part
 //! too.
@@ -72,6 +75,15 @@ pub struct Query {
     pub from: Option<u64>,
     /// Nothing that ends after.
     pub to: Option<u64>,
+}
+
+impl Query {
+    /// Within which times the interval is, if the query says which one that is: all of them, or the thread's life in them.
+    pub(crate) fn interval(&self) -> Option<(u64, u64)> {
+        let within = self.from.is_some() || self.to.is_some();
+        let is_given = self.span.is_none() && (self.life || self.metric.is_none() && within);
+        is_given.then(|| (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX)))
+    }
 }
 
 /// Which of those that fit.

@@ -271,10 +271,11 @@ fn blocked_clause(
     let owner = why.lock.and_then(|lock| lock.owner);
     let kernel = why.lock.and_then(|lock| lock.kernel);
     let call = match (why.lock, why.class) {
-        (Some(Lock { address, kernel: Some(kernel), .. }), _) => {
+        (Some(lock @ Lock { kernel: Some(kernel), .. }), _) => {
             let call = call.unwrap_or_else(|| format!(" {OUTSIDE}"));
-            let (lock, access) = (kernel.noun(), kernel.access());
-            format!(" on a lock of the kernel ({lock} {address:#x}{access}){call}")
+            let (noun, name, access) =
+                (kernel.noun(), names.tracker.lock_name(lock), kernel.access());
+            format!(" on a lock of the kernel ({noun} {name}{access}){call}")
         }
         (Some(lock), _) => on_lock(&lock, names),
         (None, Class::NoSyscall) => format!(" {OUTSIDE}"),

@@ -323,7 +323,8 @@ fn describe_link(link: &Link) -> String {
                 (Some(futex), None) => format!("was blocked in futex ({futex}, unknown owner)"),
                 (None, _) if link.kernel_lock.is_some() => {
                     let kind = LockKind::parse(link.kernel_lock_kind.unwrap_or_default());
-                    let id = link.kernel_lock.as_deref().unwrap_or_default();
+                    let id = link.kernel_lock_name.as_deref().or(link.kernel_lock.as_deref());
+                    let id = escape::line(id.unwrap_or_default());
                     let lock = format!("({} {id}{})", kind.noun(), kind.access());
                     let call = in_call(link.syscall.as_deref());
                     format!("was blocked on a lock of the kernel {lock} {call}")

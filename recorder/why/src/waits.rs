@@ -64,6 +64,7 @@ fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Nam
         end_of: blocked.lock.and_then(Lock::ending).map(|thread| names.who(thread)),
         kernel_lock: blocked.lock.and_then(Lock::kernel_id).map(|id| format!("{id:#x}")),
         kernel_lock_kind: blocked.lock.and_then(|lock| Some(lock.kernel?.name())),
+        kernel_lock_name: names.kernel_lock(blocked),
         owner_blame: blocked.holder.as_deref().map(|frame| blame(frame, names)),
         ended_by: ended_by(EndedBy::of(blocked.ended)),
         waker: waker.map(|waker| names.who(waker)),

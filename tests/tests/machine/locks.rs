@@ -133,6 +133,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
                 _ => continue,
             };
             assert_eq!(out.args.get("kernel_lock_kind").map(String::as_str), Some(kind), "{out:?}");
+            assert!(!out.args.contains_key("kernel_lock_name"), "it was allocated: {out:?}");
             slept += 1;
         }
     }
@@ -148,6 +149,47 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
             wait.thread == out.outgoing && wait.from < out.time && out.time < wait.to
         };
         assert!(waits.iter().any(|wait| is_in(&wait)), "{out:?}");
+    }
+}
+
+/// Who makes a tracing instance has two mutexes that are variables of the kernel, for some milliseconds.
+#[test]
+fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
+    const NAMES: [&str; 2] = ["event_mutex", "trace_types_lock"];
+    let instances = Path::new("/sys/kernel/tracing/instances");
+    if !may_record() || !instances.exists() {
+        return;
+    }
+    let listed = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let is_seen = |name: &&str| {
+        let is_it =
+            |line: &&str| line.ends_with(&format!(" {name}")) && !line.starts_with("000000000000");
+        listed.lines().any(|line| is_it(&line))
+    };
+    if !NAMES.iter().any(|name| is_seen(&name)) {
+        println!("this kernel lists no variables, or no addresses of them");
+        return;
+    }
+    let _turn = machine::alone();
+    let make = "for n in 1 2 3 4; do (for i in 1 2 3 4 5; do mkdir $0/named-lock-$n; rmdir $0/named-lock-$n; done) & done; wait";
+    for source in ["bpf", "perf"] {
+        let recording = record(
+            &["--source", source, "--locks"],
+            &["sh", "-c", make, instances.to_str().expect("text")],
+        );
+        for n in 1..=4 {
+            let _ = std::fs::remove_dir(instances.join(format!("named-lock-{n}")));
+        }
+        let trace = &recording.trace;
+        if !has(trace, "kernel_lock") {
+            return skip("this kernel does not tell when threads wait for its locks");
+        }
+        let named = trace.switches.iter().filter_map(|out| out.args.get("kernel_lock_name"));
+        let mut counts = BTreeMap::<&str, usize>::new();
+        named.for_each(|name| *counts.entry(name).or_default() += 1);
+        println!("{source}: {counts:?}");
+        assert!(NAMES.iter().any(|name| counts.contains_key(name)), "{source}: {counts:?}");
+        assert!(counts.keys().all(|name| !name.contains("ffff")), "{counts:?}");
     }
 }
 

@@ -36,6 +36,7 @@ use crate::event::{
     Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Throttle, WakeKind,
 };
 use crate::flight::watch::Watch;
+use fxtrec_kernel::variables::Variables;
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
@@ -60,6 +61,8 @@ pub struct Encoder<L> {
     periods: OpenPeriods,
     /// Gives locks of the kernel ids of this recording, in place of their addresses.
     lock_ids: RandomState,
+    /// What locks are called that are variables of the kernel.
+    lock_names: Variables,
     contended: Contended,
     /// Whether no event is a plain one: only some threads are wanted, or somebody waits for a lock of the kernel.
     none_is_plain: bool,
@@ -197,9 +200,15 @@ impl<L: Lanes> Encoder<L> {
             queued: None,
             periods: OpenPeriods::default(),
             lock_ids: RandomState::new(),
+            lock_names: Variables::default(),
             contended: Contended::new(),
             none_is_plain: narrow,
         }
+    }
+
+    /// Names locks of the kernel that are among its variables.
+    pub fn name_locks(&mut self, variables: Variables) {
+        self.lock_names = variables;
     }
 
     /// What was counted so far.
@@ -640,9 +649,10 @@ impl<L: Lanes> Encoder<L> {
         words: Words,
     ) -> Result<(), Closed> {
         let none = Arg::new(Text::EMPTY, Value::Null);
-        let mut args = [none; 14];
+        let mut args = [none; 15];
         let facts = words.slice.unwrap_or_default();
-        let lock = self.lock_args(facts, words);
+        let name = facts.kernel_lock.and_then(|lock| self.lock_names.name(lock.address));
+        let lock = self.lock_args(facts, words, name.as_deref());
         let mut count = common_args(&mut args, out, inn, words);
         let mut add = |arg| {
             args[count] = arg;

@@ -74,6 +74,7 @@ strings! {
     FUTEX_END_OF = 49, "futex_end_of";
     KERNEL_LOCK = 50, "kernel_lock";
     KERNEL_LOCK_KIND = 51, "kernel_lock_kind";
+    KERNEL_LOCK_NAME = 52, "kernel_lock_name";
 }
 
 /// How many there are in all; they have the indices from 1 on.

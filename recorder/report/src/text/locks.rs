@@ -32,7 +32,9 @@ fn named<'a>(all: impl ExactSizeIterator<Item = (Option<&'a Party>, Duration)>) 
 
 fn name(row: &LockRow) -> String {
     if let Some(kernel) = row.kernel {
-        return format!("kernel {} {:#x}", kernel.noun(), row.address);
+        let name = row.name.as_deref().map(|name| printable(name, 40));
+        let name = name.unwrap_or_else(|| format!("{:#x}", row.address));
+        return format!("kernel {} {name}", kernel.noun());
     }
     let process = printable(&row.process, 24);
     let pid = row.pid.map(|pid| format!("[{pid}]")).unwrap_or_default();

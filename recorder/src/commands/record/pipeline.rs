@@ -29,6 +29,8 @@ use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
 use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
+use crate::kernel::sys::Linux;
+use crate::kernel::variables::Variables;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::Hold;
 use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
@@ -129,6 +131,9 @@ impl Pipeline {
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
         if circular || plan.stacks.is_some() {
             encoder.keep_departed();
+        }
+        if plan.locks {
+            encoder.name_locks(Variables::read(&Linux));
         }
         let pieces = plan.flight.rotate.map(|rotate| {
             let series = Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds, hold));

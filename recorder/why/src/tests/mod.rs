@@ -8,6 +8,7 @@ mod sentences;
 use fxt_reader::Reader;
 use fxtrec_report::scene::Scene;
 
+use crate::explain::{Keep, explain_keeping};
 use crate::{Answer, Explanation, Query, WhyError, explain};
 
 /// Every fact.
@@ -58,6 +59,25 @@ pub(super) fn check(why: &Explanation) {
         }
     }
     assert_eq!(at, why.to_ns, "{why:#?}");
+}
+
+/// The same answer by one pass and by two, with so many entries kept. Of parts of one length, either may come first.
+pub(super) fn by_one_pass_as_by_two(scene: &Scene, query: &Query, most: usize) {
+    let ask = |at_once| {
+        let open = || Ok(Reader::from_slice(scene.bytes()));
+        let answer = explain_keeping(query, open, syscall, Keep { most, at_once }).ok()?;
+        let mut explanations = answer.explanations;
+        for why in &mut explanations {
+            let by_name = |part: &crate::Part| (u64::MAX - part.ns, format!("{part:?}"));
+            why.blame.sort_by_key(by_name);
+            for link in &mut why.chain {
+                link.tenants.sort_by_key(|share| (u64::MAX - share.ns, format!("{share:?}")));
+            }
+        }
+        let told = |why: &Explanation| format!("{:#?}{:#?}{:#?}", why.blame, why.chain, why.waits);
+        Some(explanations.iter().map(told).collect::<Vec<_>>())
+    };
+    assert_eq!(ask(true), ask(false), "{most} entries, {query:?}");
 }
 
 pub(super) fn of(thread: &str) -> Query {

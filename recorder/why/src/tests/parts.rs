@@ -6,7 +6,7 @@ use fxtrec_report::scene::{Leaves, Scene};
 
 use super::{ALL, FUTEX, ask, chain, check, expect, links, of, parts, syscall, within};
 use crate::Query;
-use crate::explain::explain_keeping;
+use crate::explain::{Keep, explain_keeping};
 
 #[test]
 fn what_was_taken_of_a_slice_is_no_ones_own_time() {
@@ -198,12 +198,15 @@ fn more_than_is_kept_is_not_known() {
     let whole = ask(&scene, &query);
     assert_eq!(parts(&whole), expect(&[("on_cpu", 5_000), ("waiting t102", 4_990)]));
     let open = || Ok(Reader::from_slice(scene.bytes()));
-    let answer = explain_keeping(&query, open, syscall, 400).expect("an answer");
-    let why = &answer.explanations[0];
-    check(why);
-    assert_eq!(why.chain[0].reason, Some("not_kept"));
-    let known: u64 = why.chain[1..].iter().map(|link| link.to_ns - link.from_ns).sum();
-    assert!((1_900_000..2_100_000).contains(&known), "of 400 entries: {known}");
+    for at_once in [true, false] {
+        let keep = Keep { most: 400, at_once };
+        let answer = explain_keeping(&query, open, syscall, keep).expect("an answer");
+        let why = &answer.explanations[0];
+        check(why);
+        assert_eq!(why.chain[0].reason, Some("not_kept"));
+        let known: u64 = why.chain[1..].iter().map(|link| link.to_ns - link.from_ns).sum();
+        assert!((1_900_000..2_100_000).contains(&known), "of 400 entries: {known}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@
 use fxtrec_report::scene::{Leaves, Scene};
 use proptest::prelude::*;
 
-use super::random::{Does, THREADS, Truth, WokenBy, between, koid, play, steps};
-use super::{ALL, ask, try_ask, within};
+use super::random::{Does, THREADS, Truth, WokenBy, explained, koid, steps};
+use super::{ALL, ask, within};
 use crate::Explanation;
 
 /// Who is on the path in each microsecond of a sleep that ends at `to`, from its end backwards.
@@ -91,14 +91,11 @@ proptest! {
     fn the_chain_has_the_threads_of_perfettos_critical_path(
         steps in steps(), which in 0..THREADS, cuts in (any::<u16>(), any::<u16>()),
     ) {
-        let (scene, truth) = play(&steps);
-        let (from, to) = between(&truth, cuts);
-        prop_assume!(from < to && truth.is_seen(which));
-        let query = within(&koid(which).to_string(), from as u64, to as u64);
-        let answer = try_ask(&scene, &query).expect("the thread is there");
-        let why = &answer.explanations[0];
-        prop_assume!(why.waits.len() < 64);
-        let (found, expected) = (links(why), perfetto(&truth, which, (from, to)));
+        let explained = explained(&steps, which, cuts);
+        prop_assume!(explained.as_ref().is_some_and(|it| it.2.waits.len() < 64));
+        let Some((truth, (from, to), why)) = &explained else { return Ok(()) };
+        let (from, to) = (*from, *to);
+        let (found, expected) = (links(why), perfetto(truth, which, (from, to)));
         prop_assert_eq!(found.len(), expected.len());
         let returns = returns(why);
         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {

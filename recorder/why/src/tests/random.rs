@@ -4,7 +4,7 @@ use fxt_writer::{Koid, Value};
 use fxtrec_report::scene::{Leaves, Scene};
 use proptest::prelude::*;
 
-use super::{ALL, FUTEX, check, try_ask, within};
+use super::{ALL, FUTEX, by_one_pass_as_by_two, check, try_ask, within};
 use crate::Explanation;
 
 const CPUS: usize = 2;
@@ -207,6 +207,22 @@ pub(super) fn between(truth: &Truth, cuts: (u16, u16)) -> (usize, usize) {
     (a.min(b), a.max(b).max(a.min(b) + 1).min(end))
 }
 
+/// What is answered of a thread between two random points of what was played; `None` where nothing was recorded of it.
+pub(super) fn explained(
+    steps: &[Step],
+    which: usize,
+    cuts: (u16, u16),
+) -> Option<(Truth, (usize, usize), Explanation)> {
+    let (scene, truth) = play(steps);
+    let (from, to) = between(&truth, cuts);
+    if from >= to || !truth.is_seen(which) {
+        return None;
+    }
+    let query = within(&koid(which).to_string(), from as u64, to as u64);
+    let answer = try_ask(&scene, &query).expect("the thread is there");
+    Some((truth, (from, to), answer.explanations.into_iter().next()?))
+}
+
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 20..200)
 }
@@ -218,12 +234,10 @@ proptest! {
     fn parts_and_links_are_those_of_the_reference(
         steps in steps(), which in 0..THREADS, cuts in (any::<u16>(), any::<u16>()),
     ) {
-        let (scene, truth) = play(&steps);
-        let (from, to) = between(&truth, cuts);
-        prop_assume!(from < to && truth.is_seen(which));
-        let query = within(&koid(which).to_string(), from as u64, to as u64);
-        let answer = try_ask(&scene, &query).expect("the thread is there");
-        let why = &answer.explanations[0];
+        let explained = explained(&steps, which, cuts);
+        prop_assume!(explained.is_some());
+        let Some((truth, (from, to), why)) = explained else { return Ok(()) };
+        let why = &why;
         check(why);
         prop_assert_eq!((why.from_ns, why.to_ns), (from as u64 * 1000, to as u64 * 1000));
 
@@ -303,11 +317,15 @@ proptest! {
         let (from, to) = (cuts.0.min(cuts.1), cuts.0.max(cuts.1));
         for query in [
             within(&koid(which).to_string(), from, to),
+            crate::Query { to: None, ..within(&koid(which).to_string(), from, to) },
             crate::Query { life: true, ..super::of(&koid(which).to_string()) },
             crate::Query { pick: crate::Pick::Worst(9), ..super::of(&koid(which).to_string()) },
         ] {
             if let Ok(answer) = try_ask(&scene, &query) {
                 answer.explanations.iter().for_each(check);
+            }
+            for most in [30, 100, 1_000] {
+                by_one_pass_as_by_two(&scene, &query, most);
             }
         }
     }

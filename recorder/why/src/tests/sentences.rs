@@ -3,7 +3,9 @@
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
 
-use super::{ALL, FSYNC, FUTEX, READ, SLEEP, ask, chain, links, of, parts, try_ask, within};
+use super::{
+    ALL, FSYNC, FUTEX, READ, SLEEP, ask, chain, expect, links, of, parts, try_ask, within,
+};
 use crate::{Metric, Pick, Query, WhyError};
 
 fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
@@ -139,6 +141,31 @@ fn a_thread_that_waits_for_a_time() {
     // Nobody is late because he slept: of that, only the wait after it counts.
     let late = ask(&scene, &Query::default());
     assert_eq!((late.from_ns, late.to_ns), (52_000_000, 52_020_000));
+}
+
+#[test]
+fn a_thread_whose_cpu_the_host_takes() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.switch(0, 0, 0, Leaves::R, 100).switch_with((10, 0), 100, Leaves::S, 0, &call(SLEEP));
+    for turn in 0..5 {
+        let at = 1_000 + turn * 20_000;
+        let steal = if turn == 3 { 6_400_000 } else { 2_000 };
+        scene.wake_with(at, 0, 100, &[("interrupt", Value::Bool(true))]);
+        scene.switch(at + 5, 0, 0, Leaves::R, 100);
+        let facts = [call(SLEEP)[0], ("steal_ns", Value::Uint64(steal))];
+        let ran = 1_000 + steal / 1_000;
+        scene.switch_with((at + 5 + ran, 0), 100, Leaves::S, 0, &facts);
+    }
+    scene.end(110_000);
+    let turns = Query { metric: Some(Metric::Turn), ..Query::default() };
+    let why = ask(&scene, &turns);
+    assert_eq!(
+        why.sentence,
+        "t100[100] took 7.41 ms from its wake-up to its next sleep: ran for 7.40 ms, of which the host took 6.40 ms."
+    );
+    let expected = [("stolen", 6_400), ("on_cpu", 1_000), ("waiting idle", 5)];
+    assert_eq!(parts(&why), expect(&expected));
+    assert!(why.advice.iter().any(|it| it.contains("give it CPUs of its own")), "{why:#?}");
 }
 
 #[test]
@@ -406,7 +433,13 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
         assert_eq!(wait.kernel_lock.as_deref(), Some("0x1f"));
         let blame = why.blame.iter().find(|part| part.class == Some("kernel_lock"));
         assert_eq!(blame.map(|part| part.ns), Some(187_000_000), "{why:#?}");
+        assert_eq!(wait.kernel_lock_name, None);
     }
+    let name = ("kernel_lock_name", Value::Str(fxt_writer::Text::Inline("rtnl_mutex")));
+    let why = ask(&inversion_of(&[lock("mutex"), vec![name]].concat()), &of("audio"));
+    let told = "blocked 187 ms on a lock of the kernel (mutex rtnl_mutex) in read until ui-params[102], probably";
+    assert!(why.sentence.contains(told), "{}", why.sentence);
+    assert_eq!(why.waits[0].kernel_lock_name.as_deref(), Some("rtnl_mutex"));
 }
 
 #[test]

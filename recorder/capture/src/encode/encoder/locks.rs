@@ -81,23 +81,29 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The arguments that tell of the lock for which the thread blocks: at most two.
-    pub(super) fn lock_args(&self, facts: SliceFacts, words: Words) -> [Option<Arg<'static>>; 2] {
+    /// The arguments that tell of the lock for which the thread blocks: at most three. `name` is that of a lock of the kernel.
+    pub(super) fn lock_args<'a>(
+        &self,
+        facts: SliceFacts,
+        words: Words,
+        name: Option<&'a str>,
+    ) -> [Option<Arg<'a>>; 3] {
         // The kernel has a lock of its own behind a futex whose owner inherits priority. The futex says more.
         if let Some(futex) = facts.futex.filter(|_| words.syscall.is_some()) {
             let owner = futex.owner.and_then(|owner| self.threads.find(owner));
             let owner = owner.map(|slot| Value::Koid(self.threads.thread(slot).koid));
-            let name = if futex.is_end { strings::FUTEX_END_OF } else { strings::FUTEX_OWNER };
+            let role = if futex.is_end { strings::FUTEX_END_OF } else { strings::FUTEX_OWNER };
             let futex = Arg::new(strings::FUTEX, Value::Pointer(futex.address));
-            return [Some(futex), owner.map(|owner| Arg::new(name, owner))];
+            return [Some(futex), owner.map(|owner| Arg::new(role, owner)), None];
         }
         let blocks = words.state.fxt == ThreadState::Blocked;
-        let Some(lock) = facts.kernel_lock.filter(|_| blocks) else { return [None; 2] };
+        let Some(lock) = facts.kernel_lock.filter(|_| blocks) else { return [None; 3] };
         // Who has the file is not to learn where the kernel lies in memory.
         let id = self.lock_ids.hash_one(lock.address) & u64::from(u32::MAX);
         [
             Some(Arg::new(strings::KERNEL_LOCK, Value::Pointer(id))),
             Some(Arg::new(strings::KERNEL_LOCK_KIND, Value::Str(Text::Inline(lock.kind.name())))),
+            name.map(|name| Arg::new(strings::KERNEL_LOCK_NAME, Value::Str(Text::Inline(name)))),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use super::{LOST, Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup, wakeup_new};
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Event, Futex, KernelLock, Kind, LocalId, SliceFacts, Switch, Wake};
+use crate::event::{Contention, Event, Futex, KernelLock, Kind, LocalId, SliceFacts, Switch, Wake};
 use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
@@ -97,6 +97,48 @@ fn a_lock_of_the_kernel_is_told_of_who_blocks_without_its_address_and_not_beside
     scene.at(600, 0, Switch { syscall: Some(202), ..switch(5, "S", 0) });
     let told = scene.scheduled().pop().expect("a switch");
     assert!(told.contains("futex=0x1000") && !told.contains("kernel_lock"), "{told}");
+}
+
+#[test]
+fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_until_the_end_or_a_loss()
+ {
+    const PLACE: u64 = 0xffff_8881_0000_1000;
+    let mut scene = five_runs();
+    scene.at(20, 1, switch(0, "R", 9));
+    let contention = |contention| Kind::Contention { tid: Tid(5), contention };
+    let lock = KernelLock { address: PLACE, kind: LockKind::Mutex };
+    // 5 sleeps, and comes in again, on the other CPU the second time.
+    let sleeps = |scene: &mut Scene, time: u64, cpu: u32| {
+        scene.at(time, cpu, switch(5, "D", 0));
+        let told = scene.scheduled().pop().expect("a switch");
+        scene.at(time + 1, cpu, wakeup(5, 6));
+        scene.at(time + 2, cpu, switch(0, "R", 5));
+        scene.told();
+        told.contains("kernel_lock_kind=\"mutex\"")
+    };
+    assert!(!sleeps(&mut scene, 100, 0));
+    scene.at(110, 0, contention(Contention::Begin(lock)));
+    assert!(sleeps(&mut scene, 120, 0));
+    // Another goes out meanwhile, and waits for nothing.
+    scene.at(130, 1, switch(9, "S", 0));
+    let other = scene.scheduled().pop().expect("a switch");
+    assert!(!other.contains("kernel_lock"), "{other}");
+    assert!(sleeps(&mut scene, 140, 0), "it did not get it");
+    scene.at(150, 0, switch(5, "R+", 0));
+    let preempted = scene.scheduled().pop().expect("a switch");
+    assert!(!preempted.contains("kernel_lock"), "{preempted}");
+    scene.at(160, 1, switch(0, "R", 5));
+    scene.told();
+    assert!(sleeps(&mut scene, 170, 1), "elsewhere");
+    scene.at(180, 1, contention(Contention::End(PLACE + 64)));
+    assert!(sleeps(&mut scene, 190, 1), "the end of another lock");
+    scene.at(200, 1, contention(Contention::End(PLACE)));
+    assert!(!sleeps(&mut scene, 210, 1));
+    for (time, loss) in [(300, LOST), (400, Kind::LostLives { count: Some(1) })] {
+        scene.at(time, 1, contention(Contention::Begin(lock)));
+        scene.at(time + 10, 0, loss);
+        assert!(!sleeps(&mut scene, time + 20, 1), "its end may be lost: {loss:?}");
+    }
 }
 
 #[test]
