@@ -166,7 +166,7 @@ fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
             |line: &&str| line.ends_with(&format!(" {name}")) && !line.starts_with("000000000000");
         listed.lines().any(|line| is_it(&line))
     };
-    if !NAMES.iter().any(|name| is_seen(&name)) {
+    if !NAMES.iter().any(is_seen) {
         println!("this kernel lists no variables, or no addresses of them");
         return;
     }

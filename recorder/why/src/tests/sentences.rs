@@ -161,7 +161,7 @@ fn a_thread_whose_cpu_the_host_takes() {
     let why = ask(&scene, &turns);
     assert_eq!(
         why.sentence,
-        "t100[100] took 7.41 ms from its wake-up to its next sleep: ran for 7.40 ms, of which the host took 6.40 ms."
+        "t100[100] needed 7.41 ms from its wake-up to its next sleep: ran for 7.40 ms, of which the host took 6.40 ms."
     );
     let expected = [("stolen", 6_400), ("on_cpu", 1_000), ("waiting idle", 5)];
     assert_eq!(parts(&why), expect(&expected));

@@ -147,6 +147,8 @@ fn steal() {
                         println!("{name}");
                     }
                 }
+                // So that its last turn has an end.
+                std::thread::sleep(Duration::from_millis(1));
             });
         }
     });
