@@ -5,6 +5,7 @@
 mod action;
 mod alerts;
 mod blocked;
+mod callchains;
 mod causes;
 mod cgroups;
 mod command_line;

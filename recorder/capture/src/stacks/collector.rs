@@ -13,6 +13,7 @@ use super::Counts;
 use super::images::Images;
 use super::lives::{Life, Lives, is_user};
 use super::made::{Made, is_made};
+use super::rings::Rings;
 use super::unwind::{Cache, Code, Stack, Unwinder};
 use fxtrec_kernel::bpf::stacks::{
     KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
@@ -20,7 +21,6 @@ use fxtrec_kernel::bpf::stacks::{
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
 use fxtrec_kernel::priority;
-use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
@@ -192,7 +192,7 @@ impl Frames {
 
 #[derive(Debug)]
 pub(super) struct Collector {
-    source: StackSource,
+    rings: Rings,
     to: Sender<Told>,
     /// Somebody wants to know all that there is by now.
     asked: Receiver<()>,
@@ -253,14 +253,14 @@ impl Counts {
 impl Collector {
     /// Tells `to`. `asked` is for recordings that are kept in parts, of which each has the names that it needs.
     pub(super) fn new(
-        source: StackSource,
+        rings: Rings,
         (wanted, symbols): (Wanted, bool),
         to: Sender<Told>,
         (asked, in_parts): (Receiver<()>, bool),
         handled: Arc<AtomicU64>,
     ) -> Collector {
         Collector {
-            source,
+            rings,
             to,
             asked,
             in_parts,
@@ -292,7 +292,7 @@ impl Collector {
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
         // A process that ends before it was looked at is not known.
         priority::raise();
-        if self.source.has_own_stacks() {
+        if self.rings.has_own_stacks() {
             // To tell the tracepoint's own functions from the rest.
             self.kernel.get_or_insert_with(KernelCode::read);
         }
@@ -311,14 +311,14 @@ impl Collector {
                 break;
             }
         }
-        self.source.detach();
+        self.rings.detach();
         self.look();
         self.name_functions(None);
         self.counts()
     }
 
     fn counts(&self) -> Counts {
-        let missing = self.source.missing();
+        let missing = self.rings.missing();
         Counts {
             lost: self.counts.lost + missing.no_room,
             unseen: missing.unseen,
@@ -343,16 +343,11 @@ impl Collector {
     fn fetch(&mut self) {
         self.looks += 1;
         self.fetched = Instant::now();
-        let mut new = Vec::new();
-        let mut garbled = 0;
-        self.source.read(|sample| match sample {
-            Some(sample) => new.push(sample),
-            None => garbled += 1,
-        });
-        self.counts.lost += garbled;
-        // After the samples: a function is mapped before it is called.
-        let now = clock::now();
-        self.source.read_code(|record| self.lives.note(record));
+        let read = self.rings.take();
+        self.counts.lost += read.garbled;
+        let now = read.until;
+        read.code().for_each(|record| self.lives.note(record));
+        let new = read.samples;
         // Finding files and names may have taken longer than what has ended is remembered.
         let waiting = self.samples.front().map(|sample| sample.since);
         self.lives.need(waiting);
@@ -376,8 +371,8 @@ impl Collector {
 
     /// A stack of the kernel's table.
     fn in_table(&mut self, number: u32) -> Arc<[u64]> {
-        let (known, source) = (&mut self.user_stacks, &self.source);
-        let read = || source.user_stack(number).unwrap_or_default().into();
+        let (known, rings) = (&mut self.user_stacks, &self.rings);
+        let read = || rings.user_stack(number).unwrap_or_default().into();
         known.entry(number).or_insert_with(read).clone()
     }
 
@@ -444,7 +439,7 @@ impl Collector {
 
     /// A stack that was taken on a tracepoint begins with what takes it.
     fn without_tracepoint<'a>(&self, kind: SampleKind, frames: &'a [u64]) -> &'a [u64] {
-        let (true, Some(code)) = (self.source.is_own_stack(kind), &self.kernel) else {
+        let (true, Some(code)) = (self.rings.is_own_stack(kind), &self.kernel) else {
             return frames;
         };
         let is_own = |&frame: &u64| {

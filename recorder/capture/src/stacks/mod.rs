@@ -16,6 +16,7 @@ mod images;
 mod lives;
 mod made;
 pub mod perfetto;
+mod rings;
 mod unwind;
 mod write;
 
@@ -35,6 +36,7 @@ use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::Nanos;
+use rings::Rings;
 use write::Records;
 
 /// How much may wait for the capture thread. What comes then is counted as lost.
@@ -122,7 +124,8 @@ impl Stacks {
         let (ask, asked) = unbounded();
         let handled = Arc::new(AtomicU64::new(u64::MAX));
         let in_parts = (asked, kept != Kept::Whole);
-        let collector = Collector::new(source, (wanted, symbols), to, in_parts, handled.clone());
+        let rings = Rings::new(source)?;
+        let collector = Collector::new(rings, (wanted, symbols), to, in_parts, handled.clone());
         let token = stop.clone();
         let thread = std::thread::Builder::new()
             .name("fxtrec-stacks".to_owned())
