@@ -9,6 +9,7 @@ use fxt_writer::{Arg, Text, ThreadName, Ticks, Value, WriteError, Writer, record
 
 use super::retype;
 use fxtrec_capture::stacks::perfetto;
+use fxtrec_sched::backtrace::{self, NAME_MODULE};
 
 /// What changes between the two traces.
 pub(super) trait Translate {
@@ -102,7 +103,12 @@ pub(super) fn copy<L: Lanes>(
             })?;
         }
         Record::UserspaceObject(object) => {
-            let args = arguments(object.args, None, target, translate)?;
+            let mut args = arguments(object.args, None, target, translate)?;
+            if let Some(id) = backtrace::module_of_name(&object.args) {
+                let id = translate.module(object.process, id);
+                let name = target.text(NAME_MODULE)?;
+                args.replace(Arg::new(name, Value::uint(id.into())));
+            }
             let process = koid(object.process);
             let name = target.text(object.name)?;
             target.write(&write::UserspaceObject {
@@ -224,6 +230,14 @@ impl<'a> Arguments<'a> {
         if let Some(place) = self.items.get_mut(self.length) {
             *place = arg;
             self.length += 1;
+        }
+    }
+
+    /// Gives the one of this name another value.
+    fn replace(&mut self, arg: Arg<'a>) {
+        let known = self.items[..self.length].iter_mut().find(|known| known.name == arg.name);
+        if let Some(known) = known {
+            *known = arg;
         }
     }
 

@@ -21,9 +21,10 @@ use std::path::{Path, PathBuf};
 
 use fxt_reader::{Error, Item, Reader, Record};
 use fxt_writer::record::{Blob, BlobType, UserspaceObject};
-use fxt_writer::{Text, ThreadName, WriteError, text};
+use fxt_writer::{Arg, Text, ThreadName, Value, WriteError, text};
 use fxtrec_capture::stacks::perfetto::{self, Renamer};
 use fxtrec_kernel::progress::Progress;
+use fxtrec_sched::backtrace::NAME_MODULE;
 
 use super::error::ConvertError;
 use super::report::Report;
@@ -169,11 +170,15 @@ impl Named<'_> {
 
     /// Writes the name of an address of a process, unless the trace has it by now or nobody knows it.
     fn name(&mut self, process: Process, address: u64) -> Result<(), ConvertError> {
-        let Some((process, name)) = self.code.take_name(process, address) else { return Ok(()) };
+        let Some((process, module, name)) = self.code.take_name(process, address) else {
+            return Ok(());
+        };
+        let args = module.map(|id| [Arg::new(Text::Inline(NAME_MODULE), Value::uint(id.into()))]);
+        let args = args.as_ref().map_or(&[][..], |args| &args[..]);
         let name = text::clean(name.as_bytes()).into_owned();
         let thread = ThreadName::Inline { process, thread: process };
         let name = Text::Inline(&name);
-        self.put(&UserspaceObject { pointer: address, process: thread, name, args: &[] })?;
+        self.put(&UserspaceObject { pointer: address, process: thread, name, args })?;
         self.named += 1;
         Ok(())
     }

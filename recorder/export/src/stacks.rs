@@ -13,7 +13,7 @@ use crate::sheet::Cell;
 /// So many different stacks are kept; samples with others say that they have none.
 const MOST: usize = 1 << 18;
 
-type Place = (Option<ProviderId>, Koid, Box<[u64]>);
+type Place = (Option<ProviderId>, Koid, Option<u16>, Box<[u64]>);
 
 /// The stacks so far.
 #[derive(Debug, Default)]
@@ -56,8 +56,8 @@ impl Stacks {
             Kind::Wake => "wake",
             Kind::Cpu => "cpu",
         };
-        let (provider, process, addresses) = stack.place();
-        let place: Place = (provider, process, addresses.into());
+        let (provider, process, module, addresses) = self.recorded.place(&stack);
+        let place: Place = (provider, process, module, addresses.into());
         let number = match self.numbers.get(&place) {
             Some(&number) => Some(number),
             None if self.stacks.len() >= MOST => None,

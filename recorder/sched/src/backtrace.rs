@@ -7,6 +7,18 @@
 //!   bits 10 to 27   for the stacks of a wait and of who ended it: a number that both have, see [`link`]
 //! ```
 
+use fxt_reader::record::Args;
+
+use crate::unsigned;
+
+/// The argument of the name of a function that tells which module of its process it is in, by number.
+pub const NAME_MODULE: &str = "module";
+
+/// That module, as the arguments of a name say it.
+pub fn module_of_name(args: &Args<'_>) -> Option<u16> {
+    args.get(NAME_MODULE).and_then(unsigned).and_then(|id| u16::try_from(id).ok())
+}
+
 /// What a stack lacks; see [`PROBLEMS`].
 pub mod problem {
     /// The kernel's stack could not be walked.

@@ -268,3 +268,65 @@ fn files_of_a_process_that_executes_another_program_are_told_apart_without_names
     }
     assert!(shell == 1 && own >= ROUNDS, "{shell}, {own}");
 }
+
+/// In which of its two functions a process waited, in the order of the waits.
+fn waited_in(folder: &Folder, file: &str) -> Vec<&'static str> {
+    folder.fxtrec(["dump", file, "--check"]).expect(0);
+    let printed = folder.fxtrec(["report", file, "--stacks", "--json", "--worst", "1000000"]);
+    let json: Value = serde_json::from_str(&printed.expect(0).stdout).expect("JSON");
+    let mut found = Vec::new();
+    for wait in json["worst"].as_array().expect("waits") {
+        let begun = wait["begin_ns"].as_u64().expect("a time");
+        let frames = wait["frames"].as_array().into_iter().flatten();
+        let names: Vec<&str> = frames.filter_map(|frame| frame["function"].as_str()).collect();
+        for of in ["first_waits", "later_waits"] {
+            if names.contains(&of) {
+                found.push((begun, of));
+            }
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, of)| of).collect()
+}
+
+#[test]
+fn two_programs_of_one_process_have_their_own_names_at_the_same_addresses() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::shared();
+    let heir = |name: &str, id: &str| {
+        let flags = [&format!("-DWAITS={name}"), "-O2", "-static", "-no-pie", id];
+        build("heir.c", &flags)
+    };
+    let first = heir("first_waits", "-Wl,--build-id=0x0123456789abcdf1");
+    let later = heir("later_waits", "-Wl,--build-id=0x0123456789abcdf2");
+    let rounds = ROUNDS.to_string();
+    let command = [first.text(), &rounds, later.text(), &rounds];
+    let folder = Folder::new();
+    let check = |file: &str| {
+        let found = waited_in(&folder, file);
+        let of_first = found.iter().take_while(|of| **of == "first_waits").count();
+        let of_later = found[of_first..].iter().filter(|of| **of == "later_waits").count();
+        println!("{file}: {of_first} and {of_later}");
+        assert!(of_first * 4 >= ROUNDS * 3 && of_later * 4 >= ROUNDS * 3, "{file}: {found:?}");
+        assert_eq!(of_first + of_later, found.len(), "{file}: {found:?}");
+    };
+    let options = ["--source", "bpf", "--stacks", "--scope", "app"];
+    record_in(&folder, &options, &command);
+    check("t.fxt");
+    // Its modules get other numbers there.
+    folder.fxtrec(["merge", "t.fxt", "t.fxt", "-o", "both.fxt"]).expect(0);
+    let both = waited_in(&folder, "both.fxt");
+    let of_later = both.iter().filter(|of| **of == "later_waits").count();
+    assert!(of_later * 2 >= ROUNDS * 3 && both.len() - of_later >= ROUNDS, "{both:?}");
+    record_in(&folder, &[&options[..], &["--no-symbols"]].concat(), &command);
+    assert_eq!(waited_in(&folder, "t.fxt"), [""; 0]);
+    folder.fxtrec(["symbolize", "t.fxt"]).expect(0);
+    check("t.symbolized.fxt");
+    // Which code there was is told at the end of these.
+    let mut circular = binary::command();
+    circular.args(["-o", "last.fxt", "--mode", "circular"]).args(options).arg("--").args(command);
+    folder.run(&mut circular).expect(0);
+    check("last.fxt");
+}

@@ -14,7 +14,7 @@ use crate::encode::Closed;
 use crate::encode::encoder::owner::Owner;
 use crate::encode::encoder::{Encoder, own_event};
 use fxtrec_kernel::bpf::stacks::Wanted;
-use fxtrec_sched::backtrace::{Kind, problem};
+use fxtrec_sched::backtrace::{Kind, NAME_MODULE, problem};
 use fxtrec_units::{Nanos, Tid};
 
 /// Whether an address is the kernel's: those of programs are in the lower half.
@@ -53,6 +53,11 @@ impl Program {
     fn code_of(&self, address: u64) -> Option<&(Module, Mapping)> {
         // Later ones took the place of earlier ones.
         self.code.iter().rev().find(|(_, mapping)| (mapping.start..mapping.end).contains(&address))
+    }
+
+    /// The module by which the program's function at an address is told from those of other programs of its process.
+    fn module_of(&self, address: u64) -> Option<u16> {
+        if is_kernel(address) { None } else { self.code_of(address).map(|(module, _)| module.id) }
     }
 }
 
@@ -95,14 +100,16 @@ fn write_code<L: Lanes>(
 fn write_name<L: Lanes>(
     lanes: &mut L,
     process: Koid,
-    address: u64,
+    (address, module): (u64, Option<u16>),
     name: &str,
 ) -> Result<(), Closed> {
+    // A process may execute another program, which has other functions at the same addresses.
+    let args = module.map(|id| [Arg::new(Text::Inline(NAME_MODULE), Value::uint(id.into()))]);
     lanes.rolling(&UserspaceObject {
         pointer: address,
         process: ThreadName::Inline { process, thread: process },
         name: Text::Inline(&text::clean(name.as_bytes())),
-        args: &[],
+        args: args.as_ref().map_or(&[], |args| &args[..]),
     })?;
     Ok(())
 }
@@ -191,7 +198,8 @@ impl Records {
             Told::Symbol { program, address, name } => {
                 let Some(program) = self.programs.get_mut(program) else { return Ok(()) };
                 if self.kept == Kept::Whole {
-                    write_name(encoder.lanes(), program.process, *address, name)?;
+                    let place = (*address, program.module_of(*address));
+                    write_name(encoder.lanes(), program.process, place, name)?;
                 }
                 program.names.insert(*address, name.clone());
                 Ok(())
@@ -298,7 +306,9 @@ impl Records {
                 let Some(code) = program.code_of(address) else { continue };
                 let (id, process) = (code.0.id, program.process);
                 if !program.written.contains(&id) {
-                    write_code(lanes, Ticks(time.0), process, code)?;
+                    // Until then it was the one that its process ran.
+                    let last = if number == KERNEL { time } else { program.last.min(time) };
+                    write_code(lanes, Ticks(last.0), process, code)?;
                     program.written.insert(id);
                 }
             }
@@ -306,7 +316,8 @@ impl Records {
                 continue;
             }
             if let Some((process, name)) = self.name(number, address) {
-                write_name(lanes, process, address, name)?;
+                let module = self.programs.get(&number).and_then(|it| it.module_of(address));
+                write_name(lanes, process, (address, module), name)?;
             }
         }
         let known = |program: usize, address: u64| {

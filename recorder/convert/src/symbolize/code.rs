@@ -3,6 +3,7 @@
 use fxt_reader::record::{Mapping, Module};
 use fxt_reader::{Koid, ProviderId, Record};
 use fxtrec_capture::stacks::perfetto;
+use fxtrec_sched::backtrace;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{explains, is_kernel};
@@ -36,6 +37,9 @@ const MOST_FOUND: usize = 64 * 1024;
 /// The number of a file, and an address in it.
 type Place = (u32, u64);
 
+/// An address of a process, and the module of the process that it is in, if that is known.
+type Named = (Process, Option<u16>, u64);
+
 /// A file, or a part of the kernel, by its build id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Build {
@@ -67,13 +71,14 @@ struct Mapped {
     length: u64,
     /// The file's own address of `start`.
     address: u64,
+    module: u16,
     file: u32,
 }
 
 impl Mapped {
-    fn place(&self, address: u64) -> Option<Place> {
+    fn place(&self, address: u64) -> Option<(u16, Place)> {
         let into = address.checked_sub(self.start).filter(|into| *into < self.length)?;
-        Some((self.file, into.wrapping_add(self.address)))
+        Some((self.module, (self.file, into.wrapping_add(self.address))))
     }
 }
 
@@ -95,9 +100,9 @@ pub(super) struct Code {
     memory: FxHashMap<Process, Memory>,
     mappings: usize,
     /// Whose names the trace has.
-    named: FxHashSet<(Process, u64)>,
+    named: FxHashSet<Named>,
     /// Where addresses were found, with how many mappings had been told.
-    found: FxHashMap<(Process, u64), (usize, Option<Place>)>,
+    found: FxHashMap<(Process, u64), (usize, Option<(u16, Place)>)>,
     addresses: usize,
     names: Vec<Box<str>>,
     name_bytes: usize,
@@ -115,7 +120,8 @@ impl Code {
             Record::Module(module) => self.module(provider, module),
             Record::Mapping(mapping) => self.mapping((provider, mapping.process), mapping),
             Record::UserspaceObject(object) if self.named.len() < MOST_ADDRESSES => {
-                self.named.insert(((provider, object.process), object.pointer));
+                let module = backtrace::module_of_name(&object.args);
+                self.named.insert(((provider, object.process), module, object.pointer));
             }
             _ => {}
         }
@@ -165,10 +171,10 @@ impl Code {
             return;
         }
         self.mappings += 1;
-        let Mapping { start, length, module_address: address, .. } = *mapping;
+        let Mapping { start, length, module_address: address, module, .. } = *mapping;
         let file = file.unwrap_or(u32::MAX);
         let all = &mut self.memory.entry(process).or_default().all;
-        all.push(Mapped { start, length, address, file });
+        all.push(Mapped { start, length, address, module, file });
     }
 
     /// Goes on with a record of a later pass.
@@ -187,10 +193,9 @@ impl Code {
             let returned_to = before == Some(is_kernel(frame));
             before = Some(is_kernel(frame));
             let whose = explains(process, frame);
-            if self.named.contains(&(whose, frame)) {
-                continue;
-            }
-            if let Some(place) = self.find(whose, frame) {
+            if let Some((module, place)) = self.find(whose, frame)
+                && !self.has_name(whose, module, frame)
+            {
                 self.want_address(place, returned_to);
             }
         }
@@ -215,8 +220,13 @@ impl Code {
         }
     }
 
-    /// The file that an address is in, and the address there.
-    fn find(&mut self, process: Process, address: u64) -> Option<Place> {
+    /// Whether the trace has the name of an address.
+    fn has_name(&self, process: Process, module: u16, address: u64) -> bool {
+        [None, Some(module)].iter().any(|of| self.named.contains(&(process, *of, address)))
+    }
+
+    /// The module of the process, the file that an address is in, and the address there.
+    fn find(&mut self, process: Process, address: u64) -> Option<(u16, Place)> {
         let memory = self.memory.get(&process)?;
         let told = memory.told.min(memory.all.len());
         if let Some(&(when, place)) = self.found.get(&(process, address))
@@ -228,7 +238,7 @@ impl Code {
         let (before, behind) = memory.all.split_at(told);
         let mut mappings = before.iter().rev().chain(behind.iter().rev());
         let place = mappings.find_map(|mapped| mapped.place(address));
-        let place = place.filter(|(file, _)| (*file as usize) < self.files.len());
+        let place = place.filter(|(_, (file, _))| (*file as usize) < self.files.len());
         if self.found.len() >= MOST_FOUND {
             self.found.clear();
         }
@@ -284,19 +294,25 @@ impl Code {
         }
     }
 
-    /// The name of an address of a process that the trace does not have yet, with the process that it is of. It has it from now on.
-    pub(super) fn take_name(&mut self, process: Process, address: u64) -> Option<(Koid, &str)> {
+    /// The name of an address of a process that the trace does not have yet, with the process that it is of and the number of the module
+    /// that it is in, for a program's. It has it from now on.
+    pub(super) fn take_name(
+        &mut self,
+        process: Process,
+        address: u64,
+    ) -> Option<(Koid, Option<u16>, &str)> {
         let process = explains(process, address);
-        if self.named.contains(&(process, address)) {
+        let (module, (file, within)) = self.find(process, address)?;
+        if self.has_name(process, module, address) {
             return None;
         }
-        let (file, within) = self.find(process, address)?;
+        let module = (!is_kernel(address)).then_some(module);
         let name = self.files.get(file as usize)?.addresses.get(&within)?.name?;
         if self.named.len() >= 2 * MOST_ADDRESSES {
             return None;
         }
-        self.named.insert((process, address));
-        Some((process.1, self.names.get(name as usize)?))
+        self.named.insert((process, module, address));
+        Some((process.1, module, self.names.get(name as usize)?))
     }
 
     /// The name of a frame of a blob.

@@ -23,6 +23,9 @@ const NODE_BYTES: u64 = 4;
 const FRAME_BYTES: u64 = 4;
 const STACK_BYTES: u64 = 4;
 
+/// What stacks with the same frames have in common.
+type Same = (Option<ProviderId>, Koid, Option<u16>, *const u64);
+
 /// The stacks that the page has.
 #[derive(Debug)]
 pub(super) struct Frames {
@@ -35,7 +38,7 @@ pub(super) struct Frames {
     /// The node of the innermost function, 0 for none, and what is missing.
     stacks: Numbered<(u32, u32)>,
     /// By what makes two stacks the same.
-    nodes_of: FxHashMap<(Option<ProviderId>, Koid, usize, *const u64), u32>,
+    nodes_of: FxHashMap<Same, u32>,
     bytes: u64,
 }
 
@@ -60,11 +63,14 @@ impl Default for Frames {
 impl Frames {
     /// The number of a stack of `recorded`.
     pub(super) fn number(&mut self, recorded: &Recorded, stack: &Stack) -> u32 {
-        let node = match self.nodes_of.get(&stack.same()) {
+        // Stacks of the same addresses share them.
+        let (provider, process, module, addresses) = recorded.place(stack);
+        let same = (provider, process, module, addresses.as_ptr());
+        let node = match self.nodes_of.get(&same) {
             Some(node) => *node,
             None => {
                 let node = self.node(recorded, stack);
-                self.nodes_of.insert(stack.same(), node);
+                self.nodes_of.insert(same, node);
                 node
             }
         };

@@ -65,14 +65,9 @@ impl std::fmt::Display for Line {
 }
 
 impl Stack {
-    /// What stacks of the same functions have in common: the recording, the process, the addresses, innermost first.
-    pub fn place(&self) -> (Option<ProviderId>, Koid, &[u64]) {
-        (self.provider, self.process, &self.addresses)
-    }
-
-    /// Stacks for which this is the same have the same frames.
-    pub(crate) fn same(&self) -> (Option<ProviderId>, Koid, usize, *const u64) {
-        (self.provider, self.process, self.mapped, self.addresses.as_ptr())
+    /// The program counters, the innermost first.
+    pub fn addresses(&self) -> &[u64] {
+        &self.addresses
     }
 }
 
@@ -111,11 +106,12 @@ pub struct Recorded {
     pub over: Option<u64>,
     /// How often a second CPUs were looked at; 0 if they were not.
     pub frequency: u64,
-    functions: FxHashMap<(Process, u64), String>,
+    /// By their addresses, and the module in which each is if that was told: a process may execute another program.
+    functions: FxHashMap<(Process, Option<u16>, u64), String>,
     /// With their build ids.
     modules: FxHashMap<(Process, u16), (String, Vec<u8>)>,
     /// Of each program counter, also of those that are no place to return to.
-    lines: FxHashMap<(Process, u64, bool), Vec<Line>>,
+    lines: FxHashMap<(Process, Option<u16>, u64, bool), Vec<Line>>,
     mappings: FxHashMap<Process, Vec<Mapping>>,
     /// The addresses of all stacks, each once.
     known: FxHashSet<Arc<[u64]>>,
@@ -160,7 +156,8 @@ impl Recorded {
                 });
             }
             Record::UserspaceObject(object) => {
-                let key = ((provider, object.process), object.pointer);
+                let module = backtrace::module_of_name(&object.args);
+                let key = ((provider, object.process), module, object.pointer);
                 self.functions.insert(key, object.name.to_owned());
             }
             Record::Module(module) => {
@@ -216,17 +213,35 @@ impl Recorded {
         stack.addresses.iter().enumerate().map(move |(at, &address)| {
             let in_kernel = is_kernel(address);
             let process = (stack.provider, if in_kernel { KERNEL } else { stack.process });
-            let function = self.functions.get(&(process, address)).map(String::as_str);
-            let lines =
-                self.lines.get(&(process, address, at > first)).map_or(&[][..], Vec::as_slice);
+            let mapping = self.mapping(process, address, stack);
+            let module = mapping.map(|mapping| mapping.module);
+            let by = |module| self.functions.get(&(process, module, address));
+            let function = module.and_then(|id| by(Some(id))).or_else(|| by(None));
+            let lines = self.lines.get(&(process, module, address, at > first));
             Frame {
                 address,
                 in_kernel,
-                function,
-                module: self.module(process, address, stack.mapped),
-                lines,
+                function: function.map(String::as_str),
+                module: self
+                    .within(process, address, mapping)
+                    .map(|((path, _), within)| (path.as_str(), within)),
+                lines: lines.map_or(&[][..], Vec::as_slice),
             }
         })
+    }
+
+    /// Stacks for which this is the same have the same frames: the recording, the process, a module of the program that it ran, and
+    /// the addresses.
+    pub fn place<'a>(
+        &self,
+        stack: &'a Stack,
+    ) -> (Option<ProviderId>, Koid, Option<u16>, &'a [u64]) {
+        let process = (stack.provider, stack.process);
+        // Programs of a process have no module in common.
+        let innermost = stack.addresses.get(first_of_program(stack));
+        let mapping = innermost.and_then(|&address| self.mapping(process, address, stack));
+        let module = mapping.map(|mapping| mapping.module);
+        (stack.provider, stack.process, module, &stack.addresses)
     }
 
     /// Finds the lines of the source code of all programs: `look` is asked for each file by its path, its build id and an
@@ -236,11 +251,14 @@ impl Recorded {
         for stack in &self.all {
             let (process, first) = ((stack.provider, stack.process), first_of_program(stack));
             for (at, &address) in stack.addresses.iter().enumerate().skip(first) {
-                let Entry::Vacant(place) = lines.entry((process, address, at > first)) else {
+                let mapping = self.mapping(process, address, stack);
+                let module = mapping.map(|mapping| mapping.module);
+                let Entry::Vacant(place) = lines.entry((process, module, address, at > first))
+                else {
                     continue;
                 };
                 let found =
-                    self.place(process, address, stack.mapped).map(|((path, build_id), within)| {
+                    self.within(process, address, mapping).map(|((path, build_id), within)| {
                         // The call is before the place that it returns to.
                         look(path, build_id, within.saturating_sub(u64::from(at > first)))
                     });
@@ -250,22 +268,33 @@ impl Recorded {
         self.lines = lines;
     }
 
-    /// The file that an address of a process is in, and the address there.
-    fn module(&self, process: Process, address: u64, mapped: usize) -> Option<(&str, u64)> {
-        self.place(process, address, mapped).map(|((path, _), within)| (path.as_str(), within))
+    /// What an address of a process was in when it had this stack.
+    fn mapping(&self, process: Process, address: u64, stack: &Stack) -> Option<&Mapping> {
+        let all = self.mappings.get(&process)?;
+        // How many the kernel had is of no interest: it keeps what it has.
+        let mapped = if process.1 == KERNEL { all.len() } else { stack.mapped };
+        let (before, behind) = all.split_at(mapped.min(all.len()));
+        let has = |mapping: &&Mapping| mapping.contains(address);
+        // The last that was told is the one that holds. Where a part of a recording is kept, all are told at its end, with the time of
+        // the last stack that is in them.
+        let told = before.iter().rev().find(has);
+        let later = || {
+            let later = behind.iter().rev().filter(has);
+            later.min_by_key(|mapping| {
+                (mapping.time.0 < stack.time, mapping.time.0.abs_diff(stack.time))
+            })
+        };
+        told.or_else(later)
     }
 
-    fn place(
+    /// The file that an address of a process is in, and the address there.
+    fn within(
         &self,
         process: Process,
         address: u64,
-        mapped: usize,
+        mapping: Option<&Mapping>,
     ) -> Option<(&(String, Vec<u8>), u64)> {
-        let all = self.mappings.get(&process)?;
-        // The last that was told is the one that holds. Where a part of a recording is kept, all are told at its end.
-        let (before, behind) = all.split_at(mapped.min(all.len()));
-        let mut mappings = before.iter().rev().chain(behind.iter().rev());
-        let mapping = mappings.find(|mapping| mapping.contains(address))?;
+        let mapping = mapping?;
         let module = self.modules.get(&(process, mapping.module))?;
         Some((module, (address - mapping.start).wrapping_add(mapping.module_address)))
     }
