@@ -165,4 +165,4 @@ class TraceProcessor {
     }
 }
 
-module.exports = { TraceProcessor, number, bytes, varint };
+module.exports = { TraceProcessor, number, bytes, varint, fields, field };
