@@ -172,6 +172,14 @@
     build();
   }
 
+  // What is said where operations are in more rows than are drawn.
+  function notDrawn({ rows: all }, label) {
+    if (all <= MOST_SPAN_ROWS) return "";
+    const more = all - MOST_SPAN_ROWS;
+    label.dataset.more = `${more} more ${more === 1 ? "row is" : "rows are"} not drawn`;
+    return `; of ${all} rows of operations the first ${MOST_SPAN_ROWS} are drawn`;
+  }
+
   function labelOf(row) {
     const label = document.createElement("div");
     label.className = `label ${row.kind}`;
@@ -198,7 +206,7 @@
       const { track } = row;
       name.textContent = track.name;
       detail.textContent = track.category;
-      label.title = `${track.name} of ${track.category}: operations that go on across threads`;
+      label.title = `${track.name} of ${track.category}: operations that go on across threads${notDrawn(track, label)}`;
     } else if (row.kind === "counter") {
       const { counter } = row;
       const { value, count } = fx.units;
@@ -212,7 +220,7 @@
       name.textContent = thread.name;
       detail.textContent = thread.tid;
       const process = thread.processName && thread.pid !== thread.tid ? ` of ${thread.processName} (${thread.pid})` : "";
-      label.title = `${thread.name} (${thread.tid})${process}: ran ${fx.units.time(thread.running)}, waited ${fx.units.time(thread.waiting)}, longest wait ${fx.units.time(thread.longest)}`;
+      label.title = `${thread.name} (${thread.tid})${process}: ran ${fx.units.time(thread.running)}, waited ${fx.units.time(thread.waiting)}, longest wait ${fx.units.time(thread.longest)}${notDrawn(thread, label)}`;
     }
     label.append(name, detail);
     gutter.append(label);
