@@ -90,6 +90,9 @@ struct Memory {
     told: usize,
 }
 
+/// The module and the place of an address, if it has one, when so many mappings had been told.
+type Found = (usize, Option<(u16, Place)>);
+
 /// What a trace tells of code.
 #[derive(Debug, Default)]
 pub(super) struct Code {
@@ -101,8 +104,7 @@ pub(super) struct Code {
     mappings: usize,
     /// Whose names the trace has.
     named: FxHashSet<Named>,
-    /// Where addresses were found, with how many mappings had been told.
-    found: FxHashMap<(Process, u64), (usize, Option<(u16, Place)>)>,
+    found: FxHashMap<(Process, u64), Found>,
     addresses: usize,
     names: Vec<Box<str>>,
     name_bytes: usize,
