@@ -259,7 +259,8 @@ pub(super) fn start(
     let history = history.map_err(AlertsError::Recorder)?;
     let (fired, asked) = channel();
     let stop = StopToken::new().map_err(AlertsError::Recorder)?;
-    let keeper = Keeper { history, files, asked, interval, last: None, stop: stop.clone() };
+    let (folder, last) = (folder.to_owned(), None);
+    let keeper = Keeper { history, folder, files, asked, interval, last, stop: stop.clone() };
     let thread = std::thread::Builder::new()
         .name("fxtrec-alerts".to_owned())
         .spawn(move || keeper.run())
@@ -311,15 +312,25 @@ fn options(triggers: &[Trigger], args: &DaemonArgs, interval: Duration) -> Vec<S
     options
 }
 
+/// Whether a file has such a name as the recorder gives.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".fxt.zst"))
+}
+
+/// The file that a line of the recorder's tells of. Names of threads are in these lines too, and others choose them: it has to be
+/// one of ours in this folder, since it will be removed.
+fn told_of(line: &str, folder: &Path) -> Option<PathBuf> {
+    written(line).filter(|path| path.parent() == Some(folder) && is_ours(path))
+}
+
 /// The files of earlier runs in the folder, the oldest first; those beyond the budget are removed.
 fn earlier(folder: &Path, budget: u64) -> io::Result<Files> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
         let meta = entry.metadata()?;
-        if meta.is_file() && name.starts_with(PREFIX) && name.ends_with(".fxt.zst") {
+        if meta.is_file() && is_ours(&entry.path()) {
             found.push((meta.modified()?, entry.path(), meta.len()));
         }
     }
@@ -335,6 +346,7 @@ fn earlier(folder: &Path, budget: u64) -> io::Result<Files> {
 #[derive(Debug)]
 struct Keeper {
     history: History,
+    folder: PathBuf,
     files: Files,
     asked: Receiver<String>,
     interval: Duration,
@@ -374,7 +386,7 @@ impl Keeper {
 
     /// The recorder says something: of files, and of what goes wrong.
     fn heard(&mut self, line: &str) {
-        let added = written(line).map(|path| {
+        let added = told_of(line, &self.folder).map(|path| {
             let bytes = path.metadata().map_or(0, |meta| meta.len());
             self.files.add(&path, bytes, 0)
         });
@@ -466,6 +478,21 @@ mod tests {
         assert_eq!(judge("wakeup.p99 > 1us if cgroup = '/job-slow'"), None, "too few");
         assert!(judge("wakeup.max > 80ms").is_some());
         assert!(judge("wakeup.count < 1 if cgroup = '/nobody'").is_some());
+    }
+
+    #[test]
+    fn a_name_of_a_thread_makes_no_file_ours() {
+        let told = |line: &str| told_of(line, Path::new("/var/alerts"));
+        let ours = "fxtrec: 12 events written to /var/alerts/alert-7.1.fxt.zst";
+        assert_eq!(told(ours), Some("/var/alerts/alert-7.1.fxt.zst".into()));
+        for line in [
+            "fxtrec: wakeup > 20ms:  written to /etc/passwd",
+            "fxtrec:  written to /var/alerts/../alert-7.1.fxt.zst",
+            "fxtrec:  written to /var/alerts/mine.fxt.zst",
+            "fxtrec:  written to alert-7.1.fxt.zst",
+        ] {
+            assert_eq!(told(line), None, "{line}");
+        }
     }
 
     #[test]
