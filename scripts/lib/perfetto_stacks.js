@@ -126,26 +126,33 @@ async function imported(stream) {
     return { stacks, weights };
 }
 
-/** Each stack of one is in the other. */
+/** Whether a function has no name. */
+const isUnnamed = (name) => /^0x|\+0x/.test(name);
+
+/**
+ * Each stack of one is in the other. What a process executes one after the other may have a name for an address that was not found for
+ * another of its programs: such functions, unnamed for Perfetto alone, may be one of a hundred.
+ */
 function compareStacks(found, expected) {
     const key = ({ at, tid, names }) => `${at} ${tid} ${names.length}`;
     const left = new Map();
     for (const stack of expected) left.set(key(stack), [...(left.get(key(stack)) ?? []), stack]);
-    let [named, functions] = [0, 0];
+    let [named, functions, unnamed] = [0, 0, 0];
     for (const stack of found) {
-        const fits = (it) =>
-            it.names.every((known, at) => (known ? known.has(stack.names[at]) : /^0x|\+0x/.test(stack.names[at])));
+        const fits = (it) => it.names.every((known, at) => isUnnamed(stack.names[at]) || known?.has(stack.names[at]));
         const candidates = left.get(key(stack)) ?? [];
         const at = candidates.findIndex(fits);
         if (at < 0) throw new Error(`fxtrec has no such stack: ${key(stack)} ${stack.names}; but ${JSON.stringify(candidates.map((it) => it.names.map((of) => of && [...of])))}`);
         const [own] = candidates.splice(at, 1);
         named += own.names.filter(Boolean).length;
+        unnamed += own.names.filter((known, at) => known && isUnnamed(stack.names[at])).length;
         functions += own.names.length;
     }
     const more = [...left.values()].flat();
     if (more.length > 0) throw new Error(`Perfetto lacks ${more.length} stacks, the first at ${more[0].at}`);
     if (named === 0) throw new Error("no function has a name");
-    console.log(`  stacks: ${found.length} with ${functions} functions, ${named} of them by name, the same`);
+    if (unnamed * 100 > named) throw new Error(`${unnamed} of ${named} functions have a name, but not for Perfetto`);
+    console.log(`  stacks: ${found.length} with ${functions} functions, ${named - unnamed} of them by name, the same; ${unnamed} are unnamed for Perfetto alone`);
 }
 
 /** The weights of waits are the times that the report has for them. */

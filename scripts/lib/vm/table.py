@@ -18,7 +18,7 @@ GROUPS = [
     ("probes and events", "probe* usdt tracepoint syscalls interrupts"),
     ("trigger, provider", "trigger provider"),
     ("engine", "engine"),
-    ("cgroups", "quota-* cgroups"),
+    ("cgroups", "quota-* cgroups cgroup-scope"),
     ("rights", "capabilities paranoid-*"),
     ("suspend", "suspend"),
     ("kernel log", "kernel-log"),
