@@ -4,8 +4,6 @@
 //! doubtful: then the thread first enters [`State::Unknown`], at the time from which on nothing is certain, for a [`Reason`].
 //! So every thread's time is a list of stretches without holes, and what nobody knows is a stretch too.
 
-use fxtrec_units::escape::line;
-use fxtrec_units::lock_kind::LockKind;
 use std::collections::HashMap;
 
 use fxt_reader::record::{
@@ -17,6 +15,8 @@ use fxtrec_sched::{
     Change, Edge, Enter, Held, Leave, Left, Machine, Met, Periods, Said, State, Tenure, Thread,
     WakeupSaid, cpu_of,
 };
+use fxtrec_units::escape::line;
+use fxtrec_units::lock_kind::LockKind;
 
 use crate::Causes;
 use crate::threads::{Family, Index, Roster};

@@ -1,10 +1,10 @@
 //! Answers for people, on one screen each, and for programs.
 
-use fxtrec_units::lock_kind::LockKind;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use fxtrec_units::escape;
+use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::text::percent;
 
 use crate::answer::{Answer, Explanation, Link, Part, Share, Wait};

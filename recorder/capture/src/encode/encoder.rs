@@ -2,7 +2,9 @@
 
 mod departed;
 mod locks;
+mod losses;
 mod moment;
+mod names;
 pub mod owner;
 mod probes;
 mod throttles;
@@ -12,10 +14,7 @@ mod watch;
 use std::hash::RandomState;
 
 use fxt_writer::lanes::Lanes;
-use fxt_writer::record::{
-    ContextSwitch, Event as EventRecord, EventKind, KernelObject, ObjectType, ProviderEvent,
-    ThreadState,
-};
+use fxt_writer::record::{ContextSwitch, Event as EventRecord, EventKind, ThreadState};
 use fxt_writer::{Arg, Koid, StringRef, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
@@ -29,15 +28,14 @@ use super::periods::OpenPeriods;
 use super::stats::Stats;
 use super::strings;
 use super::threads::weight::{self, weight};
-use super::threads::{Detail, IDLE, Naming, OutgoingState, Run, Slot, Threads, outgoing_state};
+use super::threads::{Detail, IDLE, OutgoingState, Run, Slot, Threads, outgoing_state};
 use super::throttles::CgroupNames;
 use super::unrecorded;
 use crate::event::{
-    Comm, Event, Kind, Life, LocalId, Loss, SliceFacts, Switch, Taken, Throttle, WakeKind,
+    Comm, Event, Kind, Life, LocalId, SliceFacts, Switch, Taken, Throttle, WakeKind,
 };
 use crate::flight::watch::Watch;
 use fxtrec_kernel::variables::Variables;
-use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 #[derive(Debug)]
@@ -802,47 +800,6 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    fn lost(&mut self, time: Nanos, cpu: Cpu, loss: &Loss) -> Result<(), Closed> {
-        self.stats.count_loss(loss);
-        self.forget_contention();
-        self.chains.of(cpu).lose(time);
-        self.threads.doubt();
-        self.doubt_interrupts(time, cpu)?;
-        self.doubt_periods(time)?;
-        self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
-        let mut args = [cpu_arg(cpu); 4];
-        let mut count = 0;
-        let mut add = |arg| {
-            args[count] = arg;
-            count += 1;
-        };
-        if let Some(events) = loss.events {
-            add(Arg::new(strings::COUNT, Value::uint(events)));
-        }
-        add(cpu_arg(cpu));
-        if loss.at_most {
-            add(Arg::new(strings::AT_MOST, Value::Bool(true)));
-        }
-        if loss.switch_records > 0 {
-            add(Arg::new(strings::SWITCH_RECORDS, Value::uint(loss.switch_records)));
-        }
-        self.instant(time, strings::LOST, &args[..count])?;
-        self.watch_loss(time, cpu, loss.events)
-    }
-
-    /// Forks, exits or names are missing, while all switches are there: who is whose is doubtful, who ran is not.
-    fn lost_lives(&mut self, time: Nanos, cpu: Cpu, count: Option<u64>) -> Result<(), Closed> {
-        match count {
-            Some(count) => self.stats.lost_lives = self.stats.lost_lives.saturating_add(count),
-            None => self.stats.unseen_lives += 1,
-        }
-        self.forget_contention();
-        self.threads.doubt_names();
-        let count = count.map(|count| Arg::new(strings::COUNT, Value::uint(count)));
-        let args = [cpu_arg(cpu), count.unwrap_or(cpu_arg(cpu))];
-        self.instant(time, strings::LOST_LIVES, &args[..1 + usize::from(count.is_some())])
-    }
-
     /// The CPU is gone, and nobody has it until it is back.
     fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
         if goes_idle && self.chains.of(cpu).current().is_some() {
@@ -862,71 +819,6 @@ impl<L: Lanes> Encoder<L> {
         self.lanes.rolling(&own_event(time, self.recorder, name, args))?;
         Ok(())
     }
-
-    /// Lets the trace know the thread's present name, and its process's, before a record uses them.
-    #[inline]
-    fn name(&mut self, slot: Slot) -> Result<(), Closed> {
-        if self.threads.thread(slot).naming == Naming::Done {
-            return Ok(());
-        }
-        self.write_name(slot)
-    }
-
-    #[cold]
-    fn write_name(&mut self, slot: Slot) -> Result<(), Closed> {
-        let thread = self.threads.thread(slot);
-        let (koid, tid, comm, home) = (thread.koid, thread.tid, thread.comm, thread.process);
-        let process_koid = self.threads.process_koid(home);
-        let process = self.threads.process_mut(home);
-        let naming = std::mem::replace(&mut process.naming, Naming::Done);
-        if naming != Naming::Done {
-            if process.name.is_empty() {
-                process.name = comm.as_bytes().to_vec();
-            }
-            self.stats.processes += u64::from(naming == Naming::Never);
-            let cgroup = process.cgroup.as_deref();
-            process_object(&mut self.lanes, process_koid, &process.name, tid, cgroup)?;
-        }
-        let thread = self.threads.thread_mut(slot);
-        self.stats.threads += u64::from(thread.naming == Naming::Never);
-        thread.naming = Naming::Done;
-        thread_object(&mut self.lanes, koid, &comm, tid, process_koid)
-    }
-}
-
-/// Names a process, and its cgroup where that is known. `tid` stands in where it has no name.
-fn process_object(
-    lanes: &mut impl Lanes,
-    koid: Koid,
-    name: &[u8],
-    tid: Tid,
-    cgroup: Option<&str>,
-) -> Result<(), Closed> {
-    let cgroup = cgroup.map(|path| Arg::new(strings::CGROUP, Value::Str(Text::Inline(path))));
-    lanes.durable(&KernelObject {
-        kind: ObjectType::Process,
-        koid,
-        name: Text::Inline(&display_name(name, tid)),
-        args: cgroup.as_slice(),
-    })?;
-    Ok(())
-}
-
-/// Names a thread of a process.
-fn thread_object(
-    lanes: &mut impl Lanes,
-    koid: Koid,
-    comm: &Comm,
-    tid: Tid,
-    process: Koid,
-) -> Result<(), Closed> {
-    lanes.durable(&KernelObject {
-        kind: ObjectType::Thread,
-        koid,
-        name: Text::Inline(&display_name(comm.as_bytes(), tid)),
-        args: &[Arg::new(strings::PROCESS, Value::Koid(process))],
-    })?;
-    Ok(())
 }
 
 /// One of fxtrec's own events.
@@ -943,13 +835,5 @@ pub fn own_event<'a>(
         category: strings::FXTREC,
         name,
         args,
-    }
-}
-
-/// A name that readers accept: text, and never empty.
-fn display_name(name: &[u8], tid: Tid) -> std::borrow::Cow<'_, str> {
-    match fxt_writer::text::clean(name) {
-        name if name.is_empty() => format!("[{}]", tid.0).into(),
-        name => name,
     }
 }

@@ -10,8 +10,9 @@ use fxt_writer::Koid;
 use fxt_writer::lanes::Lanes;
 use rustc_hash::FxHashSet;
 
+use super::Encoder;
+use super::names::{process_object, thread_object};
 use super::owner::Owner;
-use super::{Encoder, process_object, thread_object};
 use crate::encode::threads::{IDLE, Naming, Slot};
 use crate::encode::unrecorded;
 use crate::event::Comm;
