@@ -94,8 +94,9 @@ pub(super) const PROBES: usize = 8;
 /// The base 2 logarithm of the first bucket's upper bound, in seconds.
 pub const FIRST_BOUND: i32 = -24;
 
-/// How many buckets there are. Each ends at twice the bound of the one before; the last has no bound.
-pub const BUCKETS: usize = 34;
+/// How many buckets there are. Each ends at twice the bound of the one before; the last has no bound. With that many, histograms
+/// begin at lines of the cache, with the buckets up to 2^-15 s (31 us) in the line of the sum.
+pub const BUCKETS: usize = 42;
 
 /// The octave of nanoseconds that has the bound of the first bucket: 2^-24 s is 59.6 ns.
 pub(super) const FIRST_OCTAVE: usize = 5;

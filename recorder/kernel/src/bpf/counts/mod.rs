@@ -362,14 +362,19 @@ impl Slot<'_> {
         };
         for measure in Measure::ALL {
             let at = measure.at();
-            *figures.of_mut(measure) = Histogram {
-                sum: double(at + histogram::SUM),
-                max: double(at + histogram::MAX),
-                censored: word(at + histogram::CENSORED),
-                buckets: std::array::from_fn(|number| {
-                    word(at + histogram::BUCKETS + 4 * number as i16)
-                }),
-            };
+            let censored = word(at + histogram::CENSORED);
+            let bucket = |number: usize| word(at + histogram::BUCKETS + 4 * number as i16);
+            let (sum, shortest) = (double(at + histogram::SUM), bucket(0));
+            let mut taken = Histogram { sum, censored, ..Histogram::default() };
+            // What takes no time is in the first bucket, so without any of the two there is nothing to take.
+            if sum > 0 || shortest > 0 {
+                taken.max = double(at + histogram::MAX);
+                taken.buckets = std::array::from_fn(|number| match number {
+                    0 => shortest,
+                    _ => bucket(number),
+                });
+            }
+            *figures.of_mut(measure) = taken;
         }
         figures
     }

@@ -13,10 +13,11 @@ fn bounds_are_powers_of_two_of_a_second_and_one_lies_in_each_octave() {
     assert_eq!(bound(0), Some(59));
     assert_eq!(bound(24), Some(1_000_000_000));
     assert_eq!(bound(32), Some(256_000_000_000));
-    assert_eq!(bound(33), None);
+    assert_eq!(bound(40), Some(65_536_000_000_000));
+    assert_eq!(bound(41), None);
     for (octave, bound) in octave_bounds().into_iter().enumerate().take(62) {
         let is_within = (1_u64 << octave..2 << octave).contains(&bound);
-        assert_eq!(is_within, (5..38).contains(&octave), "{octave}: {bound}");
+        assert_eq!(is_within, (5..46).contains(&octave), "{octave}: {bound}");
     }
 }
 

@@ -1,13 +1,16 @@
-//! `fxtrec daemon --metrics`: what the kernel counts, for Prometheus and others that read its text.
+//! `fxtrec daemon --metrics`: what the kernel counts, for Prometheus and others that read its formats.
 //!
 //! ```text
-//!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> text
+//!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> families --> text or protobuf
 //! ```
 //!
 //! One thread answers one request after the other, and nobody may take long over it: the request has to be there and the
 //! answer taken within a few seconds. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
 
+mod families;
+mod format;
 mod ledger;
+mod protobuf;
 mod text;
 
 use std::io::{self, BufReader, Read, Write};
@@ -26,7 +29,8 @@ use crate::commands::http::Request;
 use crate::commands::live::{self, LiveError, groups::Groups};
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
 use crate::kernel::stop_token::StopToken;
-use text::Format;
+use families::Tells;
+use format::Format;
 
 /// Within this time a request must be there and its answer taken.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -181,7 +185,7 @@ impl Server {
         peer.set_nonblocking(false)?;
         let mut peer = Deadline { peer, until: Instant::now() + PATIENCE };
         let (status, format, body) = match Request::read(&mut BufReader::new(&mut peer))? {
-            None => ("400 Bad Request", Format::Plain, String::new()),
+            None => ("400 Bad Request", Format::Plain, Vec::new()),
             Some(request) => self.respond(&request),
         };
         let head = format!(
@@ -195,31 +199,38 @@ impl Server {
             body.len()
         );
         peer.write_all(head.as_bytes())?;
-        peer.write_all(body.as_bytes())?;
+        peer.write_all(&body)?;
         // What is behind the request would have the connection reset, and the answer with it.
         peer.peer.shutdown(Shutdown::Write)?;
         io::copy(&mut peer.take(u64::from(u16::MAX)), &mut io::sink())?;
         Ok(())
     }
 
-    fn respond(&mut self, request: &Request) -> (&'static str, Format, String) {
+    fn respond(&mut self, request: &Request) -> (&'static str, Format, Vec<u8>) {
         let format = Format::wanted(request.accept.as_deref());
         // A page of the web may point a name of its own at this machine, and read with the browser of who works here.
         if self.address.ip().is_loopback() && !request.host.as_deref().is_none_or(is_of_here) {
-            return ("421 Misdirected Request", format, String::new());
+            return ("421 Misdirected Request", Format::Plain, Vec::new());
         }
         match (request.path.as_str(), request.method.as_str()) {
             ("/metrics", "GET") => {
                 self.empty();
                 let missing = self.counts.missing();
-                let tells = text::Tells {
+                let tells = Tells {
                     steal: self.counts.tells_steal(),
                     throttles: self.counts.tells_throttles(),
                 };
-                ("200 OK", format, text::write(&self.ledger, missing, tells, format))
+                let families = families::families(&self.ledger, missing, tells);
+                let body = match format {
+                    Format::Protobuf => protobuf::write(&families),
+                    Format::Plain | Format::OpenMetrics => {
+                        text::write(&families, format).into_bytes()
+                    }
+                };
+                ("200 OK", format, body)
             }
-            ("/metrics", _) => ("405 Method Not Allowed", format, String::new()),
-            _ => ("404 Not Found", format, "metrics are at /metrics\n".to_owned()),
+            ("/metrics", _) => ("405 Method Not Allowed", Format::Plain, Vec::new()),
+            _ => ("404 Not Found", Format::Plain, b"metrics are at /metrics\n".to_vec()),
         }
     }
 }

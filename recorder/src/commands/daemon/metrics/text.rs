@@ -1,283 +1,143 @@
-//! The text of the figures, as Prometheus has read it since ever, or as OpenMetrics.
+//! The text of the figures, as Prometheus has read it since ever, or as OpenMetrics. It has classic histograms only.
 
 use std::fmt::Write as _;
 
-use super::ledger::{Group, Labels, Ledger};
-use crate::kernel::bpf::counts::{BUCKETS, FIRST_BOUND, Figures, Histogram, Measure, Missing};
-use crate::units::cgroup::Owner;
+use super::families::{Family, Kind, Label, NANOS, Value};
+use super::format::Format;
+use crate::kernel::bpf::counts::{FIRST_BOUND, Histogram};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    /// Prometheus's text, version 0.0.4.
-    Plain,
-    /// OpenMetrics 1.0.0.
-    OpenMetrics,
-}
+/// The buckets of classic histograms, the last of which has no bound. There are fewer than native ones have, since each costs a
+/// line, and series in the scraper.
+pub(super) const CLASSIC: usize = 34;
 
-impl Format {
-    /// What the peer prefers, by its header `Accept`.
-    pub(super) fn wanted(accept: Option<&str>) -> Format {
-        let media = accept.unwrap_or_default().split(',').map(|it| it.split(';'));
-        let is_open = |mut parts: std::str::Split<'_, char>| {
-            let is_it = parts.next().is_some_and(|it| it.trim() == "application/openmetrics-text");
-            let refused = |part: &str| part.trim().strip_prefix("q=").is_some_and(|q| q == "0");
-            is_it && !parts.any(refused)
-        };
-        match media.into_iter().any(is_open) {
-            true => Format::OpenMetrics,
-            false => Format::Plain,
+/// How many samples there are up to the bound of each classic bucket. The last bound is infinite.
+pub(super) fn classic(histogram: &Histogram) -> impl Iterator<Item = (f64, u64)> {
+    let mut below = 0;
+    let buckets = histogram.buckets;
+    let count = histogram.count();
+    (0..CLASSIC).map(move |bucket| {
+        below += buckets[bucket];
+        match bucket + 1 < CLASSIC {
+            true => (2_f64.powi(FIRST_BOUND + bucket as i32), below),
+            false => (f64::INFINITY, count),
         }
-    }
-
-    pub(super) fn media_type(self) -> &'static str {
-        match self {
-            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
+    })
 }
 
-/// What this kernel tells.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tells {
-    pub(super) steal: bool,
-    pub(super) throttles: bool,
-}
-
-const NANOS: f64 = 1e9;
-
-struct Page {
-    text: String,
-    format: Format,
-}
-
-/// All of it.
-pub(super) fn write(ledger: &Ledger, missing: Missing, tells: Tells, format: Format) -> String {
-    let mut page = Page { text: String::new(), format };
-    let series: Vec<(String, &Figures)> =
-        ledger.series().map(|(labels, figures)| (text_of(labels), figures)).collect();
-    page.histograms(
-        "fxtrec_wakeup_latency_seconds",
-        "From a wake-up to the next switch in.",
-        &series,
-        |figures| [("", *figures.of(Measure::Wakeup))],
-    );
-    page.histograms(
-        "fxtrec_runqueue_wait_seconds",
-        "Waits for a CPU, after a wake-up or a preemption.",
-        &series,
-        |figures| [("", figures.run_queue())],
-    );
-    page.histograms(
-        "fxtrec_slice_seconds",
-        "From a switch in to the next switch out.",
-        &series,
-        |figures| [("", *figures.of(Measure::Slice))],
-    );
-    page.histograms(
-        "fxtrec_blocked_seconds",
-        "From a switch out in a waiting state to the wake-up.",
-        &series,
-        |figures| {
-            let of = |measure| *figures.of(measure);
-            [("state=\"S\"", of(Measure::Blocked)), ("state=\"D\"", of(Measure::BlockedD))]
-        },
-    );
-    let nanos = |nanos: u64| nanos as f64 / NANOS;
-    if tells.steal {
-        page.sums(
-            "fxtrec_steal_seconds",
-            "Time that the host took within slices.",
-            &series,
-            |figures| nanos(figures.steal_ns),
-        );
-        page.sums("fxtrec_stolen_slices", "Slices with stolen time.", &series, |figures| {
-            figures.steals as f64
-        });
+/// All of it, in one of the two text formats.
+pub(super) fn write(families: &[Family], format: Format) -> String {
+    let mut page = Page { text: String::new(), is_open: format == Format::OpenMetrics };
+    for family in families {
+        page.family(family);
     }
-    if tells.throttles {
-        page.sums(
-            "fxtrec_throttled_seconds",
-            "Time within waits in which a quota was used up. It is no part of the wait.",
-            &series,
-            |figures| nanos(figures.throttled_ns),
-        );
-        page.sums("fxtrec_throttled_waits", "Waits with throttled time.", &series, |figures| {
-            figures.throttles as f64
-        });
-    }
-    page.sums(
-        "fxtrec_censored",
-        "Lengths of time of which the beginning or the end is not known. No histogram has them.",
-        &series,
-        |figures| {
-            let censored = |measure: &Measure| figures.of(*measure).censored;
-            (Measure::ALL.iter().map(censored).sum::<u64>() + figures.unknown) as f64
-        },
-    );
-    page.head("fxtrec_lost", "counter", "What is missing from the figures.");
-    for (reason, count) in
-        [("unseen", missing.unseen), ("forgotten", missing.evicted), ("other", missing.overflowed)]
-    {
-        page.sample("fxtrec_lost_total", &format!("reason=\"{reason}\""), count as f64);
-    }
-    page.head("fxtrec_series", "gauge", "Sets of labels, of fxtrec_series_limit at most.");
-    page.sample("fxtrec_series", "", ledger.len() as f64);
-    page.head("fxtrec_series_limit", "gauge", "The limit of --metrics-series.");
-    page.sample("fxtrec_series_limit", "", ledger.most() as f64);
-    page.head("fxtrec_build_info", "gauge", "The version of fxtrec.");
-    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-    page.sample("fxtrec_build_info", &version, 1.0);
-    if format == Format::OpenMetrics {
+    if page.is_open {
         page.text.push_str("# EOF\n");
     }
     page.text
 }
 
+struct Page {
+    text: String,
+    is_open: bool,
+}
+
 impl Page {
-    /// A counter's name ends with `_total` in its samples, and in the older text also here.
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let is_plain_counter = kind == "counter" && self.format == Format::Plain;
-        let total = if is_plain_counter { "_total" } else { "" };
-        let _ = write!(self.text, "# HELP {name}{total} {help}\n# TYPE {name}{total} {kind}\n");
-        if self.format == Format::OpenMetrics && name.ends_with("_seconds") {
+    fn family(&mut self, family: &Family) {
+        let Family { name, kind, help, samples } = family;
+        // A counter's name ends with `_total` in its samples, and in the older text also here.
+        let total = if *kind == Kind::Counter { "_total" } else { "" };
+        let head = if self.is_open { "" } else { total };
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let _ = write!(self.text, "# HELP {name}{head} {help}\n# TYPE {name}{head} {kind}\n");
+        if self.is_open && name.ends_with("_seconds") {
             let _ = writeln!(self.text, "# UNIT {name} seconds");
         }
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: f64) {
-        let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
-        let _ = writeln!(self.text, "{name}{open}{labels}{close} {value:?}");
-    }
-
-    fn sums(
-        &mut self,
-        name: &str,
-        help: &str,
-        series: &[(String, &Figures)],
-        value: impl Fn(&Figures) -> f64,
-    ) {
-        self.head(name, "counter", help);
-        let total = format!("{name}_total");
-        for (labels, figures) in series {
-            self.sample(&total, labels, value(figures));
-        }
-    }
-
-    fn histograms<const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        series: &[(String, &Figures)],
-        of: impl Fn(&Figures) -> [(&'static str, Histogram); N],
-    ) {
-        self.head(name, "histogram", help);
-        for (labels, figures) in series {
-            for (more, histogram) in of(figures) {
-                let comma = if more.is_empty() { "" } else { "," };
-                self.histogram(name, &format!("{labels}{comma}{more}"), &histogram);
+        for sample in samples {
+            let labels = text_of(&sample.labels);
+            match &sample.value {
+                Value::Number(value) => {
+                    let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+                    let _ = writeln!(self.text, "{name}{total}{open}{labels}{close} {value:?}");
+                }
+                Value::Histogram(histogram) => self.histogram(name, &labels, histogram),
             }
         }
     }
 
-    /// Without samples there is nothing to tell; the first one makes the histogram appear.
     fn histogram(&mut self, name: &str, labels: &str, histogram: &Histogram) {
-        if histogram.count() == 0 {
-            return;
-        }
-        let mut below = 0;
-        for (bucket, count) in histogram.buckets.iter().enumerate() {
-            below += count;
-            let bound = match bucket + 1 < BUCKETS {
-                true => format!("{:?}", 2_f64.powi(FIRST_BOUND + bucket as i32)),
-                false => "+Inf".to_owned(),
-            };
+        for (bound, below) in classic(histogram) {
+            let bound = if bound.is_finite() { format!("{bound:?}") } else { "+Inf".to_owned() };
             let _ = writeln!(self.text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
         }
         let _ = writeln!(self.text, "{name}_sum{{{labels}}} {:?}", histogram.sum as f64 / NANOS);
-        let _ = writeln!(self.text, "{name}_count{{{labels}}} {below}");
+        let _ = writeln!(self.text, "{name}_count{{{labels}}} {}", histogram.count());
     }
 }
 
-/// The labels of a set, of which there is always at least the cgroup.
-fn text_of(labels: &Labels) -> String {
-    let path = match &labels.group {
-        Group::Path(path) => path,
-        // Paths begin with a slash.
-        Group::Removed => "removed",
-        Group::Other => "other",
-    };
-    let mut text = format!("cgroup=\"{}\"", escaped(path));
-    let owner = Owner::of(path);
-    if let Some(pod) = owner.pod_uid() {
-        let _ = write!(text, ",pod=\"{pod}\"");
-    }
-    if let Some(container) = owner.container {
-        let _ = write!(text, ",container=\"{container}\"");
-    }
-    if let Some(comm) = &labels.comm {
-        let _ = write!(text, ",comm=\"{}\"", escaped(comm));
+fn text_of(labels: &[Label]) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        let comma = if text.is_empty() { "" } else { "," };
+        let _ = write!(text, "{comma}{name}=\"{}\"", escaped(value));
     }
     text
 }
 
 /// As within the quotes of a label.
 fn escaped(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    for character in value.chars() {
-        match character {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            // Nothing that a terminal would obey.
-            other if other.is_control() => text.push('\u{fffd}'),
-            other => text.push(other),
-        }
-    }
-    text
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::families::Sample;
     use super::*;
+    use crate::kernel::bpf::counts::BUCKETS;
 
     #[test]
-    fn open_metrics_are_written_for_those_that_ask() {
-        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.2";
-        assert_eq!(Format::wanted(Some(prometheus)), Format::OpenMetrics);
-        for plain in [None, Some("*/*"), Some("application/openmetrics-text;q=0"), Some("")] {
-            assert_eq!(Format::wanted(plain), Format::Plain, "{plain:?}");
-        }
-    }
-
-    #[test]
-    fn labels_say_whose_it_is_and_cannot_break_out() {
-        let path = |path: &str, comm: Option<&str>| {
-            text_of(&Labels { group: Group::Path(path.to_owned()), comm: comm.map(str::to_owned) })
-        };
-        assert_eq!(path("/a\"b\\\n\u{1b}", None), "cgroup=\"/a\\\"b\\\\\\n\u{fffd}\"");
-        let id = "ab".repeat(32);
-        assert_eq!(
-            path(&format!("/docker/{id}"), Some("sh")),
-            format!("cgroup=\"/docker/{id}\",container=\"{id}\",comm=\"sh\"")
-        );
-        assert_eq!(text_of(&Labels { group: Group::Other, comm: None }), "cgroup=\"other\"");
+    fn labels_cannot_break_out_of_their_quotes() {
+        let labels = [("cgroup", "/a\"b\\\n".to_owned()), ("comm", "sh".to_owned())];
+        assert_eq!(text_of(&labels), "cgroup=\"/a\\\"b\\\\\\n\",comm=\"sh\"");
     }
 
     #[test]
     fn a_histogram_adds_up_to_its_count_and_ends_without_a_bound() {
-        let mut page = Page { text: String::new(), format: Format::Plain };
         let mut histogram = Histogram { sum: 1_500_000_000, ..Histogram::default() };
-        page.histogram("x", "a=\"b\"", &histogram);
-        assert_eq!(page.text, "", "it has no samples");
-        (histogram.buckets[0], histogram.buckets[24], histogram.buckets[BUCKETS - 1]) = (1, 2, 3);
-        page.histogram("x", "a=\"b\"", &histogram);
-        let lines: Vec<&str> = page.text.lines().collect();
-        assert_eq!(lines.len(), BUCKETS + 2);
-        assert_eq!(lines[0], "x_bucket{a=\"b\",le=\"5.960464477539063e-8\"} 1");
-        assert_eq!(lines[23], "x_bucket{a=\"b\",le=\"0.5\"} 1");
-        assert_eq!(lines[24], "x_bucket{a=\"b\",le=\"1.0\"} 3");
-        assert_eq!(lines[BUCKETS - 1], "x_bucket{a=\"b\",le=\"+Inf\"} 6");
-        assert_eq!(lines[BUCKETS..], ["x_sum{a=\"b\"} 1.5", "x_count{a=\"b\"} 6"]);
+        for (bucket, count) in [(0, 1), (24, 2), (CLASSIC - 1, 3), (BUCKETS - 1, 4)] {
+            histogram.buckets[bucket] = count;
+        }
+        let value = Value::Histogram(Box::new(histogram));
+        let samples = vec![Sample { labels: vec![("a", "b".to_owned())], value }];
+        let family = Family { name: "x_seconds", kind: Kind::Histogram, help: "Y.", samples };
+        let text = write(&[family], Format::Plain);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["# HELP x_seconds Y.", "# TYPE x_seconds histogram"]);
+        let lines = &lines[2..];
+        assert_eq!(lines.len(), CLASSIC + 2);
+        assert_eq!(lines[0], "x_seconds_bucket{a=\"b\",le=\"5.960464477539063e-8\"} 1");
+        assert_eq!(lines[23], "x_seconds_bucket{a=\"b\",le=\"0.5\"} 1");
+        assert_eq!(lines[24], "x_seconds_bucket{a=\"b\",le=\"1.0\"} 3");
+        assert_eq!(lines[CLASSIC - 2], "x_seconds_bucket{a=\"b\",le=\"256.0\"} 3");
+        assert_eq!(lines[CLASSIC - 1], "x_seconds_bucket{a=\"b\",le=\"+Inf\"} 10");
+        assert_eq!(lines[CLASSIC..], ["x_seconds_sum{a=\"b\"} 1.5", "x_seconds_count{a=\"b\"} 10"]);
+    }
+
+    #[test]
+    fn the_name_of_a_counter_ends_where_the_form_has_it() {
+        let samples = vec![Sample { labels: Vec::new(), value: Value::Number(2.0) }];
+        let family = [Family { name: "x_seconds", kind: Kind::Counter, help: "Y.", samples }];
+        assert_eq!(
+            write(&family, Format::Plain),
+            "# HELP x_seconds_total Y.\n# TYPE x_seconds_total counter\nx_seconds_total 2.0\n"
+        );
+        assert_eq!(
+            write(&family, Format::OpenMetrics),
+            "# HELP x_seconds Y.\n# TYPE x_seconds counter\n# UNIT x_seconds seconds\n\
+             x_seconds_total 2.0\n# EOF\n"
+        );
     }
 }

@@ -1,0 +1,229 @@
+//! The figures as messages `io.prometheus.client.MetricFamily`, the one form that Prometheus takes native histograms in.
+//!
+//! A histogram is told twice in one message: by the buckets of the text, and as a native one of schema 0, whose bucket `i` ends at
+//! 2^i s. That is where the kernel's buckets end too, so every sample is in its own:
+//!
+//! ```text
+//!   the kernel's bucket    0        1            2       ...   BUCKETS - 2   BUCKETS - 1
+//!   ends at               2^-24 s  2^-23 s      2^-22 s        2^16 s        has no bound
+//!   native                zero     index -23    -22            16            17, which would end at 2^17 s
+//! ```
+//!
+//! The encoding is written out here: three types of fields are less than a crate with its generator.
+
+use super::families::{Family, Kind, Label, NANOS, Value};
+use super::text::classic;
+use crate::kernel::bpf::counts::{FIRST_BOUND, Histogram};
+
+/// Numbers of fields, by message, as in Prometheus's `metrics.proto`.
+mod field {
+    pub(super) mod family {
+        pub(in super::super) const NAME: u64 = 1;
+        pub(in super::super) const HELP: u64 = 2;
+        pub(in super::super) const KIND: u64 = 3;
+        pub(in super::super) const METRIC: u64 = 4;
+    }
+    pub(super) mod metric {
+        pub(in super::super) const LABEL: u64 = 1;
+        pub(in super::super) const GAUGE: u64 = 2;
+        pub(in super::super) const COUNTER: u64 = 3;
+        pub(in super::super) const HISTOGRAM: u64 = 7;
+    }
+    pub(super) mod label {
+        pub(in super::super) const NAME: u64 = 1;
+        pub(in super::super) const VALUE: u64 = 2;
+    }
+    /// Of a gauge as of a counter.
+    pub(super) const VALUE: u64 = 1;
+    pub(super) mod bucket {
+        pub(in super::super) const CUMULATIVE_COUNT: u64 = 1;
+        pub(in super::super) const UPPER_BOUND: u64 = 2;
+    }
+    pub(super) mod span {
+        pub(in super::super) const OFFSET: u64 = 1;
+        pub(in super::super) const LENGTH: u64 = 2;
+    }
+    pub(super) mod histogram {
+        pub(in super::super) const SAMPLE_COUNT: u64 = 1;
+        pub(in super::super) const SAMPLE_SUM: u64 = 2;
+        pub(in super::super) const BUCKET: u64 = 3;
+        pub(in super::super) const SCHEMA: u64 = 5;
+        pub(in super::super) const ZERO_THRESHOLD: u64 = 6;
+        pub(in super::super) const ZERO_COUNT: u64 = 7;
+        pub(in super::super) const POSITIVE_SPAN: u64 = 12;
+        pub(in super::super) const POSITIVE_DELTA: u64 = 13;
+    }
+}
+
+/// All of it: each family with its length before it. Those without samples are left out.
+pub(super) fn write(families: &[Family]) -> Vec<u8> {
+    let mut all = Message::default();
+    for family in families.iter().filter(|family| !family.samples.is_empty()) {
+        let message = of_family(family);
+        all.varint(message.0.len() as u64);
+        all.0.extend_from_slice(&message.0);
+    }
+    all.0
+}
+
+fn of_family(family: &Family) -> Message {
+    let (kind, total, value_field) = match family.kind {
+        Kind::Counter => (0, "_total", field::metric::COUNTER),
+        Kind::Gauge => (1, "", field::metric::GAUGE),
+        Kind::Histogram => (4, "", field::metric::HISTOGRAM),
+    };
+    let mut message = Message::default();
+    message.bytes(field::family::NAME, format!("{}{total}", family.name).as_bytes());
+    message.bytes(field::family::HELP, family.help.as_bytes());
+    message.number(field::family::KIND, kind);
+    for sample in &family.samples {
+        let mut metric = Message::default();
+        for label in &sample.labels {
+            metric.bytes(field::metric::LABEL, &of_label(label).0);
+        }
+        let value = match &sample.value {
+            Value::Number(value) => {
+                let mut message = Message::default();
+                message.double(field::VALUE, *value);
+                message
+            }
+            Value::Histogram(histogram) => of_histogram(histogram),
+        };
+        metric.bytes(value_field, &value.0);
+        message.bytes(field::family::METRIC, &metric.0);
+    }
+    message
+}
+
+fn of_label((name, value): &Label) -> Message {
+    let mut message = Message::default();
+    message.bytes(field::label::NAME, name.as_bytes());
+    message.bytes(field::label::VALUE, value.as_bytes());
+    message
+}
+
+fn of_histogram(histogram: &Histogram) -> Message {
+    let mut message = Message::default();
+    message.number(field::histogram::SAMPLE_COUNT, histogram.count());
+    message.double(field::histogram::SAMPLE_SUM, histogram.sum as f64 / NANOS);
+    for (bound, below) in classic(histogram) {
+        let mut bucket = Message::default();
+        bucket.number(field::bucket::CUMULATIVE_COUNT, below);
+        bucket.double(field::bucket::UPPER_BOUND, bound);
+        message.bytes(field::histogram::BUCKET, &bucket.0);
+    }
+    message.number(field::histogram::SCHEMA, zigzag(0));
+    message.double(field::histogram::ZERO_THRESHOLD, 2_f64.powi(FIRST_BOUND));
+    message.number(field::histogram::ZERO_COUNT, histogram.buckets[0]);
+    let mut deltas = Message::default();
+    let mut last = 0;
+    for (offset, counts) in spans(&histogram.buckets[1..]) {
+        let mut span = Message::default();
+        span.number(field::span::OFFSET, zigzag(offset));
+        span.number(field::span::LENGTH, counts.len() as u64);
+        message.bytes(field::histogram::POSITIVE_SPAN, &span.0);
+        for &count in counts {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            deltas.varint(zigzag(count - last));
+            last = count;
+        }
+    }
+    message.bytes(field::histogram::POSITIVE_DELTA, &deltas.0);
+    message
+}
+
+/// Runs of buckets with samples, each with the index that it begins at: of the first one by itself, of the others counted from
+/// the end of the run before.
+fn spans(counts: &[u64]) -> Vec<(i64, &[u64])> {
+    let mut spans = Vec::new();
+    let mut from = i64::from(FIRST_BOUND + 1);
+    let mut at = 0;
+    while let Some(gap) = counts[at..].iter().position(|&count| count > 0) {
+        let run = &counts[at + gap..];
+        let run = &run[..run.iter().position(|&count| count == 0).unwrap_or(run.len())];
+        spans.push((from + gap as i64, run));
+        from = 0;
+        at += gap + run.len();
+    }
+    spans
+}
+
+/// A number with a sign, so that small ones are short.
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+/// The bytes of a message, or of a part of it.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(&mut self, field: u64, value: u64) {
+        const VARINT: u64 = 0;
+        self.varint(field << 3 | VARINT);
+        self.varint(value);
+    }
+
+    fn double(&mut self, field: u64, value: f64) {
+        const FIXED64: u64 = 1;
+        self.varint(field << 3 | FIXED64);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Text, a message, or numbers one after the other.
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        const LENGTH: u64 = 2;
+        self.varint(field << 3 | LENGTH);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::families::Sample;
+    use super::*;
+    use crate::kernel::bpf::counts::BUCKETS;
+
+    #[test]
+    fn numbers_are_as_the_description_of_the_encoding_has_them() {
+        let mut message = Message::default();
+        message.number(1, 150);
+        message.bytes(2, b"testing");
+        assert_eq!(message.0, [b"\x08\x96\x01\x12\x07".as_slice(), b"testing"].concat());
+        assert_eq!([0, -1, 1, -2, i64::MAX].map(zigzag), [0, 1, 2, 3, u64::MAX - 1]);
+    }
+
+    #[test]
+    fn a_counter_is_a_message_with_its_length_before_it() {
+        let labels = vec![("a", "b".to_owned())];
+        let samples = vec![Sample { labels, value: Value::Number(1.0) }];
+        let family = |samples| Family { name: "x", kind: Kind::Counter, help: "Y", samples };
+        assert_eq!(write(&[family(Vec::new())]), b"");
+        // The label has 8 bytes, the value 11, and the family 35.
+        let head = b"\x23\x0a\x07x_total\x12\x01Y\x18\0".as_slice();
+        let metric = b"\x22\x13\x0a\x06\x0a\x01a\x12\x01b\x1a\x09\x09\0\0\0\0\0\0\xf0\x3f";
+        let expected = [head, metric].concat();
+        assert_eq!(write(&[family(samples)]), expected);
+    }
+
+    #[test]
+    fn runs_of_buckets_begin_where_their_bounds_are() {
+        let mut buckets = [0; BUCKETS];
+        for (bucket, count) in [(0, 9), (4, 3), (5, 1), (24, 2), (BUCKETS - 1, 7)] {
+            buckets[bucket] = count;
+        }
+        // Bucket 4 ends at 2^-20 s, bucket 24 at 1 s, which has the index 0.
+        let expected: [(i64, &[u64]); 3] = [(-20, &[3, 1]), (18, &[2]), (16, &[7])];
+        assert_eq!(spans(&buckets[1..]), expected);
+        assert_eq!(spans(&[0; BUCKETS - 1]), []);
+    }
+}
