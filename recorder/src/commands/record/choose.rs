@@ -33,12 +33,8 @@ pub(super) fn open(
 ) -> Result<Chosen, RecordError> {
     let open = |kind| open_one(kind, facts, plan, extras);
     match plan.source {
-        // Only perf's rings take them, and in one ring with the switches their order is the kernel's.
-        // Only the first tells of futexes.
-        SourceChoice::Auto if !extras.is_empty() && plan.locks => {
-            first(&[SourceKind::Bpf, SourceKind::Perf], open)
-        }
-        SourceChoice::Auto if !extras.is_empty() => first(&[SourceKind::Perf], open),
+        // Only the first two have perf's rings, which these events come from.
+        SourceChoice::Auto if !extras.is_empty() => first(&AUTO[..2], open),
         SourceChoice::Auto => first(&AUTO, open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),
         SourceChoice::Ftrace => first(&[SourceKind::Ftrace], open),
