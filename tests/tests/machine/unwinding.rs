@@ -245,6 +245,22 @@ fn the_stack_of_who_ends_a_wait_is_told_with_it() {
 }
 
 #[test]
+fn a_table_to_unwind_by_that_jumps_in_circles_does_not_keep_the_recorder() {
+    if !may_unwind(&["gcc", "timeout"]) || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let _turn = machine::shared();
+    let program = build("endless.c", &["-O2"]);
+    let folder = Folder::new();
+    let mut recorder = Command::new("timeout");
+    recorder.args(["-s", "KILL", "120"]).arg(binary::fxtrec());
+    recorder.args(["-q", "--source", "bpf", "--stacks", "-o"]).arg(folder.path("t.fxt"));
+    succeed(recorder.arg("--").arg(program.text()));
+    let folded = folder.fxtrec(["flame", "t.fxt", "--comm", "endless"]).expect(0).stdout;
+    assert!(folded.contains("waits_without_end"), "{folded}");
+}
+
+#[test]
 fn samples_of_running_threads_name_where_they_ran() {
     if !may_unwind(&["gcc"]) {
         return;

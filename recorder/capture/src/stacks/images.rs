@@ -10,7 +10,8 @@ use fxtrec_kernel::code::{ExecutableMapping, open_mapped};
 use fxtrec_kernel::made_code::{self, VDSO};
 use fxtrec_kernel::regular;
 use fxtrec_probe::elf::{
-    self, Arch, Elf, FileData, Functions, Names, ReadRef, Segment, data_of, separate_debug_file,
+    self, Arch, Elf, FileData, Functions, Names, ReadRef, Segment, Usable, data_of,
+    separate_debug_file, usable_frames,
 };
 use nix::sys::stat;
 use rustc_hash::FxHashMap;
@@ -22,6 +23,9 @@ const MOST_FILES: usize = 256;
 
 /// How much of tables to unwind by is kept, in bytes: a browser's take 20 MB, libc's 150 KB.
 const MOST_TABLES: usize = 64 << 20;
+
+/// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
+const MOST_SYMBOLS: u64 = 256 << 20;
 
 /// A page, as far as file offsets of mappings are multiples of it. Larger pages are multiples of this.
 const PAGE: u64 = 4096;
@@ -169,12 +173,20 @@ fn bytes_of(tables: &Tables) -> usize {
 /// The tables of a file, if they take at most `room` bytes.
 fn tables<'d, R: ReadRef<'d>>(file: R, room: usize) -> Option<Tables> {
     let elf = Elf::parse(file).ok().filter(|elf| elf.arch() == Arch::HOST)?;
-    let section = |name: &str| {
-        let (bytes, address) = elf.section(name).ok()??;
+    let section = |name: &str, room: usize| {
+        let (bytes, address) = elf.section_within(name, room as u64)?;
         (!bytes.is_empty()).then(|| Section { bytes: bytes.into(), address })
     };
-    let tables = Tables { frames: section(".eh_frame")?, index: section(".eh_frame_hdr") };
-    (bytes_of(&tables) <= room).then_some(tables)
+    let frames = section(".eh_frame", room)?;
+    let index = section(".eh_frame_hdr", room - frames.bytes.len());
+    fn parts(section: &Section) -> (&[u8], u64) {
+        (&section.bytes, section.address)
+    }
+    match usable_frames(parts(&frames), index.as_ref().map(parts)) {
+        Usable::All => Some(Tables { frames, index }),
+        Usable::Tables => Some(Tables { frames, index: None }),
+        Usable::Nothing => None,
+    }
 }
 
 /// A path as a process knows it, from here.
@@ -186,10 +198,14 @@ fn in_root(pid: u32, path: &Path) -> PathBuf {
 /// The functions of a file, with those of a separate file of symbols where one is installed.
 fn functions(file: &FileData, path: &Path) -> Functions {
     let Ok(elf) = Elf::parse(file) else { return Functions::default() };
+    if elf.symbol_bytes() > MOST_SYMBOLS {
+        return Functions::default();
+    }
     let mut functions = elf.functions().unwrap_or_default();
     if !functions.complete
         && let Some((_, data)) = separate_debug_file(&elf, path, Path::new("/"))
         && let Ok(debug) = Elf::parse(&data)
+        && debug.symbol_bytes() <= MOST_SYMBOLS
         && let Ok(more) = debug.functions_of(&elf)
     {
         functions.merge(more);

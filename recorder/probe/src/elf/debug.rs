@@ -15,12 +15,18 @@ use super::Elf;
 /// A build ID is a hash; nothing longer is one.
 const LONGEST_ID: usize = 64;
 
+/// Sections with a build ID are not larger, in bytes: those of a kernel have some hundred.
+const MOST_NOTES: u64 = 1 << 20;
+
+/// The longest name of a file and its checksum, in bytes.
+const LONGEST_LINK: u64 = 4096;
+
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The number that the linker gave to this build.
     pub fn build_id(&self) -> Option<&'d [u8]> {
         // A kernel has all its notes in one section, and so has its vDSO.
         [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
-            let (notes, _) = self.section(section).ok()??;
+            let (notes, _) = self.section_within(section, MOST_NOTES)?;
             let id = gnu_build_id(notes);
             (!id.is_empty() && id.len() <= LONGEST_ID).then_some(id)
         })
@@ -28,7 +34,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
 
     /// The name of the file with the stripped symbols.
     fn debug_link(&self) -> Option<&'d str> {
-        let (link, _) = self.section(".gnu_debuglink").ok()??;
+        let (link, _) = self.section_within(".gnu_debuglink", LONGEST_LINK)?;
         let name = std::str::from_utf8(link.split(|byte| *byte == 0).next()?).ok()?;
         // A name, not a path to somewhere else.
         (!name.is_empty() && !name.contains('/')).then_some(name)

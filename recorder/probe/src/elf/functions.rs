@@ -97,8 +97,12 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         for (complete, header) in self.symbol_tables() {
             functions.complete |= complete;
             let Table { symbols, strings } = self.table(header)?;
+            let mut left = most_name_bytes(strings.len() as u64);
             for symbol in symbols {
                 if let Some(name) = name(strings, symbol.st_name(self.endian)) {
+                    left = left
+                        .checked_sub(name.len() as u64)
+                        .ok_or(ElfError::Damaged("a symbol table"))?;
                     take_symbol(symbol, name, self.endian, code, &mut functions);
                 }
             }
@@ -108,6 +112,16 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         functions.imported.retain(|name| !defined.contains(name.as_str()));
         functions.tidy();
         Ok(functions)
+    }
+
+    /// How large the symbol tables and their names are, in bytes.
+    pub fn symbol_bytes(&self) -> u64 {
+        let size = |header: &elf::SectionHeader64<Endianness>| header.sh_size(self.endian);
+        let of = |header| {
+            let strings = self.sections.section(elf::SectionHeader64::link(header, self.endian));
+            size(header).saturating_add(strings.map_or(0, size))
+        };
+        self.symbol_tables().into_iter().map(|(_, header)| of(header)).fold(0, u64::saturating_add)
     }
 
     /// Whether a function is called, and so has an address to return to on top of its stack.
@@ -209,6 +223,12 @@ pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Optio
 
 /// No name is longer, in bytes.
 pub(super) const LONGEST_NAME: usize = 32 * 1024;
+
+/// How many bytes the names in a table of so many bytes can have in all. Some are the ends of others; that all of a million
+/// symbols have the whole table as their name is a lie.
+pub(super) fn most_name_bytes(table: u64) -> u64 {
+    table.saturating_mul(4).saturating_add(LONGEST_NAME as u64)
+}
 
 /// The text at `offset` of a string table, up to its zero byte and without a version (`@GLIBC_2.2`).
 fn name(strings: &[u8], offset: u32) -> Option<&str> {

@@ -9,6 +9,7 @@
 //!
 //! The memory that it takes depends on the number of addresses alone.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -17,8 +18,11 @@ use object::pod::slice_from_bytes;
 use object::read::elf::{ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 
-use super::functions::{LONGEST_NAME, code_rank, unversioned};
-use super::{Elf, ElfError};
+use super::functions::{LONGEST_NAME, code_rank, most_name_bytes, unversioned};
+use super::{Elf, ElfError, LARGEST_TABLE};
+
+/// The size of a symbol, in bytes.
+const SYMBOL: usize = size_of::<Sym64<Endianness>>();
 
 /// Symbols that are read at a time.
 const SYMBOLS: usize = 4096;
@@ -27,10 +31,12 @@ const SYMBOLS: usize = 4096;
 const NAME_PIECE: usize = 256;
 
 /// Where a symbol table and its names are in their file, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Table {
     symbols: (u64, u64),
     strings: (u64, u64),
+    /// How much more of the names is read, in bytes: a piece of each, and what is long.
+    left: Cell<u64>,
 }
 
 /// A file with symbols.
@@ -70,7 +76,10 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         };
         let table = |(_, header): (bool, &'d elf::SectionHeader64<Endianness>)| {
             let strings = self.sections.section(header.link(self.endian)).ok()?;
-            Some(Table { symbols: place(header), strings: place(strings) })
+            let (symbols, strings) = (place(header), place(strings));
+            let pieces = symbols.1 / SYMBOL as u64 * NAME_PIECE as u64;
+            let left = Cell::new(most_name_bytes(strings.1).saturating_add(pieces));
+            Some(Table { symbols, strings, left })
         };
         self.symbol_tables().into_iter().filter_map(table).collect()
     }
@@ -91,14 +100,16 @@ impl<'f> Source<'f> {
         mut take: impl FnMut(&Table, &Sym64<Endianness>),
     ) -> Result<(), ElfError> {
         let damaged = || ElfError::Damaged("a symbol table");
-        const SIZE: usize = size_of::<Sym64<Endianness>>();
-        let mut buffer = vec![0; SYMBOLS * SIZE];
+        let mut buffer = vec![0; SYMBOLS * SYMBOL];
         for table in &self.tables {
             let (mut at, size) = table.symbols;
-            let mut left = size / SIZE as u64;
+            if size > LARGEST_TABLE || table.strings.1 > LARGEST_TABLE {
+                return Err(damaged());
+            }
+            let mut left = size / SYMBOL as u64;
             while left > 0 {
                 let count = left.min(SYMBOLS as u64) as usize;
-                let bytes = &mut buffer[..count * SIZE];
+                let bytes = &mut buffer[..count * SYMBOL];
                 self.file.read_exact_at(bytes, at).map_err(|_| damaged())?;
                 let (symbols, _) =
                     slice_from_bytes::<Sym64<Endianness>>(bytes, count).map_err(|()| damaged())?;
@@ -118,6 +129,7 @@ impl<'f> Source<'f> {
         let start = start.checked_add(offset)?;
         let mut bytes = Vec::new();
         while bytes.len() < most {
+            table.left.set(table.left.get().checked_sub(NAME_PIECE as u64)?);
             let have = bytes.len();
             bytes.resize(most.min(have + NAME_PIECE), 0);
             let at = start.checked_add(have as u64)?;
@@ -275,6 +287,25 @@ mod tests {
         let main = functions.all.iter().find(|it| it.raw == "main").expect("a program has it");
         assert_eq!(label(&file, "main"), Ok(Some(main.address)));
         assert_eq!(label(&file, "no such label"), Ok(None));
+    }
+
+    #[test]
+    fn names_are_read_as_far_as_a_table_of_names_goes() {
+        let file = own();
+        let (mut source, _) = Source::new(&file).expect("sound");
+        let read_all = |source: &Source<'_>| {
+            let mut read = 0;
+            let each = |table: &Table, symbol: &Sym64<Endianness>| {
+                read += u64::from(source.name(table, symbol).is_some());
+            };
+            source.each_symbol(each).expect("sound");
+            read
+        };
+        assert!(read_all(&source) > 5000);
+        // As far as a thousand pieces go, whatever the other symbols are called.
+        source.tables.iter_mut().for_each(|table| table.left = Cell::new(0));
+        source.tables[0].left.set(1000 * NAME_PIECE as u64);
+        assert!((1..=1000).contains(&read_all(&source)));
     }
 
     #[test]

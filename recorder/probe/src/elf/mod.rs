@@ -10,6 +10,7 @@ mod bounds;
 mod debug;
 mod dynamic;
 mod error;
+mod frames;
 mod functions;
 mod lines;
 mod lookup;
@@ -33,6 +34,7 @@ pub(super) use debug::hex;
 pub use debug::{debug_file_of, separate_debug_file};
 pub use dynamic::Dynamic;
 pub use error::ElfError;
+pub use frames::{Usable, usable as usable_frames};
 pub use functions::{Function, Functions};
 pub use lines::{Line, Lines};
 pub use lookup::{functions_at, label};
@@ -42,6 +44,9 @@ pub use select::{Selection, select};
 
 /// A symbol or string table beyond this many bytes is taken for a lie.
 const LARGEST_TABLE: u64 = 1 << 31;
+
+/// What is loaded has some tens of sections and segments.
+const MOST_HEADERS: u64 = 1 << 16;
 
 /// A processor that fxtrec knows the calling convention of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +140,11 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             elf::ET_EXEC | elf::ET_DYN => {}
             other => return Err(ElfError::NotLoaded(error::type_name(other.0))),
         }
+        // Where a file has more than 16 bits can count, another place tells how many, and all of them are read at once.
+        let is_many = |count: object::read::Result<u64>| count.is_ok_and(|it| it > MOST_HEADERS);
+        if is_many(header.phnum(endian, data).map(u64::from)) {
+            return Err(ElfError::Damaged("its program headers"));
+        }
         let program_headers = header
             .program_headers(endian, data)
             .map_err(|_| ElfError::Damaged("its program headers"))?;
@@ -149,7 +159,10 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             })
             .collect();
         // A program without sections runs; it only has no names.
-        let sections = header.sections(endian, data).unwrap_or_default();
+        let sections = match is_many(header.shnum(endian, data).map(u64::from)) {
+            true => SectionTable::default(),
+            false => header.sections(endian, data).unwrap_or_default(),
+        };
         Ok(Elf { data, endian, header, sections, program_headers, arch, segments })
     }
 
@@ -192,6 +205,12 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         };
         let bytes = self.section_data(header)?;
         Ok(Some((bytes, header.sh_addr(self.endian))))
+    }
+
+    /// The same of a section that has at most `most` bytes: nothing of a larger one is read.
+    pub fn section_within(&self, name: &str, most: u64) -> Option<(&'d [u8], u64)> {
+        let (_, header) = self.sections.section_by_name(self.endian, name.as_bytes())?;
+        (header.sh_size(self.endian) <= most).then(|| self.section(name).ok())??
     }
 
     fn section_data(

@@ -74,6 +74,111 @@ fn a_file_cut_off_anywhere_is_an_error_or_has_less_in_it() {
     }
 }
 
+/// A file that claims to be longer than it takes room for: reading all of it would take that much memory.
+struct Holes(std::fs::File);
+
+impl Holes {
+    fn new(file: &[u8], length: u64) -> Holes {
+        let mut hole = tempfile::tempfile().expect("room");
+        std::io::Write::write_all(&mut hole, file).expect("room");
+        hole.set_len(length).expect("a file can have holes");
+        Holes(hole)
+    }
+
+    fn data(&self) -> FileData {
+        data_of(self.0.try_clone().expect("a descriptor"))
+    }
+}
+
+/// Writes over one field of the header of the section of a name.
+fn section_header(file: &mut [u8], name: &[u8], field: usize, value: u64) {
+    let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("8 bytes"));
+    let (table, strings) = (number(40) as usize, usize::from(file[62]));
+    let texts = number(table + 64 * strings + 24) as usize;
+    let name_of = |at: usize| {
+        let begin = texts + u32::from_le_bytes(file[at..at + 4].try_into().expect("4")) as usize;
+        file[begin..].split(|byte| *byte == 0).next() == Some(name)
+    };
+    let headers = (0..usize::from(file[60])).map(|at| table + 64 * at);
+    let at = headers.into_iter().find(|at| name_of(*at)).expect("the section");
+    file[at + field..at + field + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+const SIZE: usize = 32;
+
+#[test]
+fn sections_that_are_as_long_as_a_file_with_holes_are_not_read() {
+    let mut file = sound();
+    section_header(&mut file, b".note.gnu.build-id", SIZE, 1 << 30);
+    section_header(&mut file, b".eh_frame", SIZE, 1 << 40);
+    let holes = Holes::new(&file, 1 << 41);
+    let data = holes.data();
+    let elf = Elf::parse(&data).expect("its head is sound");
+    assert_eq!(elf.build_id(), None);
+    assert_eq!(elf.section_within(".eh_frame", 64 << 20), None);
+    assert!(elf.section(".eh_frame").is_err());
+    let (header, _) = elf.section_within(".eh_frame_hdr", 64 << 20).expect("it is sound");
+    assert!(header.len() > 8, "{}", header.len());
+}
+
+#[test]
+fn a_file_of_millions_of_sections_has_none() {
+    const LENGTH: u64 = 1 << 40;
+    let mut file = sound();
+    let first = u64::from_le_bytes(file[40..48].try_into().expect("8 bytes")) as usize;
+    // The first section's size is their number, its reference that of the segments.
+    file[first + 32..first + 40].copy_from_slice(&(1_u64 << 24).to_le_bytes());
+    file[first + 44..first + 48].copy_from_slice(&(1_u32 << 24).to_le_bytes());
+    let mut sections = file.clone();
+    sections[60..62].fill(0);
+    let holes = Holes::new(&sections, LENGTH);
+    let data = holes.data();
+    let elf = Elf::parse(&data).expect("what is loaded is sound");
+    assert_eq!((elf.build_id(), elf.segments().len() > 1), (None, true));
+    let mut segments = file;
+    segments[56..58].fill(0xFF);
+    let holes = Holes::new(&segments, LENGTH);
+    let data = holes.data();
+    assert_eq!(Elf::parse(&data).err(), Some(ElfError::Damaged("its program headers")));
+}
+
+/// A program of these symbols, each with the same name.
+fn of_one_name(symbols: usize, name: usize) -> Vec<u8> {
+    let mut file = sound();
+    let text = file.len();
+    file.extend(vec![b'a'; name]);
+    file.push(0);
+    let table = file.len();
+    let code = {
+        let elf = Elf::parse(file.as_slice()).expect("sound");
+        elf.segments().iter().find(|it| it.executable).expect("code").address
+    };
+    for _ in 0..symbols {
+        // Its name, a global function in section 1, its address and size.
+        file.extend(0_u32.to_le_bytes());
+        file.extend([0x12, 0, 1, 0]);
+        file.extend(code.to_le_bytes());
+        file.extend(16_u64.to_le_bytes());
+    }
+    for (field, value) in [(24, table as u64), (SIZE, symbols as u64 * 24)] {
+        section_header(&mut file, b".dynsym", field, value);
+    }
+    for (field, value) in [(24, text as u64), (SIZE, name as u64 + 1)] {
+        section_header(&mut file, b".dynstr", field, value);
+    }
+    file
+}
+
+#[test]
+fn a_symbol_table_whose_symbols_all_have_its_longest_name_is_damaged() {
+    let functions = |symbols| {
+        let file = of_one_name(symbols, 30_000);
+        Elf::parse(file.as_slice()).expect("sound").functions().map(|it| it.all.len())
+    };
+    assert_eq!(functions(3), Ok(1));
+    assert_eq!(functions(20_000), Err(ElfError::Damaged("a symbol table")));
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(200))]
 
