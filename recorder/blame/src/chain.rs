@@ -164,7 +164,7 @@ impl Walk<'_> {
         let mut next: Option<Entry> = None;
         let mut anchor = None;
         while until > from {
-            let Some(entry) = self.log.get(id).copied() else {
+            let Some(entry) = self.log.get(id) else {
                 let reason = if id == Id::NONE { Reason::NotSeen } else { Reason::NotKept };
                 steps.push(Step { from, to: until, what: What::Unknown(reason) });
                 break;

@@ -11,8 +11,13 @@
 //!
 //! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps
 //! so many entries; of what is older, nothing is known ([`Reason::NotKept`]).
-
-use std::collections::VecDeque;
+//!
+//! Memory that is touched for the first time is what keeping costs, so the two entries of most switches share a place:
+//!
+//! ```text
+//!   A, which had CPU 0, is blocked        its entry before is the one that had the CPU before,
+//!   B runs on CPU 0                       at the same time, on the same CPU: one place with two numbers
+//! ```
 
 use fxt_reader::Cpu;
 use fxtrec_sched::State;
@@ -21,15 +26,24 @@ use rustc_hash::FxHashMap;
 use crate::threads::Index;
 use crate::track::{About, Begin, By, Lock, Reason, Tenant};
 
-/// So many entries are kept, of 32 bytes each. A switch takes two or three, a wake-up one.
+/// So many places of 32 bytes are kept. A wake-up takes one, a switch most often too, and up to three.
 pub const MOST: usize = 6_000_000;
 
-/// The number of an entry. They go around, after more entries than are ever kept.
+/// The number of an entry: twice that of its place, and one more for who comes in by a switch that shares the place with who goes out.
+/// They go around, after more places than are ever kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id(u32);
 
 impl Id {
     pub const NONE: Id = Id(u32::MAX);
+
+    fn place(self) -> u32 {
+        self.0 >> 1
+    }
+
+    fn is_second(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
 /// In place of a thread.
@@ -51,6 +65,11 @@ enum Kind {
     /// It goes on waiting. The link is who had the CPU in whose queue it was until then.
     Queue,
     Unknown(Reason),
+    /// Both of a switch. All but the state is of who comes in, for whom the detail has the time of interrupts in its lower half, if
+    /// that was all that was taken. The upper half is the system call of who goes out, the state is its state, and its entry
+    /// before is the link.
+    SwitchInSyscall,
+    SwitchInNoSyscall,
 }
 
 /// The beginning of a stretch.
@@ -67,6 +86,9 @@ pub struct Entry {
     kind: Kind,
 }
 
+// What is kept is measured in these.
+const _: () = assert!(size_of::<Entry>() == 32);
+
 /// What was taken of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
@@ -75,6 +97,28 @@ pub struct Taken {
 }
 
 impl Entry {
+    fn is_both(&self) -> bool {
+        matches!(self.kind, Kind::SwitchInSyscall | Kind::SwitchInNoSyscall)
+    }
+
+    /// One of two that share a place.
+    fn part(self, is_second: bool) -> Entry {
+        let kind = match self.kind {
+            Kind::SwitchInSyscall => Kind::Syscall,
+            Kind::SwitchInNoSyscall => Kind::NoSyscall,
+            _ => return self,
+        };
+        if is_second {
+            let is_thread = self.thread < NOBODY;
+            let state = if is_thread { State::Running } else { State::Unknown };
+            let detail = self.detail & u64::from(u32::MAX);
+            return Entry { detail, state, kind: Kind::Slice, ..self };
+        }
+        // Nobody asks whose it is: it was found by that.
+        let (detail, thread) = (self.detail >> 32, NOBODY);
+        Entry { detail, prev: self.link, link: Id::NONE, thread, kind, ..self }
+    }
+
     fn tenant(&self) -> Tenant {
         match self.thread {
             IDLE => Tenant::Idle,
@@ -114,8 +158,10 @@ impl Entry {
 /// The last entries.
 #[derive(Debug)]
 pub struct Log {
-    entries: VecDeque<Entry>,
-    /// The numbers of the oldest entry, and of the next one.
+    /// In order; once they are as many as are kept, each new one takes the place of the oldest, which is at `head`.
+    entries: Vec<Entry>,
+    head: usize,
+    /// The numbers of the oldest place, and of the next one.
     oldest: u32,
     next: u32,
     /// Whether some have been left out.
@@ -138,12 +184,16 @@ pub struct Log {
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 
-/// The number after this one. [`Id::NONE`] is left out.
+/// There are so many numbers of places; that of [`Id::NONE`] is left out.
+const NUMBERS: u32 = u32::MAX >> 1;
+
+/// The number after this one.
 #[inline]
 fn next_of(number: u32) -> u32 {
-    if number >= u32::MAX - 1 { 0 } else { number + 1 }
+    if number >= NUMBERS - 1 { 0 } else { number + 1 }
 }
 
+#[inline]
 fn at<T: Clone>(list: &mut Vec<T>, index: usize, empty: T) -> &mut T {
     if index >= list.len() {
         list.resize(index + 1, empty);
@@ -154,7 +204,8 @@ fn at<T: Clone>(list: &mut Vec<T>, index: usize, empty: T) -> &mut T {
 impl Log {
     pub fn new(most: usize) -> Log {
         Log {
-            entries: VecDeque::new(),
+            entries: Vec::new(),
+            head: 0,
             oldest: 0,
             next: 0,
             is_rolling: false,
@@ -205,7 +256,7 @@ impl Log {
 
     /// Since when all is kept, if it has left out something since it was switched on.
     pub fn is_rolling_since(&self) -> Option<u64> {
-        self.entries.front().filter(|_| self.is_rolling).map(|oldest| oldest.time)
+        self.entries.get(self.head).filter(|_| self.is_rolling).map(|oldest| oldest.time)
     }
 
     /// Whether entries are kept.
@@ -213,24 +264,28 @@ impl Log {
         self.on
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, entry: Entry) -> Id {
-        if self.entries.len() >= self.most {
-            self.forget_oldest();
-        }
-        let id = Id(self.next);
+        let id = Id(self.next << 1);
         self.next = next_of(self.next);
-        self.entries.push_back(entry);
+        if self.entries.len() < self.most {
+            self.entries.push(entry);
+        } else {
+            self.replace_oldest(entry);
+        }
         id
     }
 
     #[cold]
-    fn forget_oldest(&mut self) {
+    fn replace_oldest(&mut self, entry: Entry) {
         self.is_rolling = true;
-        self.entries.pop_front();
-        self.large.remove(&self.oldest);
-        self.quotas.remove(&self.oldest);
-        self.locks.remove(&self.oldest);
+        self.entries[self.head] = entry;
+        self.head = if self.head + 1 == self.most { 0 } else { self.head + 1 };
+        for id in [self.oldest << 1, self.oldest << 1 | 1] {
+            self.large.remove(&id);
+            self.quotas.remove(&id);
+            self.locks.remove(&id);
+        }
         self.oldest = next_of(self.oldest);
     }
 
@@ -239,20 +294,51 @@ impl Log {
         if id == Id::NONE {
             return None;
         }
-        let place = match id.0.checked_sub(self.oldest) {
-            Some(place) => place,
+        let back = match id.place().checked_sub(self.oldest) {
+            Some(back) => back,
             // They went around since.
-            None => id.0 + (u32::MAX - self.oldest),
-        };
-        Some(place as usize).filter(|place| *place < self.entries.len())
+            None => id.place() + (NUMBERS - self.oldest),
+        } as usize;
+        let len = self.entries.len();
+        if back >= len {
+            return None;
+        }
+        let to_the_end = len - self.head;
+        Some(if back < to_the_end { self.head + back } else { back - to_the_end })
     }
 
     /// The entry, unless there is none or it is not kept any more.
-    pub fn get(&self, id: Id) -> Option<&Entry> {
-        self.entries.get(self.place(id)?)
+    #[inline]
+    pub fn get(&self, id: Id) -> Option<Entry> {
+        let entry = self.entries.get(self.place(id)?)?;
+        Some(entry.part(id.is_second()))
+    }
+
+    /// Whoever went out of this CPU just now shares its place with who comes in. `None` if that is not what came last.
+    #[inline]
+    fn share(&mut self, cpu: Cpu, time: u64, thread: Index, prev: Id) -> Option<Id> {
+        let link = self.on_cpu(cpu);
+        let newest = if self.head == 0 { self.entries.len() } else { self.head }.checked_sub(1)?;
+        let out = &mut self.entries[newest];
+        let detail = match out.kind {
+            Kind::Syscall => out.detail.checked_mul(1 << 32)?,
+            Kind::NoSyscall => 0,
+            _ => return None,
+        };
+        if out.time != time || out.cpu != cpu || out.prev != link || link == Id::NONE {
+            return None;
+        }
+        out.kind = match out.kind {
+            Kind::Syscall => Kind::SwitchInSyscall,
+            _ => Kind::SwitchInNoSyscall,
+        };
+        (out.detail, out.thread, out.prev, out.link) = (detail, thread, prev, link);
+        let number = if self.next == 0 { NUMBERS } else { self.next } - 1;
+        Some(Id(number << 1 | 1))
     }
 
     /// The thread's last entry.
+    #[inline]
     pub fn last(&self, thread: Index) -> Option<Id> {
         self.last.get(thread as usize).copied().filter(|id| *id != Id::NONE)
     }
@@ -283,13 +369,18 @@ impl Log {
             }
             return;
         }
-        let id = self.push(entry);
+        let id = match state {
+            State::Running => self.share(cpu, time, thread, prev),
+            _ => None,
+        };
+        let id = id.unwrap_or_else(|| self.push(entry));
         *at(&mut self.last, thread as usize, Id::NONE) = id;
         if state == State::Running {
             *at(&mut self.on_cpu, usize::from(cpu.0), Id::NONE) = id;
         }
     }
 
+    #[inline]
     fn on_cpu(&self, cpu: Cpu) -> Id {
         self.on_cpu.get(usize::from(cpu.0)).copied().unwrap_or(Id::NONE)
     }
@@ -305,7 +396,8 @@ impl Log {
         let (state, kind, link) = (State::Unknown, Kind::Slice, self.on_cpu(cpu));
         let entry = Entry { time, detail: 0, prev: Id::NONE, link, thread, cpu, state, kind };
         if self.on {
-            let id = self.push(entry);
+            let id = self.share(cpu, time, thread, Id::NONE);
+            let id = id.unwrap_or_else(|| self.push(entry));
             *at(&mut self.on_cpu, usize::from(cpu.0), Id::NONE) = id;
         } else {
             *at(&mut self.cpu_before, usize::from(cpu.0), None) = Some(entry);
@@ -317,12 +409,17 @@ impl Log {
         let Some(id) = self.last(thread).filter(|_| self.on) else { return };
         let Some(place) = self.place(id) else { return };
         let entry = &mut self.entries[place];
-        if entry.state != State::Running {
-            return;
-        }
-        match (u32::try_from(taken.steal), u32::try_from(taken.irq)) {
-            (Ok(steal), Ok(irq)) => entry.detail = u64::from(steal) << 32 | u64::from(irq),
-            _ => {
+        let detail = match (u32::try_from(taken.steal), u32::try_from(taken.irq)) {
+            _ if entry.part(id.is_second()).state != State::Running => return,
+            (Ok(0), Ok(irq)) if entry.is_both() => Some(entry.detail >> 32 << 32 | u64::from(irq)),
+            (Ok(steal), Ok(irq)) if !entry.is_both() => {
+                Some(u64::from(steal) << 32 | u64::from(irq))
+            }
+            _ => None,
+        };
+        match detail {
+            Some(detail) => entry.detail = detail,
+            None => {
                 self.large.insert(id.0, taken);
             }
         }
@@ -408,5 +505,102 @@ impl Log {
     /// Where to look back from for who has the CPU now.
     pub fn anchor_of_cpu(&self, cpu: Cpu) -> Option<Id> {
         Some(self.on_cpu(cpu))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+
+    const CPU: Cpu = Cpu(0);
+
+    fn begin(time: u64, state: State, about: About) -> Begin {
+        Begin { time, state, cpu: CPU, about }
+    }
+
+    /// Threads 0 and 1 have the CPU in turn, and each is in a system call, of which the number is the time, when it leaves it.
+    fn in_turn(log: &mut Log, times: Range<u64>) {
+        for time in times {
+            let (out, inn) = ((time % 2) as Index, ((time + 1) % 2) as Index);
+            log.begin(out, begin(time, State::Sleeping, About::Syscall(Some(time))));
+            log.begin(inn, begin(time, State::Running, About::Nothing));
+            log.taken(inn, Taken { steal: time % 3, irq: 5 });
+        }
+    }
+
+    /// From the last entry of a thread backwards: time, state, system call and what was taken.
+    fn told(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
+        let (mut found, mut next) = (Vec::new(), log.last(thread));
+        while let Some((id, entry)) = next.and_then(|id| Some((id, log.get(id)?))) {
+            found.push((entry.time, entry.state, entry.syscall(), log.taken_of(id)));
+            next = Some(entry.prev);
+        }
+        found
+    }
+
+    fn expected(thread: Index, times: Range<u64>) -> Vec<(u64, State, Option<u64>, Taken)> {
+        let tell = |time| match (time + 1) % 2 == u64::from(thread) {
+            true => (time, State::Running, None, Taken { steal: time % 3, irq: 5 }),
+            false => (time, State::Sleeping, Some(time), Taken::default()),
+        };
+        times.rev().map(tell).collect()
+    }
+
+    #[test]
+    fn who_goes_out_and_who_comes_in_share_a_place_and_are_told_apart() {
+        let mut log = Log::new(100);
+        log.switch_on();
+        in_turn(&mut log, 1..21);
+        // Nobody is known to have had the CPU before the first one.
+        assert_eq!(log.entries.len(), 21);
+        for thread in [0, 1] {
+            assert_eq!(told(&log, thread), expected(thread, 1..21));
+        }
+        let mut tenants = Vec::new();
+        log.tenants(CPU, log.anchor_of_cpu(CPU), (1, 21), |tenant, ns| tenants.push((tenant, ns)));
+        let in_turn = (1..21).rev().map(|time| (Tenant::Thread(((time + 1) % 2) as Index), 1));
+        assert_eq!(tenants, in_turn.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn another_time_another_cpu_and_a_wake_up_in_between_take_places_of_their_own() {
+        let out = |log: &mut Log| {
+            log.begin(0, begin(1, State::Running, About::Nothing));
+            log.begin(0, begin(5, State::Preempted, About::Syscall(None)));
+        };
+        let came_in: [fn(&mut Log); 4] = [
+            |log| log.begin(1, begin(5, State::Running, About::Nothing)),
+            |log| log.begin(1, begin(6, State::Running, About::Nothing)),
+            |log| log.begin(1, Begin { cpu: Cpu(1), ..begin(5, State::Running, About::Nothing) }),
+            |log| {
+                log.begin(2, begin(5, State::Woken, About::Woken(By::Unknown)));
+                log.begin(1, begin(5, State::Running, About::Nothing));
+            },
+        ];
+        let places = came_in.map(|come_in| {
+            let mut log = Log::new(100);
+            log.switch_on();
+            out(&mut log);
+            come_in(&mut log);
+            log.entries.len()
+        });
+        assert_eq!(places, [2, 3, 3, 4]);
+    }
+
+    #[test]
+    fn numbers_go_around_and_the_oldest_places_are_used_again() {
+        let mut log = Log::new(10);
+        log.switch_on();
+        (log.oldest, log.next) = (NUMBERS - 15, NUMBERS - 15);
+        in_turn(&mut log, 1..41);
+        assert_eq!((log.entries.len(), log.next), (10, 26));
+        assert_eq!(log.is_rolling_since(), Some(31));
+        for thread in [0, 1] {
+            assert_eq!(told(&log, thread), expected(thread, 31..41));
+        }
+        // Only of a share of these, more was taken than fits.
+        assert_eq!(log.large.len(), 7);
     }
 }

@@ -110,6 +110,7 @@ impl Finder {
         lives.filter_map(ended).collect()
     }
 
+    #[inline]
     fn life(&mut self, thread: Index) -> &mut Life {
         let at = thread as usize;
         if at >= self.lives.len() {

@@ -199,13 +199,13 @@ fn more_than_is_kept_is_not_known() {
     assert_eq!(parts(&whole), expect(&[("on_cpu", 5_000), ("waiting t102", 4_990)]));
     let open = || Ok(Reader::from_slice(scene.bytes()));
     for at_once in [true, false] {
-        let keep = Keep { most: 400, at_once };
+        let keep = Keep { most: 200, at_once };
         let answer = explain_keeping(&query, open, syscall, keep).expect("an answer");
         let why = &answer.explanations[0];
         check(why);
         assert_eq!(why.chain[0].reason, Some("not_kept"));
         let known: u64 = why.chain[1..].iter().map(|link| link.to_ns - link.from_ns).sum();
-        assert!((1_900_000..2_100_000).contains(&known), "of 400 entries: {known}");
+        assert!((1_900_000..2_100_000).contains(&known), "of 200 switches: {known}");
     }
 }
 
