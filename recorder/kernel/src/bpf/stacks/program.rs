@@ -208,11 +208,16 @@ impl Writer<'_> {
         asm.store(Width::Double, R10, BEGAN, R2);
     }
 
-    /// Goes to `out` if the wait that began at `BEGAN` is shorter than the threshold. `NOW` is the time. Takes R0 to R5.
+    /// `NOW` is the time. Takes R0 to R5.
+    fn look_at_the_clock(&mut self) {
+        self.asm.call(Helper::KtimeGetNs);
+        self.asm.store(Width::Double, R10, NOW, R0);
+    }
+
+    /// Goes to `out` if the wait that began at `BEGAN` is shorter by `NOW` than the threshold. Takes R0, R2 and R4.
     fn unless_long(&mut self, out: Label) {
         let asm = &mut self.asm;
-        asm.call(Helper::KtimeGetNs);
-        asm.store(Width::Double, R10, NOW, R0);
+        asm.load(Width::Double, R0, R10, NOW);
         asm.load(Width::Double, R2, R10, BEGAN);
         asm.alu(Alu::Sub, R0, R2);
         asm.alu(Alu::Add, R0, 1);

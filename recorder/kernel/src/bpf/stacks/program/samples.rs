@@ -231,6 +231,7 @@ pub(in super::super) fn waking(
     asm.load(Width::Word, R8, R7, setting.task.pid);
     asm.jump_if(When::Equal, R8, 0, out);
     writer.find_wait(R8, out);
+    writer.look_at_the_clock();
     writer.unless_long(out);
     writer.own_stack((kind::WAKE, R8.into()), registers, out)
 }
