@@ -91,6 +91,8 @@ pub struct Blocked {
     pub syscall: Option<u64>,
     /// The lock that it waited for, if the recording tells.
     pub lock: Option<Lock>,
+    /// What it waited for by its stack, if somebody has looked.
+    pub by_stack: Option<Class>,
     pub ended: Ended,
     /// What the waker did meanwhile, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
@@ -109,7 +111,8 @@ impl Blocked {
             _ => {}
         }
         let known = causes.has(Cause::Syscall) || self.syscall.is_some();
-        Class::of(self.state, known.then_some(name))
+        let class = Class::of(self.state, known.then_some(name));
+        self.by_stack.filter(|_| class.is_vague()).unwrap_or(class)
     }
 }
 
@@ -246,7 +249,18 @@ impl Walk<'_> {
         let holder = owner.filter(|owner| ended != Ended::Woken(By::Thread(*owner)));
         let holder = holder.and_then(|owner| self.holder(owner, within));
         let (since, state, syscall) = (entry.time, entry.state, entry.syscall());
-        What::Blocked(Blocked { since, state, syscall, lock, ended, inside, stopped, holder })
+        let by_stack = None;
+        What::Blocked(Blocked {
+            since,
+            state,
+            syscall,
+            lock,
+            by_stack,
+            ended,
+            inside,
+            stopped,
+            holder,
+        })
     }
 
     /// What the owner of a lock did while it was waited for. Whom it waited for itself is told, and not followed.

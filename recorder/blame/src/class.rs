@@ -1,4 +1,4 @@
-//! What a thread waits for while it is blocked, by the system call that it is in.
+//! What a thread waits for while it is blocked, by the system call that it is in, and by the kernel's functions that it is in.
 
 use fxtrec_sched::State;
 
@@ -14,7 +14,13 @@ pub enum Class {
     Sleep,
     /// Any of several files to be ready, or a time.
     Poll,
-    /// A file, a pipe, a socket, a disk.
+    /// Bytes of files are to be on their disk, or to come from it.
+    Disk,
+    /// A socket of a network.
+    Network,
+    /// A socket: of a network, or of another process on the machine.
+    Socket,
+    /// A file, which may be any of these, or a pipe or a terminal.
     Io,
     /// The end of another process.
     Child,
@@ -40,6 +46,9 @@ impl Class {
             Class::KernelLock => "kernel_lock",
             Class::Sleep => "sleep",
             Class::Poll => "poll",
+            Class::Disk => "disk",
+            Class::Network => "network",
+            Class::Socket => "socket",
             Class::Io => "io",
             Class::Child => "child",
             Class::Signal => "signal",
@@ -67,19 +76,44 @@ impl Class {
             | "sigsuspend" => Class::Signal,
             "msgrcv" | "msgsnd" | "semop" | "semtimedop" | "semtimedop_time64"
             | "mq_timedreceive" | "mq_timedsend" => Class::Message,
+            "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => Class::Disk,
+            "accept" | "accept4" | "connect" | "recvfrom" | "recvmsg" | "recvmmsg"
+            | "recvmmsg_time64" | "sendto" | "sendmsg" | "sendmmsg" => Class::Socket,
             "read" | "pread64" | "readv" | "preadv" | "preadv2" | "write" | "pwrite64"
             | "writev" | "pwritev" | "pwritev2" | "sendfile" | "splice" | "tee"
-            | "copy_file_range" | "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range"
-            | "msync" | "open" | "openat" | "openat2" | "creat" | "close" | "stat" | "lstat"
-            | "fstat" | "newfstatat" | "statx" | "access" | "faccessat" | "faccessat2"
-            | "getdents" | "getdents64" | "rename" | "renameat" | "renameat2" | "unlink"
-            | "unlinkat" | "mkdir" | "mkdirat" | "rmdir" | "truncate" | "ftruncate"
+            | "copy_file_range" | "open" | "openat" | "openat2" | "creat" | "close" | "stat"
+            | "lstat" | "fstat" | "newfstatat" | "statx" | "access" | "faccessat"
+            | "faccessat2" | "getdents" | "getdents64" | "rename" | "renameat" | "renameat2"
+            | "unlink" | "unlinkat" | "mkdir" | "mkdirat" | "rmdir" | "truncate" | "ftruncate"
             | "fallocate" | "flock" | "fcntl" | "ioctl" | "io_getevents" | "io_pgetevents"
-            | "io_submit" | "io_uring_enter" | "accept" | "accept4" | "connect" | "recvfrom"
-            | "recvmsg" | "recvmmsg" | "sendto" | "sendmsg" | "sendmmsg" | "execve"
-            | "execveat" | "swapon" | "mount" | "umount2" => Class::Io,
+            | "io_submit" | "io_uring_enter" | "execve" | "execveat" | "swapon" | "mount"
+            | "umount2" => Class::Io,
             _ => Class::Other,
         }
+    }
+
+    /// What the kernel's functions tell in which it waits, the innermost first. A page of a file that is waited for tells nothing by
+    /// itself: a disk, a network or a process may bring it. `None` if the first function that tells anything tells of something
+    /// else, such as a pipe.
+    pub fn of_kernel_stack<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<Class> {
+        for function in functions {
+            let begins = |list: &[&str]| list.iter().any(|it| function.starts_with(it));
+            if begins(LOCAL) {
+                return None;
+            }
+            if begins(DISK) {
+                return Some(Class::Disk);
+            }
+            if begins(NETWORK) {
+                return Some(Class::Network);
+            }
+        }
+        None
+    }
+
+    /// Whether a stack may tell more of it.
+    pub fn is_vague(self) -> bool {
+        matches!(self, Class::Disk | Class::Socket | Class::Io | Class::NoSyscall | Class::Unknown)
     }
 
     /// That of a thread in this state. `syscall` is the name of the system call that it is in; the outer `None` where the
@@ -95,6 +129,68 @@ impl Class {
     }
 }
 
+/// How functions begin that wait for something on this machine that is no disk: pipes, sockets of processes, terminals, locks, and
+/// a file system that a process serves.
+const LOCAL: &[&str] = &[
+    "pipe_",
+    "anon_pipe_",
+    "fifo_",
+    "unix_",
+    "n_tty_",
+    "tty_",
+    "fuse_",
+    "__fuse_",
+    "mutex_",
+    "__mutex_",
+    "rwsem_",
+    "down_",
+    "handle_userfault",
+];
+
+/// How functions begin of block devices, of what keeps files on them, and of their journals.
+const DISK: &[&str] = &[
+    "blk_",
+    "__blk_",
+    "blkdev_",
+    "submit_bio",
+    "bio_",
+    "__bio_",
+    "wbt_",
+    "rq_qos_",
+    "__wait_on_buffer",
+    "jbd2_",
+    "xlog_",
+    "xfs_",
+    "ext4_",
+    "btrfs_",
+    "f2fs_",
+    "nvme_",
+    "scsi_",
+];
+
+/// How functions begin that wait for a network, or for a file that is behind one.
+const NETWORK: &[&str] = &[
+    "inet_",
+    "inet6_",
+    "inet_csk_",
+    "tcp_",
+    "__tcp_",
+    "udp_",
+    "__udp_",
+    "udpv6_",
+    "raw_recvmsg",
+    "ping_",
+    "sctp_",
+    "mptcp_",
+    "packet_recvmsg",
+    "rpc_",
+    "nfs_",
+    "nfs4_",
+    "cifs_",
+    "SMB2_",
+    "ceph_",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,10 +200,30 @@ mod tests {
         let of = |name| Class::of(State::Sleeping, Some(Some(name)));
         let classes = ["futex", "clock_nanosleep", "epoll_wait", "fsync", "wait4", "membarrier"];
         let expected =
-            [Class::Lock, Class::Sleep, Class::Poll, Class::Io, Class::Child, Class::Other];
+            [Class::Lock, Class::Sleep, Class::Poll, Class::Disk, Class::Child, Class::Other];
         assert_eq!(classes.map(of), expected);
         assert_eq!(Class::of(State::Sleeping, None), Class::Unknown);
         assert_eq!(Class::of(State::Uninterruptible, Some(None)), Class::NoSyscall);
         assert_eq!(Class::of(State::Traced, Some(Some("futex"))), Class::Stopped);
+    }
+
+    #[test]
+    fn the_innermost_function_that_tells_anything_says_what_is_waited_for() {
+        let of = |list: &str| Class::of_kernel_stack(list.split(' '));
+        let read = "schedule io_schedule folio_wait_bit_common filemap_read ext4_file_read_iter";
+        assert_eq!(of(read), Some(Class::Disk));
+        let received = "schedule schedule_timeout wait_woken sk_wait_data tcp_recvmsg_locked";
+        assert_eq!(of(received), Some(Class::Network));
+        // A page of a file that a process serves, and a lock within a file system.
+        for local in [
+            "schedule anon_pipe_read vfs_read",
+            "schedule schedule_timeout unix_stream_read_generic sock_recvmsg",
+            "schedule io_schedule folio_wait_bit_common filemap_read fuse_file_read_iter vfs_read",
+            "schedule io_schedule folio_wait_bit_common filemap_fault __do_fault",
+            "schedule rwsem_down_write_slowpath ext4_file_write_iter",
+            "schedule do_nanosleep",
+        ] {
+            assert_eq!(of(local), None, "{local}");
+        }
     }
 }

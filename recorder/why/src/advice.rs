@@ -206,6 +206,14 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
         Matter::Slept { thread } => {
             format!("{} slept until a time that it had chosen: look at its timers", who(thread))
         }
+        Matter::Blocked { thread, class: Class::Disk } => format!(
+            "{} waited for a disk: record which, and for how long, with -e 'block:*'; who else uses it?",
+            who(thread)
+        ),
+        Matter::Blocked { thread, class: Class::Network | Class::Socket } => format!(
+            "{} waited for what comes through a socket: whoever was to send it, or to take it, was late",
+            who(thread)
+        ),
         Matter::Blocked { thread, class: Class::Io } => format!(
             "{} waited for input or output: record what it waited for with --syscalls and -e 'block:*'{}",
             who(thread),

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::advice;
 use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
 use crate::choose::{Choice, Finder, choose};
+use crate::places::Places;
 use crate::sentence;
 use crate::{Query, Subject, WhyError, waits};
 
@@ -120,6 +121,7 @@ pub(crate) fn explain_keeping<'r>(
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
         .collect();
+    let places = stacks.as_ref().map(Places::of);
     let kept = match (keeper, &intervals[..]) {
         (Some(keeper), &[interval]) => keeper.follow(&tracker, interval),
         _ => None,
@@ -140,6 +142,11 @@ pub(crate) fn explain_keeping<'r>(
         follower.finish(&tracker);
         // The pass may have ended before all that the recording says of itself.
         tracker.origin = origin;
+    }
+    if let Some(places) = &places {
+        for frame in frames.iter_mut().flatten() {
+            places.tell(frame, &|thread| tracker.roster.koid(thread));
+        }
     }
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
     let frames = frames.into_iter().zip(&choices);

@@ -41,6 +41,7 @@ mod advice;
 mod answer;
 mod choose;
 mod explain;
+mod places;
 mod sentence;
 mod text;
 mod waits;

@@ -60,6 +60,8 @@ struct Why {
     uninterruptible: bool,
     syscall: Option<u64>,
     lock: Option<Lock>,
+    /// Whether its stack tells the class.
+    by_stack: bool,
     by: Option<Waker>,
 }
 
@@ -120,7 +122,8 @@ impl<'a> Sums<'a> {
                     let class = names.class(blocked);
                     let uninterruptible = blocked.state == State::Uninterruptible;
                     let Blocked { syscall, lock, .. } = *blocked;
-                    let why = Why { class, uninterruptible, syscall, lock, by };
+                    let by_stack = blocked.by_stack == Some(class);
+                    let why = Why { class, uninterruptible, syscall, lock, by_stack, by };
                     let group = sums.blocked.entry(why).or_default();
                     group.nanos += length;
                     group.frames.extend(blocked.inside.as_deref());
@@ -279,6 +282,9 @@ fn blocked_clause(
         }
         (Some(lock), _) => on_lock(&lock, names),
         (None, Class::NoSyscall) => format!(" {OUTSIDE}"),
+        (None, class @ (Class::Disk | Class::Network)) if why.by_stack => {
+            format!("{} ({})", call.unwrap_or_else(|| format!(" {OUTSIDE}")), class.name())
+        }
         (None, _) => call.unwrap_or_default(),
     };
     let begin = match why.class {

@@ -140,6 +140,13 @@ impl Why {
         parts.filter(fits).map(|it| it["ns"].as_u64().expect("a number")).sum::<u64>() / 1_000_000
     }
 
+    /// The class of the longest part of blocked time.
+    fn class_of_longest(&self) -> &str {
+        let mut parts = self.why["blame"].as_array().expect("a list").iter();
+        let blocked = parts.find(|it| it["part"] == "blocked").expect("it was blocked");
+        blocked["class"].as_str().expect("a class")
+    }
+
     fn advises(&self, text: &str) -> bool {
         let all = self.why["advice"].as_array().expect("a list");
         all.iter().any(|it| it.as_str().is_some_and(|it| it.contains(text)))
@@ -307,6 +314,52 @@ fn why_names_the_disk_that_an_fsync_waits_for() {
         why.says(&["blocked", "in fsync until disk[", "in clock_nanosleep until an interrupt"]);
     }
     assert!(why.millis("blocked", Some("disk")) >= 59, "{:#}", why.why);
+    assert_eq!(why.class_of_longest(), if why.has("syscall") { "disk" } else { "unknown" });
+}
+
+#[test]
+fn why_tells_sockets_of_a_network_from_others_where_there_are_stacks() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    for (scene, stacks, class, clause) in [
+        ("network", true, "network", "in recvfrom (network) until"),
+        // A packet wakes whom it is for from an interrupt, also on one machine.
+        ("network", false, "socket", "in recvfrom until an interrupt"),
+        ("local-socket", true, "socket", "in recvfrom until server["),
+    ] {
+        let options: &[&str] = if stacks { &["--stacks"] } else { &[] };
+        let recorded = Recorded::with(options, &[PLANTED, scene]);
+        let why = recorded.explain(&["--thread", "client", "--metric", "blocked"]);
+        if !why.has("waker") || !why.has("syscall") {
+            return skip("nobody tells who wakes whom, or in which system call threads block here");
+        }
+        why.says(&["client[", "blocked", clause]);
+        assert_eq!(why.class_of_longest(), class, "{scene} {stacks}: {:#}", why.why);
+    }
+}
+
+#[test]
+fn why_knows_a_write_that_waits_for_a_disk_by_its_stack_and_a_read_of_a_pipe_as_no_such_thing() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let stacks: &[&str] = &["--stacks", "--stacks-over", "10us"];
+    let piped = Recorded::with(stacks, &[PLANTED, "pipeline"]).explain(&["--thread", "sink"]);
+    if !piped.has("syscall") {
+        return skip("nobody tells in which system call threads block here");
+    }
+    assert_eq!(piped.class_of_longest(), "io", "{:#}", piped.why);
+    let recorded = Recorded::with(stacks, &[PLANTED, "writes"]);
+    let type_of = nix::sys::statfs::statfs(&recorded.path()).expect("a file system");
+    if type_of.filesystem_type() != nix::sys::statfs::EXT4_SUPER_MAGIC {
+        return skip("the folder for temporary files is not on ext4");
+    }
+    let why = recorded.explain(&["--thread", "writer", "--metric", "blocked"]);
+    why.says(&["writer[", "blocked", "in pwrite64 (disk) until"]);
+    assert_eq!(why.class_of_longest(), "disk", "{:#}", why.why);
 }
 
 #[test]

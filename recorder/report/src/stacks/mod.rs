@@ -39,7 +39,7 @@ pub use svg::write_svg;
 pub use text::write_text;
 
 /// By how much the time of a switch that was seen late may be later than that of its stack, in nanoseconds.
-pub(crate) const LATE: u64 = 1_000_000;
+pub const LATE: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waker {

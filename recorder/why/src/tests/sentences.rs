@@ -183,8 +183,8 @@ fn a_thread_that_waits_for_a_disk() {
                     timer woke it.";
     assert_eq!(why.sentence, expected);
     let part = &why.blame[0];
-    assert_eq!((part.class, part.uninterruptible), (Some("io"), Some(true)));
-    assert!(why.advice[0].contains("input or output"), "{:?}", why.advice);
+    assert_eq!((part.class, part.uninterruptible), (Some("disk"), Some(true)));
+    assert!(why.advice[0].contains("waited for a disk"), "{:?}", why.advice);
 }
 
 #[test]

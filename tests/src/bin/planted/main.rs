@@ -8,8 +8,12 @@ mod memory;
 mod mutex;
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io::{Read, Write, pipe};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Barrier, Mutex};
@@ -162,6 +166,42 @@ fn ticker() {
             be("ticker", 10);
             for _ in 0..5 {
                 std::thread::sleep(LATE);
+            }
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `client` waits for a byte through a socket, until `server` has computed it.
+fn socket<Socket: Read + Write + Send>(make: impl FnOnce() -> (Socket, Socket)) {
+    let (mut theirs, mut ours) = make();
+    let (tell, told) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            be("client", 10);
+            tell.send(gettid()).expect("main waits");
+            theirs.read_exact(&mut [0]).expect("read");
+        });
+        await_sleep(told.recv().expect("it says so"));
+        scope.spawn(move || {
+            be("server", 10);
+            work(LATE);
+            ours.write_all(&[1]).expect("write");
+        });
+        std::thread::sleep(REST);
+    });
+}
+
+/// `writer` writes to a file, again and again, and each time waits until that is on the disk.
+fn writes() {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).custom_flags(libc::O_DSYNC);
+    let file = options.open("written").expect("a file");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            be("writer", 10);
+            for number in 0..100 {
+                file.write_all_at(&[1; 4096], number * 4096).expect("written");
             }
         });
         std::thread::sleep(REST);
@@ -478,6 +518,14 @@ fn main() {
         "async" => async_tasks(),
         "convoy" => convoy(),
         "slow-disk" => slow_disk(),
+        "network" => socket(|| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let address = listener.local_addr().expect("it has one");
+            let client = TcpStream::connect(address).expect("it listens");
+            (client, listener.accept().expect("a client").0)
+        }),
+        "local-socket" => socket(|| UnixStream::pair().expect("sockets")),
+        "writes" => writes(),
         "steal" => steal(),
         "page-faults" => page_faults(),
         "kernel-lock" => kernel_lock(),
