@@ -177,6 +177,20 @@ pub struct Sample {
     pub payload: Payload,
 }
 
+/// The beginning or end of a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which of the events beside the scheduler's it stands for.
+    pub extra: ExtraIndex,
+    pub tid: Tid,
+    /// -1 for an end that is of no call.
+    pub number: i16,
+    /// What it returns, if it ends.
+    pub result: Option<i64>,
+    /// Whether it is of a 32-bit program on a 64-bit machine.
+    pub is_32_bit: bool,
+}
+
 /// Where a thread was in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserState {
@@ -254,6 +268,8 @@ pub enum Kind {
     },
     /// A probe or tracepoint beside the scheduler's was hit.
     Sample(Sample),
+    /// A system call begins or ends, as programs tell it and not samples.
+    Call(Call),
     /// A thread comes in or is moved: what the queue that it was on says, or the one that it goes to.
     Kept(Kept),
     /// The thread that the next event wakes begins to wait in a queue that is throttled, or was.

@@ -45,8 +45,28 @@ pub struct Extra {
 pub enum What {
     /// The tracepoint with this id.
     Tracepoint(u64),
+    /// Beginnings or ends of system calls, which a program may write as well.
+    Calls(Calls),
+    /// Something else than perf writes it.
+    Elsewhere,
     /// perf's own user probe, which needs no definition anywhere and ends with its descriptor.
     Uprobe(Uprobe),
+}
+
+/// One of the two tracepoints that all system calls pass.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// Its id.
+    pub tracepoint: u64,
+    pub side: CallSide,
+    /// The numbers of the calls that are wanted, those of 32-bit programs among them; `None` for all.
+    pub numbers: Option<Vec<u16>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallSide {
+    Enter,
+    Exit,
 }
 
 /// Which step of getting an extra event was refused.
@@ -86,10 +106,11 @@ impl Extra {
         attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
         attr.__bindgen_anon_1.sample_period = 1;
         match &self.what {
-            What::Tracepoint(id) => {
+            What::Tracepoint(id) | What::Calls(Calls { tracepoint: id, .. }) => {
                 attr.type_ = b::PERF_TYPE_TRACEPOINT;
                 attr.config = *id;
             }
+            What::Elsewhere => {}
             What::Uprobe(probe) => probe.fill(attr),
         }
         if let (true, Some(register)) = (self.user_stack, STACK_POINTER) {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use perf_event_open_sys::bindings as b;
 
-use super::extra::{Extra, ExtraCall, ExtraIndex, OpenExtras};
+use super::extra::{Extra, ExtraCall, ExtraIndex, OpenExtras, What};
 use super::ring::{BadRing, Ring};
 use super::sys::{Mapping, Sys};
 use crate::units::Cpu;
@@ -61,7 +61,7 @@ pub struct Chosen {
 impl Options {
     /// Whether every record carries the id of the event that wrote it.
     pub fn event_ids(&self) -> bool {
-        !self.extras.is_empty()
+        self.extras.iter().any(|extra| !matches!(extra.what, What::Elsewhere))
     }
 }
 
@@ -229,7 +229,9 @@ impl CpuEvents {
             events.lives.push(event);
         }
         for (extra, index) in options.extras.iter().zip((0..).map(ExtraIndex)) {
-            events.add_extra(sys, options, extra, index)?;
+            if !matches!(extra.what, What::Elsewhere) {
+                events.add_extra(sys, options, extra, index)?;
+            }
         }
         Ok(events)
     }

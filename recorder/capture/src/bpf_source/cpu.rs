@@ -4,13 +4,14 @@
 //! those of all CPUs, in a third of an event's memory, and become events one by one.
 
 use crate::event::{
-    Comm, Event, Futex, Kept, KernelLock, Kind, Loss, SliceFacts, Switch, Taken, Throttle, Wake,
-    WakeKind, Waker,
+    Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, SliceFacts, Switch, Taken, Throttle,
+    Wake, WakeKind, Waker,
 };
 use crate::order::{Backlog, Lane as Queue, Merger, QUEUE_EVENTS};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
 use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::clock;
+use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::{PrevState, StateTable};
 use fxtrec_units::{Cpu, Nanos, Tid};
 use std::collections::VecDeque;
@@ -120,6 +121,8 @@ pub(super) struct CpuLane {
     /// The part of what came in the middle of another event that has been told.
     told_nested: u64,
     away: Away,
+    /// Whether it is one of system calls, beside that of switches.
+    of_calls: bool,
 }
 
 /// The records of a lane that wait for their turn.
@@ -160,6 +163,15 @@ struct Decoder {
     moved: Nanos,
     /// Whether the switch before the next one is known, which began that slice.
     began: bool,
+    /// What beginnings and ends of system calls stand for.
+    calls: Option<CallEvents>,
+}
+
+/// Which events beside the scheduler's the beginnings and ends of system calls are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallEvents {
+    pub(super) enter: ExtraIndex,
+    pub(super) exit: ExtraIndex,
 }
 
 impl CpuLane {
@@ -177,7 +189,26 @@ impl CpuLane {
             queue: merger.another_lane(cpu),
             told_nested: 0,
             away: Away::No,
+            of_calls: false,
         }
+    }
+
+    /// Of system calls.
+    pub(super) fn of_calls(
+        (cpu, lane): (Cpu, Lane),
+        merger: &mut Merger,
+        states: &States,
+        calls: CallEvents,
+    ) -> CpuLane {
+        let mut new = CpuLane::new((cpu, lane), merger, states, None);
+        new.held.decoder.calls = Some(calls);
+        new.of_calls = true;
+        new
+    }
+
+    /// Whether it is the CPU's lane of switches and wake-ups.
+    pub(super) fn has_switches(&self) -> bool {
+        !self.of_calls
     }
 
     /// Lets the programs write.
@@ -208,7 +239,7 @@ impl CpuLane {
     /// Adds, once, that the CPU is offline, right behind its last event: that is the switch to the thread that stops
     /// it, since no tracepoint fires on a CPU that is not online any more.
     pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
-        if self.away == Away::Untold && self.drained {
+        if self.away == Away::Untold && self.drained && self.has_switches() {
             self.away = Away::Told;
             // Time must not go back behind what was handed out.
             let told = merger.queue(self.queue).youngest();
@@ -371,6 +402,7 @@ impl Decoder {
             kept: None,
             moved: Nanos(0),
             began: false,
+            calls: None,
         }
     }
 
@@ -505,6 +537,12 @@ impl Decoder {
                 }
                 self.moved = time;
                 push(Event { time, kind: Kind::Moved { tid, from, to } });
+            }
+            Record::Call { time, tid, number, result, is_32_bit } => {
+                let Some(CallEvents { enter, exit }) = self.calls else { return };
+                let extra = if result.is_some() { exit } else { enter };
+                let call = Call { extra, tid, number, result, is_32_bit };
+                push(Event { time, kind: Kind::Call(call) });
             }
             Record::Lost { .. } => {}
         }

@@ -15,12 +15,13 @@ use super::perf_rings::PerfRings;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
-use cpu::{CpuLane, States};
+use cpu::{CallEvents, CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::groups::GroupScope;
 use fxtrec_kernel::bpf::lane::COUNTED;
 use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::bpf::sys::BpfSys;
+use fxtrec_kernel::extra::{CallSide, Calls, Extra, ExtraIndex, What};
 use fxtrec_kernel::perf::{KernelCount, Options};
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
@@ -40,6 +41,8 @@ const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
 pub struct BpfOptions {
     /// The perf events beside the programs.
     pub perf: Options,
+    /// Bytes of a perf ring that carries forks, exits and names alone.
+    pub least_perf_ring_bytes: usize,
     /// The smallest perf ring to be content with, in bytes.
     pub min_perf_ring_bytes: usize,
     /// Bytes of each CPU's lane, at most.
@@ -68,6 +71,8 @@ pub struct BpfSource {
     groups: Option<Groups>,
     /// Events that no program saw, as far as they have been told.
     missed: u64,
+    /// What system calls are, if programs tell of them.
+    calls: Option<CallEvents>,
 }
 
 impl BpfSource {
@@ -83,6 +88,7 @@ impl BpfSource {
     ) -> Result<BpfSource, SourceError> {
         let BpfOptions {
             mut perf,
+            least_perf_ring_bytes,
             min_perf_ring_bytes,
             lane_bytes,
             waking,
@@ -101,7 +107,9 @@ impl BpfSource {
         let threaded_softirqs = machine::is_realtime(&*sys);
         let need_resched =
             need_resched && machine::may_watch_requests(&machine::Machine::current().release);
+        let asked = calls_among(&perf.extras);
         let wanted = Wanted {
+            calls: asked.as_ref().map(|(_, numbers)| numbers.as_deref()),
             cpus: &online,
             possible,
             lane_bytes,
@@ -113,13 +121,25 @@ impl BpfSource {
             locks,
             plain,
         };
-        let (events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
+        let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
+        let calls = asked.map(|(calls, _)| calls).filter(|_| events.tells_calls());
+        if calls.is_some() {
+            perf.extras = perf.extras.iter().map(without_calls).collect();
+            if !perf.event_ids() {
+                perf.ring_bytes = perf.ring_bytes.min(least_perf_ring_bytes);
+            }
+        }
         let mut merger = Merger::new();
         let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
         let lane = |lane| CpuLane::new(lane, &mut merger, &states, narrow);
-        let lanes = lanes.into_iter().map(lane).collect();
-        Ok(BpfSource { events, lanes, states, rings, merger, narrow, groups: None, missed: 0 })
+        let mut lanes: Vec<CpuLane> = lanes.into_iter().map(lane).collect();
+        if let Some(calls) = calls {
+            let lane = |lane| CpuLane::of_calls(lane, &mut merger, &states, calls);
+            lanes.extend(events.take_call_lanes().into_iter().map(lane));
+        }
+        let (groups, missed) = (None, 0);
+        Ok(BpfSource { events, lanes, states, rings, merger, narrow, groups, missed, calls })
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
@@ -131,11 +151,12 @@ impl BpfSource {
         merger.round_with(lanes, read, clock::now, take)
     }
 
-    /// Ends the recording on all CPUs at once, as far as no program is held up.
-    fn close_lanes(&self) {
+    /// Ends the recording on all CPUs at once, as far as no program is held up: that of switches, or that of system calls.
+    fn close_lanes(&self, switches: bool) {
+        let lanes = || self.lanes.iter().filter(|lane| lane.has_switches() == switches);
         for (tries, micros) in CLOSING.into_iter().enumerate() {
             // All of them each time: see [`Lane::close`](fxtrec_kernel::bpf::lane::Lane::close).
-            let open = self.lanes.iter().filter(|lane| !lane.close()).count();
+            let open = lanes().filter(|lane| !lane.close()).count();
             if open == 0 && tries > 0 {
                 return;
             }
@@ -163,6 +184,27 @@ impl BpfSource {
                 return;
             }
         }
+    }
+}
+
+/// Which of the events are system calls, and their numbers.
+fn calls_among(extras: &[Extra]) -> Option<(CallEvents, Option<Vec<u16>>)> {
+    let find = |side| {
+        extras.iter().zip((0..).map(ExtraIndex)).find_map(|(extra, index)| match &extra.what {
+            What::Calls(calls) if calls.side == side => Some((index, calls)),
+            _ => None,
+        })
+    };
+    let ((enter, Calls { numbers, .. }), (exit, _)) =
+        find(CallSide::Enter).zip(find(CallSide::Exit))?;
+    Some((CallEvents { enter, exit }, numbers.clone()))
+}
+
+/// The event for perf's rings, which programs have taken system calls from.
+fn without_calls(extra: &Extra) -> Extra {
+    match &extra.what {
+        What::Calls(_) => Extra { what: What::Elsewhere, ..extra.clone() },
+        _ => extra.clone(),
     }
 }
 
@@ -199,6 +241,7 @@ impl Source for BpfSource {
         // other event names a thread as current.
         self.rings.enable_lives()?;
         self.events.attach()?;
+        // Those of switches come first among them.
         self.lanes.iter().for_each(CpuLane::open);
         self.rings.enable_events()
     }
@@ -221,7 +264,10 @@ impl Source for BpfSource {
 
     fn finish(&mut self, take: &mut Take<'_>) {
         self.rings.disable_events();
-        self.close_lanes();
+        if self.calls.is_some() {
+            self.close_lanes(false);
+        }
+        self.close_lanes(true);
         self.events.detach();
         self.rings.disable_lives();
         if self.round_once(&mut *take) {
@@ -272,6 +318,12 @@ impl Source for BpfSource {
                 // It had none until now, and what found none nobody counted.
                 lane.tell_unknown(&mut self.merger, time);
                 self.lanes.push(lane);
+                if let Some((calls, lane)) = self.calls.zip(self.events.add_call_lane(cpu)?) {
+                    let lane = (cpu, lane);
+                    let lane = CpuLane::of_calls(lane, &mut self.merger, &self.states, calls);
+                    lane.open();
+                    self.lanes.push(lane);
+                }
             }
         }
         Ok(())

@@ -330,6 +330,7 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Sample(sample) => self.sample(time, cpu, sample, bytes),
+            Kind::Call(call) => self.syscall_event(time, cpu, *call),
             Kind::Kept(kept) => self.kept(time, *kept),
             Kind::Queued(throttle) => {
                 self.queued = Some((cpu, *throttle));

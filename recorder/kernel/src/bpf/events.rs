@@ -7,6 +7,7 @@ use std::path::Path;
 use super::account::{self, Asking};
 use super::asm::AsmError;
 use super::btf::{Btf, BtfError};
+use super::calls::CallLayout;
 use super::contentions::{self, Contention};
 use super::doorbell::Doorbell;
 use super::groups::GroupScope;
@@ -22,6 +23,10 @@ use super::wakers;
 use crate::cgroups::{self, Hierarchy};
 use crate::sys::Sys;
 use crate::units::Cpu;
+
+mod calls;
+
+use calls::OfCalls;
 
 /// Where the kernel describes its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -97,6 +102,8 @@ pub struct Wanted<'a> {
     pub locks: bool,
     /// Whether only switches and wake-ups are, and nothing that explains them.
     pub plain: bool,
+    /// The system calls that are wanted, if any are: those with these numbers, or all.
+    pub calls: Option<Option<&'a [u16]>>,
 }
 
 #[derive(Debug)]
@@ -119,6 +126,9 @@ pub struct BpfEvents {
     programs: Vec<Loaded>,
     /// Those that only add up, for the programs on switches to tell.
     adding: Vec<Loaded>,
+    calls: Option<OfCalls>,
+    /// Those of system calls, until somebody takes them.
+    call_lanes: Vec<(Cpu, Lane)>,
     irqs: bool,
     asking: bool,
     steal: bool,
@@ -197,15 +207,7 @@ impl BpfEvents {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         let btf = Btf::parse(bytes)?;
         let (shape, lanes) = make_lanes(&*sys, wanted)?;
-        let first = lanes.first().map(|(_, lane)| lane.map());
-        let outer = sys.map_create(&MapSpec {
-            kind: MapKind::ArrayOfMaps,
-            value_bytes: 4,
-            entries: u32::try_from(wanted.possible.max(1)).unwrap_or(u32::MAX),
-            mapped: false,
-            inner: first,
-        });
-        let outer = outer.map_err(map_error("all CPUs"))?;
+        let outer = map_of_lanes(&*sys, wanted.possible, &lanes)?;
         let doorbell = Doorbell::new(&*sys).map_err(map_error("waking the reader"))?;
         let by_thread = wanted.narrow == Some(ScopeBy::Thread);
         let scope = by_thread.then(|| ScopeMap::new(&*sys)).transpose();
@@ -265,16 +267,25 @@ impl BpfEvents {
                 wakers: wakers.as_fd(),
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
             };
-            Ok((way, load_all(&*sys, &setting, wanted.waking)?))
+            let programs = load_all(&*sys, &setting, wanted.waking)?;
+            let of_calls = match wanted.calls.zip(CallLayout::new(&btf).ok()) {
+                Some((numbers, layout)) => OfCalls::open(&*sys, layout, wanted, numbers, &setting)?,
+                None => None,
+            };
+            Ok((way, (programs, of_calls)))
         };
-        let (way, programs) = first_loaded(Way::all(&btf, files, wanted), load_with)?;
+        let (way, (programs, of_calls)) = first_loaded(Way::all(&btf, files, wanted), load_with)?;
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
         let syscalls = way.syscall.is_some();
         let futexes = way.futex.is_some();
         let tells_wakers = way.interrupts != InterruptCount::Unknown;
+        let (calls, call_lanes) =
+            of_calls.map_or_else(Default::default, |(calls, lanes)| (Some(calls), lanes));
         let events = BpfEvents {
             sys,
+            calls,
+            call_lanes,
             shape,
             outer,
             doorbell,
@@ -297,8 +308,28 @@ impl BpfEvents {
     }
 
     fn give(&self, lanes: &[(u32, BorrowedFd<'_>)]) -> Result<(), BpfError> {
-        let given = self.sys.map_set_maps(self.outer.as_fd(), lanes);
-        given.map_err(map_error("a CPU"))
+        give(&*self.sys, &self.outer, lanes)
+    }
+
+    /// The lanes of system calls, once; none if no program tells of them.
+    pub fn take_call_lanes(&mut self) -> Vec<(Cpu, Lane)> {
+        std::mem::take(&mut self.call_lanes)
+    }
+
+    /// Such a lane for a CPU that came online later.
+    ///
+    /// # Errors
+    /// [`BpfError::Map`].
+    pub fn add_call_lane(&self, cpu: Cpu) -> Result<Option<Lane>, BpfError> {
+        let Some(calls) = &self.calls else { return Ok(None) };
+        let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
+        give(&*self.sys, &calls.outer, &[(cpu.0, lane.map())])?;
+        Ok(Some(lane))
+    }
+
+    /// Whether programs tell of system calls.
+    pub fn tells_calls(&self) -> bool {
+        self.calls.is_some()
     }
 
     /// A lane for a CPU that came online later.
@@ -316,7 +347,10 @@ impl BpfEvents {
     /// # Errors
     /// [`BpfError::Attach`]; those that were attached before run on.
     pub fn attach(&mut self) -> Result<(), BpfError> {
-        for Loaded { name, program, link } in self.adding.iter_mut().chain(&mut self.programs) {
+        // Whoever makes a system call was switched to before.
+        let of_calls = self.calls.iter_mut().flat_map(|calls| &mut calls.programs);
+        let all = self.adding.iter_mut().chain(&mut self.programs).chain(of_calls);
+        for Loaded { name, program, link } in all {
             let attached = self.sys.attach(program.as_fd());
             *link = Some(attached.map_err(|error| BpfError::Attach { name, error })?);
         }
@@ -326,7 +360,8 @@ impl BpfEvents {
     /// Stops the programs; what is in the lanes stays readable.
     pub fn detach(&mut self) {
         // In the reverse order, so that no wake-up names a thread whose switch was not seen.
-        let all = self.adding.iter_mut().chain(&mut self.programs);
+        let of_calls = self.calls.as_mut().map_or(&mut [][..], |calls| &mut calls.programs);
+        let all = self.adding.iter_mut().chain(&mut self.programs).chain(of_calls);
         all.rev().for_each(|loaded| loaded.link = None);
     }
 
@@ -404,6 +439,34 @@ fn scope_layout(btf: &Btf) -> Result<ScopeLayout, BtfError> {
     ScopeLayout::new(btf, kind, number)
 }
 
+/// The map that leads the programs to the lanes of all CPUs, the first of which is an example to the kernel.
+fn map_of_lanes(
+    sys: &dyn BpfSys,
+    possible: usize,
+    lanes: &[(Cpu, Lane)],
+) -> Result<OwnedFd, BpfError> {
+    let outer = sys.map_create(&MapSpec {
+        kind: MapKind::ArrayOfMaps,
+        value_bytes: 4,
+        entries: u32::try_from(possible.max(1)).unwrap_or(u32::MAX),
+        mapped: false,
+        inner: lanes.first().map(|(_, lane)| lane.map()),
+    });
+    outer.map_err(map_error("all CPUs"))
+}
+
+fn give(
+    sys: &dyn BpfSys,
+    outer: &OwnedFd,
+    lanes: &[(u32, BorrowedFd<'_>)],
+) -> Result<(), BpfError> {
+    sys.map_set_maps(outer.as_fd(), lanes).map_err(map_error("a CPU"))
+}
+
+fn lanes_of(sys: &dyn BpfSys, shape: LaneShape, cpus: &[Cpu]) -> io::Result<Vec<(Cpu, Lane)>> {
+    cpus.iter().map(|cpu| Lane::new(sys, shape).map(|lane| (*cpu, lane))).collect()
+}
+
 fn make_lanes(
     sys: &dyn BpfSys,
     wanted: &Wanted<'_>,
@@ -411,8 +474,7 @@ fn make_lanes(
     let mut bytes = wanted.lane_bytes;
     loop {
         let shape = LaneShape::within(bytes);
-        let lane = |cpu: &Cpu| Lane::new(sys, shape).map(|lane| (*cpu, lane));
-        match wanted.cpus.iter().map(lane).collect() {
+        match lanes_of(sys, shape, wanted.cpus) {
             Ok(lanes) => return Ok((shape, lanes)),
             Err(error) if is_too_much(&error) && bytes / 2 >= MIN_LANE_BYTES => bytes /= 2,
             Err(error) => return Err(BpfError::Map { what: "a CPU", error }),

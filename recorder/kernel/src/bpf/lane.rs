@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of thirteen kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of fourteen kinds, wake-ups being three:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -22,6 +22,7 @@
 //!   moved   time     tid           to CPU        from CPU    kind    -       -       -
 //!   futex   address  word          word + 8      value       kind    op      of the word + 16
 //!   lock    address  flags         -             -           kind    -       -       -
+//!   call    time     result                      tid         kind    flags   number
 //! ```
 //!
 //! The lane tells the CPU. Of a state, the lower 16 bits are kept, which has all that are reported; a system call has a
@@ -286,6 +287,9 @@ pub mod part {
     pub const VALUE: i16 = 16;
     pub const OPERATION: i16 = 21;
     pub const WORD_AFTER_16: i16 = 22;
+    pub const RESULT: i16 = 8;
+    pub const CALLER: i16 = 16;
+    pub const NUMBER: i16 = 22;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,6 +322,8 @@ pub enum RecordKind {
     Futex = 12,
     /// The lock of the kernel that the thread waits for which the next switch of the lane takes off the CPU.
     Contention = 13,
+    /// A system call begins, or ends if it has the first flag.
+    Call = 14,
 }
 
 /// The bits of a record's flags.
@@ -333,6 +339,8 @@ pub mod flag {
     /// Of a switch, where cgroups are the scope: the process of who goes out is in one of them; the same of who comes in.
     pub const PREV_IN_SCOPE: u8 = 2;
     pub const NEXT_IN_SCOPE: u8 = 4;
+    /// Of a system call: of a 32-bit program on a 64-bit machine.
+    pub const NARROW: u8 = 2;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -426,6 +434,16 @@ pub enum Record {
     Futex(Futex),
     /// The thread that goes out next waits for a lock of the kernel; it may be preempted meanwhile.
     Contention(Contention),
+    /// A system call begins or ends.
+    Call {
+        time: Nanos,
+        tid: Tid,
+        /// Its number; -1 for an end that is of no call.
+        number: i16,
+        /// What it returns, if it ends.
+        result: Option<i64>,
+        is_32_bit: bool,
+    },
 }
 
 /// A lock of the kernel.
@@ -474,7 +492,8 @@ impl Record {
             | 1 << RecordKind::WakeupNew as u8
             | 1 << RecordKind::Waking as u8
             | 1 << RecordKind::Lost as u8
-            | 1 << RecordKind::Moved as u8;
+            | 1 << RecordKind::Moved as u8
+            | 1 << RecordKind::Call as u8;
         let kind = bytes[part::KIND as usize];
         let timed = TIMED.checked_shr(kind.into()).unwrap_or(0) & 1 != 0;
         let time = bytes.first_chunk().filter(|_| timed)?;
@@ -583,6 +602,13 @@ impl Record {
                 address: u64_at(part::ADDRESS),
                 flags: u32_at(part::LOCK_FLAGS),
             }),
+            _ if kind == RecordKind::Call as u8 => Record::Call {
+                time,
+                tid: Tid(u32_at(part::CALLER)),
+                number: u16_at(part::NUMBER).cast_signed(),
+                result: first.then(|| u64_at(part::RESULT).cast_signed()),
+                is_32_bit: flags & flag::NARROW != 0,
+            },
             _ => return None,
         })
     }
@@ -629,6 +655,27 @@ mod tests {
         ]);
         let Some(Record::Switch { syscall, .. }) = Record::parse(&none) else { panic!("a switch") };
         assert_eq!(syscall, None);
+    }
+
+    #[test]
+    fn a_system_call_is_read_back_and_its_end_has_what_it_returns() {
+        let call = |kind: [u8; 2], number: i16| {
+            record(&[
+                (part::TIME, &77u64.to_ne_bytes()),
+                (part::RESULT, &(-11_i64).to_ne_bytes()),
+                (part::CALLER, &10u32.to_ne_bytes()),
+                (part::KIND, &kind),
+                (part::NUMBER, &number.to_ne_bytes()),
+            ])
+        };
+        let kind = RecordKind::Call as u8;
+        let (time, tid) = (Nanos(77), Tid(10));
+        let begin = Record::Call { time, tid, number: 230, result: None, is_32_bit: true };
+        assert_eq!(Record::parse(&call([kind, flag::NARROW], 230)), Some(begin));
+        let end = Record::Call { time, tid, number: -1, result: Some(-11), is_32_bit: false };
+        let bytes = call([kind, flag::FIRST], -1);
+        assert_eq!(Record::parse(&bytes), Some(end));
+        assert_eq!(Record::time(&bytes), Some(time));
     }
 
     #[test]
@@ -768,7 +815,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 14, 255] {
+        for kind in [0, 15, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

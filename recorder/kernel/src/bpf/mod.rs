@@ -5,6 +5,7 @@
 //!   sched_wakeup ------ program --+--> lane of this CPU (shared memory) --> reader in user space
 //!   sched_wakeup_new -- program --+         |
 //!   sched_waking ------ program --+         +--> doorbell, when a quarter of the lane is full
+//!   sys_enter, sys_exit  programs ---> another lane of this CPU, if system calls are wanted
 //!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells
 //! ```
 //!
@@ -22,6 +23,7 @@
 pub mod account;
 pub mod asm;
 pub mod btf;
+pub mod calls;
 pub mod contentions;
 pub mod counts;
 pub mod doorbell;

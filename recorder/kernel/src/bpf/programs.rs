@@ -63,11 +63,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::account::{Asking, Handler};
 use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
+use super::calls::CallLayout;
 use super::contentions::Contention;
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::sys::ProgramSpec;
 use super::task::{ScopeLayout, TaskLayout};
+use crate::extra::CallSide;
 
 /// What the programs are made for.
 #[derive(Clone, Copy, Debug)]
@@ -207,6 +209,24 @@ pub fn on_contention(
     Ok(vec![
         program("fxtrec_lock_had", tracepoints.end, contention::on_end(places)?),
         program("fxtrec_lock", tracepoints.begin, contention::on_begin(places)?),
+    ])
+}
+
+/// The programs on system calls with these numbers, or on all. The end comes first: what has begun before is not taken for
+/// something that never ends. The lanes of the setting are those of calls.
+///
+/// # Errors
+/// As of [`all`].
+pub fn on_calls(
+    setting: &Setting<'_>,
+    layout: CallLayout,
+    numbers: Option<&[u16]>,
+) -> Result<Vec<Program>, AsmError> {
+    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
+    let insns = |side| event::call(setting, layout, side, numbers);
+    Ok(vec![
+        program("fxtrec_call_end", layout.exit, insns(CallSide::Exit)?),
+        program("fxtrec_call", layout.enter, insns(CallSide::Enter)?),
     ])
 }
 

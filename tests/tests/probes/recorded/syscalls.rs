@@ -53,3 +53,20 @@ fn all_calls_are_named_and_what_never_returns_is_marked() {
     let begins = recording.trace.events.iter().filter(|hit| hit.begins()).count();
     assert_eq!(recording.probe_count("syscalls"), begins as u64);
 }
+
+#[test]
+fn programs_in_the_kernel_and_samples_of_perf_tell_the_same_calls() {
+    let Some(program) = ready() else { return };
+    for which in ["--syscalls", "--syscalls=*nanosleep,write,execve"] {
+        let calls = |source: &str| -> Vec<(String, bool)> {
+            let recording = record(&["--source", source, which], &[program, "nap", "1", "200"]);
+            let stats = recording.said.contains("lost       nothing");
+            assert!(stats, "{source}: {}", recording.said);
+            let calls = recording.trace.events.iter().filter(|hit| hit.category == "syscall");
+            calls.map(|hit| (hit.name.clone(), hit.begins())).collect()
+        };
+        let [by_programs, by_samples] = ["bpf", "perf"].map(calls);
+        assert!(by_programs.len() > 400, "{}", by_programs.len());
+        assert_eq!(by_programs, by_samples, "{which}");
+    }
+}

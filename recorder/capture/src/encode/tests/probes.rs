@@ -12,7 +12,7 @@ use crate::encode::probes::fields::FieldArg;
 use crate::encode::probes::spans::SpanId;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
-use crate::event::{Event, Kind, LocalId, Payload, Sample, UserState};
+use crate::event::{Call, Event, Kind, LocalId, Payload, Sample, UserState};
 use crate::flight::watch::{Limits, Watch};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::format::{Field, Place};
@@ -340,4 +340,29 @@ fn a_hit_of_a_probe_fires_its_trigger_and_its_return_does_not() {
     let watch = scene.encoder.watch().expect("there is one");
     let fired: Vec<_> = watch.take_fired().map(|fired| (fired.time, fired.value)).collect();
     assert_eq!(fired, [(Nanos(2), None)]);
+}
+
+#[test]
+fn calls_without_samples_become_what_samples_of_them_become() {
+    // 35 begins and ends, 1 is not wanted, 59 never ends, and an end is of no call.
+    let calls = [(35, None), (35, Some(-4)), (1, None), (1, Some(0)), (59, None), (-1, Some(0))];
+    let mut scenes = [true, false].map(|narrow| [(); 2].map(|()| scene(narrow, true)));
+    for [samples, calls_only] in &mut scenes {
+        for (time, (number, result)) in (100..).zip(calls) {
+            for tid in [7, 8] {
+                let (number_of_sample, event) = (i64::from(number), result.map_or(ENTER, |_| EXIT));
+                let raw = words(&[number_of_sample, result.unwrap_or_default()]);
+                hit(samples, time, event, tid, 0, &raw);
+                let (extra, tid, is_32_bit) = (ExtraIndex(event), Tid(tid), false);
+                let call = Call { extra, tid, number, result, is_32_bit };
+                let event = Event { time: Nanos(time), kind: Kind::Call(call) };
+                let encoded = calls_only.encoder.event(Nanos(time), Cpu(0), &event, &[]);
+                encoded.expect("memory takes every record");
+            }
+        }
+        assert_eq!(samples.encoder.lanes(), calls_only.encoder.lanes());
+        assert!(told(calls_only).iter().any(|line| line.contains("nanosleep")));
+        let counts = |scene: &Scene| scene.encoder.stats().probes;
+        assert_eq!(counts(samples), counts(calls_only));
+    }
 }

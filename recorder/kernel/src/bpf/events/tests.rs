@@ -76,6 +76,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         threaded_softirqs: false,
         locks: false,
         plain: false,
+        calls: None,
     }
 }
 

@@ -13,7 +13,10 @@ use super::super::wakers;
 use super::switched::{NEXT, PREEMPTED, PREV, load_state};
 use super::{Reg::*, Scope, Setting, account, contention, find_bit, number};
 
+mod call;
 mod throttle;
+
+pub(super) use call::call;
 
 /// The argument of the wake-ups, and the first of `sched_migrate_task`.
 const WOKEN: i16 = 0;
@@ -69,6 +72,8 @@ struct Event<'a> {
     unshown: Label,
     /// Whether there are such.
     skips: bool,
+    /// Whether it tells names.
+    names: bool,
     /// Whether it tells of slices.
     slices: bool,
     /// Whether it tells what is taken of slices.
@@ -108,6 +113,7 @@ impl<'a> Event<'a> {
             lock_told: asm.label(),
             ring: asm.label(),
             skips: false,
+            names: false,
             slices: false,
             takes: false,
             throttles: None,
@@ -204,6 +210,7 @@ impl<'a> Event<'a> {
 
     /// R2 = where the name of the thread in R8 is remembered; goes to `tell_name` if another is.
     fn check_name(&mut self) {
+        self.names = true;
         let (asm, task) = (&mut self.asm, self.setting.task);
         asm.load(Width::Word, R3, R8, task.pid);
         asm.set(R2, R3);
@@ -486,7 +493,9 @@ impl<'a> Event<'a> {
         asm.alu(Alu::Add, R1, 1);
         asm.jump(self.loss_told);
 
-        self.tell_name();
+        if self.names {
+            self.tell_name();
+        }
         if self.slices {
             self.tell_slice();
         }

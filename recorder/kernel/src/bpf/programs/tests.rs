@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::super::account::{Asking, Handler};
 use super::super::asm::Helper;
+use super::super::calls::MOST_NUMBERS;
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::task::{
     Cast, FutexLayout, QueueLayout, StateLayout, SyscallLayout, ThrottleLayout, Throttling,
@@ -236,4 +237,24 @@ fn interrupts_are_watched_from_their_ends_on_and_by_short_programs() {
         assert!(program.insns.len() < 30, "{}: {}", program.name, program.insns.len());
         assert!(program.name.len() < 16, "the kernel cuts longer names");
     }
+}
+
+#[test]
+fn a_program_on_calls_compares_the_wanted_numbers_and_tells_no_names() {
+    let fd = descriptor();
+    let task = layout(InterruptCount::Unknown, None);
+    let setting = setting(&task, &fd);
+    let calls = CallLayout { syscall: syscall(), enter: 70, exit: 71 };
+    let programs = |numbers: Option<&[u16]>| on_calls(&setting, calls, numbers).expect("assembles");
+    let all = programs(None);
+    let told: Vec<_> = all.iter().map(|program| (program.name, program.tracepoint)).collect();
+    assert_eq!(told, [("fxtrec_call_end", 71), ("fxtrec_call", 70)]);
+    let [end, begin] = &programs(Some(&[35, 230]))[..] else { panic!("two") };
+    for (program, all) in [(end, &all[0]), (begin, &all[1])] {
+        // Two comparisons, and the way out.
+        assert_eq!(program.insns.len(), all.insns.len() + 3, "{}", program.name);
+    }
+    // More than are worth comparing: user space leaves out the others.
+    let many: Vec<u16> = (0..=MOST_NUMBERS as u16).collect();
+    assert_eq!(programs(Some(&many)), all);
 }

@@ -9,7 +9,7 @@ use std::ffi::CString;
 
 use super::{ExtraError, Extras};
 use crate::encode::probes::catalog::{Act, Class, Entry};
-use crate::kernel::extra::{Extra, What};
+use crate::kernel::extra::{CallSide, Calls, Extra, What};
 use crate::kernel::format::{Field, Format};
 use crate::kernel::sys::Sys;
 use crate::kernel::syscalls::{native, of_32_bit_programs};
@@ -31,10 +31,13 @@ pub(super) fn add(
     in_scope_only: bool,
 ) -> Result<(), ExtraError> {
     let numbers = name_calls(extras, patterns)?;
-    let filter = filter(&numbers).filter(|_| !patterns.iter().any(is_all));
-    if patterns.iter().any(is_all) {
+    let all = patterns.iter().any(is_all);
+    let filter = filter(&numbers).filter(|_| !all);
+    if all {
         extras.catalog.want_unnamed_syscalls();
     }
+    let numbers = numbers.iter().map(|number| u16::try_from(*number).ok()).collect();
+    let numbers: Option<Vec<u16>> = if all { None } else { numbers };
     let category = extras.catalog.text("syscall")?;
     for name in ["sys_enter", "sys_exit"] {
         let format = tracefs.format_if_any(sys, GROUP, name)?.ok_or_else(|| {
@@ -48,7 +51,11 @@ pub(super) fn add(
         };
         let extra = Extra {
             label: format!("{GROUP}:{name}"),
-            what: What::Tracepoint(format.id),
+            what: What::Calls(Calls {
+                tracepoint: format.id,
+                side: if name == "sys_enter" { CallSide::Enter } else { CallSide::Exit },
+                numbers: numbers.clone(),
+            }),
             // With it comes whether the program is one of 32 bits, whose calls have other numbers.
             user_stack: true,
             filter: filter.clone(),

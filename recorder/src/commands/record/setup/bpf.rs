@@ -77,6 +77,7 @@ fn open_for(
     let perf_bytes = if extras.is_empty() { SIDE_RING_BYTES } else { bytes };
     let options = BpfOptions {
         perf: super::perf_options(perf_bytes, &layout, extras.clone(), facts),
+        least_perf_ring_bytes: SIDE_RING_BYTES,
         min_perf_ring_bytes: MIN_RING_BYTES,
         lane_bytes: bytes,
         waking,

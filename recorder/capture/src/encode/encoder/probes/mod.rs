@@ -19,6 +19,7 @@ use crate::encode::probes::spans::Spans;
 use crate::encode::strings;
 use crate::encode::threads::Slot;
 use crate::event::{Sample, UserState};
+use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos};
 
 /// What the encoder remembers of probes.
@@ -105,19 +106,28 @@ impl<L: Lanes> Encoder<L> {
         let slot = self.threads.get(sample.current, None);
         let catalog = Arc::clone(&self.probes.catalog);
         let Some(entry) = catalog.entry(sample.extra) else { return Ok(()) };
-        if entry.class != Class::Tracepoint {
-            self.has_cpu(time, cpu, slot)?;
-        }
-        if entry.in_scope_only && !self.threads.thread(slot).in_scope {
-            return Ok(());
-        }
-        self.watch_probe(time, cpu, slot, sample.extra)?;
         let user = sample.user;
         let hit = Hit { time, cpu, slot, catalog: &catalog, entry, user, raw };
+        if !self.is_wanted(&hit, sample.extra)? {
+            return Ok(());
+        }
         self.act(&hit).unwrap_or_else(|| {
             self.stats.probes.undecoded += 1;
             Ok(())
         })
+    }
+
+    /// Notes that the thread has the CPU, and says whether the event is one to be written.
+    fn is_wanted(&mut self, hit: &Hit<'_>, extra: ExtraIndex) -> Result<bool, Closed> {
+        let Hit { time, cpu, slot, entry, .. } = *hit;
+        if entry.class != Class::Tracepoint {
+            self.has_cpu(time, cpu, slot)?;
+        }
+        if entry.in_scope_only && !self.threads.thread(slot).in_scope {
+            return Ok(false);
+        }
+        self.watch_probe(time, cpu, slot, extra)?;
+        Ok(true)
     }
 
     /// `None` when the sample is too short for what decides.

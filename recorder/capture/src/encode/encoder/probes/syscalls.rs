@@ -1,5 +1,7 @@
 //! System calls that threads are inside of.
 
+use std::sync::Arc;
+
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
 use fxt_writer::{Arg, Value};
@@ -9,8 +11,32 @@ use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::encode::probes::spans::{Frame, Open};
 use crate::encode::strings;
+use crate::event::{Call, UserState};
+use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
+    /// A system call begins or ends, which no sample tells of.
+    pub(in super::super) fn syscall_event(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        event: Call,
+    ) -> Result<(), Closed> {
+        let Call { extra, tid, number, result, is_32_bit } = event;
+        let slot = self.threads.get(tid, None);
+        let catalog = Arc::clone(&self.probes.catalog);
+        let Some(entry) = catalog.entry(extra) else { return Ok(()) };
+        let user = Some(UserState { stack: 0, is_32_bit });
+        let hit = Hit { time, cpu, slot, catalog: &catalog, entry, user, raw: &[] };
+        if !self.is_wanted(&hit, extra)? {
+            return Ok(());
+        }
+        match result {
+            None => self.syscall(&hit, number.into()),
+            Some(result) => self.syscall_ended(&hit, number.into(), result),
+        }
+    }
+
     /// A system call begins, if it is one that is wanted.
     pub(super) fn syscall(&mut self, hit: &Hit<'_>, number: i64) -> Result<(), Closed> {
         let is_32_bit = hit.user.is_some_and(|user| user.is_32_bit);
