@@ -127,8 +127,6 @@ pub struct BpfEvents {
     /// Those that only add up, for the programs on switches to tell.
     adding: Vec<Loaded>,
     calls: Option<OfCalls>,
-    /// Those of system calls, until somebody takes them.
-    call_lanes: Vec<(Cpu, Lane)>,
     irqs: bool,
     asking: bool,
     steal: bool,
@@ -274,18 +272,15 @@ impl BpfEvents {
             };
             Ok((way, (programs, of_calls)))
         };
-        let (way, (programs, of_calls)) = first_loaded(Way::all(&btf, files, wanted), load_with)?;
+        let (way, (programs, calls)) = first_loaded(Way::all(&btf, files, wanted), load_with)?;
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
         let syscalls = way.syscall.is_some();
         let futexes = way.futex.is_some();
         let tells_wakers = way.interrupts != InterruptCount::Unknown;
-        let (calls, call_lanes) =
-            of_calls.map_or_else(Default::default, |(calls, lanes)| (Some(calls), lanes));
         let events = BpfEvents {
             sys,
             calls,
-            call_lanes,
             shape,
             outer,
             doorbell,
@@ -313,7 +308,7 @@ impl BpfEvents {
 
     /// The lanes of system calls, once; none if no program tells of them.
     pub fn take_call_lanes(&mut self) -> Vec<(Cpu, Lane)> {
-        std::mem::take(&mut self.call_lanes)
+        self.calls.as_mut().map(|calls| std::mem::take(&mut calls.lanes)).unwrap_or_default()
     }
 
     /// Such a lane for a CPU that came online later.

@@ -14,6 +14,8 @@ use crate::units::Cpu;
 pub(super) struct OfCalls {
     pub(super) outer: OwnedFd,
     pub(super) programs: Vec<Loaded>,
+    /// Until somebody takes them.
+    pub(super) lanes: Vec<(Cpu, Lane)>,
 }
 
 impl OfCalls {
@@ -28,7 +30,7 @@ impl OfCalls {
         wanted: &Wanted<'_>,
         numbers: Option<&[u16]>,
         setting: &Setting<'_>,
-    ) -> Result<Option<(OfCalls, Vec<(Cpu, Lane)>)>, BpfError> {
+    ) -> Result<Option<OfCalls>, BpfError> {
         let shape: LaneShape = setting.shape;
         let lanes = lanes_of(sys, shape, wanted.cpus)
             .map_err(|error| BpfError::Map { what: "system calls of a CPU", error })?;
@@ -41,6 +43,6 @@ impl OfCalls {
         }
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();
         give(sys, &outer, &maps)?;
-        Ok(Some((OfCalls { outer, programs }, lanes)))
+        Ok(Some(OfCalls { outer, programs, lanes }))
     }
 }
