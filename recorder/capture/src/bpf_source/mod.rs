@@ -127,7 +127,10 @@ impl BpfSource {
         if calls.is_some() {
             perf.extras = perf.extras.iter().map(without_calls).collect();
             if !perf.event_ids() {
+                // It wakes the reader when the same part of it is filled.
+                let part = perf.ring_bytes.div_ceil(least_perf_ring_bytes).max(1);
                 perf.ring_bytes = perf.ring_bytes.min(least_perf_ring_bytes);
+                perf.wake_bytes /= u32::try_from(part).unwrap_or(u32::MAX);
             }
         }
         let mut merger = Merger::new();
