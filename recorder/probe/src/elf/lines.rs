@@ -1,18 +1,24 @@
 //! Lines of source code by DWARF, with the functions that the compiler has put into others.
 
 use std::fmt;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use addr2line::Context;
-use gimli::{Dwarf, EndianArcSlice, RunTimeEndian, SectionId};
+use gimli::{Dwarf, SectionId};
 use object::ReadRef;
 
 use super::Elf;
+use super::guarded::{Allowance, Guarded};
 
 /// What is read of one file at most. The debug information of a browser is larger.
 const MOST_BYTES: usize = 256 << 20;
 
-type Bytes = EndianArcSlice<RunTimeEndian>;
+/// How often all of a file's debug information is read, besides this much, to find functions and lines.
+const READS: usize = 4;
+const READS_BESIDES: usize = 4 << 20;
+
+/// What is read to say what is at one address, in bytes.
+const READS_OF_ONE: usize = 1 << 20;
 
 /// A place in source code, and the function there as people call it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +30,10 @@ pub struct Line {
 }
 
 /// The lines of a file.
-pub struct Lines(Context<Bytes>);
+pub struct Lines {
+    context: Context<Guarded>,
+    left: Rc<Allowance>,
+}
 
 impl fmt::Debug for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,24 +44,30 @@ impl fmt::Debug for Lines {
 impl Lines {
     /// `None` if the file has no debug information, or more than is read.
     pub fn of<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
-        elf.section(".debug_line").ok()??;
+        elf.section_within(".debug_line", MOST_BYTES as u64)?;
+        let allowance = Rc::new(Allowance::default());
         let mut left = MOST_BYTES;
-        // All processors that are known are little endian.
-        let load = |id: SectionId| -> Result<Bytes, ()> {
-            let section = elf.section(id.name()).ok().flatten();
+        let load = |id: SectionId| -> Result<Guarded, ()> {
+            let section = elf.section_within(id.name(), left as u64);
             let bytes = section.map_or(&[][..], |(bytes, _)| bytes);
             left = left.checked_sub(bytes.len()).ok_or(())?;
-            Ok(EndianArcSlice::new(Arc::from(bytes), RunTimeEndian::Little))
+            Ok(Guarded::new(bytes, allowance.clone()))
         };
         let dwarf = Dwarf::load(load).ok()?;
-        Context::from_dwarf(dwarf).ok().map(Lines)
+        allowance.bytes.set((MOST_BYTES - left) * READS + READS_BESIDES);
+        allowance.starts_here();
+        let context = Context::from_dwarf(dwarf).ok()?;
+        Some(Lines { context, left: allowance })
     }
 
     /// Where the instruction at an address comes from: a function that was put into another comes before that.
     pub fn at(&self, address: u64) -> Vec<Line> {
-        let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else {
+        self.left.starts_here();
+        let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else {
             return Vec::new();
         };
+        // What has been read until now is known from now on, but this is read anew for each address.
+        let left = self.left.bytes.replace(READS_OF_ONE);
         let mut lines = Vec::new();
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|it| it.raw_name().ok());
@@ -63,6 +78,73 @@ impl Lines {
                 line: location.and_then(|it| it.line),
             });
         }
+        self.left.bytes.set(left);
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The program that damaged ones are made of.
+    const ALONE: &[u8] =
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
+
+    /// The program with other bytes in a section.
+    fn with(name: &[u8], bytes: &[u8]) -> Vec<u8> {
+        let mut file = ALONE.to_vec();
+        let at = file.len() as u64;
+        file.extend(bytes);
+        for (field, value) in [(24, at), (32, bytes.len() as u64)] {
+            crate::elf::tests::section_header(&mut file, name, field, value);
+        }
+        file
+    }
+
+    fn lines_of(file: &[u8]) -> Option<Vec<Line>> {
+        let elf = Elf::parse(file).expect("its head is sound");
+        let functions = elf.functions().expect("sound");
+        let waits = functions.all.iter().find(|it| it.raw == "waits").expect("it has that");
+        // Where it makes the call that it has put into itself.
+        Lines::of(&elf).map(|lines| lines.at(waits.address + 10))
+    }
+
+    #[test]
+    fn functions_that_were_inlined_are_told_with_their_lines() {
+        let lines = lines_of(ALONE).expect("it has lines");
+        let functions: Vec<&str> = lines.iter().flat_map(|it| it.function.as_deref()).collect();
+        assert_eq!(functions.last(), Some(&"waits"), "{lines:?}");
+        assert!(
+            lines.iter().all(|it| it.file.as_deref().is_some_and(|it| it.ends_with("sleeps.c")))
+        );
+    }
+
+    #[test]
+    fn a_million_functions_each_inlined_into_the_next_do_not_use_up_the_stack() {
+        // A unit of everything, a function of everything, and a million inlined into it without an end.
+        let abbreviations = [
+            1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0,
+            0, // compile_unit: low_pc address, high_pc data4
+            2, 0x2E, 1, 0x11, 0x01, 0x12, 0x06, 0, 0, // subprogram, the same
+            3, 0x1D, 1, 0, 0, // inlined_subroutine
+            0,
+        ];
+        let mut unit = vec![5, 0, 1, 8, 0, 0, 0, 0];
+        for code in [1_u8, 2] {
+            unit.push(code);
+            unit.extend(0_u64.to_le_bytes());
+            unit.extend(u32::MAX.to_le_bytes());
+        }
+        unit.extend(vec![3; 1_000_000]);
+        let info = [&(unit.len() as u32).to_le_bytes()[..], &unit].concat();
+        let mut file = with(b".debug_info", &info);
+        let at = file.len() as u64;
+        file.extend(abbreviations);
+        for (field, value) in [(24, at), (32, abbreviations.len() as u64)] {
+            crate::elf::tests::section_header(&mut file, b".debug_abbrev", field, value);
+        }
+        crate::elf::tests::section_header(&mut file, b".debug_aranges", 32, 0);
+        assert_eq!(lines_of(&file), Some(Vec::new()));
     }
 }

@@ -77,7 +77,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         let table = |(_, header): (bool, &'d elf::SectionHeader64<Endianness>)| {
             let strings = self.sections.section(header.link(self.endian)).ok()?;
             let (symbols, strings) = (place(header), place(strings));
-            let pieces = symbols.1 / SYMBOL as u64 * NAME_PIECE as u64;
+            let pieces = (symbols.1 / SYMBOL as u64).saturating_mul(NAME_PIECE as u64);
             let left = Cell::new(most_name_bytes(strings.1).saturating_add(pieces));
             Some(Table { symbols, strings, left })
         };
@@ -306,6 +306,19 @@ mod tests {
         source.tables.iter_mut().for_each(|table| table.left = Cell::new(0));
         source.tables[0].left.set(1000 * NAME_PIECE as u64);
         assert!((1..=1000).contains(&read_all(&source)));
+    }
+
+    #[test]
+    fn a_symbol_table_of_any_size_is_damaged_at_most() {
+        let mut file = std::fs::read("/bin/true").expect("every system has it");
+        let sections = u64::from_le_bytes(file[40..48].try_into().expect("8 bytes")) as usize;
+        for at in (sections..file.len() - 63).step_by(64) {
+            file[at + 32..at + 40].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
+        }
+        let mut damaged = tempfile::tempfile().expect("room");
+        std::io::Write::write_all(&mut damaged, &file).expect("room");
+        let found = functions_at(&[damaged], &[0x1000], |_, _| {});
+        assert_eq!(found, Err(ElfError::Damaged("a symbol table")));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod dynamic;
 mod error;
 mod frames;
 mod functions;
+mod guarded;
 mod lines;
 mod lookup;
 mod names;

@@ -91,7 +91,7 @@ impl Holes {
 }
 
 /// Writes over one field of the header of the section of a name.
-fn section_header(file: &mut [u8], name: &[u8], field: usize, value: u64) {
+pub(super) fn section_header(file: &mut [u8], name: &[u8], field: usize, value: u64) {
     let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("8 bytes"));
     let (table, strings) = (number(40) as usize, usize::from(file[62]));
     let texts = number(table + 64 * strings + 24) as usize;
