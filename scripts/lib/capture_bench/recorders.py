@@ -164,6 +164,18 @@ def count_perf_data(path):
     return samples, lost
 
 
+class PerfStacks(Perf):
+    """perf record of switches alone, with call chains by frame pointers."""
+
+    def __init__(self, scratch):
+        super().__init__(scratch)
+        self.name = "perf record -g"
+
+    def launch(self):
+        command = ["perf", "record", "-a", "-N", "-q", "-g", "-e", "sched:sched_switch", "-o", str(self.path)]
+        self.processes = [Process(command)]
+
+
 class RawFtrace(Recorder):
     """The pages of a tracing instance of its own, moved to one file per CPU and not looked into."""
 
@@ -256,6 +268,21 @@ class Fxtrec(Recorder):
         if not recorded:
             raise RuntimeError(f"{self.name} recorded nothing: {self.why()}")
         return recorded, figures["lost"]
+
+
+class FxtrecStacks(Fxtrec):
+    """fxtrec with stacks of the waits of a millisecond and longer, and the names of their functions."""
+
+    def __init__(self, scratch, binary, source, options):
+        super().__init__(scratch, binary, source, ".fxt")
+        self.name = f"fxtrec {source} {' '.join(options)}"
+        self.command[-2:-2] = [*options, "--stacks-over", "1ms"]
+
+    def count(self):
+        events, lost = super().count()
+        dump = [self.binary, "dump", "--type", "event", str(self.path)]
+        told = re.findall(r'"stack_stats".* lost=(\d+)', subprocess.run(dump, check=True, capture_output=True, text=True).stdout)
+        return events, lost + int(told[-1])
 
 
 def fxtrec_sources(binary):

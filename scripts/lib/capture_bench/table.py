@@ -12,6 +12,7 @@ HEAD = [
     "lost", "resident MiB",
 ]
 OTHER_HEAD = ["workload", "recorder", "added, of the other's", "quarter of rounds below", "above", "CPU, of the other's"]
+STACKS_HEAD = ["workload", "recorder", "us per op (least, greatest)", "added", "CPU s", "MB", "lost", "resident MiB"]
 QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
 
 
@@ -110,6 +111,29 @@ def other_rows(runs, names):
     return rows
 
 
+def rows_of_stacks(runs, names):
+    """One row per recorder of each workload: recorders of stacks write other events, so CPU is that of a run."""
+    rows = []
+    for name in names:
+        of = {}
+        for run in runs:
+            if run.workload == name:
+                of.setdefault(run.recorder, []).append(run)
+        for recorder, found in of.items():
+            times = [run.per_operation for run in found]
+            took = f"{median(times):.2f} ({min(times):.2f}, {max(times):.2f})"
+            outcomes = [run.outcome for run in found if run.outcome]
+            if not outcomes:
+                rows.append([name, recorder, took] + [""] * 5)
+                continue
+            rows.append([
+                name, recorder, took, text(added_in_rounds(found, of.get("untraced", []))),
+                text(median(o.cpu / 1e9 for o in outcomes)), text(median(o.bytes / 1e6 for o in outcomes), 0),
+                f"{sum(o.lost for o in outcomes)}", text(median(o.resident / (1 << 20) for o in outcomes), 0),
+            ])
+    return rows
+
+
 def plain(head, rows):
     """Columns for a terminal."""
     widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
@@ -133,13 +157,15 @@ def machine():
     return f"{os.cpu_count()} CPUs ({model}), Linux {platform.release()} {platform.machine()}, {perf}"
 
 
-def render(runs, workloads, rounds, as_markdown):
+def render(runs, workloads, rounds, as_markdown, of_stacks=False):
     """The whole result."""
     table = markdown if as_markdown else plain
     names = [workload.name for workload in workloads if workload.operations]
-    rows = [row for name in names for row in rows_of_workload(name, runs)]
     date = datetime.date.today().isoformat()
     head = f"{date}: {machine()}; medians of {rounds} rounds, losses summed over them."
+    if of_stacks:
+        return "\n\n".join([head, table(STACKS_HEAD, rows_of_stacks(runs, names))])
+    rows = [row for name in names for row in rows_of_workload(name, runs)]
     parts = [head, table(HEAD, rows)]
     others = other_rows(runs, names)
     if others:

@@ -41,6 +41,19 @@ class Quiet(Workload):
         return None
 
 
+def of_waits(storm):
+    """Switches that are all short waits, and waits that are all long enough to have a stack."""
+    threads, sleeps = 38, 1500
+    return [
+        all_workloads(storm)[0],
+        Workload(
+            "long waits",
+            f"{threads} threads that all sleep for 1.6 ms, over and over; one operation is a sleep",
+            [storm, str(threads), str(sleeps), "1600"], threads * sleeps, r"([0-9]+) ns", 1e-3,
+        ),
+    ]
+
+
 def all_workloads(storm):
     """Every workload; `storm` is the path of that program. About a second each on a slow machine."""
     seconds = r"Total time:\s+([0-9.]+) \[sec\]"
