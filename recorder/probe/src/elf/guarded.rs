@@ -52,7 +52,10 @@ impl Guarded {
     fn pays(&self, bytes: usize) -> Result<()> {
         let left = self.left.bytes.get().checked_sub(bytes);
         match left.filter(|_| self.left.stack.get().abs_diff(here()) < DEEPEST) {
-            Some(left) => Ok(self.left.bytes.set(left)),
+            Some(left) => {
+                self.left.bytes.set(left);
+                Ok(())
+            }
             None => Err(Error::UnexpectedEof(self.plain.offset_id())),
         }
     }
