@@ -343,6 +343,12 @@ impl Log {
         self.last.get(thread as usize).copied().filter(|id| *id != Id::NONE)
     }
 
+    /// Since when the thread has a CPU, if it has one.
+    pub fn has_cpu_since(&self, thread: Index) -> Option<u64> {
+        let last = self.last(thread).and_then(|id| self.get(id));
+        last.filter(|last| last.state == State::Running).map(|last| last.time)
+    }
+
     /// A thread begins to do something.
     #[inline]
     pub fn begin(&mut self, thread: Index, begin: Begin) {

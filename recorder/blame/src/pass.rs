@@ -2,6 +2,7 @@
 //! when it is.
 
 use fxt_reader::{Cpu, Error, Item, Reader, Visitor};
+use rustc_hash::FxHashMap;
 
 use crate::chain::{self, Frame, Wakers};
 use crate::log::{Log, Taken};
@@ -70,16 +71,27 @@ impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
         Follower { log: Log::new(most), open, intervals, begin, wakers, found }
     }
 
-    /// Follows those that end before `time`.
+    /// Follows those that end before `time`. What was taken of a slice is told when it is over: an interval that ends within one is
+    /// followed then, unless `is_last` tells that nothing more is to be relied on.
+    ///
+    /// Not if wakers are only told: those intervals are many, and of one that waits, all later ones would have to walk back.
     #[cold]
-    fn close(&mut self, tracker: &Tracker, time: u64) {
+    fn close(&mut self, tracker: &Tracker, time: u64, is_last: bool) {
         while let Some(&at) = self.open.last() {
             let Interval { koid, from, to } = self.intervals[at];
             if to >= time {
                 return;
             }
+            let found = tracker.roster.find(koid);
+            if let Some(thread) = found
+                && !is_last
+                && self.wakers == Wakers::Followed
+                && self.log.has_cpu_since(thread).is_some_and(|since| since < to)
+            {
+                return;
+            }
             self.open.pop();
-            let Some(thread) = tracker.roster.find(koid) else { continue };
+            let Some(thread) = found else { continue };
             match self.wakers {
                 Wakers::Followed => tracker.settle(self),
                 Wakers::Told => tracker.settle_thread(thread, self),
@@ -91,7 +103,7 @@ impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
 
     /// The trace is over: follows all that are left.
     pub fn finish(mut self, tracker: &Tracker) {
-        self.close(tracker, u64::MAX);
+        self.close(tracker, u64::MAX, true);
     }
 }
 
@@ -125,7 +137,7 @@ impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
         }
         match self.open.last() {
             Some(&at) if self.intervals[at].to < time => {
-                self.close(tracker, time);
+                self.close(tracker, time, tracker.is_gap_next());
                 !self.open.is_empty()
             }
             Some(_) => true,
@@ -147,12 +159,15 @@ pub struct Keeper {
     to: u64,
     /// Whether something came after that, which is not kept.
     is_over: bool,
+    /// What was taken of the slices in which threads were at the end; `None` of threads that have done something else since.
+    late: FxHashMap<Index, Option<Taken>>,
 }
 
 impl Keeper {
     /// Nothing before `from` and behind `to` matters. At most so many entries are kept.
     pub fn new((from, to): (u64, u64), most: usize) -> Keeper {
-        Keeper { log: Log::new(most), from, to, is_over: false }
+        let late = FxHashMap::default();
+        Keeper { log: Log::new(most), from, to, is_over: false, late }
     }
 
     /// What the thread did in an interval, after the whole trace. `None` where a second pass has to tell.
@@ -169,6 +184,9 @@ impl Keeper {
             return None;
         }
         let thread = tracker.roster.find(koid)?;
+        if let Some(Some(taken)) = self.late.get(&thread) {
+            self.log.taken(thread, *taken);
+        }
         tracker.settle(&mut self);
         Some(chain::follow(&self.log, thread, (from, to), Wakers::Followed))
     }
@@ -179,12 +197,17 @@ impl Sink for Keeper {
     fn begin(&mut self, thread: Index, begin: Begin) {
         if !self.is_over {
             self.log.begin(thread, begin);
+        } else {
+            self.late.entry(thread).or_insert(None);
         }
     }
 
     fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
+        let taken = Taken { steal, irq };
         if !self.is_over {
-            self.log.taken(thread, Taken { steal, irq });
+            self.log.taken(thread, taken);
+        } else {
+            self.late.entry(thread).or_insert(Some(taken));
         }
     }
 

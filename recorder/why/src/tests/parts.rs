@@ -4,7 +4,9 @@ use fxt_reader::Reader;
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
 
-use super::{ALL, FUTEX, ask, chain, check, expect, links, of, parts, syscall, within};
+use super::{
+    ALL, FUTEX, ask, by_one_pass_as_by_two, chain, check, expect, links, of, parts, syscall, within,
+};
 use crate::Query;
 use crate::explain::{Keep, explain_keeping};
 
@@ -20,6 +22,25 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     // Where within the slice it was, nobody knows.
     let why = ask(&scene, &within("t101", 1_000, 10_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
+    // Nor of an interval that ends within it, by one pass as by two, and also if another begins to run elsewhere before it is over.
+    let why = ask(&scene, &within("t101", 0, 9_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
+    by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(9_500, 1, 0, Leaves::R, 102);
+    scene.switch_with((10_000, 0), 101, Leaves::S, 0, &facts).switch(10_500, 0, 0, Leaves::R, 101);
+    scene.switch_with((20_000, 0), 101, Leaves::S, 0, &[("steal_ns", Value::Uint64(7_000_000))]);
+    scene.end(30_000);
+    let why = ask(&scene, &within("t101", 0, 9_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
+    by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
+    // After a loss before that, nobody knows what was taken: it is as it was known until then.
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 101).lose(9_500, 0, 1);
+    scene.switch_with((10_000, 0), 101, Leaves::S, 0, &facts);
+    scene.end(20_000);
+    let why = ask(&scene, &within("t101", 0, 9_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
     // More than the slice cannot have been taken.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
