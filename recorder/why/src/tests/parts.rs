@@ -34,6 +34,15 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
+    // What was taken of the next slice is no matter.
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(10_000, 0, 101, Leaves::S, 0);
+    scene.switch(10_500, 0, 0, Leaves::R, 101);
+    scene.switch_with((20_000, 0), 101, Leaves::S, 0, &facts);
+    scene.end(30_000);
+    let why = ask(&scene, &within("t101", 0, 9_000));
+    assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
+    by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
     // After a loss before that, nobody knows what was taken: it is as it was known until then.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101).lose(9_500, 0, 1);
