@@ -318,6 +318,14 @@ impl Walk<'_> {
 }
 
 impl Frame {
+    /// So much was taken of the slice in which it ends, which has gone on since.
+    pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
+        if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
+            *all_taken = of_slice.steal.saturating_add(of_slice.irq);
+            *taken = (*all_taken == 0).then_some(Taken::default());
+        }
+    }
+
     /// Shows the innermost steps, in order: for each the threads that wait for it, from the outermost on, and itself.
     pub fn leaves<'a>(&'a self, show: &mut impl FnMut(&[Index], &'a Step)) {
         self.show_leaves(&mut Vec::new(), show);

@@ -53,7 +53,18 @@ pub struct Follower<'a, F> {
     intervals: &'a [Interval],
     begin: u64,
     wakers: Wakers,
+    late: Vec<Late>,
     found: F,
+}
+
+/// An interval that is over, while the slice in which it ended is not.
+#[derive(Debug)]
+struct Late {
+    thread: Index,
+    at: usize,
+    frame: Frame,
+    /// Whether the slice is over, too.
+    is_told: bool,
 }
 
 impl<F> std::fmt::Debug for Follower<'_, F> {
@@ -68,42 +79,48 @@ impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
         let mut open: Vec<usize> = (0..intervals.len()).collect();
         open.sort_by_key(|&at| u64::MAX - intervals[at].to);
         let begin = intervals.iter().map(|interval| interval.from).min().unwrap_or(0);
-        Follower { log: Log::new(most), open, intervals, begin, wakers, found }
+        Follower { log: Log::new(most), open, intervals, begin, wakers, late: Vec::new(), found }
     }
 
-    /// Follows those that end before `time`. What was taken of a slice is told when it is over: an interval that ends within one is
-    /// followed then, unless `is_last` tells that nothing more is to be relied on.
-    ///
-    /// Not if wakers are only told: those intervals are many, and of one that waits, all later ones would have to walk back.
+    /// Follows those that end before `time`. What was taken of a slice is told when it is over: an interval that ends within one
+    /// waits for that. Not if wakers are only told, since those intervals are many, and what is not divided is as good as own there.
     #[cold]
-    fn close(&mut self, tracker: &Tracker, time: u64, is_last: bool) {
+    fn close(&mut self, tracker: &Tracker, time: u64) {
         while let Some(&at) = self.open.last() {
             let Interval { koid, from, to } = self.intervals[at];
             if to >= time {
-                return;
-            }
-            let found = tracker.roster.find(koid);
-            if let Some(thread) = found
-                && !is_last
-                && self.wakers == Wakers::Followed
-                && self.log.has_cpu_since(thread).is_some_and(|since| since < to)
-            {
-                return;
+                break;
             }
             self.open.pop();
-            let Some(thread) = found else { continue };
+            let Some(thread) = tracker.roster.find(koid) else { continue };
             match self.wakers {
                 Wakers::Followed => tracker.settle(self),
                 Wakers::Told => tracker.settle_thread(thread, self),
             }
             let frame = chain::follow(&self.log, thread, (from, to), self.wakers);
-            (self.found)(tracker, at, frame);
+            let is_in_slice = self.log.has_cpu_since(thread).is_some_and(|since| since < to);
+            match is_in_slice && self.wakers == Wakers::Followed {
+                true => self.late.push(Late { thread, at, frame, is_told: false }),
+                false => (self.found)(tracker, at, frame),
+            }
+        }
+        self.tell_late(tracker, false);
+    }
+
+    /// Tells those of which the last slice is over, or all.
+    fn tell_late(&mut self, tracker: &Tracker, all: bool) {
+        for late in std::mem::take(&mut self.late) {
+            match late.is_told || all {
+                true => (self.found)(tracker, late.at, late.frame),
+                false => self.late.push(late),
+            }
         }
     }
 
     /// The trace is over: follows all that are left.
     pub fn finish(mut self, tracker: &Tracker) {
-        self.close(tracker, u64::MAX, true);
+        self.close(tracker, u64::MAX);
+        self.tell_late(tracker, true);
     }
 }
 
@@ -111,10 +128,19 @@ impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
     #[inline]
     fn begin(&mut self, thread: Index, begin: Begin) {
         self.log.begin(thread, begin);
+        for late in self.late.iter_mut().filter(|late| late.thread == thread) {
+            late.is_told = true;
+        }
     }
 
     fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
-        self.log.taken(thread, Taken { steal, irq });
+        let taken = Taken { steal, irq };
+        self.log.taken(thread, taken);
+        let waits = |late: &&mut Late| late.thread == thread && !late.is_told;
+        for late in self.late.iter_mut().filter(waits) {
+            late.is_told = true;
+            late.frame.end_in_slice(taken);
+        }
     }
 
     fn quota(&mut self, thread: Index, cgroup: u32) {
@@ -135,14 +161,11 @@ impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
         if time >= self.begin && !self.log.is_on() {
             self.log.switch_on();
         }
-        match self.open.last() {
-            Some(&at) if self.intervals[at].to < time => {
-                self.close(tracker, time, tracker.is_gap_next());
-                !self.open.is_empty()
-            }
-            Some(_) => true,
-            None => false,
+        let is_over = self.open.last().is_some_and(|&at| self.intervals[at].to < time);
+        if is_over || !self.late.is_empty() {
+            self.close(tracker, time);
         }
+        !self.open.is_empty() || !self.late.is_empty()
     }
 }
 

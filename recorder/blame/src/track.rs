@@ -280,8 +280,6 @@ pub struct Tracker {
     lock_names: HashMap<u64, Box<str>>,
     gaps: Vec<Gap>,
     pending: Pending,
-    /// Whether the record that is being taken tells of a loss.
-    is_lost_next: bool,
     narrow: bool,
     scheduler: Option<ProviderId>,
     own: Option<ProviderId>,
@@ -323,7 +321,6 @@ impl Tracker {
             lock_names: HashMap::new(),
             gaps: Vec::new(),
             pending: Pending::Nothing,
-            is_lost_next: false,
             narrow: false,
             scheduler: None,
             own: None,
@@ -349,11 +346,6 @@ impl Tracker {
     /// The name of the lock of the kernel that has this number, if the recording has one.
     pub fn known_lock_name(&self, id: u64) -> Option<&str> {
         self.lock_names.get(&id).map(|name| &**name)
-    }
-
-    /// Whether the record that comes next tells that events are missing.
-    pub(crate) fn is_gap_next(&self) -> bool {
-        self.is_lost_next || self.pending != Pending::Nothing
     }
 
     /// Something could not be read: a gap of all CPUs, at the next record.
@@ -766,10 +758,7 @@ impl Tracker {
                     Pending::Loss => Pending::Nothing,
                     other => other,
                 };
-                self.is_lost_next = true;
-                let is_wanted = self.advance(event.time, sink);
-                self.is_lost_next = false;
-                if !is_wanted {
+                if !self.advance(event.time, sink) {
                     return false;
                 }
                 self.gap(cpu_of(event.args, "cpu"), sink);
