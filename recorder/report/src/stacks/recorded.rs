@@ -98,6 +98,9 @@ fn first_of_program(stack: &Stack) -> usize {
     stack.addresses.iter().take_while(|address| is_kernel(**address)).count()
 }
 
+/// How functions of the kernel begin that a system call enters it by.
+const CALL_ENTRIES: [&str; 4] = ["do_syscall", "entry_SYSCALL", "el0_svc", "invoke_syscall"];
+
 /// All stacks of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
@@ -209,7 +212,7 @@ impl Recorded {
 
     /// The functions of a stack, the innermost first.
     pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = Frame<'a>> {
-        let first = first_of_program(stack);
+        let calls = self.first_that_calls(stack);
         stack.addresses.iter().enumerate().map(move |(at, &address)| {
             let in_kernel = is_kernel(address);
             let process = (stack.provider, if in_kernel { KERNEL } else { stack.process });
@@ -217,7 +220,7 @@ impl Recorded {
             let module = mapping.map(|mapping| mapping.module);
             let by = |module| self.functions.get(&(process, module, address));
             let function = module.and_then(|id| by(Some(id))).or_else(|| by(None));
-            let lines = self.lines.get(&(process, module, address, at > first));
+            let lines = self.lines.get(&(process, module, address, at >= calls));
             Frame {
                 address,
                 in_kernel,
@@ -250,22 +253,37 @@ impl Recorded {
         let mut lines = std::mem::take(&mut self.lines);
         for stack in &self.all {
             let (process, first) = ((stack.provider, stack.process), first_of_program(stack));
+            let calls = self.first_that_calls(stack);
             for (at, &address) in stack.addresses.iter().enumerate().skip(first) {
                 let mapping = self.mapping(process, address, stack);
                 let module = mapping.map(|mapping| mapping.module);
-                let Entry::Vacant(place) = lines.entry((process, module, address, at > first))
+                let Entry::Vacant(place) = lines.entry((process, module, address, at >= calls))
                 else {
                     continue;
                 };
                 let found =
                     self.within(process, address, mapping).map(|((path, build_id), within)| {
                         // The call is before the place that it returns to.
-                        look(path, build_id, within.saturating_sub(u64::from(at > first)))
+                        look(path, build_id, within.saturating_sub(u64::from(at >= calls)))
                     });
                 place.insert(found.unwrap_or_default());
             }
         }
         self.lines = lines;
+    }
+
+    /// From which frame on the program's addresses are those behind a call: the first is where the processor was, unless it is
+    /// behind the instruction that entered the kernel.
+    fn first_that_calls(&self, stack: &Stack) -> usize {
+        let first = first_of_program(stack);
+        let kernel = (stack.provider, KERNEL);
+        let by_call = stack.addresses[..first].iter().any(|&address| {
+            let module = self.mapping(kernel, address, stack).map(|mapping| mapping.module);
+            let by = |module| self.functions.get(&(kernel, module, address));
+            let name = module.and_then(|id| by(Some(id))).or_else(|| by(None));
+            name.is_some_and(|name| CALL_ENTRIES.iter().any(|entry| name.starts_with(entry)))
+        });
+        first + usize::from(!by_call)
     }
 
     /// What an address of a process was in when it had this stack.

@@ -4,8 +4,11 @@ use super::example::trace;
 use super::*;
 
 fn read(with_stacks: bool) -> Option<Blocked> {
-    let bytes = trace(with_stacks);
-    let open = || Ok::<_, Error>(Reader::from_slice(&bytes));
+    of(&trace(with_stacks))
+}
+
+fn of(bytes: &[u8]) -> Option<Blocked> {
+    let open = || Ok::<_, Error>(Reader::from_slice(bytes));
     blocked(open, Options::default()).expect("it can be read").map(|(_, blocked)| blocked)
 }
 
@@ -23,6 +26,27 @@ fn each_long_wait_has_its_stack_and_the_longest_comes_first() {
     assert_eq!(waits, [(5, Some(10_000_300)), (3, None), (2, Some(19_999_600))]);
     assert_eq!((blocked.censored, blocked.total().as_millis()), (1, 10));
     assert!(read(false).is_none());
+}
+
+#[test]
+fn the_line_of_a_system_call_is_that_of_the_instruction_that_made_it() {
+    let asked = |kernel: &[u8]| {
+        let mut bytes = trace(true);
+        let name = b"pipe_read";
+        let at = bytes.windows(name.len()).position(|it| it == name).expect("a name");
+        bytes[at..at + kernel.len()].copy_from_slice(kernel);
+        let mut asked = Vec::new();
+        let mut blocked = of(&bytes).expect("there are stacks");
+        blocked.recorded.find_lines(|_, _, within| {
+            asked.push(within);
+            Vec::new()
+        });
+        asked.sort_unstable();
+        asked
+    };
+    assert_eq!(asked(b"pipe_read"), [0x210, 0x220, 0x230]);
+    // A waker's stack without the kernel's part may be from anywhere.
+    assert_eq!(asked(b"el0_svc_x"), [0x20f, 0x21f, 0x230]);
 }
 
 #[test]
