@@ -14,17 +14,21 @@ use super::evaluate::{Blame, Finding, Taken, Verdict};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Dimension, Quantity};
 
+/// What the recording has none of.
+fn nobody(verdict: &Verdict<'_>) -> String {
+    let Quantity::Span(span, _) = &verdict.gate.quantity else {
+        return "no thread of the recording matches the condition".to_owned();
+    };
+    let of = verdict.gate.condition.as_ref().map(|_| " of a thread that matches the condition");
+    format!("the recording has no span {:?}{}", span.name, of.unwrap_or_default())
+}
+
 /// The measured value and what it is from: `wakeup.p99 is 3.41 ms, of 12 345 values`.
 fn finding(verdict: &Verdict<'_>) -> String {
     let quantity = &verdict.gate.quantity;
     let values = values(verdict);
     match (verdict.finding, verdict.measured) {
-        (Finding::Nobody, _) if let Quantity::Span(span, _) = quantity => {
-            let of =
-                verdict.gate.condition.as_ref().map(|_| " of a thread that matches the condition");
-            format!("the recording has no span {:?}{}", span.name, of.unwrap_or_default())
-        }
-        (Finding::Nobody, _) => "no thread of the recording matches the condition".to_owned(),
+        (Finding::Nobody, _) => nobody(verdict),
         (Finding::NotRecorded, _) => {
             format!("the recording does not tell {}: docs/trace.md says which do", metric(quantity))
         }
