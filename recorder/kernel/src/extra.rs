@@ -1,7 +1,7 @@
 //! Events that are recorded beside the scheduler's: user probes and any tracepoint.
 //!
-//! They write into the same ring as the scheduler's, so their order against
-//! switches is the kernel's. Two of them can carry the same `common_type` (a
+//! They write into perf's rings. Where the scheduler's events are in the same ring, the kernel has put them in order; where these
+//! are in lanes, the times do, which are of one clock. Two of them can carry the same `common_type` (a
 //! tracepoint asked for twice with different filters, or one that the scheduler
 //! is recorded with), and perf's own user probes carry none at all. So as soon as
 //! there is one such event, every record of the ring begins with the id that the

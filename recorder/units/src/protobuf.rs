@@ -1,4 +1,4 @@
-//! Messages of Protocol Buffers, written and read field by field: the few that profiles need.
+//! Messages of Protocol Buffers, written and read field by field: the few that profiles and metrics need.
 
 /// A message that is being written.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +16,19 @@ impl Message {
     /// A number; 0 is what a field has that is not there.
     pub fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
-            self.varint(field << 3);
-            self.varint(value);
+            self.told_number(field, value);
         }
+    }
+
+    /// A number, 0 too, for fields where it makes a difference whether they are there.
+    pub fn told_number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    pub fn double(&mut self, field: u64, value: f64) {
+        self.varint(field << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     pub fn bytes(&mut self, field: u64, bytes: &[u8]) {
@@ -34,12 +44,23 @@ impl Message {
         self.bytes(field, &packed.0);
     }
 
+    /// A whole message with its length before it, as a stream of messages has them.
+    pub fn delimited(&mut self, message: &Message) {
+        self.varint(message.0.len() as u64);
+        self.0.extend_from_slice(&message.0);
+    }
+
     pub fn field(&mut self, field: &Field<'_>) {
         match field.value {
             FieldValue::Number(value) => self.number(field.number, value),
             FieldValue::Bytes(bytes) => self.bytes(field.number, bytes),
         }
     }
+}
+
+/// A number with a sign, so that small ones are short.
+pub fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
 /// A field of a message.
@@ -55,7 +76,7 @@ pub enum FieldValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message; `None` if it is damaged, or has fields of a fixed length, which [`Message`] does not write.
+/// The fields of a message; `None` if it is damaged, or has fields of a fixed length.
 pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
     let mut fields = Vec::new();
     while !message.is_empty() {
@@ -110,6 +131,15 @@ mod tests {
         let mut again = Message::default();
         read.iter().for_each(|field| again.field(field));
         assert_eq!(again.0, message.0);
+    }
+
+    #[test]
+    fn numbers_are_as_the_description_of_the_encoding_has_them() {
+        let mut message = Message::default();
+        message.told_number(1, 150);
+        message.bytes(2, b"testing");
+        assert_eq!(message.0, [b"\x08\x96\x01\x12\x07".as_slice(), b"testing"].concat());
+        assert_eq!([0, -1, 1, -2, i64::MAX].map(zigzag), [0, 1, 2, 3, u64::MAX - 1]);
     }
 
     #[test]

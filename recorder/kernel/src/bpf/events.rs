@@ -7,7 +7,6 @@ use std::path::Path;
 use super::account::{self, Asking};
 use super::asm::AsmError;
 use super::btf::{Btf, BtfError};
-use super::calls::CallLayout;
 use super::contentions::{self, Contention};
 use super::doorbell::Doorbell;
 use super::groups::GroupScope;
@@ -17,7 +16,7 @@ use super::programs::{self, Accounts, Program, Scope, Setting};
 use super::scope::{ScopeBy, ScopeMap};
 use super::sys::{self, BpfSys, MapKind, MapSpec};
 use super::task::{
-    FutexLayout, QueueLayout, ScopeLayout, SyscallLayout, TaskLayout, ThrottleLayout,
+    CallLayout, FutexLayout, QueueLayout, ScopeLayout, SyscallLayout, TaskLayout, ThrottleLayout,
 };
 use super::wakers;
 use crate::cgroups::{self, Hierarchy};

@@ -23,7 +23,6 @@
 pub mod account;
 pub mod asm;
 pub mod btf;
-pub mod calls;
 pub mod contentions;
 pub mod counts;
 pub mod doorbell;

@@ -63,12 +63,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::account::{Asking, Handler};
 use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
-use super::calls::CallLayout;
 use super::contentions::Contention;
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::sys::ProgramSpec;
-use super::task::{ScopeLayout, TaskLayout};
+use super::task::{CallLayout, ScopeLayout, TaskLayout};
 use crate::extra::CallSide;
 
 /// What the programs are made for.

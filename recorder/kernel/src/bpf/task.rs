@@ -123,6 +123,14 @@ pub struct SyscallLayout {
     pub number_width: Width,
 }
 
+/// What the programs on system calls need to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLayout {
+    pub syscall: SyscallLayout,
+    pub enter: TypeId,
+    pub exit: TypeId,
+}
+
 /// Where the arguments of futex(2) are, from the beginning of the registers that a program had when it entered the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FutexLayout {
@@ -419,6 +427,20 @@ impl SyscallLayout {
             narrow_bits,
             number: offset(btf.member(btf.structure("pt_regs")?, number)?.offset, number)?,
             number_width,
+        })
+    }
+}
+
+impl CallLayout {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// [`BtfError::Missing`], on other machines than x86-64 and arm64 also.
+    pub fn new(btf: &Btf) -> Result<CallLayout, BtfError> {
+        Ok(CallLayout {
+            syscall: SyscallLayout::new(btf)?,
+            enter: btf.typedef("btf_trace_sys_enter")?,
+            exit: btf.typedef("btf_trace_sys_exit")?,
         })
     }
 }

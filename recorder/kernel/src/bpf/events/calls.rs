@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::super::calls::CallLayout;
 use super::super::lane::{Lane, LaneShape};
 use super::super::programs::{self, Setting};
 use super::super::sys::BpfSys;
+use super::super::task::CallLayout;
 use super::{BpfError, Loaded, Wanted, give, lanes_of, load_if_possible, map_of_lanes};
 use crate::units::Cpu;
 

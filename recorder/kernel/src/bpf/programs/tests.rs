@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::super::account::{Asking, Handler};
 use super::super::asm::Helper;
-use super::super::calls::MOST_NUMBERS;
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::task::{
     Cast, FutexLayout, QueueLayout, StateLayout, SyscallLayout, ThrottleLayout, Throttling,
     Tracepoints,
 };
+use super::event::MOST_NUMBERS;
 use super::*;
 
 fn layout(interrupts: InterruptCount, state: Option<StateLayout>) -> TaskLayout {

@@ -8,12 +8,11 @@
 //!   ends at               2^-24 s  2^-23 s      2^-22 s        2^16 s        has no bound
 //!   native                zero     index -23    -22            16            17, which would end at 2^17 s
 //! ```
-//!
-//! The encoding is written out here: three types of fields are less than a crate with its generator.
 
 use super::families::{Family, Kind, Label, NANOS, Value};
 use super::text::classic;
 use crate::kernel::bpf::counts::{FIRST_BOUND, Histogram};
+use crate::units::protobuf::{Message, zigzag};
 
 /// Numbers of fields, by message, as in Prometheus's `metrics.proto`.
 mod field {
@@ -59,9 +58,7 @@ mod field {
 pub(super) fn write(families: &[Family]) -> Vec<u8> {
     let mut all = Message::default();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
-        let message = of_family(family);
-        all.varint(message.0.len() as u64);
-        all.0.extend_from_slice(&message.0);
+        all.delimited(&of_family(family));
     }
     all.0
 }
@@ -75,7 +72,7 @@ fn of_family(family: &Family) -> Message {
     let mut message = Message::default();
     message.bytes(field::family::NAME, format!("{}{total}", family.name).as_bytes());
     message.bytes(field::family::HELP, family.help.as_bytes());
-    message.number(field::family::KIND, kind);
+    message.told_number(field::family::KIND, kind);
     for sample in &family.samples {
         let mut metric = Message::default();
         for label in &sample.labels {
@@ -104,31 +101,31 @@ fn of_label((name, value): &Label) -> Message {
 
 fn of_histogram(histogram: &Histogram) -> Message {
     let mut message = Message::default();
-    message.number(field::histogram::SAMPLE_COUNT, histogram.count());
+    message.told_number(field::histogram::SAMPLE_COUNT, histogram.count());
     message.double(field::histogram::SAMPLE_SUM, histogram.sum as f64 / NANOS);
     for (bound, below) in classic(histogram) {
         let mut bucket = Message::default();
-        bucket.number(field::bucket::CUMULATIVE_COUNT, below);
+        bucket.told_number(field::bucket::CUMULATIVE_COUNT, below);
         bucket.double(field::bucket::UPPER_BOUND, bound);
         message.bytes(field::histogram::BUCKET, &bucket.0);
     }
-    message.number(field::histogram::SCHEMA, zigzag(0));
+    message.told_number(field::histogram::SCHEMA, zigzag(0));
     message.double(field::histogram::ZERO_THRESHOLD, 2_f64.powi(FIRST_BOUND));
-    message.number(field::histogram::ZERO_COUNT, histogram.buckets[0]);
-    let mut deltas = Message::default();
+    message.told_number(field::histogram::ZERO_COUNT, histogram.buckets[0]);
+    let mut deltas = Vec::new();
     let mut last = 0;
     for (offset, counts) in spans(&histogram.buckets[1..]) {
         let mut span = Message::default();
-        span.number(field::span::OFFSET, zigzag(offset));
-        span.number(field::span::LENGTH, counts.len() as u64);
+        span.told_number(field::span::OFFSET, zigzag(offset));
+        span.told_number(field::span::LENGTH, counts.len() as u64);
         message.bytes(field::histogram::POSITIVE_SPAN, &span.0);
         for &count in counts {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
-            deltas.varint(zigzag(count - last));
+            deltas.push(zigzag(count - last));
             last = count;
         }
     }
-    message.bytes(field::histogram::POSITIVE_DELTA, &deltas.0);
+    message.numbers(field::histogram::POSITIVE_DELTA, deltas);
     message
 }
 
@@ -148,59 +145,11 @@ fn spans(counts: &[u64]) -> Vec<(i64, &[u64])> {
     spans
 }
 
-/// A number with a sign, so that small ones are short.
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)).cast_unsigned()
-}
-
-/// The bytes of a message, or of a part of it.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(&mut self, field: u64, value: u64) {
-        const VARINT: u64 = 0;
-        self.varint(field << 3 | VARINT);
-        self.varint(value);
-    }
-
-    fn double(&mut self, field: u64, value: f64) {
-        const FIXED64: u64 = 1;
-        self.varint(field << 3 | FIXED64);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    /// Text, a message, or numbers one after the other.
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        const LENGTH: u64 = 2;
-        self.varint(field << 3 | LENGTH);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::families::Sample;
     use super::*;
     use crate::kernel::bpf::counts::BUCKETS;
-
-    #[test]
-    fn numbers_are_as_the_description_of_the_encoding_has_them() {
-        let mut message = Message::default();
-        message.number(1, 150);
-        message.bytes(2, b"testing");
-        assert_eq!(message.0, [b"\x08\x96\x01\x12\x07".as_slice(), b"testing"].concat());
-        assert_eq!([0, -1, 1, -2, i64::MAX].map(zigzag), [0, 1, 2, 3, u64::MAX - 1]);
-    }
 
     #[test]
     fn a_counter_is_a_message_with_its_length_before_it() {

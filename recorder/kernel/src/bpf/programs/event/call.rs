@@ -1,11 +1,21 @@
-//! The programs on system calls.
+//! The programs on system calls, which write into lanes of their own.
+//!
+//! A system call is entered with interrupts on, and an interrupt in the middle of the program on it may wake somebody. So the
+//! records of calls do not share a lane with those of switches and wake-ups, which would find it busy. Should a kernel preempt
+//! the program in favour of another thread that makes a call, that call is counted, and told as lost.
 
 use super::super::super::asm::{AsmError, Insn, When, Width};
-use super::super::super::calls::{CallLayout, MOST_NUMBERS, NO_CALL};
 use super::super::super::lane::{self, RecordKind, flag, part};
+use super::super::super::task::CallLayout;
 use super::super::{Reg::*, Setting};
 use super::Event;
 use crate::extra::CallSide;
+
+/// So many numbers are compared at most; of more calls, all are told.
+pub(in super::super) const MOST_NUMBERS: usize = 64;
+
+/// Numbers from this one on are not those of a call, but of what returns from a signal.
+const NO_CALL: i32 = 0x7fff;
 
 /// The registers that the program had: the first argument of both.
 const REGISTERS: i16 = 0;
