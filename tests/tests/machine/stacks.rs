@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use fxt_reader::check::{Promises, check};
 use fxt_reader::record::EventKind;
 use fxt_reader::{Koid, Reader, Record, ThreadState};
+use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::recording::{Recording, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
+use fxtrec_tests::trace::Trace;
 
 /// Compiles the workload with frame pointers; `None` without a compiler.
 fn blocker(folder: &Folder) -> Option<String> {
@@ -246,4 +251,59 @@ fn without_the_option_there_is_no_stack_and_no_program_for_it() {
     record_in(&folder, &[], &["sleep", "0.05"]);
     let stacks = Stacks::read(&folder.path("t.fxt"));
     assert!(stacks.of.is_empty() && stacks.counts.is_empty() && stacks.modules.is_empty());
+}
+
+/// The latest time of a record that stands before a scheduling record of an earlier time, with that time.
+fn too_early(path: &Path) -> Option<(String, u64, u64)> {
+    let mut reader = Reader::open(path).expect("a trace");
+    let mut latest = (0, String::new());
+    while let Some(item) = reader.next().expect("sound") {
+        let Some(time) = item.record.time() else { continue };
+        let is_scheduling = matches!(item.record, Record::ContextSwitch(_) | Record::Wakeup(_));
+        if is_scheduling && time.0 < latest.0 {
+            return Some((latest.1, latest.0, time.0));
+        }
+        latest = latest.max((time.0, format!("{:?}", item.record)));
+    }
+    None
+}
+
+#[test]
+fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::shared();
+    let is_over = AtomicBool::new(false);
+    let folder = Folder::new();
+    thread::scope(|scope| {
+        // There are long waits from the first moment on.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_micros(300));
+            }
+        });
+        let wanted = ["--stacks=wake", "--stacks-over", "200us", "-a"];
+        for (how, files) in [
+            (&["-o", "whole.fxt"][..], &["whole.fxt"][..]),
+            (&["-o", "last.fxt", "--mode", "circular"], &["last.fxt"]),
+            (&["-o", "part.fxt", "--rotate", "200ms"], &["part.0001.fxt", "part.0002.fxt"]),
+        ] {
+            let mut fxtrec = binary::command();
+            folder.run(fxtrec.args(how).args(wanted).args(["-d", "500ms"])).expect(0);
+            for file in files {
+                let path = folder.path(file);
+                assert_eq!(too_early(&path), None, "{file}");
+                let trace = Trace::read(&path);
+                let mut own = trace.own.iter();
+                let begun = own.next().filter(|event| event.name == "trace_info");
+                let about = own.find(|event| event.name == "stack_info");
+                let [begun, about] = [begun, about].map(|it| it.expect("it is told").time);
+                assert_eq!(begun, about, "{file}");
+                let found = Stacks::read(&path);
+                assert!(found.of.values().flatten().count() > 20, "{file}: {:?}", found.counts);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

@@ -83,15 +83,6 @@ pub enum Kept {
     Newest,
 }
 
-/// What explains the stacks of the newest part of a recording.
-#[derive(Clone, Debug, Default)]
-pub struct Explained {
-    /// Says what the stacks are of: to stand before them.
-    pub info: Vec<u8>,
-    /// Modules, names, what became of stacks, and all of it for Perfetto: to stand behind them.
-    pub rest: Vec<u8>,
-}
-
 /// The stacks of a recording.
 #[derive(Debug)]
 pub struct Stacks {
@@ -138,7 +129,7 @@ impl Stacks {
             stop,
             thread: Some(thread),
             counts: Counts::default(),
-            records: Records::new(wanted, kept),
+            records: Records::new(kept),
         })
     }
 
@@ -209,7 +200,7 @@ impl Stacks {
         self.records.forget_before(self.known_since(since));
     }
 
-    /// What explains the stacks that are kept.
+    /// What explains the stacks that are kept, to stand behind them: modules, names, what became of stacks, and all of it for Perfetto.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -217,7 +208,7 @@ impl Stacks {
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
-    ) -> Result<Explained, Closed> {
+    ) -> Result<Vec<u8>, Closed> {
         self.settle(encoder, ended)?;
         self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
     }

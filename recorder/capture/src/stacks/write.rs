@@ -9,11 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::collector::{KERNEL, Mapping, Module, Told};
 use super::perfetto::{self, Known, Sample, Samples};
-use super::{Counts, Explained, Kept};
+use super::{Counts, Kept};
 use crate::encode::Closed;
 use crate::encode::encoder::owner::Owner;
 use crate::encode::encoder::{Encoder, own_event};
-use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_sched::backtrace::{Kind, NAME_MODULE, problem};
 use fxtrec_units::{Nanos, Tid};
 
@@ -64,7 +63,6 @@ impl Program {
 /// Writes what the collector tells.
 #[derive(Debug)]
 pub(super) struct Records {
-    wanted: Wanted,
     kept: Kept,
     programs: FxHashMap<usize, Program>,
     samples: Samples,
@@ -72,8 +70,6 @@ pub(super) struct Records {
     unknown_threads: u64,
     /// Samples of earlier files that Perfetto is not told of.
     left_out: u64,
-    /// When the first stack of the file was.
-    begun: Option<Nanos>,
 }
 
 fn write_code<L: Lanes>(
@@ -115,20 +111,18 @@ fn write_name<L: Lanes>(
 }
 
 impl Records {
-    pub(super) fn new(wanted: Wanted, kept: Kept) -> Records {
+    pub(super) fn new(kept: Kept) -> Records {
         let samples = match kept {
             Kept::Newest => Samples::rolling(),
             Kept::Whole | Kept::InPieces => Samples::default(),
         };
         Records {
-            wanted,
             kept,
             programs: FxHashMap::from_iter([(KERNEL, Program::new(KERNEL_PROCESS))]),
             samples,
             written: 0,
             unknown_threads: 0,
             left_out: 0,
-            begun: None,
         }
     }
 
@@ -161,13 +155,6 @@ impl Records {
                 Ok(())
             }
             Told::Stack { program, tid, since, until, weight, flags, frames } => {
-                if self.begun.is_none() {
-                    self.begun = Some(*since);
-                    if self.kept != Kept::Newest {
-                        let recorder = encoder.recorder();
-                        self.write_info(encoder.lanes(), recorder, *since)?;
-                    }
-                }
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes somebody.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
@@ -228,30 +215,6 @@ impl Records {
                 Owner::Unwanted | Owner::Unknown => Ok(None),
             },
         }
-    }
-
-    /// Says what the stacks are of.
-    fn write_info<L: Lanes>(
-        &self,
-        lanes: &mut L,
-        recorder: ThreadName,
-        time: Nanos,
-    ) -> Result<(), Closed> {
-        let Wanted { over, wakes, frequency, .. } = self.wanted;
-        let kind = match (wakes, frequency.is_some()) {
-            (false, false) => "offcpu",
-            (true, false) => "offcpu,wake",
-            (false, true) => "offcpu,cpu",
-            (true, true) => "offcpu,wake,cpu",
-        };
-        let args = [
-            Arg::new(Text::Inline("kind"), Value::Str(Text::Inline(kind))),
-            Arg::new(Text::Inline("over_ns"), Value::uint(over.0)),
-            Arg::new(Text::Inline("frequency"), Value::uint(frequency.unwrap_or(0).into())),
-        ];
-        let args = if frequency.is_some() { &args[..] } else { &args[..2] };
-        lanes.rolling(&own_event(time, recorder, Text::Inline("stack_info"), args))?;
-        Ok(())
     }
 
     /// Counts with those that only this knows.
@@ -357,13 +320,10 @@ impl Records {
     ) -> Result<(), Closed> {
         let recorder = encoder.recorder();
         let lanes = encoder.lanes();
-        if self.begun.is_none() {
-            self.write_info(lanes, recorder, ended)?;
-        }
         self.explain(lanes, ended)?;
         Self::write_counts(lanes, recorder, ended, counts)?;
         self.left_out += self.samples.left_out();
-        (self.samples, self.begun) = (Samples::default(), None);
+        self.samples = Samples::default();
         self.programs.retain(|_, program| program.over.is_none());
         self.programs.values_mut().for_each(|program| program.written.clear());
         Ok(())
@@ -375,12 +335,11 @@ impl Records {
         recorder: ThreadName,
         ended: Nanos,
         counts: &Counts,
-    ) -> Result<Explained, Closed> {
-        let mut explained = Explained::default();
-        self.write_info(&mut explained.info, recorder, self.begun.unwrap_or(ended))?;
+    ) -> Result<Vec<u8>, Closed> {
+        let mut explained = Vec::new();
         self.programs.values_mut().for_each(|program| program.written.clear());
-        self.explain(&mut explained.rest, ended)?;
-        Self::write_counts(&mut explained.rest, recorder, ended, counts)?;
+        self.explain(&mut explained, ended)?;
+        Self::write_counts(&mut explained, recorder, ended, counts)?;
         Ok(explained)
     }
 

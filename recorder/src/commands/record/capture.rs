@@ -19,7 +19,7 @@ use super::round::{Progress, Round, ending};
 use crate::capture::intake::{BatchedLanes, Intake};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
-use crate::capture::stacks::{self, Explained, Stacks};
+use crate::capture::stacks::{self, Stacks};
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
@@ -113,7 +113,6 @@ impl Capture {
         // On a machine with more work than CPUs, the rings must be emptied before they are full.
         priority::raise();
         let mut warnings = Vec::new();
-        let begin = clock::now();
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some());
         // Where it is not permitted, nice and the rings have to do.
@@ -122,7 +121,8 @@ impl Capture {
         let mut precedence = Precedence::new(Box::new(Linux));
         let mut events = 0;
         let losses = LossWatch::new(self.enabled, self.sample(&thread));
-        let mut intake = Intake::new(begin, losses);
+        // What has happened since the events run is still to be handed out.
+        let mut intake = Intake::new(self.enabled, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         let mut clocks = ClockWatch::new();
         while intake.open && !self.stop.is_stopped() {
@@ -202,21 +202,20 @@ impl Capture {
             Some(stacks) if self.flight.is_some() => {
                 stacks.explain(&mut self.encoder, ended).unwrap_or_default()
             }
-            _ => Explained::default(),
+            _ => Vec::new(),
         };
         self.encoder.lanes().commit();
         let packets = self.engine.finish();
         if let Some(flight) = &self.flight {
-            let mut beginning = flight.beginning(&self.engine, &packets, &mut self.encoder, ended);
-            beginning.extend(explained.info);
+            let beginning = flight.beginning(&self.engine, &packets, &mut self.encoder, ended);
             let _ = self.drain.send(Request::Write(beginning));
         }
         for packet in packets {
             // The drain only ends when it is told to, below.
             let _ = self.drain.send(Request::Save(packet));
         }
-        if !explained.rest.is_empty() {
-            let _ = self.drain.send(Request::Write(explained.rest));
+        if !explained.is_empty() {
+            let _ = self.drain.send(Request::Write(explained));
         }
         let providers = self.providers.take().map(Providers::finish).unwrap_or_default();
         warnings.extend(providers::warnings(&providers));

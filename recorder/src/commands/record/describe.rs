@@ -13,6 +13,7 @@ use crate::encode::encoder::{Encoder, own_event};
 use crate::encode::stats::Stats;
 use crate::encode::strings;
 use crate::encode::throttles::path_text;
+use crate::kernel::bpf::stacks::Wanted;
 use crate::kernel::clock::{self, ClockChange};
 use crate::kernel::machine::Machine;
 use crate::kernel::namespaces::{Namespaces, ProcView};
@@ -101,6 +102,8 @@ pub(super) struct Beginning {
     pub(super) initial_pid_namespace: bool,
     /// The process of COMMAND, where its koid is known already.
     pub(super) command: Option<Koid>,
+    /// Of which waits it has stacks.
+    pub(super) stacks: Option<Wanted>,
     pub(super) watches: Watches,
 }
 
@@ -178,7 +181,25 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         let name = Text::Inline("clock_info");
         head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
     }
+    if let Some(wanted) = &beginning.stacks {
+        let name = Text::Inline("stack_info");
+        let args = stack_info(wanted);
+        head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
+    }
     Ok(head)
+}
+
+/// What the stacks are of.
+fn stack_info(wanted: &Wanted) -> Vec<Arg<'static>> {
+    let kind = match (wanted.wakes, wanted.frequency.is_some()) {
+        (false, false) => "offcpu",
+        (true, false) => "offcpu,wake",
+        (false, true) => "offcpu,cpu",
+        (true, true) => "offcpu,wake,cpu",
+    };
+    let mut args = vec![string("kind", kind), number("over_ns", wanted.over.0)];
+    args.extend(wanted.frequency.map(|frequency| number("frequency", frequency.into())));
+    args
 }
 
 impl Beginning {

@@ -179,6 +179,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
             .as_ref()
             .filter(|_| facts.namespaces.initial_pid)
             .map(|held| Koid(held.pid().into())),
+        stacks: plan.stacks.filter(|_| stacks.is_some()),
         watches,
     };
     if plan.display.verbose > 0 {

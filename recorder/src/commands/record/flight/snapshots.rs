@@ -10,7 +10,6 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use fxt_reader::Reader;
 
-use crate::capture::stacks::Explained;
 use crate::commands::plan::flight::{Window, snapshot_path};
 use crate::commands::record::describe::{self, Beginning, Ending};
 use crate::commands::record::providers::past;
@@ -35,7 +34,7 @@ pub(in crate::commands::record) struct Records {
     /// The buffers, the older one first.
     pub(super) buffers: Vec<u8>,
     /// What explains the stacks in the buffers.
-    pub(super) stacks: Explained,
+    pub(super) stacks: Vec<u8>,
     /// What the machine was in the middle of at their end.
     pub(super) now: Moment,
     /// The recording up to then.
@@ -204,8 +203,7 @@ impl Snapshots {
             Some(before) => Nanos(shot.at.0.saturating_sub(before.0)),
             None => begin,
         };
-        let mut opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
-        opening.extend_from_slice(&stacks.info);
+        let opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
         let held = (opening.len() + buffers.len()) as u64;
         let growth = self.beginning.watches.growth();
         let tail =
@@ -217,7 +215,7 @@ impl Snapshots {
         let Some(before) = self.window.before else {
             sink.write(&opening)?;
             sink.write(buffers)?;
-            sink.write(&stacks.rest)?;
+            sink.write(stacks)?;
             sections.iter().try_for_each(|section| sink.write(&past::whole(section)))?;
             sink.write(&tail)?;
             return Ok((sink.finish()?, None));
@@ -229,7 +227,7 @@ impl Snapshots {
             filter: Filter::default(),
         };
         let whole =
-            opening.chain(buffers.as_slice()).chain(stacks.rest.as_slice()).chain(tail.as_slice());
+            opening.chain(buffers.as_slice()).chain(stacks.as_slice()).chain(tail.as_slice());
         let sections = past::window(sections, &window, ending.ended)?;
         let mut out = IntoSink { sink: &mut *sink, failed: None };
         let cut =
