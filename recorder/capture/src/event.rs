@@ -294,6 +294,8 @@ pub enum Kind {
     Skipped,
     /// Events are missing since the last one of this CPU.
     Lost(Loss),
+    /// Events beside the scheduler's are missing since the last one of them of this CPU, and no switch or wake-up is.
+    LostOthers(LostOthers),
     /// Forks, exits and changes of names are missing on this CPU; how many, where somebody counted.
     LostLives {
         count: Option<u64>,
@@ -331,6 +333,16 @@ impl Loss {
     pub const fn unknown() -> Loss {
         Loss { events: None, at_most: false, switch_records: 0 }
     }
+}
+
+/// Events beside the scheduler's that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostOthers {
+    pub count: u64,
+    /// Whether they may be fewer: they were counted together with records of other kinds.
+    pub at_most: bool,
+    /// Whether all of them are beginnings and ends of system calls.
+    pub calls: bool,
 }
 
 /// One event of one CPU.

@@ -9,7 +9,7 @@ use fxt_writer::record::Record;
 use fxtrec_units::{Cpu, Nanos};
 
 use crate::encode::encoder::Encoder;
-use crate::event::{Event, Kind, Loss};
+use crate::event::{Event, Kind, Loss, LostOthers};
 use crate::losses::LossWatch;
 use crate::source::Source;
 
@@ -102,7 +102,9 @@ impl Intake {
     #[inline]
     fn see(&mut self, time: Nanos, cpu: Cpu, event: &Event) {
         // A loss of unknown size has its cause in its name: the CPU was not there to be recorded.
-        if let Kind::Lost(Loss { events: Some(count @ 1..), .. }) = event.kind {
+        if let Kind::Lost(Loss { events: Some(count @ 1..), .. })
+        | Kind::LostOthers(LostOthers { count: count @ 1.., .. }) = event.kind
+        {
             let from = self.seen.get(cpu.0 as usize).map_or(Nanos(0), |seen| (*seen).min(time));
             self.losses.lost(cpu, from..time, count);
         }

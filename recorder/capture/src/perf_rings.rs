@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::decode::{self, Shape};
-use super::event::{Event, Kind, Loss};
+use super::event::{Event, Kind, Loss, LostOthers};
 use super::order::{Lane, Merger, Queue};
 use super::readers::{ReadRing, Readers};
 use super::ring_source::Rings;
@@ -85,11 +85,24 @@ impl CpuRing {
     /// Hands on what the ring or the events say was lost.
     fn lost(&mut self, time: Nanos, count: u64, aside: Option<LostAside>, queue: &mut Queue) {
         let (loss, lives) = self.divide(count, aside);
-        if let Some(loss) = loss {
-            queue.push(Event { time, kind: Kind::Lost(loss) });
+        let mut push = |kind| queue.push(Event { time, kind });
+        match loss {
+            // Switches and wake-ups have lanes of their own.
+            Some(Loss { events: Some(count), at_most, switch_records: 0 })
+                if self.options.tracepoints.is_empty() =>
+            {
+                if !self.options.extras.is_empty() {
+                    push(Kind::LostOthers(LostOthers { count, at_most, calls: false }));
+                }
+                if at_most {
+                    push(Kind::LostLives { count: None });
+                }
+            }
+            Some(loss) => push(Kind::Lost(loss)),
+            None => {}
         }
         if lives.is_some() {
-            queue.push(Event { time, kind: Kind::LostLives { count: lives } });
+            push(Kind::LostLives { count: lives });
         }
     }
 

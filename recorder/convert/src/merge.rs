@@ -102,7 +102,10 @@ impl Translate for Translation {
     /// CPUs have other numbers, and from the shifted times the way to the wall clock is another.
     fn argument(&self, event: &Event<'_>, arg: &Arg<'_>) -> Option<fxt_writer::Value<'static>> {
         let is_cpu = match (event.category, event.name) {
-            ("fxtrec", "lost" | "lost_lives" | "cpu_offline" | "cpu_online" | "host_steal")
+            (
+                "fxtrec",
+                "lost" | "lost_others" | "lost_lives" | "cpu_offline" | "cpu_online" | "host_steal",
+            )
             | ("sched", "waking" | "throttled") => arg.name == "cpu",
             ("sched", "migrate") => matches!(arg.name, "orig_cpu" | "dest_cpu"),
             _ => false,

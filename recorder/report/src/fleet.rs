@@ -107,6 +107,8 @@ impl Fleet {
         all.at_most |= own.at_most;
         all.unknown += own.unknown;
         all.unreported += own.unreported;
+        all.others += own.others;
+        all.others_at_most |= own.others_at_most;
         all.gaps += own.gaps;
         all.damaged += own.damaged;
         all.truncated |= own.truncated;

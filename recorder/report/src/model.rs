@@ -102,6 +102,10 @@ pub struct Losses {
     pub unknown: u64,
     /// Events besides that the kernel counted but never wrote. They are in no gap: nobody knows when they were.
     pub unreported: u64,
+    /// Events besides that were not the scheduler's, in no gap: all switches and wake-ups are there.
+    pub others: u64,
+    /// Whether these may be fewer.
+    pub others_at_most: bool,
     /// How often there was a gap; damaged places of the file count.
     pub gaps: u64,
     /// The first of them.

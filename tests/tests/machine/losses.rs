@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fxtrec_tests::binary;
+use fxtrec_tests::event::Event;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::process::Process;
@@ -65,6 +66,53 @@ fn a_recorder_that_was_stopped_says_so() {
         let report = folder.fxtrec(["report", "t.fxt"]).stdout;
         assert!(report.contains("the capture thread was stopped (SIGSTOP"), "{report}");
     }
+}
+
+#[test]
+fn lost_system_calls_leave_no_wait_unknown() {
+    if !may_record() {
+        return;
+    }
+    let _alone = machine::alone();
+    let folder = Folder::new();
+    // Tens of thousands of calls, and few switches.
+    let calls = "dd if=/dev/zero of=/dev/null bs=1 count=5000 2>/dev/null; sleep 0.02";
+    let script = format!("for i in $(seq 25); do {calls}; done");
+    let mut fxtrec = binary::command();
+    // Room for all switches, and for a small part of the calls.
+    fxtrec.current_dir(folder.path(".")).args(["--ring-size", "256K"]);
+    fxtrec.args(["-o", "t.fxt", "--source", "bpf"]);
+    fxtrec.args(["--syscalls", "--scope", "app", "--", "sh", "-c", &script]);
+    let mut recorder = Process::start(fxtrec.stderr(Stdio::piped()));
+    let path = folder.path("t.fxt");
+    let has_events = || path.metadata().is_ok_and(|file| file.len() > 64 * 1024);
+    wait::until("events in the trace", has_events);
+    recorder.signal(Signal::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    recorder.signal(Signal::SIGCONT);
+    let said = std::io::read_to_string(recorder.stderr()).expect("text");
+    assert!(recorder.finish().success(), "{said}");
+    let trace = Trace::read(&path);
+    let gaps: Vec<_> = trace.own.iter().filter(|event| event.name == "lost_others").collect();
+    let sum: u64 = gaps.iter().map(|gap| gap.number("count")).sum();
+    assert!(sum > 5_000 && gaps.iter().all(|gap| gap.args["of"] == "syscalls"), "{said}");
+    assert!(said.contains("events of system calls"), "{said}");
+    assert_eq!(trace.stats().number("lost"), 0, "{said}");
+    let doubtful = |event: &&Event| event.args.contains_key("lost_inside");
+    assert!(
+        trace.events.iter().filter(doubtful).count() <= 4 * gaps.len(),
+        "few calls last so long"
+    );
+    folder.fxtrec(["dump", "t.fxt", "--check"]).expect(0);
+    let printed = folder.fxtrec(["report", "t.fxt", "--json"]).expect(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+    let losses = &json["losses"];
+    assert_eq!((&losses["gaps"], losses["others"].as_u64()), (&0.into(), Some(sum)), "{losses}");
+    // Switches during the loss are there.
+    let last = gaps.iter().map(|gap| gap.time).max().expect("some");
+    let of_loss = last - 300_000_000..last;
+    let during = trace.switches.iter().filter(|switch| of_loss.contains(&switch.time)).count();
+    assert!(during > 10, "{during}");
 }
 
 #[test]

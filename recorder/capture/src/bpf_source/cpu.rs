@@ -4,8 +4,8 @@
 //! those of all CPUs, in a third of an event's memory, and become events one by one.
 
 use crate::event::{
-    Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, SliceFacts, Switch, Taken, Throttle,
-    Wake, WakeKind, Waker,
+    Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, LostOthers, SliceFacts, Switch, Taken,
+    Throttle, Wake, WakeKind, Waker,
 };
 use crate::order::{Backlog, Lane as Queue, Merger, QUEUE_EVENTS};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
@@ -268,10 +268,8 @@ impl CpuLane {
 
     fn tell(&self, merger: &mut Merger, count: u64) {
         if count > 0 {
-            merger.push(
-                self.queue,
-                Event { time: clock::now(), kind: Kind::Lost(Loss::exactly(count)) },
-            );
+            let kind = self.held.decoder.lost(count);
+            merger.push(self.queue, Event { time: clock::now(), kind });
         }
     }
 
@@ -376,7 +374,7 @@ impl Held {
                     Some(Record::Lost { time, count }) => {
                         *told_lost = told_lost.saturating_add(count);
                         decoder.began = false;
-                        go_on = take(&Event { time, kind: Kind::Lost(Loss::exactly(count)) });
+                        go_on = take(&Event { time, kind: decoder.lost(count) });
                     }
                     Some(record) => {
                         decoder.decode(record, states, |event| go_on = go_on && take(&event));
@@ -403,6 +401,15 @@ impl Decoder {
             moved: Nanos(0),
             began: false,
             calls: None,
+        }
+    }
+
+    /// What it is that the lane had no room for so much.
+    fn lost(&self, count: u64) -> Kind {
+        match self.calls {
+            None => Kind::Lost(Loss::exactly(count)),
+            // No switch is missing.
+            Some(_) => Kind::LostOthers(LostOthers { count, at_most: false, calls: true }),
         }
     }
 

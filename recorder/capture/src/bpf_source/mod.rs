@@ -69,8 +69,8 @@ pub struct BpfSource {
     narrow: Option<ScopeBy>,
     /// Which cgroups are in scope, if any are to be.
     groups: Option<Groups>,
-    /// Events that no program saw, as far as they have been told.
-    missed: u64,
+    /// Events that no program saw, as far as they have been told: the scheduler's, and system calls.
+    missed: [u64; 2],
     /// What system calls are, if programs tell of them.
     calls: Option<CallEvents>,
 }
@@ -141,7 +141,7 @@ impl BpfSource {
             let lane = |lane| CpuLane::of_calls(lane, &mut merger, &states, calls);
             lanes.extend(events.take_call_lanes().into_iter().map(lane));
         }
-        let (groups, missed) = (None, 0);
+        let (groups, missed) = (None, [0; 2]);
         Ok(BpfSource { events, lanes, states, rings, merger, narrow, groups, missed, calls })
     }
 
@@ -169,10 +169,12 @@ impl BpfSource {
 
     /// Adds what the programs could not write or did not see. The latter belongs to no CPU; the first one stands for it.
     fn tell_unseen(&mut self) {
-        let missed = self.events.missed();
-        let mut also = missed.saturating_sub(std::mem::replace(&mut self.missed, missed));
+        let missed = [self.events.missed(), self.events.missed_calls()];
+        let before = std::mem::replace(&mut self.missed, missed);
+        let [mut also, mut calls] = [0, 1].map(|of| missed[of].saturating_sub(before[of]));
         for lane in &mut self.lanes {
-            lane.tell_unseen(&mut self.merger, std::mem::take(&mut also));
+            let also = if lane.has_switches() { &mut also } else { &mut calls };
+            lane.tell_unseen(&mut self.merger, std::mem::take(also));
         }
     }
 

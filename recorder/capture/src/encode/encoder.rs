@@ -350,6 +350,7 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Lost(loss) => self.lost(time, cpu, loss),
+            Kind::LostOthers(others) => self.lost_others(time, cpu, *others),
             Kind::LostLives { count } => self.lost_lives(time, cpu, *count),
             Kind::Offline { goes_idle } => self.offline(time, cpu, *goes_idle),
             Kind::Online => self.instant(time, strings::CPU_ONLINE, &[cpu_arg(cpu)]),

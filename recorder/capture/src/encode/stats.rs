@@ -1,7 +1,7 @@
 //! What was recorded, counted.
 
 use super::probes::Counts;
-use crate::event::Loss;
+use crate::event::{Loss, LostOthers};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -30,6 +30,10 @@ pub struct Stats {
     pub unknown_losses: u64,
     /// Records that are missing of those that say who came in where no tracepoint does.
     pub lost_switch_records: u64,
+    /// Events beside the scheduler's that are missing where no switch or wake-up is; they are not in [`Stats::lost`].
+    pub lost_others: u64,
+    /// Whether they may be fewer.
+    pub lost_others_at_most: bool,
     /// Forks, exits and names that are missing, as far as they were counted.
     pub lost_lives: u64,
     /// Times that nobody knows how many of these are.
@@ -55,8 +59,13 @@ impl Stats {
         self.lost_switch_records = self.lost_switch_records.saturating_add(loss.switch_records);
     }
 
+    pub fn count_lost_others(&mut self, lost: LostOthers) {
+        self.lost_others = self.lost_others.saturating_add(lost.count);
+        self.lost_others_at_most |= lost.at_most;
+    }
+
     /// Whether every event is there, as far as anybody can know.
     pub fn is_whole(&self) -> bool {
-        self.losses == 0 && self.lost_lives == 0 && self.unseen_lives == 0
+        self.losses == 0 && self.lost_others == 0 && self.lost_lives == 0 && self.unseen_lives == 0
     }
 }

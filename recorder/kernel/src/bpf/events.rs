@@ -411,8 +411,17 @@ impl BpfEvents {
 
     /// How many events no program saw since it was running already on their CPU, where the kernel counts that.
     pub fn missed(&self) -> u64 {
+        self.missed_by(&self.programs)
+    }
+
+    /// The same for beginnings and ends of system calls.
+    pub fn missed_calls(&self) -> u64 {
+        self.calls.as_ref().map_or(0, |calls| self.missed_by(&calls.programs))
+    }
+
+    fn missed_by(&self, programs: &[Loaded]) -> u64 {
         let missed = |loaded: &Loaded| self.sys.missed(loaded.program.as_fd()).unwrap_or(0);
-        self.programs.iter().map(missed).sum()
+        programs.iter().map(missed).sum()
     }
 
     /// The descriptor that poll(2) reports readable when a lane wants to be read.

@@ -42,6 +42,19 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
+    /// fxtrec lost events that were not the scheduler's. False when that is beyond what is wanted.
+    pub(super) fn lost_others(&mut self, event: &Event<'_>) -> bool {
+        if !self.advance(event.time) {
+            return false;
+        }
+        if self.active {
+            let losses = &mut self.losses;
+            losses.others = losses.others.saturating_add(number(event, "count").unwrap_or(0));
+            losses.others_at_most |= event.args.get("at_most").is_some();
+        }
+        true
+    }
+
     /// A CPU went offline. Nothing is missing, but until it is back it is not idle either.
     pub(super) fn cpu_offline(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {

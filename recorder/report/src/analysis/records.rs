@@ -179,6 +179,7 @@ impl<O: Observer> Analysis<O> {
                 self.now = self.now.max(event.time.0);
             }
             "lost" => return self.lost_event(event),
+            "lost_others" => return self.lost_others(event),
             "loss_cause" => {
                 let text = event.args.str("text").unwrap_or_default().to_owned();
                 if self.losses.causes.len() < MOST_CAUSES {

@@ -207,7 +207,7 @@ impl Evidence for Recorded<'_> {
             Some(_) => sum(Stats::switches),
         };
         Some(match total {
-            Total::Lost => self.whole.losses.events as f64,
+            Total::Lost => self.lost() as f64,
             Total::Switches => switches as f64,
             Total::SwitchesPerSecond => self.whole.per_second(switches),
             Total::Migrations => {
@@ -270,7 +270,7 @@ impl Evidence for Recorded<'_> {
 
     fn is_whole(&self) -> bool {
         let losses = &self.whole.losses;
-        let lost = [losses.events, losses.unknown, losses.unreported, losses.gaps, losses.damaged];
+        let lost = [self.lost(), losses.unknown, losses.unreported, losses.gaps, losses.damaged];
         lost.iter().all(|&lost| lost == 0)
             && !losses.truncated
             && self.spans.as_ref().is_none_or(|spans| !spans.too_many)
@@ -299,11 +299,12 @@ impl Evidence for Recorded<'_> {
     }
 
     fn lost(&self) -> u64 {
-        self.whole.losses.events
+        self.whole.losses.events.saturating_add(self.whole.losses.others)
     }
 
     fn doubt(&self) -> Doubt {
-        Doubt { at_most: self.whole.losses.at_most, unknown_gaps: self.whole.losses.unknown }
+        let losses = &self.whole.losses;
+        Doubt { at_most: losses.at_most || losses.others_at_most, unknown_gaps: losses.unknown }
     }
 }
 

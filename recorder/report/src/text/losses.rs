@@ -30,9 +30,19 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
             count(losses.events),
             count(losses.gaps)
         )?;
-        for cause in &losses.causes {
-            writeln!(out, "  {}", printable(cause, 250))?;
-        }
+    }
+    if losses.others > 0 {
+        let at_most = if losses.others_at_most { "at most " } else { "" };
+        writeln!(
+            out,
+            "{} {at_most}{} events of system calls, probes and interrupts, with all switches and wake-ups there; calls may be \
+             missing or too long",
+            look.bad("LOST"),
+            count(losses.others)
+        )?;
+    }
+    for cause in &losses.causes {
+        writeln!(out, "  {}", printable(cause, 250))?;
     }
     if losses.unreported > 0 {
         let events = count(losses.unreported);

@@ -277,6 +277,7 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
         number("losses", stats.losses),
         number("unknown_losses", stats.unknown_losses),
         number("switch_records", stats.lost_switch_records),
+        number("others", stats.lost_others),
         number("lives", stats.lost_lives),
         number("unseen_lives", stats.unseen_lives),
         number("moves", stats.moves),

@@ -280,6 +280,13 @@ fn lost_text(stats: &Stats) -> Option<String> {
         let records = count(stats.lost_switch_records);
         parts.push(format!("{records} switch records of silent tasks"));
     }
+    if stats.lost_others > 0 {
+        let at_most = if stats.lost_others_at_most { "at most " } else { "" };
+        let others = count(stats.lost_others);
+        parts.push(format!(
+            "{at_most}{others} events of system calls, probes and interrupts, with all switches and wake-ups there"
+        ));
+    }
     if stats.lost_lives > 0 {
         let lives = count(stats.lost_lives);
         parts.push(format!(
@@ -287,7 +294,7 @@ fn lost_text(stats: &Stats) -> Option<String> {
         ));
     }
     if stats.unseen_lives > 0 && stats.unknown_losses == 0 {
-        parts.push("an unknown number of forks, exits and names on CPUs that came online".into());
+        parts.push("an unknown number of forks, exits and names".into());
     }
     Some(parts.join("; also "))
 }
@@ -414,6 +421,8 @@ mod tests {
         assert!(text(both).contains("; also AN UNKNOWN NUMBER"), "{}", text(both));
         let records = Stats { losses: 1, lost_switch_records: 7, ..Stats::default() };
         assert!(text(records).starts_with("7 switch records of silent tasks"), "{}", text(records));
+        let others = Stats { lost_others: 9, lost_others_at_most: true, ..Stats::default() };
+        assert!(text(others).starts_with("at most 9 events of system calls"), "{}", text(others));
         let lives = Stats { lost_lives: 4, ..Stats::default() };
         assert!(text(lives).starts_with("4 forks, exits and names"), "{}", text(lives));
     }

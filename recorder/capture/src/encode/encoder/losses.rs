@@ -2,11 +2,11 @@
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ProviderEvent;
-use fxt_writer::{Arg, Value};
+use fxt_writer::{Arg, Text, Value};
 
 use super::{Encoder, cpu_arg};
 use crate::encode::{Closed, strings};
-use crate::event::Loss;
+use crate::event::{Loss, LostOthers};
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos};
 
@@ -18,6 +18,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.doubt();
         self.doubt_interrupts(time, cpu)?;
         self.doubt_periods(time)?;
+        self.doubt_spans();
         self.lanes.rolling(&ProviderEvent::buffer_filled_up(PROVIDER))?;
         let mut args = [cpu_arg(cpu); 4];
         let mut count = 0;
@@ -37,6 +38,34 @@ impl<L: Lanes> Encoder<L> {
         }
         self.instant(time, strings::LOST, &args[..count])?;
         self.watch_loss(time, cpu, loss.events)
+    }
+
+    /// Events beside the scheduler's are missing, while all switches are there: who ran and who waited is as certain as before.
+    pub(super) fn lost_others(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        lost: LostOthers,
+    ) -> Result<(), Closed> {
+        self.stats.count_lost_others(lost);
+        self.doubt_spans();
+        if !lost.calls {
+            self.doubt_interrupts(time, cpu)?;
+        }
+        let mut args = [Arg::new(strings::COUNT, Value::uint(lost.count)); 4];
+        args[1] = cpu_arg(cpu);
+        let mut count = 2;
+        if lost.at_most {
+            args[count] = Arg::new(strings::AT_MOST, Value::Bool(true));
+            count += 1;
+        }
+        if lost.calls {
+            let of = Value::Str(Text::Inline("syscalls"));
+            args[count] = Arg::new(Text::Inline("of"), of);
+            count += 1;
+        }
+        self.instant(time, Text::Inline("lost_others"), &args[..count])?;
+        self.watch_lost_count(time, cpu, Some(lost.count))
     }
 
     /// Forks, exits or names are missing, while all switches are there: who is whose is doubtful, who ran is not.

@@ -152,7 +152,19 @@ impl<L: Lanes> Encoder<L> {
         let current = self.chains.of(cpu).current().map(|current| self.who(current.slot));
         let Some(watch) = &mut self.watch else { return Ok(()) };
         watch.ledger.lose(cpu, current, time);
-        let Some(trigger) = watch.loss(count) else { return Ok(()) };
+        self.watch_lost_count(time, cpu, count)
+    }
+
+    /// Events are missing, and which they were has been told.
+    pub(super) fn watch_lost_count(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        count: Option<u64>,
+    ) -> Result<(), Closed> {
+        let Some(trigger) = self.watch.as_mut().and_then(|watch| watch.loss(count)) else {
+            return Ok(());
+        };
         let amount = |count| Amount { number: count as f64, dimension: Dimension::Count };
         self.fire_at((time, cpu), trigger, None, count.map(amount))
     }

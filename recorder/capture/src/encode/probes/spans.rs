@@ -51,6 +51,8 @@ pub struct Open {
     pub name: Text<'static>,
     /// Whether it cannot end any more: its program is gone, though a system call on top of it is not.
     pub gone: bool,
+    /// How often events had been lost when it began.
+    pub losses: u32,
 }
 
 /// What one thread is inside of, the outermost first.
@@ -143,12 +145,24 @@ pub struct Spans {
     threads: FxHashMap<Koid, Stack>,
     /// Emptied ones, kept to spare allocations.
     spare: Vec<Stack>,
+    /// How often events were lost.
+    losses: u32,
 }
 
 /// How many emptied stacks are kept.
 const MAX_SPARE: usize = 64;
 
 impl Spans {
+    /// Ends and beginnings may be missing from now on: what ends later may be another than what has begun.
+    pub fn lose(&mut self) {
+        self.losses = self.losses.wrapping_add(1);
+    }
+
+    /// How often events were lost by now.
+    pub fn losses(&self) -> u32 {
+        self.losses
+    }
+
     /// The stack of a thread that is to go deeper.
     pub fn deepen(&mut self, thread: Koid) -> &mut Stack {
         let spare = &mut self.spare;
@@ -192,7 +206,7 @@ mod tests {
     const H: SpanId = SpanId(3);
 
     fn open(frame: Frame) -> Open {
-        Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false }
+        Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false, losses: 0 }
     }
 
     /// A thread that called these, the outermost first.

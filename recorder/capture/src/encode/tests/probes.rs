@@ -12,7 +12,7 @@ use crate::encode::probes::fields::FieldArg;
 use crate::encode::probes::spans::SpanId;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
-use crate::event::{Call, Event, Kind, LocalId, Payload, Sample, UserState};
+use crate::event::{Call, Event, Kind, LocalId, LostOthers, Payload, Sample, UserState};
 use crate::flight::watch::{Limits, Watch};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::format::{Field, Place};
@@ -254,6 +254,41 @@ fn a_loss_ends_the_interrupts_of_its_cpu() {
     let ends: Vec<String> =
         told(&mut scene).into_iter().filter(|line| line.contains(" E ")).collect();
     assert_eq!(ends, [format!("2 {} E TIMER inferred=true", 0xc000_0001_u64)]);
+}
+
+#[test]
+fn where_system_calls_are_lost_those_that_were_open_are_doubtful_and_nothing_else_is() {
+    let mut scene = scene(false, false);
+    scene.at(1, 0, switch(0, "R", 5));
+    hit(&mut scene, 2, SOFT, 5, 0, &words(&[1]));
+    hit(&mut scene, 3, ENTER, 5, 0, &words(&[35]));
+    let lost = LostOthers { count: 7, at_most: false, calls: true };
+    scene.at(4, 0, Kind::LostOthers(lost));
+    hit(&mut scene, 5, EXIT, 5, 0, &words(&[35, 0]));
+    hit(&mut scene, 6, ENTER, 5, 0, &words(&[35]));
+    hit(&mut scene, 7, EXIT, 5, 0, &words(&[35, 0]));
+    scene.at(8, 0, switch(5, "S", 0));
+    scene.at(9, 0, Kind::LostOthers(LostOthers { calls: false, at_most: true, ..lost }));
+    let cpu = 0xc000_0001_u64;
+    let lines = [
+        format!("2 {cpu} B TIMER"),
+        "3 5 B nanosleep".to_owned(),
+        "5 5 E nanosleep ret=0 lost_inside=true".to_owned(),
+        "6 5 B nanosleep".to_owned(),
+        "7 5 E nanosleep ret=0".to_owned(),
+        format!("9 {cpu} E TIMER inferred=true"),
+    ];
+    assert_eq!(told(&mut scene), lines);
+    let stats = scene.encoder.stats();
+    assert_eq!((stats.lost, stats.losses, stats.inferred_switches), (0, 0, 0));
+    assert_eq!((stats.lost_others, stats.lost_others_at_most, stats.is_whole()), (14, true, false));
+    let own: Vec<String> =
+        scene.scheduled().into_iter().filter(|line| line.contains("fxtrec:lost")).collect();
+    let expected = [
+        "4 999/999: fxtrec:lost_others count=7 cpu=0 of=\"syscalls\"",
+        "9 999/999: fxtrec:lost_others count=7 cpu=0 at_most=true",
+    ];
+    assert_eq!(own, expected);
 }
 
 #[test]

@@ -18,7 +18,8 @@ impl<L: Lanes> Encoder<L> {
         let ended = self.probes.spans.of(koid).map_or(0, |open| open.ended_by_call(id, stack));
         self.end_unseen(place, koid, ended, Unseen::Inferred)?;
         let (category, name) = (hit.entry.category, hit.entry.name);
-        let open = Open { frame: Frame::Function(id, stack), category, name, gone: false };
+        let losses = self.probes.spans.losses();
+        let open = Open { frame: Frame::Function(id, stack), category, name, gone: false, losses };
         self.probes.spans.deepen(koid).push(open);
         self.write(place, EventKind::DurationBegin, hit)
     }

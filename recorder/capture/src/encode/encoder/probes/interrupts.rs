@@ -60,6 +60,11 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
+    /// Events were lost, beginnings and ends of functions and system calls perhaps among them.
+    pub(in crate::encode::encoder) fn doubt_spans(&mut self) {
+        self.probes.spans.lose();
+    }
+
     /// Events of `cpu` were lost, the ends of interrupts perhaps among them.
     pub(in crate::encode::encoder) fn doubt_interrupts(
         &mut self,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
-use fxt_writer::{Arg, Value};
+use fxt_writer::{Arg, Text, Value};
 
 use super::{Hit, Unseen, put};
 use crate::encode::Closed;
@@ -47,7 +47,8 @@ impl<L: Lanes> Encoder<L> {
         self.end_unseen(place, koid, ended, Unseen::Inferred)?;
         let name = known.unwrap_or(strings::SYSCALL);
         let (frame, category) = (Frame::Syscall(number), hit.entry.category);
-        self.probes.spans.deepen(koid).push(Open { frame, category, name, gone: false });
+        let losses = self.probes.spans.losses();
+        self.probes.spans.deepen(koid).push(Open { frame, category, name, gone: false, losses });
         let number = [Arg::new(strings::NUMBER, Value::int(number))];
         let args = if known.is_some() { &[][..] } else { &number[..] };
         put(&mut self.lanes, place, EventKind::DurationBegin, category, name, args)
@@ -71,9 +72,12 @@ impl<L: Lanes> Encoder<L> {
         let place = self.place(hit.time, hit.slot)?;
         self.end_unseen(place, koid, inside, Unseen::Inferred)?;
         if let Some(open) = self.probes.spans.deepen(koid).pop() {
-            let ret = [Arg::new(strings::RET, Value::int(ret))];
+            // What is lost may be the end of this call, and the beginning of the one that ends here.
+            let doubt = Arg::new(Text::Inline("lost_inside"), Value::Bool(true));
+            let args = [Arg::new(strings::RET, Value::int(ret)), doubt];
+            let args = if open.losses == self.probes.spans.losses() { &args[..1] } else { &args };
             let (category, name) = (open.category, open.name);
-            put(&mut self.lanes, place, EventKind::DurationEnd, category, name, &ret)?;
+            put(&mut self.lanes, place, EventKind::DurationEnd, category, name, args)?;
         }
         self.end_gone(hit.time, hit.slot)
     }
