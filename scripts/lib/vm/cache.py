@@ -242,6 +242,19 @@ class Cache:
             found = images(folder)
         return found[0] if found else None
 
+    def symbols(self, arch, series, flavour):
+        """The folder with `usr/lib/debug` of the kernel that `kernel` gives: its vmlinux and what names it; none if no mirror has it."""
+        _, release = self.kernel(arch, series, flavour)
+        folder = self.folder / "symbols" / release
+        if not any(folder.glob("usr/lib/debug/boot/vmlinux-*")):
+            self._update()
+            folder.parent.mkdir(exist_ok=True)
+            say(f"downloading linux-image-{release}-dbg ({arch})")
+            names = ["boot/*", "lib/modules/*/vmlinux", ".build-id/*"]
+            if not self._extract(f"linux-image-{release}-dbg:{arch}", folder, [f"./usr/lib/debug/{name}" for name in names]):
+                return None
+        return folder
+
     def _newest(self, arch, series, flavour):
         """The packages that may have its image, the newest first."""
         suffix = "-".join(filter(None, [flavour, arch]))

@@ -148,6 +148,14 @@ fn a_kernel_is_named_by_its_vmlinux_if_that_is_the_recorded_build() {
     symbolize("vmlinux", "named.fxt");
     let named = stacks(&folder, "named.fxt");
     assert!(with(&named, "whole_kernel") > 0, "{named:?}");
+    // As Debian's packages of symbols have it, beside one of another build.
+    for (file, installed) in [("other", "boot/vmlinux-1"), ("vmlinux", "lib/modules/2/vmlinux")] {
+        let installed = folder.path("debug/usr/lib/debug").join(installed);
+        fs::create_dir_all(installed.parent().expect("a folder")).expect("room");
+        fs::copy(folder.path(file), installed).expect("room");
+    }
+    folder.fxtrec(["symbolize", "t.fxt", "-o", "found.fxt", "--debug-dir", "debug"]).expect(0);
+    assert_eq!(stacks(&folder, "found.fxt"), named);
     let said = symbolize("other", "refused.fxt");
     assert!(said.contains("another build: other"), "{said}");
     let refused = stacks(&folder, "refused.fxt");

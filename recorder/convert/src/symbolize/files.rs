@@ -1,6 +1,6 @@
 //! The files that have the names, by their build id.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use fxtrec_kernel::code::{KERNEL, KernelCode};
@@ -15,6 +15,9 @@ use crate::report::Report;
 
 /// How many files are named that were not found.
 const MOST_NOTES: usize = 10;
+
+/// How many kernels of a folder are looked at.
+const MOST_KERNELS: usize = 64;
 
 /// What a name is told to: an address, and its function as people call it.
 type Take<'t> = &'t mut dyn FnMut(u64, &str);
@@ -117,16 +120,15 @@ impl<'w> Files<'w> {
 
     fn vmlinux(&mut self, build: &Build) -> Option<File> {
         if let Some(path) = &self.places.vmlinux {
-            let data = elf::open(path).ok();
-            let is_it = |data: &FileData| {
-                Elf::parse(data).is_ok_and(|elf| elf.build_id() == Some(&build.id))
-            };
-            match data.filter(is_it) {
+            match of_build(path, &build.id) {
                 Some(data) => return Some(data.into_inner()),
                 None => self.refused.push(path.display().to_string()),
             }
         }
-        self.by_build(&build.id).map(FileData::into_inner)
+        let folders =
+            self.places.debug_folders.iter().map(PathBuf::as_path).chain([Path::new("/")]);
+        let installed = || folders.flat_map(vmlinux_in).find_map(|path| of_build(&path, &build.id));
+        self.by_build(&build.id).or_else(installed).map(FileData::into_inner)
     }
 
     pub(super) fn tell(&self, report: &mut Report) {
@@ -142,6 +144,35 @@ impl<'w> Files<'w> {
             }
         }
     }
+}
+
+/// The file at a path, if it is of this build.
+fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
+    let is_it = |data: &FileData| Elf::parse(data).is_ok_and(|elf| elf.build_id() == Some(id));
+    elf::open(path).ok().filter(is_it)
+}
+
+/// Where packages of kernels put a vmlinux with symbols, in the folder of one distribution or another: Debian's have no link by its
+/// build id. What the trace calls the kernel's release leads nowhere: it may be any path.
+fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = |folder: PathBuf| {
+        let read = fs::read_dir(folder).into_iter().flatten();
+        let mut names: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).collect();
+        names.sort_unstable();
+        names.truncate(MOST_KERNELS);
+        names
+    };
+    let mut found = Vec::new();
+    for top in [folder.to_owned(), folder.join("usr/lib/debug")] {
+        let is_one = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinux"))
+        };
+        found.extend(entries(top.join("boot")).into_iter().filter(is_one));
+        for modules in ["lib/modules", "usr/lib/modules"] {
+            found.extend(entries(top.join(modules)).into_iter().map(|it| it.join("vmlinux")));
+        }
+    }
+    found
 }
 
 /// Tells the functions of the running kernel's vDSO, if that is the build.
