@@ -73,6 +73,18 @@ enum Event {
     Clock,
 }
 
+impl Event {
+    /// Whether its records have a stack: that of the thread that has the CPU.
+    fn has_chain(self) -> bool {
+        self != Event::In
+    }
+
+    /// Whether they have the tracepoint's own bytes, for the other thread: a third of what a record takes in the ring.
+    fn has_raw(self) -> bool {
+        matches!(self, Event::In | Event::Waking)
+    }
+}
+
 const EVENTS: [(Event, &str); 4] = [
     (Event::Out, "threads that go out"),
     (Event::In, "threads that come in"),
@@ -177,12 +189,10 @@ impl CallchainStacks {
             let mut opened: Option<CpuChains> = None;
             for (event, what) in EVENTS {
                 let mut attr = match event {
-                    Event::Out => tracepoint_attr(&switch, true),
-                    Event::In => tracepoint_attr(&switch, false),
-                    Event::Waking if wanted.wakes => tracepoint_attr(&waking, true),
+                    Event::Out | Event::In => tracepoint_attr(&switch, event),
+                    Event::Waking if wanted.wakes => tracepoint_attr(&waking, event),
                     Event::Clock if wanted.frequency.is_some() => {
-                        let clock = clock_attr(wanted.frequency.unwrap_or(1));
-                        common_attr(clock, true)
+                        common_attr(clock_attr(wanted.frequency.unwrap_or(1)), event)
                     }
                     Event::Waking | Event::Clock => continue,
                 };
@@ -328,13 +338,14 @@ impl CallchainStacks {
 }
 
 /// What all events have in common: the number of the event first, then who, when, and where in its code.
-fn common_attr(mut attr: b::perf_event_attr, has_chain: bool) -> b::perf_event_attr {
+fn common_attr(mut attr: b::perf_event_attr, event: Event) -> b::perf_event_attr {
     attr.size = size_of::<b::perf_event_attr>() as u32;
-    attr.sample_type = u64::from(
-        b::PERF_SAMPLE_IDENTIFIER | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_RAW,
-    );
-    if has_chain {
-        attr.sample_type |= u64::from(b::PERF_SAMPLE_CALLCHAIN);
+    attr.sample_type =
+        u64::from(b::PERF_SAMPLE_IDENTIFIER | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME);
+    for (is_wanted, bit) in
+        [(event.has_chain(), b::PERF_SAMPLE_CALLCHAIN), (event.has_raw(), b::PERF_SAMPLE_RAW)]
+    {
+        attr.sample_type |= if is_wanted { u64::from(bit) } else { 0 };
     }
     attr.set_disabled(1);
     attr.set_sample_id_all(1);
@@ -346,14 +357,14 @@ fn common_attr(mut attr: b::perf_event_attr, has_chain: bool) -> b::perf_event_a
     attr
 }
 
-fn tracepoint_attr(format: &Format, has_chain: bool) -> b::perf_event_attr {
+fn tracepoint_attr(format: &Format, event: Event) -> b::perf_event_attr {
     let mut attr = b::perf_event_attr {
         type_: b::PERF_TYPE_TRACEPOINT,
         config: format.id,
         ..b::perf_event_attr::default()
     };
     attr.__bindgen_anon_1.sample_period = 1;
-    common_attr(attr, has_chain)
+    common_attr(attr, event)
 }
 
 /// Words and halves of them from the front of a record.
@@ -393,13 +404,17 @@ fn seen(
     let event = *events.get(&front.double()?)?;
     let (pid, tid) = (Pid(front.word()?), Tid(front.word()?));
     let time = Nanos(front.double()?);
-    let mut chain = || match event {
-        Event::In => Some(None),
-        _ => chain(&mut front, most_frames).map(Some),
+    let chain = match event.has_chain() {
+        true => Some(chain(&mut front, most_frames)?),
+        false => None,
     };
-    let chain = chain()?;
-    let length = usize::try_from(front.word()?).ok()?;
-    let raw = front.0.get(..length)?;
+    let raw = match event.has_raw() {
+        true => {
+            let length = usize::try_from(front.word()?).ok()?;
+            front.0.get(..length)?
+        }
+        false => &[],
+    };
     let at = |place: usize| {
         let bytes = raw.get(place..).and_then(<[u8]>::first_chunk);
         bytes.map(|bytes| Tid(u32::from_ne_bytes(*bytes)))
@@ -488,7 +503,9 @@ mod tests {
             bytes.extend((chain.len() as u64).to_ne_bytes());
             bytes.extend(chain.iter().flat_map(|word| word.to_ne_bytes()));
         }
-        bytes.extend((4 * raw.len() as u32).to_ne_bytes());
+        if !raw.is_empty() {
+            bytes.extend((4 * raw.len() as u32).to_ne_bytes());
+        }
         bytes.extend(raw.iter().flat_map(|word| word.to_ne_bytes()));
         bytes
     }
@@ -510,7 +527,7 @@ mod tests {
         let whole = chain(Some(vec![0x1000, 0x2000]));
         let time = Nanos(9);
         let out = What::Out { tid, pid, chain: whole.clone() };
-        assert_eq!(read(&body(1, 9, Some(&CHAIN), &[7, 8])), Some(Seen { time, what: out }));
+        assert_eq!(read(&body(1, 9, Some(&CHAIN), &[])), Some(Seen { time, what: out }));
         let what = What::In { tid: Tid(8) };
         assert_eq!(read(&body(2, 9, None, &[7, 8])), Some(Seen { time, what }));
         let what = What::Wakes { tid, pid, woken: Tid(7), chain: chain(None) };
@@ -523,8 +540,7 @@ mod tests {
     #[test]
     fn a_stack_that_has_as_many_frames_as_the_kernel_takes_may_have_more() {
         let long = [&CHAIN[..], &[0x3000, 0x4000]].concat();
-        let Some(Seen { what: What::Out { chain, .. }, .. }) =
-            read(&body(1, 9, Some(&long), &[7, 8]))
+        let Some(Seen { what: What::Out { chain, .. }, .. }) = read(&body(1, 9, Some(&long), &[]))
         else {
             panic!("it goes out");
         };
