@@ -20,6 +20,10 @@ const READS_BESIDES: usize = 4 << 20;
 /// What is read to say what is at one address, in bytes.
 const READS_OF_ONE: usize = 1 << 20;
 
+/// How long a list of attributes may be in the table of abbreviations, in bytes, before less of the file is read. Attributes may have
+/// no bytes in what they describe, so each of its bytes can cost as much as the longest list. Compilers write about 40.
+const LIST_BYTES: usize = 128;
+
 /// A place in source code, and the function there as people call it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
@@ -33,6 +37,8 @@ pub struct Line {
 pub struct Lines {
     context: Context<Guarded>,
     left: Rc<Allowance>,
+    /// What is read for one address.
+    of_one: usize,
 }
 
 impl fmt::Debug for Lines {
@@ -46,18 +52,21 @@ impl Lines {
     pub fn of<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
         elf.section_within(".debug_line", MOST_BYTES as u64)?;
         let allowance = Rc::new(Allowance::default());
-        let mut left = MOST_BYTES;
+        let (mut left, mut cost) = (MOST_BYTES, 1);
         let load = |id: SectionId| -> Result<Guarded, ()> {
             let section = elf.section_within(id.name(), left as u64);
             let bytes = section.map_or(&[][..], |(bytes, _)| bytes);
             left = left.checked_sub(bytes.len()).ok_or(())?;
+            if id == SectionId::DebugAbbrev {
+                cost = longest_list(bytes).div_ceil(LIST_BYTES).max(1);
+            }
             Ok(Guarded::new(bytes, allowance.clone()))
         };
         let dwarf = Dwarf::load(load).ok()?;
-        allowance.bytes.set((MOST_BYTES - left) * READS + READS_BESIDES);
+        allowance.bytes.set(((MOST_BYTES - left) * READS + READS_BESIDES) / cost);
         allowance.starts_here();
         let context = Context::from_dwarf(dwarf).ok()?;
-        Some(Lines { context, left: allowance })
+        Some(Lines { context, left: allowance, of_one: READS_OF_ONE / cost })
     }
 
     /// Where the instruction at an address comes from: a function that was put into another comes before that.
@@ -67,7 +76,7 @@ impl Lines {
             return Vec::new();
         };
         // What has been read until now is known from now on, but this is read anew for each address.
-        let left = self.left.bytes.replace(READS_OF_ONE);
+        let left = self.left.bytes.replace(self.of_one);
         let mut lines = Vec::new();
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|it| it.raw_name().ok());
@@ -81,6 +90,18 @@ impl Lines {
         self.left.bytes.set(left);
         lines
     }
+}
+
+/// How many bytes a list of attributes has at most, wherever tables begin in the section: two zeros end each, and are in none.
+fn longest_list(abbreviations: &[u8]) -> usize {
+    let (mut longest, mut begin) = (0, 0);
+    for (at, pair) in abbreviations.windows(2).enumerate() {
+        if pair == [0, 0] {
+            longest = longest.max(at - begin);
+            begin = at;
+        }
+    }
+    longest.max(abbreviations.len() - begin)
 }
 
 #[cfg(test)]
@@ -120,6 +141,19 @@ mod tests {
         );
     }
 
+    /// The program with other debug information, and nothing that leads into it.
+    fn described(abbreviations: &[u8], unit: &[u8]) -> Vec<u8> {
+        let info = [&(unit.len() as u32).to_le_bytes()[..], unit].concat();
+        let mut file = with(b".debug_info", &info);
+        let at = file.len() as u64;
+        file.extend(abbreviations);
+        for (field, value) in [(24, at), (32, abbreviations.len() as u64)] {
+            crate::elf::tests::section_header(&mut file, b".debug_abbrev", field, value);
+        }
+        crate::elf::tests::section_header(&mut file, b".debug_aranges", 32, 0);
+        file
+    }
+
     #[test]
     fn a_million_functions_each_inlined_into_the_next_do_not_use_up_the_stack() {
         // A unit of everything, a function of everything, and a million inlined into it without an end.
@@ -137,14 +171,32 @@ mod tests {
             unit.extend(u32::MAX.to_le_bytes());
         }
         unit.extend(vec![3; 1_000_000]);
-        let info = [&(unit.len() as u32).to_le_bytes()[..], &unit].concat();
-        let mut file = with(b".debug_info", &info);
-        let at = file.len() as u64;
-        file.extend(abbreviations);
-        for (field, value) in [(24, at), (32, abbreviations.len() as u64)] {
-            crate::elf::tests::section_header(&mut file, b".debug_abbrev", field, value);
-        }
-        crate::elf::tests::section_header(&mut file, b".debug_aranges", 32, 0);
-        assert_eq!(lines_of(&file), Some(Vec::new()));
+        assert_eq!(lines_of(&described(&abbreviations, &unit)), Some(Vec::new()));
+    }
+
+    #[test]
+    fn attributes_without_bytes_do_not_make_a_small_file_take_minutes() {
+        // A million functions of one byte, each with two hundred thousand flags that have none.
+        let (unit_of_all, flag) = ([1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0, 0], [0x3F, 0x19]);
+        let mut abbreviations = [&unit_of_all[..], &[2, 0x2E, 0]].concat();
+        abbreviations.extend(flag.repeat(200_000));
+        abbreviations.extend([0, 0, 0]);
+        let mut unit = vec![5, 0, 1, 8, 0, 0, 0, 0, 1];
+        unit.extend(0_u64.to_le_bytes());
+        unit.extend(u32::MAX.to_le_bytes());
+        unit.extend(vec![2; 1_000_000]);
+        assert_eq!(lines_of(&described(&abbreviations, &unit)), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_list_of_attributes_ends_at_two_zeros_wherever_it_begins() {
+        assert_eq!(longest_list(&[]), 0);
+        assert_eq!(longest_list(&[1, 0x11, 1, 3, 8, 0, 0, 0]), 5);
+        // A constant that is part of the list may be zero.
+        assert_eq!(longest_list(&[0, 0, 0, 1, 0x11, 1, 3, 0x21, 0, 3, 8, 0, 0, 0]), 10);
+        assert_eq!(longest_list(&[0, 0, 7, 7, 7, 7]), 6);
+        let elf = Elf::parse(ALONE).expect("sound");
+        let (compiled, _) = elf.section_within(".debug_abbrev", 1 << 20).expect("it has some");
+        assert!(longest_list(compiled) < LIST_BYTES);
     }
 }
