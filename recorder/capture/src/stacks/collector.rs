@@ -313,7 +313,7 @@ impl Collector {
         }
         self.rings.detach();
         self.look();
-        self.name_functions(None);
+        self.name_rest();
         self.counts()
     }
 
@@ -680,6 +680,41 @@ impl Collector {
         self.frames.put_back(frames);
     }
 
+    /// Tells all names that are left when nothing more comes: those of a file together, whichever programs it is of, so that its
+    /// symbols are read in pieces and not kept.
+    fn name_rest(&mut self) {
+        let mut of_files: FxHashMap<usize, Vec<(u64, usize, u64)>> = FxHashMap::default();
+        let mut others = Vec::new();
+        for (number, address, returned_to) in self.frames.take_new(true) {
+            let within = address.saturating_sub(u64::from(returned_to));
+            let is_of_file = self.symbols && number != KERNEL && !self.is_made(number, address);
+            match self.in_file(number, within).filter(|_| is_of_file) {
+                Some((image, at)) => of_files.entry(image).or_default().push((at, number, address)),
+                None => others.push((number, address, returned_to)),
+            }
+        }
+        self.frames.put_back(others);
+        self.name_functions(None);
+        let mut of_files: Vec<_> = of_files.into_iter().collect();
+        of_files.sort_unstable_by_key(|(image, _)| *image);
+        for (image, mut frames) in of_files {
+            frames.sort_unstable();
+            let mut addresses: Vec<u64> = frames.iter().map(|(at, ..)| *at).collect();
+            addresses.dedup();
+            let mut names = FxHashMap::default();
+            self.images.name_all(image, &addresses, |at, name| drop(names.insert(at, name)));
+            for (at, program, address) in frames {
+                if let Some(name) = names.get(&at).cloned() {
+                    self.counts.symbols += 1;
+                    self.tell(Told::Symbol { program, address, name });
+                }
+            }
+            if self.fetched.elapsed() >= LOOK {
+                self.fetch();
+            }
+        }
+    }
+
     /// Forgets programs that had no stack for a long time: most have ended.
     fn forget_old(&mut self) {
         let now = clock::now();
@@ -711,11 +746,16 @@ impl Collector {
     }
 
     fn user_function(&mut self, number: usize, address: u64) -> Option<String> {
+        let (image, within) = self.in_file(number, address)?;
+        self.images.function(image, within)
+    }
+
+    /// The file that has a program's address, and the address in it.
+    fn in_file(&self, number: usize, address: u64) -> Option<(usize, u64)> {
         let program = self.programs.get(&number)?;
         let mapping = program.mapping(address)?;
         let image = (*program.images.get(&mapping.module)?)?;
-        let within = (address - mapping.start).wrapping_add(mapping.module_address);
-        self.images.function(image, within)
+        Some((image, (address - mapping.start).wrapping_add(mapping.module_address)))
     }
 }
 

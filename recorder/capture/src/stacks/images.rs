@@ -3,6 +3,7 @@
 //! A file is kept open from the moment that a process was seen with it: its name may mean another file later, or none.
 
 use std::fmt;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use fxtrec_kernel::code::{ExecutableMapping, open_mapped};
 use fxtrec_kernel::made_code::{self, VDSO};
 use fxtrec_kernel::regular;
 use fxtrec_probe::elf::{
-    self, Arch, Elf, FileData, Functions, Names, ReadRef, Segment, Usable, data_of,
+    self, Arch, Elf, FileData, Functions, Names, ReadRef, Segment, Usable, data_of, functions_at,
     separate_debug_file, usable_frames,
 };
 use nix::sys::stat;
@@ -24,6 +25,9 @@ const MOST_FILES: usize = 256;
 /// How much of tables to unwind by is kept, in bytes: a browser's take 20 MB, libc's 150 KB.
 const MOST_TABLES: usize = 64 << 20;
 
+/// How much of functions is kept of files while recording, in bytes; what is beyond that is read again.
+const MOST_FUNCTIONS: usize = 32 << 20;
+
 /// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
 const MOST_SYMBOLS: u64 = 256 << 20;
 
@@ -34,7 +38,8 @@ struct Image {
     path: PathBuf,
     build_id: Vec<u8>,
     segments: Vec<Segment>,
-    file: Option<FileData>,
+    /// Read anew each time: what has been read of one stays in memory with it.
+    file: Option<File>,
     /// What its functions are unwound by.
     tables: Option<Tables>,
     /// Its functions, once they have been asked for.
@@ -54,11 +59,13 @@ pub(super) struct Images {
     known: FxHashMap<(String, u64), Option<usize>>,
     /// How much more tables may take, in bytes.
     room: usize,
+    /// What the functions of files take, in bytes.
+    functions: usize,
 }
 
 impl Default for Images {
     fn default() -> Images {
-        Images { all: Vec::new(), known: FxHashMap::default(), room: MOST_TABLES }
+        Images { all: Vec::new(), known: FxHashMap::default(), room: MOST_TABLES, functions: 0 }
     }
 }
 
@@ -106,15 +113,13 @@ impl Images {
         // By its path as long as links to mapped files are not permitted.
         let by_path = || elf::open(&in_root(pid, &mapping.path)).ok();
         let mapped = || open_mapped(pid, mapping).ok().map(data_of);
-        let open = || mapped().or_else(by_path).or_else(|| open_same(mapping));
-        let file = open()?;
+        let file = mapped().or_else(by_path).or_else(|| open_same(mapping))?;
         let (build_id, segments) = {
             let elf = Elf::parse(&file).ok()?;
             (elf.build_id().unwrap_or_default().to_vec(), elf.segments().to_vec())
         };
-        let file = (self.all.len() < MOST_FILES).then_some(file);
-        // What is read of `file` stays in memory twice.
-        let tables = open().and_then(|file| tables(&file, self.room));
+        let tables = tables(&file, self.room);
+        let file = (self.all.len() < MOST_FILES).then(|| file.into_inner());
         let used = tables.as_ref().map_or(0, bytes_of);
         self.room -= used;
         let path = mapping.path.clone();
@@ -147,12 +152,43 @@ impl Images {
 
     /// The function that has an address, as people call it.
     pub(super) fn function(&mut self, image: usize, address: u64) -> Option<String> {
-        let image = self.all.get_mut(image)?;
-        if image.functions.is_none() {
-            image.functions = Some(functions(image.file.as_ref()?, &image.path));
+        if self.all.get(image)?.functions.is_none() {
+            let functions = {
+                let file = self.all[image].file.as_ref()?.try_clone().ok()?;
+                functions(&data_of(file), &self.all[image].path)
+            };
+            self.functions += bytes_of_functions(&functions);
+            if self.functions > MOST_FUNCTIONS {
+                let read_again = self.all.iter_mut().filter(|image| image.file.is_some());
+                read_again.for_each(|image| image.functions = None);
+                self.functions = bytes_of_functions(&functions);
+            }
+            self.all[image].functions = Some(functions);
         }
-        let (function, _) = image.functions.as_ref()?.at(address)?;
+        let (function, _) = self.all[image].functions.as_ref()?.at(address)?;
         Some(Names::of(&function.raw).short.into_owned())
+    }
+
+    /// Tells `take` the functions that addresses are in, in ascending order, as [`Images::function`] knows them. The file is closed then.
+    pub(super) fn name_all(
+        &mut self,
+        image: usize,
+        addresses: &[u64],
+        mut take: impl FnMut(u64, String),
+    ) {
+        let Some(image) = self.all.get_mut(image) else { return };
+        if let Some(functions) = image.functions.take() {
+            for &address in addresses {
+                if let Some((function, _)) = functions.at(address) {
+                    take(address, Names::of(&function.raw).short.into_owned());
+                }
+            }
+            return;
+        }
+        let files = image.file.take().map(|file| with_symbols(data_of(file), &image.path));
+        let take = |at, raw: &str| take(at, Names::of(raw).short.into_owned());
+        // A file that cannot be read has no names.
+        let _ = functions_at(&files.unwrap_or_default(), addresses, take);
     }
 }
 
@@ -193,6 +229,28 @@ fn tables<'d, R: ReadRef<'d>>(file: R, room: usize) -> Option<Tables> {
 fn in_root(pid: u32, path: &Path) -> PathBuf {
     let inside = path.strip_prefix("/").unwrap_or(path);
     PathBuf::from(format!("/proc/{pid}/root")).join(inside)
+}
+
+/// About.
+fn bytes_of_functions(functions: &Functions) -> usize {
+    let names = functions.all.iter().map(|function| function.raw.len()).sum::<usize>();
+    names + size_of_val(&functions.all[..])
+}
+
+/// The file, and a separate file of its symbols where one is installed; none of those whose symbols are too large.
+fn with_symbols(file: FileData, path: &Path) -> Vec<File> {
+    let separate = {
+        let Ok(elf) = Elf::parse(&file) else { return Vec::new() };
+        if elf.symbol_bytes() > MOST_SYMBOLS {
+            return Vec::new();
+        }
+        let separate = || separate_debug_file(&elf, path, Path::new("/")).map(|(_, data)| data);
+        let is_small = |data: &FileData| {
+            Elf::parse(data).is_ok_and(|debug| debug.symbol_bytes() <= MOST_SYMBOLS)
+        };
+        if elf.has_all_symbols() { None } else { separate().filter(is_small) }
+    };
+    [Some(file), separate].into_iter().flatten().map(FileData::into_inner).collect()
 }
 
 /// The functions of a file, with those of a separate file of symbols where one is installed.
