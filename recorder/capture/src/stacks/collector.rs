@@ -301,7 +301,7 @@ impl Collector {
             let is_asked = self.asked.try_recv().is_ok();
             self.look();
             if is_asked {
-                self.name_functions(None);
+                self.name_rest();
                 self.tell(Told::Settled(self.counts()));
             } else if self.in_parts {
                 self.name_functions(Some(LOOK / 4));
@@ -663,6 +663,11 @@ impl Collector {
                     let made = program.and_then(|it| it.made.function(it.pid, within));
                     made.map(str::to_owned)
                 }
+                // Its symbols are read in pieces then.
+                number if self.symbols && self.has_many_symbols(number, within) => {
+                    self.frames.later.push((number, address));
+                    continue;
+                }
                 number if self.symbols => self.user_function(number, within),
                 _ => None,
             };
@@ -680,8 +685,8 @@ impl Collector {
         self.frames.put_back(frames);
     }
 
-    /// Tells all names that are left when nothing more comes: those of a file together, whichever programs it is of, so that its
-    /// symbols are read in pieces and not kept.
+    /// Tells all names that are left when a file of the recording ends: those of a file of code together, whichever programs it is of,
+    /// so that its symbols are read in pieces and not kept.
     fn name_rest(&mut self) {
         let mut of_files: FxHashMap<usize, Vec<(u64, usize, u64)>> = FxHashMap::default();
         let mut others = Vec::new();
@@ -748,6 +753,10 @@ impl Collector {
     fn user_function(&mut self, number: usize, address: u64) -> Option<String> {
         let (image, within) = self.in_file(number, address)?;
         self.images.function(image, within)
+    }
+
+    fn has_many_symbols(&self, number: usize, address: u64) -> bool {
+        self.in_file(number, address).is_some_and(|(image, _)| self.images.has_many_symbols(image))
     }
 
     /// The file that has a program's address, and the address in it.

@@ -26,7 +26,10 @@ const MOST_FILES: usize = 256;
 const MOST_TABLES: usize = 64 << 20;
 
 /// How much of functions is kept of files while recording, in bytes; what is beyond that is read again.
-const MOST_FUNCTIONS: usize = 32 << 20;
+const MOST_FUNCTIONS: usize = 16 << 20;
+
+/// Of a file with larger symbol tables, functions are named all at once, and not kept. In bytes.
+const MANY_SYMBOLS: u64 = 4 << 20;
 
 /// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
 const MOST_SYMBOLS: u64 = 256 << 20;
@@ -38,6 +41,8 @@ struct Image {
     path: PathBuf,
     build_id: Vec<u8>,
     segments: Vec<Segment>,
+    /// Bytes of its symbol tables.
+    symbols: u64,
     /// Read anew each time: what has been read of one stays in memory with it.
     file: Option<File>,
     /// What its functions are unwound by.
@@ -102,6 +107,7 @@ impl Images {
             path: mapping.path.clone(),
             build_id,
             segments: elf.segments().to_vec(),
+            symbols: elf.symbol_bytes(),
             file: None,
             tables,
             functions: elf.functions().ok(),
@@ -114,21 +120,27 @@ impl Images {
         let by_path = || elf::open(&in_root(pid, &mapping.path)).ok();
         let mapped = || open_mapped(pid, mapping).ok().map(data_of);
         let file = mapped().or_else(by_path).or_else(|| open_same(mapping))?;
-        let (build_id, segments) = {
+        let (build_id, segments, symbols) = {
             let elf = Elf::parse(&file).ok()?;
-            (elf.build_id().unwrap_or_default().to_vec(), elf.segments().to_vec())
+            let build_id = elf.build_id().unwrap_or_default().to_vec();
+            (build_id, elf.segments().to_vec(), elf.symbol_bytes())
         };
         let tables = tables(&file, self.room);
         let file = (self.all.len() < MOST_FILES).then(|| file.into_inner());
         let used = tables.as_ref().map_or(0, bytes_of);
         self.room -= used;
         let path = mapping.path.clone();
-        Some(Image { path, build_id, segments, file, tables, functions: None })
+        Some(Image { path, build_id, segments, symbols, file, tables, functions: None })
     }
 
     /// What the functions of a file are unwound by, if it has that.
     pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
         self.all[image].tables.as_ref()
+    }
+
+    /// Whether the functions of a file are better named all at once.
+    pub(super) fn has_many_symbols(&self, image: usize) -> bool {
+        self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }
 
     pub(super) fn build_id(&self, image: usize) -> Vec<u8> {
@@ -169,15 +181,15 @@ impl Images {
         Some(Names::of(&function.raw).short.into_owned())
     }
 
-    /// Tells `take` the functions that addresses are in, in ascending order, as [`Images::function`] knows them. The file is closed then.
+    /// Tells `take` the functions that addresses are in, in ascending order, as [`Images::function`] knows them.
     pub(super) fn name_all(
-        &mut self,
+        &self,
         image: usize,
         addresses: &[u64],
         mut take: impl FnMut(u64, String),
     ) {
-        let Some(image) = self.all.get_mut(image) else { return };
-        if let Some(functions) = image.functions.take() {
+        let Some(image) = self.all.get(image) else { return };
+        if let Some(functions) = &image.functions {
             for &address in addresses {
                 if let Some((function, _)) = functions.at(address) {
                     take(address, Names::of(&function.raw).short.into_owned());
@@ -185,7 +197,8 @@ impl Images {
             }
             return;
         }
-        let files = image.file.take().map(|file| with_symbols(data_of(file), &image.path));
+        let file = image.file.as_ref().and_then(|file| file.try_clone().ok());
+        let files = file.map(|file| with_symbols(data_of(file), &image.path));
         let take = |at, raw: &str| take(at, Names::of(raw).short.into_owned());
         // A file that cannot be read has no names.
         let _ = functions_at(&files.unwrap_or_default(), addresses, take);
