@@ -1,5 +1,6 @@
 //! `fxtrec why`: the sentence names the cause that was planted.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -7,9 +8,11 @@ use fxtrec_tests::binary;
 use fxtrec_tests::folder::{Done, Folder};
 use fxtrec_tests::machine;
 use fxtrec_tests::process::with_usual_signals;
+use fxtrec_tests::programs;
 use fxtrec_tests::quota::Quota;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
+use fxtrec_tests::tools::or_skip;
 use serde_json::Value;
 
 const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
@@ -186,6 +189,31 @@ fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
         assert!(why.advises("--locks"), "{:#}", why.why);
     }
     assert!(why.millis("blocked", Some("ui-params")) >= 50, "{:#}", why.why);
+}
+
+#[test]
+fn why_explains_the_scene_of_the_readme() {
+    if !may_record() || !or_skip(&["gcc"]) {
+        return;
+    }
+    let _turn = machine::alone();
+    let audio = programs::build("audio.c", &["-fno-omit-frame-pointer"]);
+    let recorded = Recorded::of(&[audio.text()]);
+    let took = recorded.printed.split_whitespace().find_map(|word| word.parse::<f64>().ok());
+    let why = recorded.explain(&[]);
+    if !why.has("waker") {
+        return skip("nobody tells who wakes whom here");
+    }
+    why.says(&["audio[", "late: ", "blocked", "until ui-params[", "which was preempted for"]);
+    let [late, took] = [why.millis("blocked", Some("ui-params")) as f64, took.expect("a time")];
+    assert!(late > 40.0 && late <= took, "{late} ms of {took}: {:#}", why.why);
+    let links = why.why["chain"].as_array().expect("a list").iter();
+    let tenants = links.flat_map(|link| link["tenants"].as_array().into_iter().flatten());
+    let hogs: HashSet<&str> = tenants
+        .filter_map(|it| it["thread"]["comm"].as_str())
+        .filter(|it| it.starts_with("hog-"))
+        .collect();
+    assert_eq!(hogs.len(), 2, "{:#}", why.why);
 }
 
 #[test]
