@@ -12,6 +12,9 @@ const HIGHEST: libc::c_int = -20;
 /// The same of those that go after every other.
 const LOWEST: libc::c_int = 19;
 
+/// With a tenth of the share of others.
+const PATIENT: libc::c_int = 10;
+
 /// The lowest real-time priority: before every ordinary thread, after every other real-time one.
 const REAL_TIME: libc::c_int = 1;
 
@@ -40,6 +43,23 @@ impl ThreadId {
     pub fn make_ordinary(self, sys: &dyn Sys) -> Result<(), Errno> {
         sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
     }
+
+    /// Gives it the highest ordinary priority, and tells whether that was permitted; else it stays as it is.
+    pub fn raise(self) -> bool {
+        set_niceness(self.0, HIGHEST)
+    }
+
+    /// Gives it a tenth of the share that an ordinary thread has. To raise it again takes the right to do so.
+    pub fn be_patient(self) {
+        set_niceness(self.0, PATIENT);
+    }
+}
+
+fn set_niceness(tid: libc::pid_t, niceness: libc::c_int) -> bool {
+    // Linux has a niceness for each thread. It is never 0, which would be the calling one.
+    let tid = tid.cast_unsigned();
+    // SAFETY: setpriority takes three numbers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, niceness) == 0 }
 }
 
 fn errno(error: &io::Error) -> Errno {
@@ -76,14 +96,12 @@ impl Denied {
 ///
 /// Elsewhere it stays as it is: the rings take up what it is late for, and a loss would be counted.
 pub fn raise() {
-    // SAFETY: setpriority takes three numbers; process 0 means the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST) };
+    ThreadId::current().raise();
 }
 
 /// Gives the calling thread the lowest ordinary priority, which is always permitted.
 pub fn lower() {
-    // SAFETY: setpriority takes three numbers; process 0 means the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
+    set_niceness(ThreadId::current().0, LOWEST);
 }
 
 /// Keeps the pages of this process that are in memory now, and those of its present mappings that will be, from being

@@ -247,6 +247,30 @@ fn while_much_happens_the_capture_thread_is_a_real_time_one_and_command_is_not()
 }
 
 #[test]
+fn who_finds_out_what_stacks_are_of_lets_others_go_first_if_it_may_hurry_later() {
+    if !may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    for (may_hurry, niceness) in [(true, 10), (false, 0)] {
+        let mut command = binary::command();
+        let output = folder.path(format!("{niceness}.fxt"));
+        command.args(["-q", "--stacks", "-o"]).arg(output).args(["--", "sleep", "9"]);
+        if !may_hurry {
+            without_sys_nice(&mut command);
+        }
+        let mut recorder = Process::start(&mut command);
+        let stacks = || scheduling(recorder.id(), "fxtrec-stacks");
+        wait::until("a patient thread", || stacks() == Some((0, niceness)));
+        // The other one, which empties the rings in the meantime, is not.
+        let rings = scheduling(recorder.id(), "fxtrec-rings");
+        assert_eq!(rings, Some((0, if may_hurry { -20 } else { 0 })));
+        recorder.signal(Signal::SIGINT);
+        recorder.finish();
+    }
+}
+
+#[test]
 fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
     if !may_record() {
         return;

@@ -20,7 +20,6 @@ use fxtrec_kernel::bpf::stacks::{
 };
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
-use fxtrec_kernel::priority;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
@@ -290,8 +289,7 @@ impl Collector {
 
     /// Reads until `stop` says so, and then what is left; names functions last.
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
-        // A process that ends before it was looked at is not known.
-        priority::raise();
+        self.rings.be_taken_by_this_thread();
         if self.rings.has_own_stacks() {
             // To tell the tracepoint's own functions from the rest.
             self.kernel.get_or_insert_with(KernelCode::read);
@@ -306,6 +304,10 @@ impl Collector {
             } else if self.in_parts {
                 self.name_functions(Some(LOOK / 4));
                 self.forget_old();
+            }
+            // Who asks does so first, and then has it hurry.
+            if self.asked.is_empty() {
+                self.rings.let_others_go();
             }
             if stop.wait(std::iter::empty(), LOOK).is_err() {
                 break;
@@ -367,6 +369,9 @@ impl Collector {
             }
         }
         self.samples.extend(new);
+        if !read.is_late {
+            self.rings.let_others_go();
+        }
     }
 
     /// A stack of the kernel's table.

@@ -36,7 +36,7 @@ use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::Nanos;
-use rings::Rings;
+use rings::{Hurry, Rings};
 use write::Records;
 
 /// How much may wait for the capture thread. What comes then is counted as lost.
@@ -92,6 +92,7 @@ pub struct Stacks {
     /// Which waits the thread has told, by when they began.
     handled: Arc<AtomicU64>,
     ask: Sender<()>,
+    hurry: Hurry,
     stop: StopToken,
     thread: Option<JoinHandle<Counts>>,
     /// As they were told last.
@@ -116,6 +117,7 @@ impl Stacks {
         let handled = Arc::new(AtomicU64::new(u64::MAX));
         let in_parts = (asked, kept != Kept::Whole);
         let rings = Rings::new(source)?;
+        let hurry = rings.hurry();
         let collector = Collector::new(rings, (wanted, symbols), to, in_parts, handled.clone());
         let token = stop.clone();
         let thread = std::thread::Builder::new()
@@ -126,6 +128,7 @@ impl Stacks {
             early: VecDeque::new(),
             handled,
             ask,
+            hurry,
             stop,
             thread: Some(thread),
             counts: Counts::default(),
@@ -163,6 +166,7 @@ impl Stacks {
         let mut early = std::mem::take(&mut self.early);
         // Without a thread, everything has been told.
         let asked = self.thread.is_some() && self.ask.send(()).is_ok();
+        self.hurry.up();
         while let Some(told) = early.pop_front().or_else(|| asked.then(|| self.told.recv().ok())?) {
             match told {
                 Told::Settled(counts) => {
@@ -231,6 +235,7 @@ impl Stacks {
         ended: Nanos,
     ) -> Result<Counts, Closed> {
         self.stop.stop();
+        self.hurry.up_for_good();
         let early = std::mem::take(&mut self.early);
         for told in early.into_iter().chain(self.told.iter()) {
             self.records.write(encoder, &told)?;

@@ -8,25 +8,72 @@
 //! ```
 //!
 //! What is kept is bounded: beyond that it stays in the rings, and what these have no room for is lost, and counted there.
+//!
+//! Finding out what samples are of takes milliseconds, of CPUs that others are waiting for, so `fxtrec-stacks` lets everybody go
+//! first, until it is late: see [`Order`].
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use fxtrec_kernel::bpf::stacks::{Missing, Sample, SampleKind, UserStack};
 use fxtrec_kernel::clock;
-use fxtrec_kernel::priority;
+use fxtrec_kernel::priority::{self, ThreadId};
 use fxtrec_kernel::ring::RawRecord;
 use fxtrec_kernel::stack_source::StackSource;
-use fxtrec_units::Nanos;
+use fxtrec_units::{Nanos, Tid};
 
 /// How long nobody may have read the rings before the other thread does. They have room for some tenths of a second.
 const LATE: Duration = Duration::from_millis(50);
 
 /// How much is kept, in bytes.
 const MOST_BYTES: usize = 64 << 20;
+
+/// How long whoever takes what was read may be late before it goes before others, or how many bytes of samples may wait.
+const OVERDUE: Duration = Duration::from_millis(300);
+const MANY_BYTES: usize = MOST_BYTES / 8;
+
+/// Which thread takes what was read, and whether it goes before others or behind them.
+///
+/// There is no lock, since whoever has become patient within one would keep the others waiting for it.
+#[derive(Debug)]
+struct Order {
+    /// `None` if it may not be changed.
+    thread: OnceLock<ThreadId>,
+    is_before: AtomicBool,
+    /// It stays before others.
+    is_fixed: AtomicBool,
+}
+
+impl Order {
+    /// Tells whether it was before others already.
+    fn raise(&self) -> bool {
+        let Some(thread) = self.thread.get() else { return true };
+        let was_before = self.is_before.swap(true, Ordering::SeqCst);
+        if !was_before {
+            thread.raise();
+        }
+        was_before
+    }
+
+    /// By the thread itself.
+    fn lower(&self) {
+        if let Some(thread) = self.thread.get()
+            && !self.is_fixed.load(Ordering::SeqCst)
+            && self.is_before.swap(false, Ordering::SeqCst)
+        {
+            thread.be_patient();
+            // Somebody may have raised it in between.
+            let is_raised = self.is_before.load(Ordering::SeqCst);
+            if is_raised || self.is_fixed.load(Ordering::SeqCst) {
+                thread.raise();
+            }
+        }
+    }
+}
 
 /// A record of the code of a process: see [`RawRecord`].
 #[derive(Debug)]
@@ -44,7 +91,15 @@ pub(super) struct Read {
     pub(super) garbled: u64,
     /// Before the code records were read: all that were written until then are among them.
     pub(super) until: Nanos,
+    /// It should be dealt with before others go.
+    pub(super) is_late: bool,
     code: Vec<CodeRecord>,
+}
+
+impl Read {
+    fn nothing(until: Nanos) -> Read {
+        Read { samples: Vec::new(), garbled: 0, until, is_late: false, code: Vec::new() }
+    }
 }
 
 impl Read {
@@ -61,6 +116,9 @@ struct State {
     bytes: usize,
     /// When the rings were read last.
     read: Instant,
+    /// When what was read was taken last.
+    taken: Instant,
+    order: Arc<Order>,
 }
 
 impl State {
@@ -81,6 +139,9 @@ impl State {
             kept.code.push(CodeRecord { kind, misc, body: body.into() });
         });
         self.read = Instant::now();
+        if *bytes >= MANY_BYTES || self.taken.elapsed() >= OVERDUE {
+            self.order.raise();
+        }
     }
 }
 
@@ -96,8 +157,28 @@ fn bytes_of(sample: &Sample) -> usize {
 #[derive(Debug)]
 pub(super) struct Rings {
     state: Arc<Mutex<State>>,
+    order: Arc<Order>,
+    /// Of waits, wake-ups and clocks: see [`StackSource::is_own_stack`].
+    own_stacks: [bool; 3],
     /// The other thread ends when this is dropped.
     _other: Sender<()>,
+}
+
+/// Has what was read be taken soon.
+#[derive(Clone, Debug)]
+pub(super) struct Hurry(Arc<Order>);
+
+impl Hurry {
+    /// The thread that takes it goes before others until it has caught up.
+    pub(super) fn up(&self) {
+        self.0.raise();
+    }
+
+    /// From now on it goes before others.
+    pub(super) fn up_for_good(&self) {
+        self.0.is_fixed.store(true, Ordering::SeqCst);
+        self.0.raise();
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -111,8 +192,17 @@ impl Rings {
     /// # Errors
     /// When there cannot be a thread.
     pub(super) fn new(source: StackSource) -> io::Result<Rings> {
-        let kept = Read { samples: Vec::new(), garbled: 0, until: Nanos(0), code: Vec::new() };
-        let state = State { source, kept, bytes: 0, read: Instant::now() };
+        let kept = Read::nothing(Nanos(0));
+        let kinds = [SampleKind::OffCpu, SampleKind::Wake(Tid(0)), SampleKind::Cpu];
+        let own_stacks = kinds.map(|kind| source.is_own_stack(kind));
+        let now = Instant::now();
+        let order = Arc::new(Order {
+            thread: OnceLock::new(),
+            is_before: AtomicBool::new(true),
+            is_fixed: AtomicBool::new(false),
+        });
+        let (read, taken) = (now, now);
+        let state = State { source, kept, bytes: 0, read, taken, order: order.clone() };
         let state = Arc::new(Mutex::new(state));
         let (other, ended) = bounded::<()>(0);
         let shared = state.clone();
@@ -125,17 +215,37 @@ impl Rings {
                 }
             }
         })?;
-        Ok(Rings { state, _other: other })
+        Ok(Rings { state, order, own_stacks, _other: other })
+    }
+
+    pub(super) fn hurry(&self) -> Hurry {
+        Hurry(self.order.clone())
+    }
+
+    /// The calling thread is to take what is read, and lets others go first as long as it is not late. Without the right to
+    /// go first again it stays as it is.
+    pub(super) fn be_taken_by_this_thread(&self) {
+        let this = ThreadId::current();
+        if this.raise() && self.order.thread.set(this).is_ok() {
+            self.order.lower();
+        }
+    }
+
+    /// The calling thread lets others go first again.
+    pub(super) fn let_others_go(&self) {
+        self.order.lower();
     }
 
     /// All that there is by now.
     pub(super) fn take(&self) -> Read {
+        // Nobody should wait for the lock of somebody who is patient, and processes may end soon.
+        let is_late = self.order.raise();
         let mut state = lock(&self.state);
         state.read();
+        state.taken = state.read;
         state.bytes = 0;
-        let until = state.kept.until;
-        let empty = Read { samples: Vec::new(), garbled: 0, until, code: Vec::new() };
-        std::mem::replace(&mut state.kept, empty)
+        let nothing = Read::nothing(state.kept.until);
+        Read { is_late, ..std::mem::replace(&mut state.kept, nothing) }
     }
 
     /// See [`StackSource::user_stack`].
@@ -150,7 +260,12 @@ impl Rings {
 
     /// See [`StackSource::is_own_stack`].
     pub(super) fn is_own_stack(&self, kind: SampleKind) -> bool {
-        lock(&self.state).source.is_own_stack(kind)
+        let [off_cpu, wake, cpu] = self.own_stacks;
+        match kind {
+            SampleKind::OffCpu => off_cpu,
+            SampleKind::Wake(_) => wake,
+            SampleKind::Cpu => cpu,
+        }
     }
 
     pub(super) fn missing(&self) -> Missing {
