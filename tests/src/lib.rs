@@ -15,6 +15,7 @@ pub mod quota;
 pub mod recording;
 pub mod root;
 pub mod skip;
+pub mod synthetic;
 pub mod tools;
 pub mod trace;
 pub mod tracing;

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::asm::Insn;
+use crate::bell::Bell;
 
 /// The kinds of maps that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,12 @@ pub trait BpfSys: Debug {
 
     /// How often the program did not run since it was running already on that CPU, where the kernel counts it.
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
+
+    /// What wakes the reader in place of a ring buffer, where somebody plays the kernel: user space can map BPF's ring buffers, but
+    /// not add to them.
+    fn bell(&self) -> Option<Bell> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

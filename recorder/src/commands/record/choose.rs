@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::error::RecordError;
 use super::extras::ExtraError;
-use super::setup::{OnWish, bpf, open_ftrace, open_perf};
+use super::setup::bpf::{self, EventKernel};
+use super::setup::{OnWish, open_ftrace, open_perf};
 use crate::capture::source::{Source, SourceKind};
 use crate::cli::SourceChoice;
 use crate::commands::plan::{Filter, Plan};
@@ -27,11 +28,12 @@ pub(super) struct Chosen {
 /// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of perf,
 /// whose permission is the easiest to get.
 pub(super) fn open(
+    kernel: &dyn EventKernel,
     facts: &Facts,
     plan: &Plan,
     extras: &Arc<[Extra]>,
 ) -> Result<Chosen, RecordError> {
-    let open = |kind| open_one(kind, facts, plan, extras);
+    let open = |kind| open_one(kind, kernel, facts, plan, extras);
     match plan.source {
         // Only the first two have perf's rings, which these events come from.
         SourceChoice::Auto if !extras.is_empty() => first(&AUTO[..2], open),
@@ -47,13 +49,14 @@ const AUTO: [SourceKind; 3] = [SourceKind::Bpf, SourceKind::Perf, SourceKind::Ft
 
 fn open_one(
     kind: SourceKind,
+    kernel: &dyn EventKernel,
     facts: &Facts,
     plan: &Plan,
     extras: &Arc<[Extra]>,
 ) -> Result<Box<dyn Source>, RecordError> {
     match kind {
         SourceKind::Perf => Ok(Box::new(open_perf(facts, plan, extras)?)),
-        SourceKind::Bpf => Ok(Box::new(bpf::open(facts, plan, extras)?)),
+        SourceKind::Bpf => Ok(Box::new(bpf::open(kernel, facts, plan, extras)?)),
         SourceKind::Ftrace if !extras.is_empty() => {
             Err(ExtraError::NeedsPerf { source_name: kind.name() }.into())
         }

@@ -34,6 +34,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 
 pub use error::RecordError;
+pub use setup::bpf::{EventKernel, RunningKernel};
 
 use choose::Chosen;
 use fxt_writer::Koid;
@@ -80,6 +81,18 @@ use crate::units::glob::Pattern;
 /// # Errors
 /// [`RecordError`], which knows the status to exit with. A trace that was begun is finished as far as possible.
 pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
+    run_on(&RunningKernel, args, err)
+}
+
+/// The same where the source `bpf` has its events from another kernel: the benchmarks of machines with many CPUs play one.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_on(
+    kernel: &dyn EventKernel,
+    args: RecordArgs,
+    err: &mut dyn Write,
+) -> Result<u8, RecordError> {
     let gate_args = args.gates.clone();
     let plan = Plan::new(args)?;
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
@@ -88,7 +101,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     let inherited_limits = limits::Inherited::now();
     // Before the source, so that what it defines is dropped after what uses it.
     let extras = Extras::new(&Linux, &plan)?;
-    let Chosen { mut source, instead } = choose::open(&facts, &plan, &extras.events())?;
+    let Chosen { mut source, instead } = choose::open(kernel, &facts, &plan, &extras.events())?;
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }

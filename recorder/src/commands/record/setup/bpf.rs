@@ -8,23 +8,47 @@ use crate::capture::source::SourceError;
 use crate::commands::plan::{Filter, Plan, default_ring_bytes};
 use crate::kernel::bpf::events::BpfError;
 use crate::kernel::bpf::scope::ScopeBy;
-use crate::kernel::bpf::sys::LinuxBpf;
+use crate::kernel::bpf::sys::{BpfSys, LinuxBpf};
 use crate::kernel::extra::Extra;
 use crate::kernel::facts::{Facts, Limit};
 use crate::kernel::machine::Machine;
 use crate::kernel::refusal::{self, Refusal};
-use crate::kernel::sys::Linux;
+use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::{cpus, limits};
 
 /// Ring of each CPU for forks, exits and names alone, in bytes.
 const SIDE_RING_BYTES: usize = 512 * 1024;
 
+/// The kernel whose events this source records.
+pub trait EventKernel {
+    /// Its files, and the calls by which perf's rings are had.
+    fn sys(&self) -> Box<dyn Sys + Send + Sync>;
+
+    /// The calls by which programs and lanes are had.
+    fn bpf(&self) -> Box<dyn BpfSys + Send>;
+}
+
+/// The kernel that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RunningKernel;
+
+impl EventKernel for RunningKernel {
+    fn sys(&self) -> Box<dyn Sys + Send + Sync> {
+        Box::new(Linux)
+    }
+
+    fn bpf(&self) -> Box<dyn BpfSys + Send> {
+        Box::new(LinuxBpf)
+    }
+}
+
 /// Opens the programs, their lanes, and perf's rings for the rest, with `extras` in it.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn open(
+    kernel: &dyn EventKernel,
     facts: &Facts,
     plan: &Plan,
     extras: &Arc<[Extra]>,
@@ -38,7 +62,7 @@ pub(in crate::commands) fn open(
     };
     let Plan { waking, need_resched, locks, plain, .. } = *plan;
     let wanted = Asked { waking, need_resched, locks, plain };
-    open_for(facts, wanted, narrow, plan.ring_bytes, extras)
+    open_for(kernel, facts, wanted, narrow, plan.ring_bytes, extras)
 }
 
 /// Opens what a recording of the machine uses, to see whether it can be had.
@@ -47,7 +71,7 @@ pub(in crate::commands) fn open(
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
-    open_for(facts, Asked::default(), None, None, &extras)
+    open_for(&RunningKernel, facts, Asked::default(), None, None, &extras)
 }
 
 /// What programs tell only if somebody asks.
@@ -60,18 +84,19 @@ struct Asked {
 }
 
 fn open_for(
+    kernel: &dyn EventKernel,
     facts: &Facts,
     Asked { waking, need_resched, locks, plain }: Asked,
     narrow: Option<ScopeBy>,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
 ) -> Result<BpfSource, RecordError> {
-    let sys = Linux;
-    let cpus = cpus::online(&sys)?.len();
-    let tracefs = Tracefs::find(&sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
+    let sys = kernel.sys();
+    let cpus = cpus::online(&*sys)?.len();
+    let tracefs = Tracefs::find(&*sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
     // Its own programs tell of locks.
     let wish = super::OnWish { waking, contention: false };
-    let layout = super::layout(&sys, &tracefs, wish, super::By::Perf, facts)?;
+    let layout = super::layout(&*sys, &tracefs, wish, super::By::Perf, facts)?;
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
     let bytes = ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     let perf_bytes = if extras.is_empty() { SIDE_RING_BYTES } else { bytes };
@@ -86,8 +111,7 @@ fn open_for(
         plain,
         narrow,
     };
-    let open =
-        || BpfSource::open(Box::new(sys), Box::new(LinuxBpf), layout.clone(), options.clone());
+    let open = || BpfSource::open(kernel.sys(), kernel.bpf(), layout.clone(), options.clone());
     let opened = match open() {
         Err(SourceError::Bpf(error))
             if error.may_lack_memory() && limits::raise_locked_memory() =>

@@ -1,0 +1,293 @@
+//! Plays what the CPUs of a synthetic machine do.
+//!
+//! Four threads share each CPU. One wakes the next and blocks, which makes a wake-up and a switch; after eight of these the CPU is
+//! idle until an interrupt wakes the next. A quarter of the wake-ups come from the CPU before. Times are those of the clock: each
+//! stretch between two looks at it is divided evenly among the events that are due, so no two events have one time.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Wiring;
+use super::kernel::inherited_fd;
+use super::lane::{Name, Put, WrittenLane, switch, wakeup};
+use crate::trace::now;
+
+/// Far above the threads that run, and below what a record has room for.
+const FIRST_TID: u32 = 3_000_000;
+
+/// Threads of each CPU.
+const THREADS: u32 = 4;
+
+/// Switches from thread to thread between two times that a CPU is idle.
+const UNTIL_IDLE: u32 = 8;
+
+/// No more events are written between two looks at the clock, so that none is published long after its time.
+const BURST: u64 = 256;
+
+/// How often the size of the output is looked at.
+const LOOK_NS: u64 = 2_000_000;
+
+/// Of a load that is not even: so many CPUs are hot, and have this part of all events, in percent.
+const HOT: u32 = 4;
+const HOT_PERCENT: u32 = 90;
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct Play {
+    /// Events per second, of all CPUs together.
+    pub rate: u64,
+    pub duration: Duration,
+    /// Whether a few CPUs do most of it.
+    pub uneven: bool,
+    /// The file whose growth is watched.
+    pub output: Option<PathBuf>,
+}
+
+/// What was played.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// Events, those that were lost included.
+    pub produced: u64,
+    pub lost: u64,
+    pub seconds: f64,
+    /// For each CPU its number, switches that were written, and events of its lane that were lost.
+    pub cpus: Vec<(u32, u64, u64)>,
+    /// When the output had how many bytes.
+    pub sizes: Vec<(u64, u64)>,
+}
+
+impl Played {
+    /// As JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        json!({
+            "produced": self.produced, "lost": self.lost, "seconds": self.seconds, "cpus": self.cpus, "sizes": self.sizes,
+        })
+    }
+
+    /// Reads what [`Played::to_json`] made.
+    pub fn from_json(value: &serde_json::Value) -> Option<Played> {
+        let number = |value: &serde_json::Value| value.as_u64();
+        let cpu = |row: &serde_json::Value| {
+            let cpu = u32::try_from(number(row.get(0)?)?).ok()?;
+            Some((cpu, number(row.get(1)?)?, number(row.get(2)?)?))
+        };
+        let size = |row: &serde_json::Value| Some((number(row.get(0)?)?, number(row.get(1)?)?));
+        Some(Played {
+            produced: number(value.get("produced")?)?,
+            lost: number(value.get("lost")?)?,
+            seconds: value.get("seconds")?.as_f64()?,
+            cpus: value.get("cpus")?.as_array()?.iter().map(cpu).collect::<Option<_>>()?,
+            sizes: value.get("sizes")?.as_array()?.iter().map(size).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// A CPU that is played.
+#[derive(Debug)]
+struct Played1 {
+    number: u32,
+    lane: WrittenLane,
+    /// The first of its threads.
+    first: u32,
+    /// Which of them has the CPU or had it last; the CPU is idle if `is_idle`.
+    turn: u32,
+    is_idle: bool,
+    /// The next one is awake.
+    woken: bool,
+    until_idle: u32,
+    switches: u64,
+}
+
+fn name(cpu: u32, thread: Option<u32>) -> Name {
+    let text = match thread {
+        Some(thread) => format!("worker-{cpu}/{thread}"),
+        None => format!("swapper/{cpu}"),
+    };
+    let mut name = [0; 16];
+    name[..text.len()].copy_from_slice(text.as_bytes());
+    name
+}
+
+/// The CPUs of a machine, played.
+#[derive(Debug)]
+pub struct Player {
+    cpus: Vec<Played1>,
+    /// The names of all threads, and of the idle one of each CPU as the fifth.
+    names: Vec<[Name; THREADS as usize + 1]>,
+    bell: std::fs::File,
+    seed: u64,
+    produced: u64,
+}
+
+impl Player {
+    /// Takes over what was inherited from the recorder.
+    ///
+    /// # Errors
+    /// What mapping the lanes returns.
+    ///
+    /// # Safety
+    /// The wiring must be that of the process that started this one, and be taken over once.
+    pub unsafe fn new(wiring: &Wiring) -> io::Result<Player> {
+        // SAFETY: the caller's promise.
+        let take = |fd| unsafe { inherited_fd(fd) };
+        let lane = |(&(number, fd, bytes), first)| -> io::Result<Played1> {
+            let lane = WrittenLane::new(take(fd), bytes)?;
+            Ok(Played1 {
+                number,
+                lane,
+                first,
+                turn: 0,
+                is_idle: true,
+                woken: false,
+                until_idle: UNTIL_IDLE,
+                switches: 0,
+            })
+        };
+        let tids = (FIRST_TID..).step_by(THREADS as usize);
+        let cpus = wiring.lanes.iter().zip(tids).map(lane).collect::<io::Result<Vec<_>>>()?;
+        let names = cpus.iter().map(|cpu| {
+            std::array::from_fn(|at| {
+                let thread = u32::try_from(at).ok().filter(|thread| *thread < THREADS);
+                name(cpu.number, thread)
+            })
+        });
+        let names = names.collect();
+        let bell = take(wiring.bell).into();
+        Ok(Player { cpus, names, bell, seed: 1, produced: 0 })
+    }
+
+    fn roll(&mut self, sides: u32) -> u32 {
+        self.seed =
+            self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.seed >> 32) * u64::from(sides) >> 32) as u32
+    }
+
+    fn choose(&mut self, uneven: bool) -> usize {
+        let all = self.cpus.len() as u32;
+        let of = match uneven && all > HOT && self.roll(100) < HOT_PERCENT {
+            true => HOT,
+            false => all,
+        };
+        self.roll(of) as usize
+    }
+
+    /// Plays one event of a CPU, by number of its place.
+    pub fn play_one(&mut self, at: usize, time: u64) -> Put {
+        let from_other = self.roll(4) == 0;
+        let cpu = &self.cpus[at];
+        let next = (cpu.turn + 1) % THREADS;
+        let tid = |turn: u32| cpu.first + turn;
+        let current = |cpu: &Played1| if cpu.is_idle { 0 } else { cpu.first + cpu.turn };
+        let names = &self.names[at];
+        let goes_idle = !cpu.is_idle && !cpu.woken && cpu.until_idle == 0;
+        let put = if goes_idle || cpu.woken {
+            let (next_tid, name) = match goes_idle {
+                true => (0, names[THREADS as usize]),
+                false => (tid(next), names[next as usize]),
+            };
+            cpu.lane.put(&switch(time, current(cpu), next_tid, name))
+        } else {
+            let waking = match from_other {
+                true => &self.cpus[(at + self.cpus.len() - 1) % self.cpus.len()],
+                false => cpu,
+            };
+            let name = names[next as usize];
+            waking.lane.put(&wakeup(time, tid(next), current(waking), cpu.number, name))
+        };
+        if put == Put::Closed {
+            return put;
+        }
+        self.produced += 1;
+        let cpu = &mut self.cpus[at];
+        if goes_idle {
+            cpu.is_idle = true;
+            cpu.until_idle = UNTIL_IDLE;
+        } else if cpu.woken {
+            cpu.turn = next;
+            cpu.until_idle -= u32::from(!cpu.is_idle);
+            cpu.is_idle = false;
+        }
+        let is_switch = goes_idle || cpu.woken;
+        cpu.switches += u64::from(is_switch && put != Put::Lost);
+        cpu.woken = !is_switch;
+        if put == Put::Ring {
+            self.ring();
+        }
+        put
+    }
+
+    fn ring(&self) {
+        // A counter that is too full to be added to is readable already.
+        let _ = nix::unistd::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// How many CPUs there are.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// How many records the lane of a CPU has room for, by number of its place.
+    pub fn room(&self, at: usize) -> usize {
+        self.cpus[at].lane.records()
+    }
+
+    /// Plays until the time is over.
+    pub fn play(&mut self, wanted: &Play) -> Played {
+        let begin = now();
+        let mut played = Played::default();
+        let (mut last, mut done, mut next_look) = (begin, 0, begin);
+        let end = begin + wanted.duration.as_nanos() as u64;
+        while last < end {
+            let now = now();
+            if now >= next_look {
+                next_look = now + LOOK_NS;
+                let size = wanted.output.as_deref().and_then(size);
+                played.sizes.extend(size.map(|size| (now, size)));
+            }
+            let due = u128::from(now - begin) * u128::from(wanted.rate) / 1_000_000_000;
+            let count = (due as u64).saturating_sub(done).min(BURST);
+            for number in 1..=count {
+                let at = self.choose(wanted.uneven);
+                self.play_one(at, last + (now - last) * number / count);
+            }
+            done += count;
+            if count > 0 {
+                last = now;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        played.seconds = (now() - begin) as f64 / 1e9;
+        self.fill_in(&mut played);
+        played
+    }
+
+    /// Counts what was played by now.
+    pub fn fill_in(&self, played: &mut Played) {
+        played.produced = self.produced;
+        played.cpus =
+            self.cpus.iter().map(|cpu| (cpu.number, cpu.switches, cpu.lane.lost())).collect();
+        played.lost = played.cpus.iter().map(|cpu| cpu.2).sum();
+    }
+}
+
+fn size(path: &Path) -> Option<u64> {
+    Some(path.metadata().ok()?.len())
+}
+
+/// Keeps this process on one CPU, as `taskset` does, before others there as far as that is permitted: what it stands for are CPUs
+/// that nothing else uses.
+///
+/// # Errors
+/// What the kernel says of such a CPU.
+pub fn pin_to(cpu: usize) -> io::Result<()> {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu)?;
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?;
+    // SAFETY: it takes numbers only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    Ok(())
+}
