@@ -19,13 +19,17 @@
 //!
 //! A CPU that is busy proves by its own younger events that the older ones have
 //! arrived, however long the machine was held up in between. A CPU that is quiet
-//! gets [`WINDOW`], and so does one whose ring was read to its end. Memory is
+//! gets [`WINDOW`], and so does one whose ring was read to its end; if its ring
+//! tells that nothing is being written, it needs no more than [`SLACK`]. Memory is
 //! bounded: a queue that is full takes no more, its ring keeps the rest, and the
-//! quiet CPUs get only [`SLACK`] until there is room again. What arrives behind
-//! the watermark all the same goes out at once and is counted as late.
+//! quiet CPUs get only [`SLACK`] until there is room again. Long before that, when all
+//! CPUs together hold more than a cache does, they get [`CROWDED_WINDOW`]. What arrives
+//! behind the watermark all the same goes out at once and is counted as late.
 //!
 //! While a CPU has the oldest events, they go out one after the other up to the first of the next CPU. Events that need
 //! no sorting may wait for that outside of the queues, as a [`Backlog`], in a form that takes less memory.
+
+mod payloads;
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -33,9 +37,20 @@ use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
 use super::event::{Event, Kind, Payload};
 use fxtrec_units::{Cpu, Nanos};
+use payloads::Payloads;
 
 /// How long a quiet CPU may hold up the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
+
+/// The same while the queues of all CPUs are crowded.
+pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
+
+/// They are from so many events on, which is some MiB: what has left the caches before its turn costs half as much again. A machine
+/// of few CPUs does not make them within the window.
+const CROWDED: usize = 128 * 1024;
+
+/// They are no more when there are fewer than these.
+const SPARSE: usize = CROWDED / 8;
 
 /// How much older than a CPU's youngest event one may be that is still to be stored: the length of an interrupt.
 pub const SLACK: Nanos = Nanos(1_000_000);
@@ -141,8 +156,11 @@ pub trait Backlog {
     /// Whether everything that the CPU had to say when it was last asked is in it.
     fn is_drained(&self) -> bool;
 
-    /// Whether it takes no more before [`Backlog::hand_out`] has made room.
-    fn is_full(&self) -> bool;
+    /// Whether nothing else happened on the CPU before it was asked, give or take [`SLACK`]: then it holds up no others.
+    fn is_complete(&self) -> bool;
+
+    /// How many events are in it. At [`QUEUE_EVENTS`] it takes no more before [`Backlog::hand_out`] has made room.
+    fn held(&self) -> usize;
 
     /// Hands out its events in order, up to the last that is not younger than `until`, as long as `take` returns true. Returns
     /// what that returned last.
@@ -174,137 +192,16 @@ impl Backlog for NoBacklog {
         match *self {}
     }
 
-    fn is_full(&self) -> bool {
+    fn is_complete(&self) -> bool {
+        match *self {}
+    }
+
+    fn held(&self) -> usize {
         match *self {}
     }
 
     fn hand_out(&mut self, _: Nanos, _: impl FnMut(&Event) -> bool) -> bool {
         match *self {}
-    }
-}
-
-/// The bytes that the events of one queue carry.
-///
-/// Events are small and of one size; what a probe or a tracepoint delivers is
-/// neither. Its bytes go into a ring of their own, and the event keeps where:
-///
-/// ```text
-///   ring   ....[len|bytes][len|bytes, done][len|bytes]..........
-///              ^tail                                  ^head
-/// ```
-///
-/// An event may leave the queue before an older neighbour in the ring does, so
-/// room is marked as done first and given back from the tail on. Positions only
-/// grow; the ring is a power of two long, and doubles when it is full.
-#[derive(Debug, Default)]
-struct Payloads {
-    bytes: Vec<u8>,
-    head: u64,
-    tail: u64,
-}
-
-/// Length in the lower half, [`DONE`] in the upper.
-const HEADER: usize = 8;
-
-/// Marks room that nobody needs any more.
-const DONE: u64 = 1 << 32;
-
-const LEAST: usize = 4096;
-
-/// Bytes that a payload of `len` takes in the ring.
-fn room(len: usize) -> usize {
-    HEADER + len.next_multiple_of(HEADER)
-}
-
-impl Payloads {
-    /// Bytes that are taken up.
-    fn held(&self) -> usize {
-        (self.head - self.tail) as usize
-    }
-
-    fn index(&self, at: u64) -> usize {
-        // The length is a power of two; `at` is only used while there is one.
-        at as usize & (self.bytes.len() - 1)
-    }
-
-    fn header(&self, at: u64) -> u64 {
-        let index = self.index(at);
-        self.bytes[index..].first_chunk().map_or(DONE, |chunk| u64::from_ne_bytes(*chunk))
-    }
-
-    fn set_header(&mut self, at: u64, header: u64) {
-        let index = self.index(at);
-        self.bytes[index..index + HEADER].copy_from_slice(&header.to_ne_bytes());
-    }
-
-    /// Keeps a copy of `content`, which is shorter than 64 KiB as every record of a perf ring is.
-    fn push(&mut self, content: &[u8]) -> Payload {
-        if content.is_empty() {
-            return Payload::default();
-        }
-        let wanted = room(content.len());
-        loop {
-            let capacity = self.bytes.len();
-            let to_end = capacity - (self.head as usize & capacity.saturating_sub(1));
-            // A payload lies in one piece: what is too short at the end of the ring is left empty.
-            let skipped = if to_end < wanted { to_end } else { 0 };
-            if self.held() + skipped + wanted > capacity {
-                self.grow(self.held() + skipped + wanted);
-                continue;
-            }
-            if skipped > 0 {
-                self.set_header(self.head, DONE | (skipped - HEADER) as u64);
-                self.head += skipped as u64;
-                continue;
-            }
-            break;
-        }
-        let payload = Payload { at: self.head, len: content.len() as u32 };
-        self.set_header(payload.at, u64::from(payload.len));
-        let start = self.index(payload.at) + HEADER;
-        self.bytes[start..start + content.len()].copy_from_slice(content);
-        self.head += wanted as u64;
-        payload
-    }
-
-    /// The bytes of a payload that was not given back.
-    fn get(&self, payload: Payload) -> &[u8] {
-        if payload.len == 0 {
-            return &[];
-        }
-        let start = self.index(payload.at) + HEADER;
-        &self.bytes[start..start + payload.len as usize]
-    }
-
-    /// Gives the room of a payload back.
-    fn release(&mut self, payload: Payload) {
-        if payload.len == 0 {
-            return;
-        }
-        self.set_header(payload.at, DONE | u64::from(payload.len));
-        while self.tail != self.head {
-            let header = self.header(self.tail);
-            if header & DONE == 0 {
-                break;
-            }
-            self.tail += room((header & !DONE) as usize) as u64;
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self, wanted: usize) {
-        let old = std::mem::take(&mut self.bytes);
-        let capacity = wanted.max(LEAST).next_power_of_two().max(old.len() * 2);
-        self.bytes = vec![0; capacity];
-        // No payload crosses a multiple of the old length, so each such piece stays in one piece.
-        let mut at = self.tail;
-        while at != self.head && !old.is_empty() {
-            let from = at as usize & (old.len() - 1);
-            let len = (old.len() - from).min((self.head - at) as usize);
-            let to = self.index(at);
-            self.bytes[to..to + len].copy_from_slice(&old[from..from + len]);
-            at += len as u64;
-        }
     }
 }
 
@@ -314,6 +211,7 @@ pub struct Merger {
     queues: Vec<Queue>,
     /// Of each queue and backlog that is not empty. Kept to spare allocations.
     heads: BinaryHeap<Reverse<Head>>,
+    crowded: bool,
     handed: Handed,
 }
 
@@ -436,17 +334,24 @@ impl Merger {
 
     /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
     pub fn watermark<B: Backlog>(&self, now: Nanos, backlogs: &[B]) -> Nanos {
-        let full = self.queues.iter().any(Queue::is_full) || backlogs.iter().any(B::is_full);
-        let window = if full { SLACK } else { WINDOW };
-        let quiet = Nanos(now.0.saturating_sub(window.0));
-        let safe = |youngest: Nanos, drained| {
-            let seen = Nanos(youngest.0.saturating_sub(SLACK.0));
-            if drained { seen.max(quiet) } else { seen }
+        let full = self.queues.iter().any(Queue::is_full)
+            || backlogs.iter().any(|backlog| backlog.held() >= QUEUE_EVENTS);
+        let window = match (full, self.crowded) {
+            (true, _) => SLACK,
+            (false, true) => CROWDED_WINDOW,
+            (false, false) => WINDOW,
         };
-        let queues = self.queues.iter().map(|queue| safe(queue.youngest, queue.drained));
-        let backlogs =
-            backlogs.iter().map(|backlog| safe(backlog.youngest(), backlog.is_drained()));
-        queues.chain(backlogs).min().unwrap_or(quiet)
+        let before = |time: Nanos, by: Nanos| Nanos(time.0.saturating_sub(by.0));
+        let safe = |youngest, drained, window| match drained {
+            true => before(youngest, SLACK).max(before(now, window)),
+            false => before(youngest, SLACK),
+        };
+        let queues = self.queues.iter().map(|queue| safe(queue.youngest, queue.drained, window));
+        let backlogs = backlogs.iter().map(|backlog| {
+            let window = if backlog.is_complete() { SLACK } else { window };
+            safe(backlog.youngest(), backlog.is_drained(), window)
+        });
+        queues.chain(backlogs).min().unwrap_or(before(now, window))
     }
 
     /// As [`Merger::emit_with`], without backlogs.
@@ -469,7 +374,7 @@ impl Merger {
         backlogs: &mut [B],
         mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
-        let Merger { queues, heads, handed } = self;
+        let Merger { queues, heads, handed, .. } = self;
         heads.clear();
         for (number, queue) in queues.iter().enumerate() {
             if let Some(first) = queue.events.front() {
@@ -540,6 +445,8 @@ impl Merger {
             // Before the rings are read: what happens from here on may not be in them yet.
             let now = clock();
             let full = read(self, backlogs);
+            let held = self.held() + backlogs.iter().map(B::held).sum::<usize>();
+            self.crowded = held >= if self.crowded { SPARSE } else { CROWDED };
             let go_on = self.emit_with(self.watermark(now, backlogs), backlogs, &mut take);
             if !full || !go_on {
                 return go_on;
@@ -705,6 +612,7 @@ mod tests {
         queue: Lane,
         events: VecDeque<Event>,
         youngest: Nanos,
+        complete: bool,
     }
 
     impl Backlog for Sorted {
@@ -723,8 +631,11 @@ mod tests {
         fn is_drained(&self) -> bool {
             true
         }
-        fn is_full(&self) -> bool {
-            self.events.len() >= QUEUE_EVENTS
+        fn is_complete(&self) -> bool {
+            self.complete
+        }
+        fn held(&self) -> usize {
+            self.events.len()
         }
         fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(&Event) -> bool) -> bool {
             while let Some(event) = self.events.front().copied().filter(|event| event.time <= until)
@@ -757,7 +668,7 @@ mod tests {
             .map(|cpu| {
                 let queue = other.another_lane(Cpu(cpu));
                 let (events, youngest) = (VecDeque::new(), Nanos(0));
-                Sorted { cpu: Cpu(cpu), queue, events, youngest }
+                Sorted { cpu: Cpu(cpu), queue, events, youngest, complete: false }
             })
             .collect();
         let (mut expected, mut found) = (Vec::new(), Vec::new());
@@ -813,63 +724,15 @@ mod tests {
             queue,
             events: VecDeque::new(),
             youngest: Nanos(youngest),
+            complete: false,
         };
         assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(490 * MS)]), Nanos(489 * MS));
+        // One that cannot lack anything does not hold up the queue.
+        let complete = Sorted { complete: true, ..backlog(490 * MS) };
+        assert_eq!(merger.watermark(Nanos(510 * MS), &[complete]), Nanos(499 * MS));
         assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(505 * MS)]), Nanos(499 * MS));
         let mut full = backlog(505 * MS);
         full.events = (0..QUEUE_EVENTS as u64).map(event).collect();
         assert_eq!(merger.watermark(Nanos(510 * MS), &[full]), Nanos(509 * MS));
-    }
-
-    fn content(seed: usize, len: usize) -> Vec<u8> {
-        (0..len).map(|at| (seed * 31 + at) as u8).collect()
-    }
-
-    #[test]
-    fn bytes_come_back_as_they_were_whatever_their_lengths() {
-        let mut payloads = Payloads::default();
-        let kept: Vec<Payload> = (0..3000).map(|n| payloads.push(&content(n, n % 517))).collect();
-        for (n, payload) in kept.iter().enumerate() {
-            assert_eq!(payloads.get(*payload), content(n, n % 517), "{n}");
-        }
-    }
-
-    #[test]
-    fn room_is_used_again_however_long_it_goes_on() {
-        let mut payloads = Payloads::default();
-        let mut kept = std::collections::VecDeque::new();
-        for n in 0..100_000 {
-            kept.push_back((n, payloads.push(&content(n, n % 100))));
-            if kept.len() > 20 {
-                // The second goes before the first now and then, as after an interrupt.
-                let at = usize::from(n % 7 == 0);
-                let (n, payload) = kept.remove(at).expect("there are more than twenty");
-                assert_eq!(payloads.get(payload), content(n, n % 100));
-                payloads.release(payload);
-            }
-        }
-        assert_eq!(payloads.bytes.len(), LEAST);
-        kept.drain(..).for_each(|(_, payload)| payloads.release(payload));
-        assert_eq!(payloads.held(), 0);
-    }
-
-    #[test]
-    fn growing_keeps_what_wrapped_around() {
-        let mut payloads = Payloads::default();
-        let mut kept = std::collections::VecDeque::new();
-        for n in 0..40 {
-            kept.push_back((n, payloads.push(&content(n, 90))));
-        }
-        for _ in 0..30 {
-            let (_, payload) = kept.pop_front().expect("forty were kept");
-            payloads.release(payload);
-        }
-        for n in 40..200 {
-            kept.push_back((n, payloads.push(&content(n, 90))));
-        }
-        assert!(payloads.bytes.len() > LEAST);
-        for (n, payload) in kept {
-            assert_eq!(payloads.get(payload), content(n, 90), "{n}");
-        }
     }
 }

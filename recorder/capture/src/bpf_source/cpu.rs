@@ -116,6 +116,8 @@ pub(super) struct CpuLane {
     held: Held,
     /// Whether that is all that the lane held when it was last looked at.
     drained: bool,
+    /// Whether nothing was being written then.
+    at_rest: bool,
     /// For what no record tells.
     queue: Queue,
     /// The part of what came in the middle of another event that has been told.
@@ -186,6 +188,7 @@ impl CpuLane {
             lane,
             held: Held::new(states.clone(), narrow),
             drained: true,
+            at_rest: false,
             queue: merger.another_lane(cpu),
             told_nested: 0,
             away: Away::No,
@@ -223,6 +226,8 @@ impl CpuLane {
 
     /// Takes what the lane holds; true when it is not empty since there is no more room for it here.
     pub(super) fn read(&mut self) -> bool {
+        // First: what is written meanwhile is younger than this look.
+        self.at_rest = self.lane.is_at_rest();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         !self.drained
     }
@@ -308,8 +313,12 @@ impl Backlog for CpuLane {
         self.drained
     }
 
-    fn is_full(&self) -> bool {
-        self.held.records.len() >= QUEUE_EVENTS
+    fn is_complete(&self) -> bool {
+        self.drained && self.at_rest
+    }
+
+    fn held(&self) -> usize {
+        self.held.records.len()
     }
 
     #[inline]
@@ -383,7 +392,11 @@ impl Held {
                 }
             }
         }
-        records.drain(..done);
+        // With many CPUs it is one at a time, and a drain takes longer than that.
+        match done {
+            1 => drop(records.pop_front()),
+            _ => drop(records.drain(..done)),
+        }
         go_on
     }
 }

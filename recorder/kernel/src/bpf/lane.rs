@@ -38,7 +38,9 @@
 //! preemption off, so one CPU is never in two programs at once, with one
 //! exception: a thread that wakes itself does so with interrupts on, and an
 //! interrupt may wake somebody meanwhile. `busy` tells the second program,
-//! which then leaves the ring alone and adds to `nested`. So nothing needs a
+//! which then leaves the ring alone and adds to `nested`. It is stored before
+//! the time is taken, so a reader who finds it clear knows that nothing older
+//! than its look can follow what is below the head. So nothing needs a
 //! lock, nor an atomic operation but for publishing the head where the machine
 //! reorders stores.
 //!
@@ -198,6 +200,13 @@ impl Lane {
         // reader access these words only whole, and one of the two only reads each of them but BELL, where it does not
         // matter who wins, and BUSY, see `close`.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
+    }
+
+    /// Whether no program is writing. All that happened up to a millisecond before this look, which is far more than a store needs to be
+    /// seen, is below the head that [`Lane::take`] finds next.
+    pub fn is_at_rest(&self) -> bool {
+        // Acquire: a program moves the head before it lets go of the lane.
+        self.word(at::BUSY).load(Ordering::Acquire) != 1
     }
 
     /// Adds up to `room` of the records that the programs have added by now and nobody has read to those of `to`, and gives

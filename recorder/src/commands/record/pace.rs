@@ -10,6 +10,9 @@
 //!   sleep after it, ms            100    200    400    400    400    100
 //! ```
 //!
+//! A ring of a machine with many CPUs has not filled to its mark when all of them together hold more than the caches of the CPU that
+//! reads them. So the sleep gets shorter until a look brings about [`AT_ONCE`] events.
+//!
 //! A recorder that is killed lacks what is on its way, which is to be less than a second:
 //!
 //! ```text
@@ -21,6 +24,12 @@ use std::time::{Duration, Instant};
 
 /// The sleep while there is something to record: the output is not further behind the events.
 const BUSY: Duration = Duration::from_millis(100);
+
+/// The shortest: each look is a wake-up, and goes through the rings of all CPUs.
+const SHORTEST: Duration = Duration::from_millis(2);
+
+/// So many events in one look are enough: what they take in rings, queues and the output's buffer still fits into a cache of some MiB.
+const AT_ONCE: u64 = 64 * 1024;
 
 /// The longest sleep. A reader of a live trace waits that long at most for the last events before a silence.
 const QUIET: Duration = Duration::from_millis(400);
@@ -78,9 +87,13 @@ impl Pace {
     pub(super) fn after(&mut self, events: u64) -> Duration {
         let new = events.saturating_sub(self.seen);
         self.seen = events;
-        self.sleep = match new < FEW {
+        self.sleep = match new < FEW && self.sleep >= BUSY {
             true => (self.sleep * 2).min(self.longest),
-            false => BUSY,
+            false => {
+                let fitting = self.sleep.as_nanos() * u128::from(AT_ONCE) / u128::from(new.max(1));
+                let fitting = Duration::from_nanos(u64::try_from(fitting).unwrap_or(u64::MAX));
+                fitting.clamp(SHORTEST, BUSY)
+            }
         };
         self.sleep
     }
@@ -143,6 +156,23 @@ mod tests {
     fn the_picture_holds() {
         let totals = [5000, 5001, 5002, 5100, 5200, 9000];
         assert_eq!(millis(&mut Pace::new(false), &totals), [100, 200, 400, 400, 400, 100]);
+    }
+
+    #[test]
+    fn more_events_than_a_cache_has_room_for_are_looked_for_more_often() {
+        let mut pace = Pace::new(false);
+        let mut events = 0;
+        let mut sleep_at = |per_ms: u64, looks: usize| {
+            (0..looks).fold(0, |_, _| {
+                events += per_ms * pace.sleep.as_millis() as u64;
+                pace.after(events).as_millis()
+            })
+        };
+        assert_eq!(sleep_at(100, 3), 100, "10 000 in 100 ms are few enough");
+        assert_eq!(sleep_at(5000, 3), 13, "65 536 of five million a second");
+        assert_eq!(sleep_at(100_000, 3), 2, "not more often than that");
+        assert_eq!(sleep_at(1, 1), 100, "they are few again");
+        assert_eq!(sleep_at(0, 2), 400);
     }
 
     #[test]
