@@ -285,19 +285,22 @@ fn ring_limit(bytes: usize, rings: usize, facts: &Facts) -> (String, String) {
     )
 }
 
+/// The cause and the remedy of EMFILE, whichever call returned it.
+pub fn too_many_files(facts: &Facts) -> (String, String) {
+    let limit = match facts.open_files {
+        Limit::At(files) => format!(" of {files}"),
+        Limit::Unlimited | Limit::Unknown => String::new(),
+    };
+    (
+        format!("fxtrec holds several files per CPU and reached its limit{limit}."),
+        "Raise it in this shell with `ulimit -n 65536`, then try again.".to_owned(),
+    )
+}
+
 /// What needs no other facts.
 fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
     let (cause, remedy) = match errno {
-        libc::EMFILE => {
-            let limit = match facts.open_files {
-                Limit::At(files) => format!(" of {files}"),
-                Limit::Unlimited | Limit::Unknown => String::new(),
-            };
-            return (
-                format!("fxtrec holds several files per CPU and reached its limit{limit}."),
-                "Raise it in this shell with `ulimit -n 65536`, then try again.".to_owned(),
-            );
-        }
+        libc::EMFILE => return too_many_files(facts),
         libc::ENFILE => (
             "The machine has reached its limit of open files.",
             "Raise the limit: sudo sysctl fs.file-max=1000000",

@@ -78,6 +78,16 @@ impl BpfError {
             _ => false,
         }
     }
+
+    /// Whether the limit of open files is the reason.
+    pub fn lacks_files(&self) -> bool {
+        match self {
+            BpfError::Map { error, .. }
+            | BpfError::Load { error, .. }
+            | BpfError::Attach { error, .. } => error.raw_os_error() == Some(libc::EMFILE),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -133,6 +133,7 @@ pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
 fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) {
     const OTHER: &str = "Use no --source, or --source perf.";
     let cause = match error {
+        SourceError::Bpf(error) if error.lacks_files() => return refusal::too_many_files(facts),
         SourceError::Bpf(BpfError::NoBtf { .. }) => {
             "The kernel must have type information (CONFIG_DEBUG_INFO_BTF).".to_owned()
         }
@@ -204,6 +205,13 @@ mod tests {
         }
         let unlimited = facts(&BOTH, Limit::Unlimited);
         assert!(!cause(&refused(libc::EPERM), &unlimited, "5.10.0").0.contains("locked"));
+    }
+
+    #[test]
+    fn a_limit_of_open_files_is_named() {
+        let (text, remedy) = cause(&refused(libc::EMFILE), &facts(&BOTH, Limit::Unknown), "6.1.0");
+        assert!(text.contains("1024"), "{text}");
+        assert!(remedy.contains("ulimit -n"), "{remedy}");
     }
 
     #[test]
