@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! many record ONLINE POSSIBLE WIRING FIGURES fxtrec -a -o t.fxt .. -- many play ..
-//! many play WIRING PLAYED RATE SECONDS even|uneven [OUTPUT]     the COMMAND of that: writes the lanes
+//! many play WIRING PLAYED RATE SECONDS even|uneven|overflow [OUTPUT]     the COMMAND of that: writes the lanes
 //! many check t.fxt PLAYED                                       holds the trace against what was played
 //! ```
 //!
@@ -79,7 +79,10 @@ fn play(wiring: &Path, to: &Path, words: &[&str]) -> Result<ExitCode, Failure> {
     };
     // SAFETY: the recorder that wrote the file started this process as its COMMAND, which takes them over once.
     let mut player = unsafe { Player::new(&Wiring::read(wiring)?) }?;
-    let played = player.play(&wanted);
+    let played = match *load {
+        "overflow" => player.overflow()?,
+        _ => player.play(&wanted),
+    };
     fs::write(to, played.to_json().to_string())?;
     Ok(ExitCode::SUCCESS)
 }

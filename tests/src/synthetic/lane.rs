@@ -5,9 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fxtrec::kernel::bpf::lane::{
-    CLOSED, LaneShape, NAME_BYTES, NAMES, RECORD_BYTES, RawRecord, RecordKind, SPARE, at, flag, part,
+    CLOSED, LaneShape, NAME_BYTES, NAMES, RECORD_BYTES, RawRecord, RecordKind, SPARE, at, flag,
+    part,
 };
 use fxtrec::kernel::sys::Mapping;
+
+use crate::trace::now;
 
 /// A thread's name, as the kernel keeps it.
 pub type Name = [u8; 16];
@@ -51,10 +54,9 @@ const PRIO: u8 = 120;
 const SYSCALL: u16 = 0;
 
 /// A record of `sched_switch`: who goes out sleeps, unless it is the idle thread.
-pub fn switch(time: u64, prev: u32, next: u32, name: Name) -> Written {
+pub fn switch(prev: u32, next: u32, name: Name) -> Written {
     let mut record = [0; RECORD_BYTES];
     let is_idle = prev == 0;
-    set(&mut record, part::TIME, time.to_ne_bytes());
     set(&mut record, part::TID, prev.to_ne_bytes());
     set(&mut record, part::SECOND_TID, next.to_ne_bytes());
     set(&mut record, part::STATE, u16::from(!is_idle).to_ne_bytes());
@@ -64,10 +66,9 @@ pub fn switch(time: u64, prev: u32, next: u32, name: Name) -> Written {
 }
 
 /// A record of `sched_wakeup`, by `current`, or by an interrupt if that is the idle thread.
-pub fn wakeup(time: u64, tid: u32, current: u32, target: u32, name: Name) -> Written {
+pub fn wakeup(tid: u32, current: u32, target: u32, name: Name) -> Written {
     let mut record = [0; RECORD_BYTES];
     let by_interrupt = if current == 0 { flag::FIRST } else { 0 };
-    set(&mut record, part::TIME, time.to_ne_bytes());
     set(&mut record, part::TID, tid.to_ne_bytes());
     set(&mut record, part::SECOND_TID, current.to_ne_bytes());
     let waker = current | target >> 8 << fxtrec::kernel::bpf::lane::WAKER_BITS;
@@ -112,7 +113,9 @@ impl WrittenLane {
         let at = at::RECORDS + slot * RECORD_BYTES;
         // SAFETY: the slot is below the number of records, all of which are inside of the mapping. The reader does not look at
         // records from the head on.
-        unsafe { self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES) };
+        unsafe {
+            self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
+        };
     }
 
     /// Tells the name of a thread, unless it was the last that was told at its place. Returns how many records that took.
@@ -132,7 +135,7 @@ impl WrittenLane {
         1
     }
 
-    /// Writes an event with what has to be told before it, if there is room.
+    /// Writes an event that happens now, with what has to be told before it, if there is room.
     pub fn put(&self, event: &Written) -> Put {
         const CLOSED_WORD: u64 = CLOSED.unsigned_abs() as u64;
         match self.word(at::BUSY).load(Ordering::Relaxed) {
@@ -143,8 +146,11 @@ impl WrittenLane {
                 return Put::Lost;
             }
         }
-        self.word(at::BUSY).store(1, Ordering::Relaxed);
+        // In the order in which a program does it. What it is followed by must not be seen first.
+        self.word(at::BUSY).store(1, Ordering::SeqCst);
         self.add_one(at::FIRED + 8 * (event.kind as i16 - RecordKind::Switch as i16));
+        // While the lane is busy: see `Lane::is_at_rest`.
+        let time = now().to_ne_bytes();
         let mut head = self.word(at::HEAD).load(Ordering::Relaxed);
         // Acquire: the reader has read what was there before.
         let tail = self.word(at::TAIL).load(Ordering::Acquire);
@@ -157,7 +163,7 @@ impl WrittenLane {
         let told = self.word(at::TOLD).load(Ordering::Relaxed);
         if lost != told {
             let mut record = [0; RECORD_BYTES];
-            record[..8].copy_from_slice(&event.record[..8]);
+            set(&mut record, part::TIME, time);
             set(&mut record, part::COUNT, (lost - told).to_ne_bytes());
             set(&mut record, part::KIND, [RecordKind::Lost as u8]);
             self.store(head, &record);
@@ -165,7 +171,9 @@ impl WrittenLane {
             head += 1;
         }
         head += self.tell_name(head, event.named);
-        self.store(head, &event.record);
+        let mut record = event.record;
+        set(&mut record, part::TIME, time);
+        self.store(head, &record);
         head += 1;
         // Release: the records come before the head.
         self.word(at::HEAD).store(head, Ordering::Release);

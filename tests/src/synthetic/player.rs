@@ -1,13 +1,13 @@
 //! Plays what the CPUs of a synthetic machine do.
 //!
 //! Four threads share each CPU. One wakes the next and blocks, which makes a wake-up and a switch; after eight of these the CPU is
-//! idle until an interrupt wakes the next. A quarter of the wake-ups come from the CPU before. Times are those of the clock: each
-//! stretch between two looks at it is divided evenly among the events that are due, so no two events have one time.
+//! idle until an interrupt wakes the next. A quarter of the wake-ups come from the CPU before.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::json;
 
 use super::Wiring;
@@ -24,7 +24,7 @@ const THREADS: u32 = 4;
 /// Switches from thread to thread between two times that a CPU is idle.
 const UNTIL_IDLE: u32 = 8;
 
-/// No more events are written between two looks at the clock, so that none is published long after its time.
+/// So many events are written at most before it is asked again how many are due.
 const BURST: u64 = 256;
 
 /// How often the size of the output is looked at.
@@ -87,7 +87,7 @@ impl Played {
 
 /// A CPU that is played.
 #[derive(Debug)]
-struct Played1 {
+struct PlayedCpu {
     number: u32,
     lane: WrittenLane,
     /// The first of its threads.
@@ -114,7 +114,7 @@ fn name(cpu: u32, thread: Option<u32>) -> Name {
 /// The CPUs of a machine, played.
 #[derive(Debug)]
 pub struct Player {
-    cpus: Vec<Played1>,
+    cpus: Vec<PlayedCpu>,
     /// The names of all threads, and of the idle one of each CPU as the fifth.
     names: Vec<[Name; THREADS as usize + 1]>,
     bell: std::fs::File,
@@ -133,9 +133,9 @@ impl Player {
     pub unsafe fn new(wiring: &Wiring) -> io::Result<Player> {
         // SAFETY: the caller's promise.
         let take = |fd| unsafe { inherited_fd(fd) };
-        let lane = |(&(number, fd, bytes), first)| -> io::Result<Played1> {
+        let lane = |(&(number, fd, bytes), first)| -> io::Result<PlayedCpu> {
             let lane = WrittenLane::new(take(fd), bytes)?;
-            Ok(Played1 {
+            Ok(PlayedCpu {
                 number,
                 lane,
                 first,
@@ -160,9 +160,11 @@ impl Player {
     }
 
     fn roll(&mut self, sides: u32) -> u32 {
-        self.seed =
-            self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.seed >> 32) * u64::from(sides) >> 32) as u32
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (((self.seed >> 32) * u64::from(sides)) >> 32) as u32
     }
 
     fn choose(&mut self, uneven: bool) -> usize {
@@ -175,12 +177,12 @@ impl Player {
     }
 
     /// Plays one event of a CPU, by number of its place.
-    pub fn play_one(&mut self, at: usize, time: u64) -> Put {
+    fn play_one(&mut self, at: usize) -> Put {
         let from_other = self.roll(4) == 0;
         let cpu = &self.cpus[at];
         let next = (cpu.turn + 1) % THREADS;
         let tid = |turn: u32| cpu.first + turn;
-        let current = |cpu: &Played1| if cpu.is_idle { 0 } else { cpu.first + cpu.turn };
+        let current = |cpu: &PlayedCpu| if cpu.is_idle { 0 } else { cpu.first + cpu.turn };
         let names = &self.names[at];
         let goes_idle = !cpu.is_idle && !cpu.woken && cpu.until_idle == 0;
         let put = if goes_idle || cpu.woken {
@@ -188,14 +190,14 @@ impl Player {
                 true => (0, names[THREADS as usize]),
                 false => (tid(next), names[next as usize]),
             };
-            cpu.lane.put(&switch(time, current(cpu), next_tid, name))
+            cpu.lane.put(&switch(current(cpu), next_tid, name))
         } else {
             let waking = match from_other {
                 true => &self.cpus[(at + self.cpus.len() - 1) % self.cpus.len()],
                 false => cpu,
             };
             let name = names[next as usize];
-            waking.lane.put(&wakeup(time, tid(next), current(waking), cpu.number, name))
+            waking.lane.put(&wakeup(tid(next), current(waking), cpu.number, name))
         };
         if put == Put::Closed {
             return put;
@@ -224,16 +226,6 @@ impl Player {
         let _ = nix::unistd::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// How many CPUs there are.
-    pub fn cpus(&self) -> usize {
-        self.cpus.len()
-    }
-
-    /// How many records the lane of a CPU has room for, by number of its place.
-    pub fn room(&self, at: usize) -> usize {
-        self.cpus[at].lane.records()
-    }
-
     /// Plays until the time is over.
     pub fn play(&mut self, wanted: &Play) -> Played {
         let begin = now();
@@ -249,20 +241,50 @@ impl Player {
             }
             let due = u128::from(now - begin) * u128::from(wanted.rate) / 1_000_000_000;
             let count = (due as u64).saturating_sub(done).min(BURST);
-            for number in 1..=count {
+            for _ in 0..count {
                 let at = self.choose(wanted.uneven);
-                self.play_one(at, last + (now - last) * number / count);
+                self.play_one(at);
             }
             done += count;
-            if count > 0 {
-                last = now;
-            } else {
-                std::hint::spin_loop();
-            }
+            last = now;
         }
         played.seconds = (now() - begin) as f64 / 1e9;
         self.fill_in(&mut played);
         played
+    }
+
+    /// Fills the lanes of every 64th CPU, and more, while the recorder is stopped; the others have a few events. Then half of the
+    /// full ones go on, which tells of the loss in its place, and half never do.
+    ///
+    /// # Errors
+    /// What the recorder cannot be stopped for.
+    pub fn overflow(&mut self) -> io::Result<Played> {
+        const APART: usize = 64;
+        let recorder = nix::unistd::getppid();
+        kill(recorder, Signal::SIGSTOP)?;
+        let stat = format!("/proc/{recorder}/stat");
+        let is_stopped = || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        while !is_stopped() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for at in 0..self.cpus.len() {
+            let count = if at % APART == 0 { 2 * self.cpus[at].lane.records() } else { 20 };
+            for _ in 0..count {
+                self.play_one(at);
+            }
+        }
+        kill(recorder, Signal::SIGCONT)?;
+        for at in (0..self.cpus.len()).step_by(2 * APART) {
+            while self.play_one(at) == Put::Lost {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let mut played = Played::default();
+        self.fill_in(&mut played);
+        Ok(played)
     }
 
     /// Counts what was played by now.

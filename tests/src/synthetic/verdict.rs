@@ -51,7 +51,7 @@ impl Look<'_> {
             self.size += 1;
         }
         // What was not in the output when the player ended has no such time.
-        if (self.wakeups + end) % SAMPLED == 0
+        if (self.wakeups + end).is_multiple_of(SAMPLED)
             && let Some((when, _)) = sizes.get(self.size)
         {
             self.delays.push(when.saturating_sub(time));

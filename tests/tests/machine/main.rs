@@ -18,6 +18,7 @@ mod herd;
 mod hotplug;
 mod locks;
 mod losses;
+mod many;
 mod messages;
 mod metrics;
 mod perfetto;
