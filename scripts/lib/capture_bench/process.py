@@ -30,8 +30,20 @@ class Process:
         )
         self.pid = self.child.pid
 
+    def _processes(self):
+        """Its id, and those of what it has started."""
+        found = [self.pid]
+        for pid in found:
+            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                try:
+                    found += [int(child) for child in task.read_text().split()]
+                except OSError:
+                    # It has just ended.
+                    pass
+        return found
+
     def _tasks(self):
-        return pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        return (task for pid in self._processes() for task in pathlib.Path(f"/proc/{pid}/task").iterdir())
 
     def cpu(self):
         """Nanoseconds of CPU that its living threads have used."""
@@ -43,11 +55,10 @@ class Process:
         return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
     def resident(self):
-        """The most memory that was resident, in bytes."""
-        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024
-        return 0
+        """The most memory that was resident, in bytes, added up over its processes."""
+        texts = (pathlib.Path(f"/proc/{pid}/status").read_text() for pid in self._processes())
+        lines = (line for text in texts for line in text.splitlines())
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
     def is_running(self):
         """Whether it has not ended yet."""

@@ -8,6 +8,7 @@ import mmap
 import os
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -27,8 +28,9 @@ SETTLE_SECONDS = 0.4
 class Outcome:
     """What one recording came to."""
 
-    events: int
-    lost: int
+    # None where only the recorder's own tools could tell.
+    events: int | None
+    lost: int | None
     # Of the output.
     bytes: int
     # Nanoseconds of CPU since the workload began, the end of the recording included.
@@ -144,6 +146,64 @@ class Perf(Recorder):
 
     def count(self):
         return count_perf_data(self.path)
+
+
+class Tracebox(Recorder):
+    """Perfetto's recorder, with services of its own: the same events by ftrace, written to the file as they come."""
+
+    def __init__(self, scratch):
+        super().__init__("tracebox", scratch)
+        self.path = scratch / "trace.perfetto-trace"
+        self.config = scratch / "tracebox.pbtx"
+
+    def command(self):
+        return ["tracebox", "--txt", "-c", str(self.config), "-o", str(self.path)]
+
+    def launch(self):
+        events = "\n".join(f'ftrace_events: "sched/{event}"' for event in EVENTS)
+        self.config.write_text(
+            "buffers { size_kb: 65536 fill_policy: RING_BUFFER }\n"
+            "write_into_file: true\nfile_write_period_ms: 500\nduration_ms: 300000\n"
+            f'data_sources {{ config {{ name: "linux.ftrace" ftrace_config {{\n{events}\n}} }} }}\n'
+        )
+        self.processes = [Process(self.command())]
+
+    def outputs(self):
+        return [self.path]
+
+    def clean_up(self):
+        super().clean_up()
+        self.config.unlink(missing_ok=True)
+
+    def count(self):
+        # Only trace_processor can tell.
+        return None, None
+
+
+class Wprof(Recorder):
+    """wprof, which records more than switches and wake-ups."""
+
+    def __init__(self, scratch):
+        super().__init__("wprof", scratch)
+        self.path = scratch / "wprof.data"
+
+    def command(self):
+        # The time in milliseconds is for the case that nobody is left to end it.
+        return ["wprof", "-d300000", "-D", str(self.path)]
+
+    def launch(self):
+        self.processes = [Process(self.command())]
+
+    def outputs(self):
+        return [self.path]
+
+    def count(self):
+        return None, None
+
+
+def installed(scratch):
+    """Other recorders of the scheduler that are in PATH."""
+    return [one for one in [Tracebox(scratch), Wprof(scratch)] if shutil.which(one.name)]
 
 
 def count_perf_data(path):

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import time
 
+from .quiet import Watch
 from .recorders import Outcome
 from .workloads import Quiet
 
@@ -19,10 +20,14 @@ class Run:
     # Seconds that the workload took.
     seconds: float
     outcome: Outcome | None
+    # Parts of the CPUs' time that others took meanwhile, and that the host did.
+    others: float = 0
+    steal: float = 0
 
 
 def run_once(workload, recorder):
     """One run; leaves nothing behind, however it ends."""
+    watch = Watch()
     try:
         recorder.start()
         begun = time.monotonic()
@@ -32,7 +37,7 @@ def run_once(workload, recorder):
     except BaseException:
         recorder.abort()
         raise
-    return Run(workload.name, recorder.name, per_operation, seconds, outcome)
+    return Run(workload.name, recorder.name, per_operation, seconds, outcome, *watch.shares())
 
 
 def run_all(workloads, recorders, rounds, quiet_rounds, seconds):

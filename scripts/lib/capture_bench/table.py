@@ -1,18 +1,15 @@
 """Medians of all rounds, as a table for the terminal or for docs/."""
 
-import datetime
-import os
-import pathlib
-import platform
 import statistics
-import subprocess
+
+from . import results
 
 HEAD = [
     "workload", "recorder", "us per op", "added", "of perf's", "CPU s per M events", "bytes per event",
     "lost", "resident MiB",
 ]
 OTHER_HEAD = ["workload", "recorder", "added, of the other's", "quarter of rounds below", "above", "CPU, of the other's"]
-STACKS_HEAD = ["workload", "recorder", "us per op (least, greatest)", "added", "CPU s", "MB", "lost", "resident MiB"]
+STACKS_HEAD = ["workload", "recorder", "us per op", "added", "CPU s", "MB", "lost", "resident MiB"]
 QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
 
 
@@ -27,9 +24,27 @@ def text(value, digits=2):
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def spread(values, digits=2):
+    """The median of all rounds, with the least and the greatest where there are several."""
+    values = [value for value in values if value is not None]
+    if len(values) < 2:
+        return text(median(values), digits)
+    return f"{text(median(values), digits)} ({text(min(values), digits)}, {text(max(values), digits)})"
+
+
+def all_added(traced, untraced):
+    """Microseconds that an operation takes longer than untraced in the same round, of each round."""
+    return [run.per_operation - bare.per_operation for run, bare in zip(traced, untraced)]
+
+
 def added_in_rounds(traced, untraced):
-    """Microseconds that an operation takes longer than untraced in the same round, the median of all rounds."""
-    return median(run.per_operation - bare.per_operation for run, bare in zip(traced, untraced))
+    """The median of these."""
+    return median(all_added(traced, untraced))
+
+
+def per_million(outcomes):
+    """Seconds of the recorder's CPU time for each million events, of each round in which they were counted."""
+    return [outcome.cpu / 1e9 / (outcome.events / 1e6) for outcome in outcomes if outcome.events]
 
 
 def rows_of_workload(name, runs):
@@ -38,24 +53,22 @@ def rows_of_workload(name, runs):
     for run in runs:
         if run.workload == name:
             of.setdefault(run.recorder, []).append(run)
-    medians = {recorder: median(run.per_operation for run in found) for recorder, found in of.items()}
+    times = {recorder: spread(run.per_operation for run in found) for recorder, found in of.items()}
     added_by = {recorder: added_in_rounds(found, of.get("untraced", [])) for recorder, found in of.items()}
     perf_added = added_by.get("perf record")
     rows = []
     for recorder in sorted(of, key=list(order(runs)).index):
         outcomes = [run.outcome for run in of[recorder] if run.outcome]
         if not outcomes:
-            rows.append([name, recorder, text(medians[recorder])] + [""] * 6)
+            rows.append([name, recorder, times[recorder]] + [""] * 6)
             continue
         added = added_by[recorder]
         share = added / perf_added if perf_added and added is not None else None
-        cpu = median(o.cpu / 1e9 / (max(o.events, 1) / 1e6) for o in outcomes)
-        size = median(o.bytes / max(o.events, 1) for o in outcomes)
-        lost = sum(o.lost for o in outcomes)
-        resident = median(o.resident / (1 << 20) for o in outcomes)
+        lost = [o.lost for o in outcomes if o.lost is not None]
         rows.append([
-            name, recorder, text(medians[recorder]), text(added), text(share), text(cpu, 3), text(size, 1),
-            f"{lost}", text(resident, 0),
+            name, recorder, times[recorder], spread(all_added(of[recorder], of.get("untraced", []))), text(share),
+            spread(per_million(outcomes), 3), spread([o.bytes / o.events for o in outcomes if o.events], 1),
+            f"{sum(lost)}" if lost else "", spread([o.resident / (1 << 20) for o in outcomes], 0),
         ])
     return rows
 
@@ -75,9 +88,9 @@ def quiet_rows(runs):
         if found:
             rows.append([
                 recorder,
-                text(median(100 * run.outcome.cpu_meanwhile / 1e9 / run.seconds for run in found), 3),
-                text(median(run.outcome.wakes / run.seconds for run in found), 1),
-                text(median(run.outcome.resident / (1 << 20) for run in found), 0),
+                spread([100 * run.outcome.cpu_meanwhile / 1e9 / run.seconds for run in found], 3),
+                spread([run.outcome.wakes / run.seconds for run in found], 1),
+                spread([run.outcome.resident / (1 << 20) for run in found], 0),
             ])
     return rows
 
@@ -127,9 +140,9 @@ def rows_of_stacks(runs, names):
                 rows.append([name, recorder, took] + [""] * 5)
                 continue
             rows.append([
-                name, recorder, took, text(added_in_rounds(found, of.get("untraced", []))),
-                text(median(o.cpu / 1e9 for o in outcomes)), text(median(o.bytes / 1e6 for o in outcomes), 0),
-                f"{sum(o.lost for o in outcomes)}", text(median(o.resident / (1 << 20) for o in outcomes), 0),
+                name, recorder, took, spread(all_added(found, of.get("untraced", []))),
+                spread([o.cpu / 1e9 for o in outcomes]), spread([o.bytes / 1e6 for o in outcomes], 0),
+                f"{sum(o.lost for o in outcomes)}", spread([o.resident / (1 << 20) for o in outcomes], 0),
             ])
     return rows
 
@@ -146,24 +159,15 @@ def markdown(head, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def machine():
-    """One line about the machine and the programs."""
-    model = "unknown processor"
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.split(":", 1)[1].strip()
-            break
-    perf = subprocess.run(["perf", "--version"], capture_output=True, text=True).stdout.strip()
-    return f"{os.cpu_count()} CPUs ({model}), Linux {platform.release()} {platform.machine()}, {perf}"
-
-
-def render(runs, workloads, rounds, as_markdown, of_stacks=False):
-    """The whole result."""
+def render(found, as_markdown):
+    """The whole result, of what `results.read` returns."""
     table = markdown if as_markdown else plain
-    names = [workload.name for workload in workloads if workload.operations]
-    date = datetime.date.today().isoformat()
-    head = f"{date}: {machine()}; medians of {rounds} rounds, losses summed over them."
-    if of_stacks:
+    runs = found["runs"]
+    names = list(dict.fromkeys(run.workload for run in runs if run.per_operation is not None))
+    head = f"{results.line(found)}; medians of {found['rounds']} rounds (least, greatest), losses summed over them."
+    if found["disturbed"]:
+        head += "\n\nNOT ON A QUIET MACHINE: " + "; ".join(found["disturbed"]) + "."
+    if found["of_stacks"]:
         return "\n\n".join([head, table(STACKS_HEAD, rows_of_stacks(runs, names))])
     rows = [row for name in names for row in rows_of_workload(name, runs)]
     parts = [head, table(HEAD, rows)]
