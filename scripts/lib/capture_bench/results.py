@@ -36,8 +36,8 @@ def version(command):
 
 def line(found):
     """One line about the machine and the programs."""
-    versions = ", ".join(text for text in found["versions"].values() if text)
-    return f"{found['date']}: {found['machine']}, Linux {found['kernel']}, {versions}"
+    parts = [found["machine"], f"Linux {found['kernel']}", *(text for text in found["versions"].values() if text)]
+    return f"{found['date']}: {', '.join(parts)}"
 
 
 def write(path, found):
