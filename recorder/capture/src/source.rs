@@ -236,6 +236,11 @@ pub trait Source: Debug + Send {
     /// What the system call for waiting returns.
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()>;
 
+    /// Whether its program on switches notes who waits, as it was asked to for stacks.
+    fn notes_waits(&self) -> bool {
+        false
+    }
+
     /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. To be called
     /// after each wait.
     ///

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::bpf::events::BpfError;
-use crate::bpf::stacks::{BlockedStacks, Missing, Sample, SampleKind};
+use crate::bpf::stacks::{BlockedStacks, Missing, Sample, SampleKind, WaitNotes};
 use crate::callchains::{CallchainError, CallchainStacks};
 use crate::ring::RawRecord;
 
@@ -25,13 +25,32 @@ pub enum StackSource {
 }
 
 impl StackSource {
-    /// Begins to record.
+    /// What a source of switches needs to note who waits, so that this need not have a program on switches.
+    pub fn notes(&self) -> Option<WaitNotes<'_>> {
+        match self {
+            StackSource::Bpf(stacks) => stacks.notes(),
+            StackSource::Callchains(_) => None,
+        }
+    }
+
+    /// To be called before such a source runs.
     ///
     /// # Errors
     /// [`StackSourceError`] when the kernel refuses.
-    pub fn attach(&mut self) -> Result<(), StackSourceError> {
+    pub fn prepare(&mut self) -> Result<(), StackSourceError> {
         match self {
-            StackSource::Bpf(stacks) => Ok(stacks.attach()?),
+            StackSource::Bpf(stacks) => Ok(stacks.prepare()?),
+            StackSource::Callchains(_) => Ok(()),
+        }
+    }
+
+    /// Begins to record. `noted` tells that the source of switches notes who waits.
+    ///
+    /// # Errors
+    /// [`StackSourceError`] when the kernel refuses.
+    pub fn attach(&mut self, noted: bool) -> Result<(), StackSourceError> {
+        match self {
+            StackSource::Bpf(stacks) => Ok(stacks.attach(noted)?),
             StackSource::Callchains(stacks) => Ok(stacks.attach()?),
         }
     }

@@ -20,6 +20,7 @@ use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::groups::GroupScope;
 use fxtrec_kernel::bpf::lane::COUNTED;
 use fxtrec_kernel::bpf::scope::ScopeBy;
+use fxtrec_kernel::bpf::stacks::WaitNotes;
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::extra::{CallSide, Calls, Extra, ExtraIndex, What};
 use fxtrec_kernel::perf::{KernelCount, Options};
@@ -76,7 +77,8 @@ pub struct BpfSource {
 }
 
 impl BpfSource {
-    /// Opens everything on every online CPU; nothing runs yet.
+    /// Opens everything on every online CPU; nothing runs yet. With `notes`, its program on switches notes who waits, if the kernel
+    /// takes it: see [`Source::notes_waits`].
     ///
     /// # Errors
     /// [`SourceError`], at the first call that the kernel refuses.
@@ -85,6 +87,7 @@ impl BpfSource {
         bpf: Box<dyn BpfSys + Send>,
         layout: SchedLayout,
         options: BpfOptions,
+        notes: Option<WaitNotes<'_>>,
     ) -> Result<BpfSource, SourceError> {
         let BpfOptions {
             mut perf,
@@ -120,6 +123,7 @@ impl BpfSource {
             threaded_softirqs,
             locks,
             plain,
+            notes,
         };
         let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
@@ -293,6 +297,10 @@ impl Source for BpfSource {
             groups.follow(scope);
         }
         waited
+    }
+
+    fn notes_waits(&self) -> bool {
+        self.events.notes_waits()
     }
 
     fn follow_hotplug(&mut self) -> Result<(), SourceError> {

@@ -28,7 +28,7 @@ pub enum Doorbell {
 }
 
 impl Doorbell {
-    /// Makes one.
+    /// Makes one that may be rung some hundred times before it is answered.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -36,11 +36,19 @@ impl Doorbell {
         if let Some(bell) = sys.bell() {
             return Ok(Doorbell::Played(bell));
         }
+        Doorbell::of_bytes(sys, page_size())
+    }
+
+    /// Makes one with so many bytes, a power of two of at least a page, of which ringing it takes 16.
+    ///
+    /// # Errors
+    /// What bpf(2) or mmap(2) returns.
+    pub fn of_bytes(sys: &dyn BpfSys, bytes: usize) -> io::Result<Doorbell> {
         let page = page_size();
         let map = sys.map_create(&MapSpec {
             kind: MapKind::RingBuffer,
             value_bytes: 0,
-            entries: u32::try_from(page).unwrap_or(4096),
+            entries: u32::try_from(bytes.max(page)).map_err(io::Error::other)?,
             mapped: false,
             inner: None,
         })?;

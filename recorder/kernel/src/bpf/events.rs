@@ -14,6 +14,7 @@ use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
 use super::programs::{self, Accounts, Program, Scope, Setting};
 use super::scope::{ScopeBy, ScopeMap};
+use super::stacks::WaitNotes;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
 use super::task::{
     CallLayout, FutexLayout, QueueLayout, ScopeLayout, SyscallLayout, TaskLayout, ThrottleLayout,
@@ -113,6 +114,8 @@ pub struct Wanted<'a> {
     pub plain: bool,
     /// The system calls that are wanted, if any are: those with these numbers, or all.
     pub calls: Option<Option<&'a [u16]>>,
+    /// Where it is noted who waits, if somebody wants stacks.
+    pub notes: Option<WaitNotes<'a>>,
 }
 
 #[derive(Debug)]
@@ -144,6 +147,7 @@ pub struct BpfEvents {
     futexes: bool,
     kernel_locks: bool,
     wakers: bool,
+    notes: bool,
 }
 
 /// What the programs take from where.
@@ -259,7 +263,7 @@ impl BpfEvents {
             None => Vec::new(),
         };
         let contentions = load_if_possible(&*sys, &contentions)?;
-        let load_with = |way| {
+        let load_with = |way, notes| {
             let setting = Setting {
                 accounts,
                 task: &layout(way)?,
@@ -273,6 +277,7 @@ impl BpfEvents {
                 },
                 wakers: wakers.as_fd(),
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
+                notes,
             };
             let programs = load_all(&*sys, &setting, wanted.waking)?;
             let of_calls = match wanted.calls.zip(CallLayout::new(&btf).ok()) {
@@ -281,7 +286,17 @@ impl BpfEvents {
             };
             Ok((way, (programs, of_calls)))
         };
-        let (way, (programs, calls)) = first_loaded(Way::all(&btf, files, wanted), load_with)?;
+        let ways = Way::all(&btf, files, wanted);
+        let noting =
+            wanted.notes.map(|notes| first_loaded(ways.clone(), |way| load_with(way, Some(notes))));
+        let notes = matches!(noting, Some(Ok(_)));
+        let (way, (programs, calls)) = match noting {
+            // Without, stacks have a program of their own.
+            None | Some(Err(BpfError::Load { .. })) => {
+                first_loaded(ways, |way| load_with(way, None))?
+            }
+            Some(loaded) => loaded?,
+        };
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
         let syscalls = way.syscall.is_some();
@@ -305,6 +320,7 @@ impl BpfEvents {
             syscalls,
             futexes,
             wakers: tells_wakers,
+            notes,
         };
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();
         events.give(&maps)?;
@@ -407,6 +423,11 @@ impl BpfEvents {
     /// Whether the programs tell who begins a wake-up, be it an interrupt.
     pub fn tells_wakers(&self) -> bool {
         self.wakers
+    }
+
+    /// Whether the program on switches notes who waits.
+    pub fn notes_waits(&self) -> bool {
+        self.notes
     }
 
     /// Which threads the programs report, when not all.

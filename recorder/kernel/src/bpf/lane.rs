@@ -188,6 +188,14 @@ impl Lane {
         was.is_ok() || was == Err(closed)
     }
 
+    /// Has it look full to the programs, or empty.
+    #[cfg(test)]
+    pub(super) fn pretend(&self, full: bool) {
+        let records = if full { self.shape.records as u64 } else { 0 };
+        let head = self.word(at::HEAD).load(Ordering::Relaxed);
+        self.word(at::TAIL).store(head.wrapping_sub(records), Ordering::Release);
+    }
+
     /// The map, to be given to the programs.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()

@@ -11,7 +11,8 @@
 //!   time                          CLOCK_MONOTONIC, by the function that perf takes its time from
 //!   leave, if the lane is full    counting a loss
 //!   tell losses and names         if there are any to tell
-//!   the record, then the head
+//!   the record                    on switches, who waits is noted as well, if somebody wants stacks
+//!   the head
 //!   ring the bell, if it is time to
 //! ```
 //!
@@ -66,6 +67,7 @@ use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
 use super::contentions::Contention;
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
+use super::stacks::WaitNotes;
 use super::sys::ProgramSpec;
 use super::task::{CallLayout, ScopeLayout, TaskLayout};
 use crate::extra::CallSide;
@@ -87,6 +89,8 @@ pub struct Setting<'a> {
     pub accounts: Accounts<'a>,
     /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
+    /// Who waits, if that is noted: see [`super::stacks`].
+    pub notes: Option<WaitNotes<'a>>,
 }
 
 /// Which threads are reported.
@@ -249,6 +253,9 @@ fn find_bit(
     asm.alu(Alu::Add, word, base);
     asm.alu(Alu::And, bit, number(WORD_BITS - 1));
 }
+
+/// Has the kernel wake the reader though the ring buffer is not read from.
+pub(super) const FORCE_WAKEUP: i32 = 2;
 
 /// A constant as an operand. All of them are far below 2^31.
 pub(super) fn number(value: usize) -> Operand {

@@ -11,6 +11,7 @@ use super::setup::{OnWish, open_ftrace, open_perf};
 use crate::capture::source::{Source, SourceKind};
 use crate::cli::SourceChoice;
 use crate::commands::plan::{Filter, Plan};
+use crate::kernel::bpf::stacks::WaitNotes;
 use crate::kernel::extra::Extra;
 use crate::kernel::facts::Facts;
 use crate::kernel::refusal::Refusal;
@@ -22,7 +23,8 @@ pub(super) struct Chosen {
     pub(super) instead: Option<String>,
 }
 
-/// Opens everything that the plan wants recorded, with `extras` beside the scheduler's events.
+/// Opens everything that the plan wants recorded, with `extras` beside the scheduler's events. A source that can notes for stacks who
+/// waits.
 ///
 /// # Errors
 /// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of perf,
@@ -32,8 +34,9 @@ pub(super) fn open(
     facts: &Facts,
     plan: &Plan,
     extras: &Arc<[Extra]>,
+    notes: Option<WaitNotes<'_>>,
 ) -> Result<Chosen, RecordError> {
-    let open = |kind| open_one(kind, kernel, facts, plan, extras);
+    let open = |kind| open_one(kind, kernel, facts, plan, extras, notes);
     match plan.source {
         // Only the first two have perf's rings, which these events come from.
         SourceChoice::Auto if !extras.is_empty() => first(&AUTO[..2], open),
@@ -53,10 +56,11 @@ fn open_one(
     facts: &Facts,
     plan: &Plan,
     extras: &Arc<[Extra]>,
+    notes: Option<WaitNotes<'_>>,
 ) -> Result<Box<dyn Source>, RecordError> {
     match kind {
         SourceKind::Perf => Ok(Box::new(open_perf(facts, plan, extras)?)),
-        SourceKind::Bpf => Ok(Box::new(bpf::open(kernel, facts, plan, extras)?)),
+        SourceKind::Bpf => Ok(Box::new(bpf::open(kernel, facts, plan, extras, notes)?)),
         SourceKind::Ftrace if !extras.is_empty() => {
             Err(ExtraError::NeedsPerf { source_name: kind.name() }.into())
         }

@@ -101,11 +101,14 @@ pub fn run_on(
     let inherited_limits = limits::Inherited::now();
     // Before the source, so that what it defines is dropped after what uses it.
     let extras = Extras::new(&Linux, &plan)?;
-    let Chosen { mut source, instead } = choose::open(kernel, &facts, &plan, &extras.events())?;
+    let stacks = setup::stacks::open(&plan, &facts);
+    let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
+    let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes)?;
+    let Chosen { mut source, instead } = chosen;
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    let (mut stacks, instead) = match setup::stacks::open(&plan, &facts)? {
+    let (mut stacks, instead) = match stacks? {
         Some(opened) => (Some(opened.source), opened.instead),
         None => (None, None),
     };
@@ -120,11 +123,14 @@ pub fn run_on(
     let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);
     let watches = Watches::begin();
+    let refused = |error| setup::stacks::explain(error, &facts);
+    if let Some(stacks) = &mut stacks {
+        stacks.prepare().map_err(refused)?;
+    }
     source.enable().map_err(explain)?;
     if let Some(stacks) = &mut stacks {
         // After the source, so that a switch comes before the stack that goes with it.
-        let attached = stacks.attach();
-        attached.map_err(|error| setup::stacks::explain(error, &facts))?;
+        stacks.attach(source.notes_waits()).map_err(refused)?;
     }
     let silent = source.find_silent().map_err(explain)?;
     let inherited = signals.inherited();

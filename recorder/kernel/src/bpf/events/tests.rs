@@ -77,6 +77,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         locks: false,
         plain: false,
         calls: None,
+        notes: None,
     }
 }
 

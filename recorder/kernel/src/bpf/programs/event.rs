@@ -8,10 +8,11 @@ use super::super::contentions;
 use super::super::groups;
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::lane::{self, NAME_BYTES, NAMES, RECORD_BYTES, RecordKind, SPARE, flag, part};
+use super::super::stacks::program::Notes;
 use super::super::task::{Cast, FutexLayout};
 use super::super::wakers;
 use super::switched::{NEXT, PREEMPTED, PREV, load_state};
-use super::{Reg::*, Scope, Setting, account, contention, find_bit, number};
+use super::{FORCE_WAKEUP, Reg::*, Scope, Setting, account, contention, find_bit, number};
 
 mod call;
 mod locks;
@@ -43,9 +44,6 @@ const WORDS_BYTES: i32 = 20;
 
 /// `PF_KTHREAD`, `PF_USER_WORKER` and `PF_IO_WORKER`: threads that never entered the kernel, and have no registers there.
 const WORKERS: i32 = 0x0020_0000 | 0x4000 | 0x10;
-
-/// Has the kernel wake the reader though the ring buffer is not read from.
-const FORCE_WAKEUP: i32 = 2;
 
 /// A program on an event, as far as they are alike.
 struct Event<'a> {
@@ -88,6 +86,10 @@ struct Event<'a> {
     /// Whether it tells of futexes, and of locks of the kernel.
     futexes: bool,
     locks: bool,
+    /// What it notes of who waits, if it does.
+    notes: Option<Notes<'a>>,
+    /// This CPU has no lane.
+    laneless: Label,
 }
 
 impl<'a> Event<'a> {
@@ -123,6 +125,8 @@ impl<'a> Event<'a> {
             waits: false,
             futexes: false,
             locks: false,
+            notes: None,
+            laneless: asm.label(),
             asm,
             setting,
         }
@@ -137,13 +141,13 @@ impl<'a> Event<'a> {
         asm.alu(Alu::Add, R2, i32::from(CPU_KEY));
         asm.load_map(R1, self.setting.lanes.as_raw_fd());
         asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, self.out);
+        asm.jump_if(When::Equal, R0, 0, self.laneless);
         asm.store(Width::Word, R10, ZERO_KEY, 0);
         asm.set(R2, R10);
         asm.alu(Alu::Add, R2, i32::from(ZERO_KEY));
         asm.set(R1, R0);
         asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, self.out);
+        asm.jump_if(When::Equal, R0, 0, self.laneless);
         asm.set(R9, R0);
     }
 
@@ -393,9 +397,20 @@ impl<'a> Event<'a> {
         asm.load(Width::Double, R2, R9, lane::at::BELL);
         asm.jump_if(When::AtLeast, R1, R2, self.ring);
         asm.place(self.out);
+        if self.notes.is_none() {
+            asm.place(self.laneless);
+        }
         asm.exit();
         self.rare();
         self.asm.finish()
+    }
+
+    /// Of a switch that the lane does not get, nothing may be noted either: a wait would seem to be that of two.
+    fn forget_notes(&mut self) {
+        if let Some(notes) = self.notes {
+            notes.forget(&mut self.asm, R7);
+            notes.forget(&mut self.asm, R8);
+        }
     }
 
     fn rare(&mut self) {
@@ -403,18 +418,28 @@ impl<'a> Event<'a> {
         asm.place(self.busy);
         asm.jump_if(When::Equal, R1, lane::CLOSED, self.out);
         add_one(asm, lane::at::NESTED);
-        asm.exit();
+        self.forget_notes();
+        self.asm.exit();
 
+        let asm = &mut self.asm;
         asm.place(self.full);
         add_one(asm, lane::at::LOST);
         asm.store(Width::Double, R9, lane::at::BUSY, 0);
         self.forget_request();
+        self.forget_notes();
         self.asm.exit();
 
         if self.skips {
             self.asm.place(self.unshown);
             self.forget_request();
+            self.forget_notes();
             self.asm.exit();
+        }
+        if let Some(notes) = self.notes {
+            self.asm.place(self.laneless);
+            self.forget_notes();
+            self.asm.exit();
+            notes.rare(&mut self.asm);
         }
 
         let asm = &mut self.asm;
@@ -558,6 +583,7 @@ fn add_one(asm: &mut Assembler, at: i16) {
 pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     let mut event = Event::new(setting);
     let task = setting.task;
+    event.notes = setting.notes.map(|notes| Notes::new(&mut event.asm, notes.setting(task)));
     event.asm.set(R6, R1);
     event.asm.load(Width::Double, R7, R6, PREV);
     event.asm.load(Width::Double, R8, R6, NEXT);
@@ -615,6 +641,9 @@ pub(super) fn switch(setting: &Setting<'_>) -> Result<Vec<Insn>, AsmError> {
     event.asm.store(Width::Byte, R2, part::FLAGS, R3);
     event.copy_prio(R7, part::PRIO);
     event.copy_prio(R8, part::SECOND_PRIO);
+    if let Some(notes) = event.notes {
+        notes.note(&mut event.asm);
+    }
     event.end()
 }
 

@@ -82,6 +82,7 @@ fn setting<'a>(task: &'a TaskLayout, fd: &'a OwnedFd) -> Setting<'a> {
         wakers: fd.as_fd(),
         accounts: accounts(fd),
         contentions: None,
+        notes: None,
     }
 }
 

@@ -6,9 +6,16 @@
 //!                                                         user stack can be told from without frame pointers
 //! ```
 //!
-//! It shares nothing with the programs that record switches, and so costs nothing when it is not there.
+//! Where programs record switches, these note who waits ([`WaitNotes`]), and there is no second one on `sched_switch`.
+//!
+//! ```text
+//!   BlockedStacks::open        maps, and the programs that come behind a switch
+//!   BpfEvents::open            its program on switches with the notes, if the kernel takes it
+//!   BlockedStacks::prepare     what must run before the first switch is noted
+//!   BlockedStacks::attach      the rest; a program on switches of its own if nobody else notes who waits
+//! ```
 
-mod program;
+pub(super) mod program;
 mod ring;
 
 use std::io;
@@ -17,7 +24,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::asm::Insn;
-use super::btf::{Btf, BtfError};
+use super::btf::{Btf, BtfError, TypeId};
+use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
 use super::sys::{self, BpfSys, MapKind, MapSpec, ProgramSpec};
@@ -28,7 +36,7 @@ use crate::ring::RawRecord;
 use crate::sys::{Mapping, Sys};
 use crate::units::{Nanos, Pid, Tid};
 use perf_event_open_sys::bindings as b;
-use program::{Copied, NO_PROGRAM, Setting, User, kind, part, shared};
+use program::{Copied, NO_PROGRAM, NOTE_BYTES, Setting, User, kind, part, shared};
 use ring::SampleRing;
 
 const NAME: &str = "fxtrec_stacks";
@@ -38,6 +46,12 @@ const CLOCK_NAME: &str = "fxtrec_stacks_c";
 
 /// Where a thread that came in has its memory again.
 const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
+
+/// Where x86 begins what a CPU has interrupted itself for.
+const INTERRUPTED: &str = "btf_trace_irq_work_entry";
+
+/// Bytes of a bell: a thousand long waits of a CPU from one look at the samples to the next.
+const BELL_BYTES: usize = 16 << 10;
 
 /// Bytes of the ring that samples come through: some three thousand of the largest, as a herd of threads leaves at once.
 const RING_BYTES: usize = 16 << 20;
@@ -146,28 +160,130 @@ pub struct Missing {
     pub given_up: u64,
 }
 
+/// What a program that records switches needs to note who waits: see [`BlockedStacks::notes`].
+#[derive(Clone, Copy, Debug)]
+pub struct WaitNotes<'a> {
+    maps: &'a Maps,
+}
+
+impl<'a> WaitNotes<'a> {
+    /// The same for programs that find what they need in a task there.
+    pub(super) fn setting(self, task: &'a TaskLayout) -> Setting<'a> {
+        self.maps.setting(task)
+    }
+}
+
+/// How user stacks are taken, with what that takes. The first of them that the kernel has is used.
+#[derive(Debug)]
+enum Taking {
+    /// By an interrupt.
+    Interrupt(Bells, RegisterLayout),
+    /// Behind each switch.
+    Exit,
+    /// When a thread goes out, into this table.
+    Table(OwnedFd),
+}
+
+/// A bell for each CPU, by which it interrupts itself.
+#[derive(Debug)]
+struct Bells {
+    outer: OwnedFd,
+    bells: Vec<Doorbell>,
+}
+
+/// What the programs on switches work with.
+#[derive(Debug)]
+struct Maps {
+    memory: i16,
+    over: Nanos,
+    copied: Copied,
+    taking: Taking,
+    notes: OwnedFd,
+    scratch: OwnedFd,
+    ring: SampleRing,
+    shared: OwnedFd,
+}
+
+impl Maps {
+    fn is_table(&self) -> bool {
+        matches!(self.taking, Taking::Table(_))
+    }
+
+    fn setting<'a>(&'a self, task: &'a TaskLayout) -> Setting<'a> {
+        Setting {
+            task,
+            memory: self.memory,
+            over: self.over,
+            notes: self.notes.as_fd(),
+            user: match &self.taking {
+                Taking::Interrupt(bells, registers) => {
+                    User::Interrupt(bells.outer.as_fd(), *registers)
+                }
+                Taking::Exit => User::In,
+                Taking::Table(table) => User::Out(table.as_fd()),
+            },
+            copied: self.copied,
+            scratch: self.scratch.as_fd(),
+            ring: self.ring.fd(),
+            shared: self.shared.as_fd(),
+        }
+    }
+}
+
+impl Bells {
+    fn new(files: &dyn Sys, sys: &dyn BpfSys) -> io::Result<Bells> {
+        let possible = cpus::possible(files).map_err(io::Error::other)?;
+        let online = cpus::online(files).map_err(io::Error::other)?;
+        let bell = |_| Doorbell::of_bytes(sys, BELL_BYTES);
+        let bells = online.iter().map(bell).collect::<io::Result<Vec<Doorbell>>>()?;
+        let outer = sys.map_create(&MapSpec {
+            kind: MapKind::ArrayOfMaps,
+            value_bytes: 4,
+            entries: possible.last().map_or(1, |cpu| cpu.0 + 1),
+            mapped: false,
+            inner: bells.first().map(Doorbell::fd),
+        })?;
+        let of_cpus = online.iter().map(|cpu| cpu.0).zip(bells.iter().map(Doorbell::fd));
+        sys.map_set_maps(outer.as_fd(), &of_cpus.collect::<Vec<_>>())?;
+        Ok(Bells { outer, bells })
+    }
+}
+
 /// The program with its maps. All of it vanishes with this.
 #[derive(Debug)]
 pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
-    /// With their names; attached in this order.
+    /// With their names, in the order in which they are attached: those that must be there before a wait is noted.
+    first: Vec<(&'static str, OwnedFd)>,
+    /// And the others.
     programs: Vec<(&'static str, OwnedFd)>,
     /// The clocks of the CPUs, and the program for their samples.
     clocks: Vec<OwnedFd>,
     clocked: Option<OwnedFd>,
     links: Vec<OwnedFd>,
-    ring: SampleRing,
     /// What tells of code as it is loaded, or why nothing does.
     code: io::Result<CodeRecords>,
-    /// The kernel's table of user stacks; `None` if they come with the samples.
-    user_stacks: Option<OwnedFd>,
     shared_values: Mapping,
-    /// Which the programs go on using.
-    _maps: Vec<OwnedFd>,
+    maps: Maps,
+    /// The program on switches, for where no other notes who waits.
+    switch: OwnedFd,
+    /// Which the other programs go on using.
+    _more_scratch: Vec<OwnedFd>,
 }
 
 fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
     move |error| BpfError::Map { what, error }
+}
+
+fn load(
+    sys: &dyn BpfSys,
+    name: &'static str,
+    insns: &[Insn],
+    tracepoint: Option<u32>,
+) -> Result<(&'static str, OwnedFd), BpfError> {
+    let spec = ProgramSpec { name, insns, tracepoint };
+    let failed = |(error, log)| BpfError::Load { name, error, log };
+    Ok((name, sys::load(sys, &spec).map_err(failed)?))
 }
 
 impl BlockedStacks {
@@ -192,22 +308,7 @@ impl BlockedStacks {
             inner: None,
         };
         let create = |what, spec: MapSpec<'_>| sys.map_create(&spec).map_err(map_error(what));
-        let places = array(program::PLACES * program::PLACE_BYTES, false);
-        let places = create("the threads that wait", places)?;
-        let exit = btf.typedef(SCHED_EXIT);
         let registers = RegisterLayout::new(&btf);
-        let late = exit.ok().and_then(|it| Some((it, *registers.as_ref().ok()?)));
-        let user_stacks = match late {
-            Some(_) => None,
-            None => Some(create(
-                "user stacks",
-                MapSpec {
-                    kind: MapKind::StackTrace,
-                    entries: USER_STACKS,
-                    ..array(USER_FRAMES * size_of::<u64>(), false)
-                },
-            )?),
-        };
         let copied = match wanted.copy {
             Some(bytes) => {
                 // One more: of the first there is what is left of its page.
@@ -218,32 +319,56 @@ impl BlockedStacks {
         let scratch =
             || MapSpec { kind: MapKind::PerCpuArray, ..array(copied.scratch_bytes(), false) };
         let scratch = || create("a sample", scratch());
-        let switch_scratch = scratch()?;
-        let shared = create("the threshold", array(shared::BYTES, true))?;
+        let shared = create("counts", array(shared::BYTES, true))?;
         let shared_values = Mapping::new(Some(shared.as_fd()), crate::perf::page_size())
-            .map_err(map_error("the threshold"))?;
+            .map_err(map_error("counts"))?;
         let ring_bytes = if wanted.copy.is_some() { LARGE_RING_BYTES } else { RING_BYTES };
-        let ring = SampleRing::new(&*sys, ring_bytes).map_err(map_error("samples"))?;
-        let setting = Setting {
-            task: &task,
+        let mut maps = Maps {
             memory,
-            places: places.as_fd(),
-            user: user_stacks.as_ref().map_or(User::In, |table| User::Out(table.as_fd())),
+            over: wanted.over,
             copied,
-            scratch: switch_scratch.as_fd(),
-            ring: ring.fd(),
-            shared: shared.as_fd(),
+            taking: Taking::Exit,
+            notes: create("the threads that wait", array(2 * NOTE_BYTES, false))?,
+            scratch: scratch()?,
+            ring: SampleRing::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
+            shared,
         };
-        let load = |name, insns: &[Insn], tracepoint: Option<u32>| {
-            let spec = ProgramSpec { name, insns, tracepoint };
-            let failed = |(error, log)| BpfError::Load { name, error, log };
-            Ok::<_, BpfError>((name, sys::load(&*sys, &spec).map_err(failed)?))
+        let load = |name, insns: &[Insn], tracepoint| load(&*sys, name, insns, tracepoint);
+        let both = |maps: &Maps, behind: Option<TypeId>| {
+            let setting = maps.setting(&task);
+            let behind = behind.map(|tracepoint| {
+                let registers = *registers.as_ref().map_err(Clone::clone)?;
+                load(EXIT_NAME, &program::switched(setting, registers)?, Some(tracepoint))
+            });
+            let first = behind.transpose()?.into_iter().collect::<Vec<_>>();
+            let switch = program::switch(setting)?;
+            Ok::<_, BpfError>((first, load(NAME, &switch, Some(task.tracepoints.switch))?.1))
         };
-        let mut programs = Vec::new();
-        if let Some((exit, registers)) = late {
-            programs.push(load(EXIT_NAME, &program::switched(setting, registers)?, Some(exit))?);
+        // Why a way is not there is of no interest as long as there is another.
+        let mut loaded = Err(());
+        if let (Ok(interrupt), Ok(registers)) = (btf.typedef(INTERRUPTED), &registers)
+            && let Ok(bells) = Bells::new(files, &*sys)
+        {
+            maps.taking = Taking::Interrupt(bells, *registers);
+            loaded = both(&maps, Some(interrupt)).map_err(drop);
         }
-        programs.push(load(NAME, &program::switch(setting)?, Some(task.tracepoints.switch))?);
+        if let (Err(_), Ok(exit), Ok(_)) = (&loaded, btf.typedef(SCHED_EXIT), &registers) {
+            maps.taking = Taking::Exit;
+            loaded = both(&maps, Some(exit)).map_err(drop);
+        }
+        let (first, switch) = match loaded {
+            Ok(loaded) => loaded,
+            Err(_) => {
+                let table = MapSpec {
+                    kind: MapKind::StackTrace,
+                    entries: USER_STACKS,
+                    ..array(USER_FRAMES * size_of::<u64>(), false)
+                };
+                maps.taking = Taking::Table(create("user stacks", table)?);
+                both(&maps, None)?
+            }
+        };
+        let (setting, mut programs) = (maps.setting(&task), Vec::new());
         let mut more_scratch = Vec::new();
         if wanted.wakes {
             let (scratch, registers) = (scratch()?, *registers.as_ref().map_err(Clone::clone)?);
@@ -266,21 +391,36 @@ impl BlockedStacks {
                 clocks.push(opened.map_err(map_error("the clock of a CPU"))?);
             }
         }
-        let maps = [places, switch_scratch, shared].into_iter().chain(more_scratch).collect();
-        let stacks = BlockedStacks {
+        Ok(BlockedStacks {
             sys,
+            first,
             programs,
             clocks,
             clocked,
             links: Vec::new(),
-            ring,
             code: CodeRecords::open(files),
-            user_stacks,
             shared_values,
-            _maps: maps,
-        };
-        stacks.shared(shared::OVER).store(wanted.over.0, Ordering::Relaxed);
-        Ok(stacks)
+            maps,
+            switch,
+            _more_scratch: more_scratch,
+        })
+    }
+
+    /// What another program needs to note who waits; `None` where that takes what only a program of this has.
+    pub fn notes(&self) -> Option<WaitNotes<'_>> {
+        (!self.maps.is_table()).then_some(WaitNotes { maps: &self.maps })
+    }
+
+    /// Lets those run that must be there before another program notes who waits.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`].
+    pub fn prepare(&mut self) -> Result<(), BpfError> {
+        for (name, program) in &self.first {
+            let attached = self.sys.attach(program.as_fd());
+            self.links.push(attached.map_err(|error| BpfError::Attach { name, error })?);
+        }
+        Ok(())
     }
 
     fn shared(&self, at: i16) -> &AtomicU64 {
@@ -290,11 +430,16 @@ impl BlockedStacks {
         unsafe { AtomicU64::from_ptr(self.shared_values.base().add(at).cast()) }
     }
 
-    /// Lets the programs run.
+    /// Lets the other programs run, behind [`BlockedStacks::prepare`]; with one that notes who waits, unless `noted` says that another
+    /// does.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
-    pub fn attach(&mut self) -> Result<(), BpfError> {
+    pub fn attach(&mut self, noted: bool) -> Result<(), BpfError> {
+        if !noted {
+            let attached = self.sys.attach(self.switch.as_fd());
+            self.links.push(attached.map_err(|error| BpfError::Attach { name: NAME, error })?);
+        }
         for (name, program) in &self.programs {
             let attached = self.sys.attach(program.as_fd());
             self.links.push(attached.map_err(|error| BpfError::Attach { name, error })?);
@@ -316,8 +461,11 @@ impl BlockedStacks {
 
     /// Hands out the samples that there are, the oldest first. What is not one counts as unreadable.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
-        let in_table = self.user_stacks.is_some();
-        self.ring.read(|bytes| take(sample(bytes, in_table)));
+        if let Taking::Interrupt(Bells { bells, .. }, _) = &self.maps.taking {
+            bells.iter().for_each(Doorbell::answer);
+        }
+        let in_table = self.maps.is_table();
+        self.maps.ring.read(|bytes| take(sample(bytes, in_table)));
     }
 
     /// Hands out what perf has told of the code of processes since the last call: see [`CodeRecords`].
@@ -335,7 +483,8 @@ impl BlockedStacks {
     /// The user stack of this number, the innermost frame first; `None` when there is none.
     pub fn user_stack(&self, number: u32) -> Option<Vec<u64>> {
         let mut bytes = [0; USER_FRAMES * size_of::<u64>()];
-        self.sys.map_lookup(self.user_stacks.as_ref()?.as_fd(), number, &mut bytes).ok()?;
+        let Taking::Table(table) = &self.maps.taking else { return None };
+        self.sys.map_lookup(table.as_fd(), number, &mut bytes).ok()?;
         let frames = bytes.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word));
         Some(frames.take_while(|&frame| frame != 0).collect())
     }
@@ -349,9 +498,12 @@ impl BlockedStacks {
         Missing {
             no_room: self.shared(shared::NO_ROOM).load(Ordering::Relaxed),
             unseen: self
-                .programs
+                .first
                 .iter()
-                .map(|(_, program)| self.sys.missed(program.as_fd()).unwrap_or(0))
+                .chain(&self.programs)
+                .map(|(_, program)| program)
+                .chain([&self.switch])
+                .map(|program| self.sys.missed(program.as_fd()).unwrap_or(0))
                 .sum(),
             given_up: self.shared(shared::GIVEN_UP).load(Ordering::Relaxed),
         }

@@ -1,18 +1,21 @@
 //! The programs that note who blocks, and tell where it did when the wait was long.
 //!
 //! A thread that comes in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only
-//! if the wait was long enough. Its user stack can be read by nobody but itself. Since Linux 6.15 there is a tracepoint
-//! where the thread has its memory again, and is still in its wait:
+//! if the wait was long enough. Its user stack can be read by nobody but itself, where it has its memory again and is still in its
+//! wait. On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an interrupt (`irq_work`), and that
+//! comes as soon as the switch is over.
 //!
 //! ```text
-//!   sched_switch    goes out to block   place of its id := { since, id }
-//!                   comes in            leave, if its place is not its own, or the wait was shorter than the threshold
-//!                                       walk its kernel stack into the CPU's sample, which is pending now
-//!   sched_exit_tp   a sample is pending walk its user stack by frame pointers, copy its registers and the top of its stack,
-//!                                       and put all of it into the ring
+//!   sched_switch     goes out to block   note of its id := since when
+//!                    comes in            nothing, if the note is not its own, or the wait was shorter than the threshold
+//!                                        walk its kernel stack into the CPU's sample, which is pending now; ring the CPU's bell
+//!   irq_work_entry   a sample is pending walk its user stack by frame pointers, copy its registers and the top of its stack,
+//!                                        and put all of it into the ring
 //! ```
 //!
-//! Between the two, nothing else switches on that CPU. Before 6.15 the user stack is taken when the thread goes out, into the
+//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15), which
+//! comes behind every switch, and so takes its time there too, and no bell is rung. Where programs record switches anyway, the first part is in theirs, which has
+//! the time and both threads at hand: a program of its own costs a switch more than all that it does. Before 6.15 the user stack is taken when the thread goes out, into the
 //! kernel's table of stacks, which keeps one copy of each, and nothing is copied.
 //!
 //! Two more programs are there if they are wanted: on `sched_waking`, where the thread that ends a long wait runs, and on the
@@ -28,25 +31,31 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::super::asm::Reg::*;
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::programs::number;
-use super::super::task::TaskLayout;
+use super::super::scope::TIDS;
+use super::super::task::{RegisterLayout, TaskLayout};
+use crate::units::Nanos;
 
 pub(super) use samples::{running, switched, waking};
+pub(in super::super) use waits::Notes;
 pub(super) use waits::switch;
 
-/// How many places there are for threads that wait; a power of two. Of two threads with the same lower bits of their ids
+/// How many notes there are of threads that wait; a power of two. Of two threads with the same lower bits of their ids
 /// that wait at once, the earlier one's is given up, and counted.
-pub(super) const PLACES: usize = 64 * 1024;
+///
+/// ```text
+///   bits 0 to 5    the upper bits of the thread's id, whose lower ones are the number of the note
+///   bits 6 to 63   since when it waits, in nanoseconds: nine years. All 0 for not
+/// ```
+pub(super) const NOTES: usize = 64 * 1024;
 
-/// Bytes of a place; a power of two.
-pub(super) const PLACE_BYTES: usize = 32;
+/// Bytes of all of them. Behind them are the numbers of user stacks, if these are taken when a thread goes out.
+pub(super) const NOTE_BYTES: usize = NOTES * size_of::<u64>();
 
-/// Where the parts of a place are.
-mod place {
-    /// Since when it waits; 0 for not.
-    pub(super) const SINCE: i16 = 0;
-    pub(super) const TID: i16 = 8;
-    pub(super) const USER: i16 = 16;
-}
+/// The bits of a note that say whose it is.
+const OWNER_BITS: i32 = 6;
+const OWNER: i32 = (1 << OWNER_BITS) - 1;
+
+const _: () = assert!(NOTES << OWNER_BITS == TIDS);
 
 /// Where the parts of a sample are.
 pub(super) mod part {
@@ -89,7 +98,7 @@ const LARGE_COPY: usize = 4096;
 
 /// How much of a program's stack is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copied {
+pub(in super::super) enum Copied {
     /// Little, and [`LARGE_COPY`] where frame pointers lead nowhere.
     Usual,
     /// So many blocks of [`BLOCK`] bytes, as far as there are.
@@ -125,14 +134,12 @@ pub(super) const MOST_BLOCKS: usize = 7;
 
 const _: () = assert!(Copied::Blocks(MOST_BLOCKS).scratch_bytes() <= 32 << 10);
 
-/// What is in the map that user space and the program share.
+/// What programs count.
 pub(super) mod shared {
-    /// Which waits are long, in nanoseconds.
-    pub(in super::super) const OVER: i16 = 0;
     /// Samples for which the ring had no room.
-    pub(in super::super) const NO_ROOM: i16 = 8;
-    /// Places that were taken from a thread that still waited.
-    pub(in super::super) const GIVEN_UP: i16 = 16;
+    pub(in super::super) const NO_ROOM: i16 = 0;
+    /// Notes that were taken from a thread that still waited.
+    pub(in super::super) const GIVEN_UP: i16 = 8;
     pub(in super::super) const BYTES: usize = 64;
 }
 
@@ -152,13 +159,15 @@ const ZERO_KEY: i16 = -20;
 const SAMPLE: i16 = -32;
 const LENGTH: i16 = -40;
 
-/// What the program is made for.
+/// What the programs are made for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting<'a> {
-    pub(super) task: &'a TaskLayout,
+pub(in super::super) struct Setting<'a> {
+    pub(in super::super) task: &'a TaskLayout,
     /// From the beginning of a task to the address of its memory, which is 0 for the kernel's own threads.
     pub(super) memory: i16,
-    pub(super) places: BorrowedFd<'a>,
+    /// Which waits are long.
+    pub(super) over: Nanos,
+    pub(super) notes: BorrowedFd<'a>,
     pub(super) user: User<'a>,
     pub(super) copied: Copied,
     pub(super) scratch: BorrowedFd<'a>,
@@ -168,16 +177,88 @@ pub(super) struct Setting<'a> {
 
 /// How user stacks are taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum User<'a> {
+pub(in super::super) enum User<'a> {
     /// When a thread goes out, into the kernel's table of stacks.
     Out(BorrowedFd<'a>),
-    /// When it has come in again.
+    /// Behind every switch, if a sample is pending.
     In,
+    /// By an interrupt that a long wait asks for, through its CPU's bell among these. What the registers were is known by then.
+    Interrupt(BorrowedFd<'a>, RegisterLayout),
 }
 
 /// A constant as a place. All of them are far below 2^15.
 fn small(value: usize) -> i16 {
     i16::try_from(value).unwrap_or(i16::MAX)
+}
+
+impl Setting<'_> {
+    /// R0 = the place where this CPU makes samples; to `out` if there is none.
+    fn find_sample(&self, asm: &mut Assembler, out: Label) {
+        asm.store(Width::Word, R10, ZERO_KEY, 0);
+        asm.set(R2, R10);
+        asm.alu(Alu::Add, R2, i32::from(ZERO_KEY));
+        asm.load_map(R1, self.scratch.as_raw_fd());
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, out);
+    }
+
+    /// Adds one to a count. Takes R3 and R5.
+    fn count(&self, asm: &mut Assembler, at: i16) {
+        asm.load_map_value(R5, self.shared.as_raw_fd());
+        asm.set(R3, 1);
+        asm.atomic(Atomic::Add, R5, at, R3);
+    }
+
+    /// `place` = where the note is of the thread whose id is in `tid`, which becomes what an own note has in its bits of the owner.
+    fn find_note(&self, asm: &mut Assembler, tid: Reg, place: Reg, other: Reg) {
+        asm.set(place, tid);
+        asm.alu(Alu::And, place, number(NOTES - 1));
+        asm.alu(Alu::ShiftLeft, place, number(size_of::<u64>().ilog2() as usize));
+        asm.load_map_value(other, self.notes.as_raw_fd());
+        asm.alu(Alu::Add, place, other);
+        asm.alu(Alu::ShiftRight, tid, number(NOTES.ilog2() as usize));
+    }
+
+    /// Goes to `long` if a wait of so many nanoseconds is. Takes `other`.
+    fn if_long(&self, asm: &mut Assembler, length: Reg, other: Reg, long: Label) {
+        // A constant has 31 bits without its sign.
+        let part = |shift: u32| ((self.over.0 >> shift) & 0x7fff_ffff) as i32;
+        if self.over.0 > i32::MAX as u64 {
+            asm.set(other, part(62));
+            for shift in [31, 0] {
+                asm.alu(Alu::ShiftLeft, other, 31);
+                asm.alu(Alu::Or, other, part(shift));
+            }
+        } else {
+            asm.set(other, part(0));
+        }
+        asm.jump_if(When::AtLeast, length, other, long);
+    }
+}
+
+/// Copies the program's registers from R0, where the kernel keeps them, to the sample in `sample`. Takes R1.
+fn copy_registers(asm: &mut Assembler, layout: RegisterLayout, sample: Reg) {
+    let RegisterLayout { instruction, stack, frame, link } = layout;
+    let known = [Some(instruction), Some(stack), Some(frame), link];
+    for (from, to) in known.into_iter().zip(part::REGISTERS) {
+        match from {
+            Some(from) => {
+                asm.load(Width::Double, R1, R0, from);
+                asm.store(Width::Double, sample, small(to), R1);
+            }
+            None => asm.store(Width::Double, sample, small(to), 0),
+        }
+    }
+}
+
+/// Makes the length of a walk that failed 0. What is negative is an error, and as an unsigned number more than `most`.
+fn length_or_zero(asm: &mut Assembler, length: Reg, most: usize) {
+    let [failed, whole] = [(); 2].map(|()| asm.label());
+    asm.jump_if(When::AtLeast, length, number(most + 1), failed);
+    asm.jump(whole);
+    asm.place(failed);
+    asm.set(length, 0);
+    asm.place(whole);
 }
 
 struct Writer<'a> {
@@ -186,73 +267,10 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// R9 = the place of the thread whose id is in `tid`. Takes R2.
-    fn find_place(&mut self, tid: Reg) {
-        let asm = &mut self.asm;
-        asm.set(R9, tid);
-        asm.alu(Alu::And, R9, number(PLACES - 1));
-        asm.alu(Alu::ShiftLeft, R9, number(PLACE_BYTES.ilog2() as usize));
-        asm.load_map_value(R2, self.setting.places.as_raw_fd());
-        asm.alu(Alu::Add, R9, R2);
-    }
-
-    /// R9 = the place of the thread whose id is in `tid`, if it is its own and the thread waits; else to `out`. `BEGAN` is since
-    /// when. Takes R2 and R3.
-    fn find_wait(&mut self, tid: Reg, out: Label) {
-        self.find_place(tid);
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R2, R9, place::SINCE);
-        asm.jump_if(When::Equal, R2, 0, out);
-        asm.load(Width::Double, R3, R9, place::TID);
-        asm.jump_if(When::NotEqual, R3, tid, out);
-        asm.store(Width::Double, R10, BEGAN, R2);
-    }
-
     /// `NOW` is the time. Takes R0 to R5.
     fn look_at_the_clock(&mut self) {
         self.asm.call(Helper::KtimeGetNs);
         self.asm.store(Width::Double, R10, NOW, R0);
-    }
-
-    /// Goes to `out` if the wait that began at `BEGAN` is shorter by `NOW` than the threshold. Takes R0, R2 and R4.
-    fn unless_long(&mut self, out: Label) {
-        let asm = &mut self.asm;
-        asm.load(Width::Double, R0, R10, NOW);
-        asm.load(Width::Double, R2, R10, BEGAN);
-        asm.alu(Alu::Sub, R0, R2);
-        asm.alu(Alu::Add, R0, 1);
-        asm.load_map_value(R4, self.setting.shared.as_raw_fd());
-        asm.load(Width::Double, R4, R4, shared::OVER);
-        asm.jump_if(When::AtLeast, R4, R0, out);
-    }
-
-    /// R0 = the place where this CPU makes samples; to `out` if there is none.
-    fn find_sample(&mut self, out: Label) {
-        let asm = &mut self.asm;
-        asm.store(Width::Word, R10, ZERO_KEY, 0);
-        asm.set(R2, R10);
-        asm.alu(Alu::Add, R2, i32::from(ZERO_KEY));
-        asm.load_map(R1, self.setting.scratch.as_raw_fd());
-        asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, out);
-    }
-
-    /// Makes the length of a walk that failed 0. What is negative is an error, and as an unsigned number more than `most`.
-    fn length_or_zero(&mut self, length: Reg, most: usize) {
-        let asm = &mut self.asm;
-        let [failed, whole] = [(); 2].map(|()| asm.label());
-        asm.jump_if(When::AtLeast, length, number(most + 1), failed);
-        asm.jump(whole);
-        asm.place(failed);
-        asm.set(length, 0);
-        asm.place(whole);
-    }
-
-    /// Adds one to a count. Takes R2 and R3.
-    fn count(&mut self, at: i16) {
-        self.asm.load_map_value(R2, self.setting.shared.as_raw_fd());
-        self.asm.set(R3, 1);
-        self.asm.atomic(Atomic::Add, R2, at, R3);
     }
 
     /// The program, which ends at `out`.

@@ -86,7 +86,8 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     let wanted = Wanted { over, wakes: true, frequency: Some(99), copy: None };
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted)
         .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()));
-    stacks.attach().expect("the program runs");
+    stacks.prepare().expect("the program runs");
+    stacks.attach(false).expect("the others run");
     // On a busy machine the short sleeps can be long too, and one that is preempted until its time is over does not sleep. What a
     // sleep must be is known, not which of a few attempts it is.
     let mut attempts = (0..10).map(|_| {
@@ -146,4 +147,96 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     assert!(!user.is_empty() && user.iter().all(|&frame| frame >> 63 == 0), "{user:x?}");
     assert_eq!(stacks.missing().no_room, 0);
     assert_eq!(stacks.user_stack(u32::MAX), None);
+}
+
+/// Sleeps four times, and tells when it is about to; returns its id and when it slept.
+fn sleep_four_times(turn: &AtomicU64) -> (Tid, Vec<(Nanos, Nanos)>) {
+    let sleep = |_| {
+        let begun = crate::clock::now();
+        turn.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        (begun, crate::clock::now())
+    };
+    let slept = (0..4).map(sleep).collect();
+    // SAFETY: the call has no arguments, and returns the thread's own id.
+    (Tid(unsafe { libc::gettid() }.cast_unsigned()), slept)
+}
+
+#[test]
+fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
+    use super::super::events::{BpfEvents, Wanted as Events};
+    use crate::sys::Linux;
+    // SAFETY: the call has no arguments and no effects.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: this needs root");
+        return;
+    }
+    let wanted = Wanted { over: Nanos(20_000_000), wakes: false, frequency: None, copy: None };
+    let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted).expect("loaded");
+    let Some(notes) = stacks.notes() else {
+        eprintln!("skipped: on this kernel stacks have a program of their own");
+        return;
+    };
+    let online = cpus::online(&Linux).expect("there are CPUs");
+    let possible = cpus::possible(&Linux).expect("there are CPUs").last().expect("one").0 + 1;
+    let events = Events {
+        cpus: &online,
+        possible: possible as usize,
+        lane_bytes: 8 << 20,
+        waking: false,
+        need_resched: false,
+        narrow: None,
+        steal: false,
+        threaded_softirqs: false,
+        locks: false,
+        plain: true,
+        calls: None,
+        notes: Some(notes),
+    };
+    let opened = BpfEvents::open(&Linux, Box::new(sys::LinuxBpf), &events);
+    let (mut events, lanes) =
+        opened.unwrap_or_else(|it| panic!("{it}\n{}", it.verifier_log().unwrap_or_default()));
+    assert!(events.notes_waits(), "what the own program does, that of switches does as well");
+    stacks.prepare().expect("the program runs");
+    lanes.iter().for_each(|(_, lane)| lane.open());
+    events.attach().expect("the programs run");
+    stacks.attach(true).expect("there is no other");
+    let pretend = |full: bool| lanes.iter().for_each(|(_, lane)| lane.pretend(full));
+    let turn = AtomicU64::new(0);
+    let until = |count: u64| {
+        while turn.load(Ordering::SeqCst) < count {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let mut slept = 0;
+    // On a busy machine a thread may be asleep later than it is expected to be.
+    for _ in 0..5 {
+        turn.store(0, Ordering::SeqCst);
+        pretend(false);
+        let (tid, sleeps) = std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| sleep_four_times(&turn));
+            // The end of the first sleep is lost, and the beginning of the second.
+            until(1);
+            pretend(true);
+            until(2);
+            pretend(false);
+            sleeper.join().expect("it slept")
+        });
+        let of_one = |sample: &Sample| {
+            let (since, until) = (sample.since, sample.until);
+            sleeps.iter().position(|(begun, ended)| since >= *begun && until <= *ended)
+        };
+        stacks.read(|sample| {
+            let sample = sample.expect("a whole sample");
+            if sample.tid == tid && sample.since >= sleeps[0].0 {
+                let one = of_one(&sample).unwrap_or_else(|| panic!("{sample:?} is of {sleeps:?}"));
+                slept += usize::from(one >= 2);
+            }
+        });
+    }
+    assert!(slept >= 5, "{slept} of 10 sleeps have a stack that the recorder saw whole");
+    assert_eq!(stacks.missing(), Missing::default());
+    events.detach();
+    stacks.detach();
 }

@@ -8,6 +8,7 @@ use crate::capture::source::SourceError;
 use crate::commands::plan::{Filter, Plan, default_ring_bytes};
 use crate::kernel::bpf::events::BpfError;
 use crate::kernel::bpf::scope::ScopeBy;
+use crate::kernel::bpf::stacks::WaitNotes;
 use crate::kernel::bpf::sys::{BpfSys, LinuxBpf};
 use crate::kernel::extra::Extra;
 use crate::kernel::facts::{Facts, Limit};
@@ -43,7 +44,7 @@ impl EventKernel for RunningKernel {
     }
 }
 
-/// Opens the programs, their lanes, and perf's rings for the rest, with `extras` in it.
+/// Opens the programs, their lanes, and perf's rings for the rest, with `extras` in it. With `notes`, its programs note who waits.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
@@ -52,6 +53,7 @@ pub(in crate::commands) fn open(
     facts: &Facts,
     plan: &Plan,
     extras: &Arc<[Extra]>,
+    notes: Option<WaitNotes<'_>>,
 ) -> Result<BpfSource, RecordError> {
     // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
     let narrow = match &plan.scope {
@@ -62,7 +64,7 @@ pub(in crate::commands) fn open(
     };
     let Plan { waking, need_resched, locks, plain, .. } = *plan;
     let wanted = Asked { waking, need_resched, locks, plain };
-    open_for(kernel, facts, wanted, narrow, plan.ring_bytes, extras)
+    open_for(kernel, facts, wanted, narrow, plan.ring_bytes, extras, notes)
 }
 
 /// Opens what a recording of the machine uses, to see whether it can be had.
@@ -71,7 +73,7 @@ pub(in crate::commands) fn open(
 /// [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
-    open_for(&RunningKernel, facts, Asked::default(), None, None, &extras)
+    open_for(&RunningKernel, facts, Asked::default(), None, None, &extras, None)
 }
 
 /// What programs tell only if somebody asks.
@@ -90,6 +92,7 @@ fn open_for(
     narrow: Option<ScopeBy>,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
+    notes: Option<WaitNotes<'_>>,
 ) -> Result<BpfSource, RecordError> {
     let sys = kernel.sys();
     let cpus = cpus::online(&*sys)?.len();
@@ -111,7 +114,10 @@ fn open_for(
         plain,
         narrow,
     };
-    let open = || BpfSource::open(kernel.sys(), kernel.bpf(), layout.clone(), options.clone());
+    let open = || {
+        let (layout, options) = (layout.clone(), options.clone());
+        BpfSource::open(kernel.sys(), kernel.bpf(), layout, options, notes)
+    };
     let opened = match open() {
         Err(SourceError::Bpf(error))
             if error.may_lack_memory() && limits::raise_locked_memory() =>

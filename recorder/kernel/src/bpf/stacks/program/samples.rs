@@ -12,8 +12,9 @@ use super::super::super::asm::{
 use super::super::super::programs::number;
 use super::super::super::task::RegisterLayout;
 use super::{
-    BEGAN, BLOCK, Copied, KERNEL_BYTES, LARGE_COPY, LENGTH, NO_WAKEUP, NOW, Setting, USER_BYTES,
-    USER_STACK, Writer, kind, part, shared, small,
+    BEGAN, BLOCK, Copied, KERNEL_BYTES, LARGE_COPY, LENGTH, NO_WAKEUP, NOW, OWNER, OWNER_BITS,
+    Setting, USER_BYTES, USER_STACK, User, Writer, copy_registers, kind, length_or_zero, part,
+    shared, small,
 };
 
 /// How much of the stack is copied where frame pointers lead on: enough for the functions of libraries without them that
@@ -44,30 +45,40 @@ impl Writer<'_> {
         asm.call(Helper::GetStack);
         asm.store(Width::Double, R9, small(part::USER), R0);
         asm.set(R7, R0);
-        self.length_or_zero(R7, USER_BYTES);
-        let asm = &mut self.asm;
+        length_or_zero(asm, R7, USER_BYTES);
         asm.alu(Alu::Add, R8, R7);
 
         asm.call(Helper::GetCurrentTaskBtf);
         asm.set(R1, R0);
         asm.call(Helper::TaskPtRegs);
-        let RegisterLayout { instruction, stack, frame, link } = registers;
-        let known = [Some(instruction), Some(stack), Some(frame), link];
-        for (from, to) in known.into_iter().zip(part::REGISTERS) {
-            match from {
-                Some(from) => {
-                    asm.load(Width::Double, R1, R0, from);
-                    asm.store(Width::Double, R9, small(to), R1);
-                }
-                None => asm.store(Width::Double, R9, small(to), 0),
-            }
-        }
+        copy_registers(&mut self.asm, registers, R9);
 
         match self.setting.copied {
             Copied::Usual => self.copy_little(done),
             Copied::Blocks(blocks) => self.copy_blocks(blocks, done),
         }
         self.asm.place(done);
+    }
+
+    /// Goes to `elsewhere` if the interrupt came when another thread ran than the one of the sample in R9, or when this one was in its
+    /// program again: then its registers are others. Such a sample has no user part.
+    fn unless_in_wait(&mut self, registers: RegisterLayout, elsewhere: Label) {
+        let asm = &mut self.asm;
+        asm.store(Width::Double, R9, small(part::USER), -libc::EFAULT);
+        asm.store(Width::Double, R9, small(part::COPIED), 0);
+        asm.call(Helper::GetCurrentTaskBtf);
+        asm.load(Width::Word, R1, R0, self.setting.task.pid);
+        asm.load(Width::Word, R2, R9, small(part::TID));
+        asm.jump_if(When::NotEqual, R1, R2, elsewhere);
+        asm.set(R1, R0);
+        asm.call(Helper::TaskPtRegs);
+        for (from, known) in
+            [registers.instruction, registers.stack].into_iter().zip(part::REGISTERS)
+        {
+            asm.load(Width::Double, R1, R0, from);
+            asm.load(Width::Double, R2, R9, small(known));
+            asm.jump_if(When::NotEqual, R1, R2, elsewhere);
+        }
     }
 
     /// Copies the blocks at the top of the program's stack one after the other, until one is not there: then to `done`.
@@ -154,7 +165,7 @@ impl Writer<'_> {
         asm.set(R4, NO_WAKEUP);
         asm.call(Helper::RingbufOutput);
         asm.jump_if(When::Equal, R0, 0, sent);
-        self.count(shared::NO_ROOM);
+        self.setting.count(asm, shared::NO_ROOM);
         self.asm.place(sent);
     }
 
@@ -166,8 +177,8 @@ impl Writer<'_> {
         registers: RegisterLayout,
         out: Label,
     ) -> Result<Vec<Insn>, AsmError> {
-        self.find_sample(out);
         let asm = &mut self.asm;
+        self.setting.find_sample(asm, out);
         asm.set(R9, R0);
         asm.store(Width::Word, R9, small(part::WOKEN), woken);
         for (from, to) in [(BEGAN, part::SINCE), (NOW, part::UNTIL)] {
@@ -190,14 +201,14 @@ impl Writer<'_> {
         asm.call(Helper::GetStack);
         asm.store(Width::Double, R9, small(part::KERNEL), R0);
         asm.set(R8, R0);
-        self.length_or_zero(R8, KERNEL_BYTES);
+        length_or_zero(asm, R8, KERNEL_BYTES);
         self.user_part(registers);
         self.put();
         self.end(out)
     }
 }
 
-/// `sched_exit_tp(is_switch)`: the scheduler is done, and the thread that came in has its memory.
+/// `sched_exit_tp(is_switch)` or `irq_work_entry(vector)`: the scheduler is done, and the thread that came in has its memory.
 pub(in super::super) fn switched(
     setting: Setting<'_>,
     registers: RegisterLayout,
@@ -205,15 +216,20 @@ pub(in super::super) fn switched(
     let mut writer = Writer { asm: Assembler::new(), setting };
     let out = writer.asm.label();
     writer.asm.set(R6, R1);
-    writer.find_sample(out);
     let asm = &mut writer.asm;
+    setting.find_sample(asm, out);
     asm.set(R9, R0);
     asm.load(Width::Double, R1, R9, setting.copied.pending());
     asm.jump_if(When::Equal, R1, 0, out);
     asm.store(Width::Double, R9, setting.copied.pending(), 0);
     asm.load(Width::Double, R8, R9, small(part::KERNEL));
-    writer.length_or_zero(R8, KERNEL_BYTES);
+    length_or_zero(asm, R8, KERNEL_BYTES);
+    let elsewhere = asm.label();
+    if let User::Interrupt(..) = setting.user {
+        writer.unless_in_wait(registers, elsewhere);
+    }
     writer.user_part(registers);
+    writer.asm.place(elsewhere);
     writer.put();
     writer.end(out)
 }
@@ -230,9 +246,22 @@ pub(in super::super) fn waking(
     asm.load(Width::Double, R7, R6, 0);
     asm.load(Width::Word, R8, R7, setting.task.pid);
     asm.jump_if(When::Equal, R8, 0, out);
-    writer.find_wait(R8, out);
+    asm.set(R3, R8);
+    setting.find_note(asm, R3, R9, R2);
+    asm.load(Width::Double, R2, R9, 0);
+    asm.jump_if(When::Equal, R2, 0, out);
+    asm.alu(Alu::Xor, R3, R2);
+    asm.jump_if(When::Shares, R3, OWNER, out);
+    asm.alu(Alu::ShiftRight, R2, OWNER_BITS);
+    asm.store(Width::Double, R10, BEGAN, R2);
     writer.look_at_the_clock();
-    writer.unless_long(out);
+    let asm = &mut writer.asm;
+    let long = asm.label();
+    asm.load(Width::Double, R2, R10, BEGAN);
+    asm.alu(Alu::Sub, R0, R2);
+    setting.if_long(asm, R0, R2, long);
+    asm.jump(out);
+    asm.place(long);
     writer.own_stack((kind::WAKE, R8.into()), registers, out)
 }
 
