@@ -537,7 +537,12 @@ fn load_all(
     setting: &Setting<'_>,
     waking: bool,
 ) -> Result<Vec<Loaded>, BpfError> {
-    programs::all(setting, waking)?.iter().map(|program| load(sys, program)).collect()
+    // Those on wake-ups first, which not every kernel takes: that on switches takes the kernel longest to check.
+    let programs = programs::all(setting, waking)?;
+    let loaded = programs.iter().rev().map(|program| load(sys, program));
+    let mut loaded = loaded.collect::<Result<Vec<Loaded>, BpfError>>()?;
+    loaded.reverse();
+    Ok(loaded)
 }
 
 /// Loads all of them; none if the kernel has no such programs.
