@@ -1,11 +1,14 @@
 //! Where stacks come from: BPF programs, or perf's call chains.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::bpf::events::BpfError;
 use crate::bpf::stacks::{BlockedStacks, Missing, Sample, SampleKind, WaitNotes};
 use crate::callchains::{CallchainError, CallchainStacks};
 use crate::ring::RawRecord;
+use crate::units::Pid;
 
 /// Why stacks are not recorded any more when they were to begin.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,26 @@ impl StackSource {
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         match self {
             StackSource::Bpf(stacks) => stacks.notes(),
+            StackSource::Callchains(_) => None,
+        }
+    }
+
+    /// Names the processes whose waits are wanted, if only those of some are.
+    pub fn choose(&self, pids: &[Pid]) {
+        if let StackSource::Bpf(stacks) = self {
+            stacks.choose(pids);
+        }
+    }
+
+    /// See [`BlockedStacks::costs_little`].
+    pub fn costs_little(&self) -> bool {
+        matches!(self, StackSource::Bpf(stacks) if stacks.costs_little())
+    }
+
+    /// See [`BlockedStacks::from`].
+    pub fn from(&self) -> Option<Arc<AtomicU64>> {
+        match self {
+            StackSource::Bpf(stacks) => Some(stacks.from()),
             StackSource::Callchains(_) => None,
         }
     }

@@ -11,6 +11,9 @@ use fxt_reader::record::Args;
 
 use crate::unsigned;
 
+/// What `stack_info` says in its argument `of` if only some processes have stacks: COMMAND, those of `-p`, and what they start.
+pub const OF_CHOSEN: &str = "processes";
+
 /// The argument of the name of a function that tells which module of its process it is in, by number.
 pub const NAME_MODULE: &str = "module";
 

@@ -12,12 +12,13 @@ const STACKS: &str = "Stacks";
 /// Where threads were in their code.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StackArgs {
-    /// Also record the stack of each thread that leaves its CPU to wait, if it stays away for long
+    /// Record the stack of each thread that leaves its CPU to wait, if it stays away for long; none for no stacks
     ///
-    /// Both the kernel's stack and the program's. With wake, also the stack of the thread that ends such
-    /// a wait; with cpu, also those of threads that run, -F times a second on each CPU. Needs the rights
-    /// that --source bpf needs; where BPF is refused, and with --source perf, stacks are by frame
-    /// pointers alone, and may lack a caller.
+    /// Both the kernel's stack and the program's. By default those of COMMAND and of the processes of -p,
+    /// with what they start, if the source is bpf; with --stacks those of all threads that are recorded.
+    /// With wake, also the stack of the thread that ends such a wait; with cpu, also those of threads that
+    /// run, -F times a second on each CPU. Needs the rights that --source bpf needs; where BPF is refused,
+    /// and with --source perf, stacks are by frame pointers alone, and may lack a caller.
     #[arg(
         long,
         value_name = "KIND,..",
@@ -112,6 +113,8 @@ pub enum StackKind {
     Wake,
     /// Also those of threads that run
     Cpu,
+    /// No stacks
+    None,
 }
 
 #[cfg(test)]

@@ -202,6 +202,8 @@ pub enum PlanError {
     /// How often to look, and nothing to look at.
     #[error("--frequency needs --stacks=cpu")]
     FrequencyWithoutSamples,
+    #[error("--stacks=none is without stacks: use it alone")]
+    StacksAndNone,
     /// More memory than can be meant.
     #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]
     TooMuchMemory { option: &'static str, bytes: u64 },
@@ -243,8 +245,8 @@ impl Plan {
             return Err(PlanError::TraceToTerminal);
         }
         let gates = !args.gates.fail_if.is_empty();
+        let stacks = stacks(&args, &scope)?;
         let flight = FlightPlan::new(args.flight, args.mode, &output, gates)?;
-        let stacks = stacks(&args.stacks)?;
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
             memory("--buffer-size", args.buffer_size)?.unwrap_or(flight.default_buffer_bytes());
@@ -343,9 +345,28 @@ const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
 /// How often a CPU is looked at when `-F` says nothing: not in step with what happens every ten milliseconds.
 const DEFAULT_FREQUENCY: u32 = 99;
 
-/// Which stacks are recorded, if any is.
-fn stacks(args: &cli::StackArgs) -> Result<Option<Wanted>, PlanError> {
-    let Some(kinds) = &args.stacks else { return Ok(None) };
+/// Which stacks are recorded, if any is. Without a word of it, those of COMMAND and of the processes of `-p`, where that costs
+/// next to nothing.
+fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError> {
+    let of_some = match scope {
+        Filter::Machine => !args.command.is_empty() && !args.all,
+        Filter::Processes { .. } => true,
+        Filter::Cgroups(_) => false,
+    };
+    let source = args.source.choice.unwrap_or_default();
+    let can_be = matches!(source, SourceChoice::Auto | SourceChoice::Bpf);
+    let in_one_file = args.mode == Mode::Streaming && args.flight.rotate.is_none();
+    let by_default = of_some && can_be && in_one_file && !args.plain;
+    let default = [StackKind::Offcpu];
+    let args = &args.stacks;
+    let (kinds, chosen) = match &args.stacks {
+        Some(kinds) if kinds.contains(&StackKind::None) => {
+            return if kinds.len() == 1 { Ok(None) } else { Err(PlanError::StacksAndNone) };
+        }
+        Some(kinds) => (&kinds[..], false),
+        None if by_default => (&default[..], true),
+        None => return Ok(None),
+    };
     let over = args.stacks_over.map_or(DEFAULT_STACKS_OVER, TimeSpan::duration);
     let over = Nanos(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
     let frequency = args.frequency.unwrap_or(DEFAULT_FREQUENCY);
@@ -355,7 +376,7 @@ fn stacks(args: &cli::StackArgs) -> Result<Option<Wanted>, PlanError> {
     }
     let wakes = kinds.contains(&StackKind::Wake);
     let copy = args.unwind.unwrap_or_default().copy();
-    Ok(Some(Wanted { over, wakes, frequency, copy }))
+    Ok(Some(Wanted { over, wakes, frequency, copy, chosen }))
 }
 
 fn launch(

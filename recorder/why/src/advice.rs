@@ -171,7 +171,8 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
 }
 
 fn about_futex(thread: Index, names: &Names<'_>) -> String {
-    let stacks = if names.stacks.is_none() { "; with --stacks, where in its code" } else { "" };
+    let has_stacks = names.has_stacks_of(thread);
+    let stacks = if has_stacks { "" } else { "; with --stacks, where in its code" };
     format!(
         "record with --locks to see which futex {} waited for and, if it is a lock, who had it{stacks}",
         party(&names.who(thread))
@@ -217,7 +218,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
         Matter::Blocked { thread, class: Class::Io } => format!(
             "{} waited for input or output: record what it waited for with --syscalls and -e 'block:*'{}",
             who(thread),
-            if names.stacks.is_none() { ", and where with --stacks" } else { "" }
+            if names.has_stacks_of(*thread) { "" } else { ", and where with --stacks" }
         ),
         Matter::Blocked { thread, class: Class::Poll } => {
             format!("{} waited for an event: whoever was to send it was late", who(thread))

@@ -1,6 +1,6 @@
 //! One pass over a trace, or two: which intervals, and why.
 
-use fxt_reader::{Error, Reader};
+use fxt_reader::{Error, Koid, Reader};
 use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
@@ -36,6 +36,12 @@ impl Names<'_> {
         let roster = &self.tracker.roster;
         let comm = roster.comm(koid).unwrap_or_default().to_owned();
         Who { koid, tid: roster.tid(koid), comm }
+    }
+
+    /// Whether the recording has stacks of this thread, if it waited for long.
+    pub(crate) fn has_stacks_of(&self, thread: Index) -> bool {
+        let koid = Koid(self.tracker.roster.koid(thread));
+        self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
     }
 
     /// The name of a system call, or its number.

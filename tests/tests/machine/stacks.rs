@@ -1,8 +1,8 @@
 //! Where threads blocked: the functions that stacks name, and the waits that they are of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use fxt_reader::{Koid, Reader, Record, ThreadState};
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
+use fxtrec_tests::process::Process;
 use fxtrec_tests::recording::{Recording, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
@@ -54,6 +55,7 @@ struct Stacks {
     /// The counts of `stack_stats`.
     counts: BTreeMap<String, u64>,
     modules: Vec<String>,
+    processes: BTreeSet<u64>,
 }
 
 impl Stacks {
@@ -85,6 +87,7 @@ impl Stacks {
             }
         }
         for (time, flags, thread, frames) in raw {
+            found.processes.insert(thread.process.0);
             let process = |frame: u64| if frame >> 63 == 1 { Koid(0) } else { thread.process };
             let name = |frame: &u64| names.get(&(process(*frame), *frame)).cloned();
             let functions = frames.iter().map(|frame| name(frame).unwrap_or_default()).collect();
@@ -241,16 +244,146 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
     assert!(named_in_program >= 2, "{named_in_program}");
 }
 
+/// A thread that sleeps for 5 ms again and again, in a process that nobody asks about.
+fn another_process() -> Process {
+    let script = "while :; do sleep 0.005; done";
+    Process::start(Command::new("sh").args(["-c", script]))
+}
+
+/// Each stack is of a long wait of its thread, and none of a shorter one or of a time that was two: the program that records switches
+/// notes the time that it records.
+fn assert_of_long_waits(recording: &Recording, stacks: &Stacks) {
+    const OVER: u64 = 1_000_000;
+    for (thread, own) in &stacks.of {
+        let waits: BTreeMap<u64, u64> = waits(recording, *thread).into_iter().collect();
+        for stack in own {
+            // Of a wait that ends by a switch that is inferred the end is not known.
+            let Some(until) = waits.get(&stack.time) else {
+                let mut switches = recording.trace.switches.iter();
+                let is_of_one = switches.any(|it| it.outgoing == *thread && it.time == stack.time);
+                assert!(is_of_one, "{thread}: {stack:?} is of no switch");
+                continue;
+            };
+            assert!(until - stack.time >= OVER, "{thread}: {stack:?} until {until}");
+        }
+    }
+}
+
+/// Whether nothing runs behind a switch without a long wait, as it must be for stacks without an option.
+fn can_be_default() -> bool {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let has = |name: &str| {
+        let name = format!("btf_trace_{name}\0");
+        types.windows(name.len()).any(|part| part == name.as_bytes())
+    };
+    let known = has("irq_work_entry") && machine::release() >= (5, 15);
+    if !known {
+        skip("here stacks would cost each switch more");
+    }
+    known
+}
+
 #[test]
-fn without_the_option_there_is_no_stack_and_no_program_for_it() {
+fn a_command_is_recorded_with_the_stacks_of_its_own_long_waits_and_why_names_the_function() {
+    if !may_record() || !can_be_default() {
+        return;
+    }
+    let _turn = machine::alone();
+    let folder = Folder::new();
+    let Some(blocker) = blocker(&folder) else { return };
+    let _other = another_process();
+    let recording = record_in(&folder, &["--source", "bpf"], &[&blocker, "30"]);
+    let stacks = Stacks::read(&folder.path("t.fxt"));
+    for nothing in ["lost", "unseen", "given_up"] {
+        assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
+    }
+    assert_eq!(stacks.processes.len(), 1, "another process than COMMAND has stacks: {stacks:?}");
+    assert_of_long_waits(&recording, &stacks);
+    let mut named = 0;
+    for line in recording.lines() {
+        let (thread, what) = (line[0].parse().expect("a thread"), line[1]);
+        let own = stacks.of.get(&thread).map_or(&[][..], Vec::as_slice);
+        if what == "short" {
+            continue;
+        }
+        let own_name = format!("blocker::{what}");
+        let has = |stack: &&Stack| stack.functions.iter().any(|it| it.contains(&own_name));
+        let at_home = own.iter().filter(has).count();
+        assert!(at_home >= 20, "{what}: {at_home} of {own:?}");
+        let args = ["why", "t.fxt", "--metric", "blocked", "--thread", line[0]];
+        let why = folder.fxtrec(args).expect(0).stdout;
+        assert!(why.contains(&own_name), "{what}: {why}");
+        named += 1;
+    }
+    assert_eq!(named, 3);
+    // Waits of others are not missing: nobody wanted their stacks.
+    let folded = folder.fxtrec(["flame", "t.fxt"]).expect(0).stdout;
+    let others =
+        folded.lines().filter(|line| line.starts_with("sleep;") || line.starts_with("sh;"));
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new(), "{folded}");
+}
+
+#[test]
+fn a_process_is_recorded_with_the_stacks_of_its_own_long_waits() {
+    if !may_record() || !can_be_default() {
+        return;
+    }
+    let _turn = machine::alone();
+    let folder = Folder::new();
+    let Some(blocker) = blocker(&folder) else { return };
+    let _other = another_process();
+    let process = Process::start(Command::new(&blocker).arg("100000").stdout(Stdio::null()));
+    let pid = process.id().to_string();
+    let recording = record_in(&folder, &["--source", "bpf", "-d", "400ms", "-p", &pid], &[]);
+    let stacks = Stacks::read(&folder.path("t.fxt"));
+    drop(process);
+    assert_eq!(stacks.processes.iter().map(u64::to_string).collect::<Vec<_>>(), [pid]);
+    assert_of_long_waits(&recording, &stacks);
+    for what in ["wait_for_a_byte", "wait_for_a_flag", "wait_for_time"] {
+        let own_name = format!("blocker::{what}");
+        let has = |stack: &&Stack| stack.functions.iter().any(|it| it.contains(&own_name));
+        let count = stacks.of.values().flatten().filter(has).count();
+        assert!(count >= 10, "{what}: {count} in {stacks:?}");
+    }
+}
+
+#[test]
+fn nothing_else_has_stacks_unless_somebody_asks() {
     if !may_record() {
         return;
     }
     let _turn = machine::shared();
+    let cases: [&[&str]; 5] =
+        [&["--plain"], &["--stacks=none"], &["--source", "perf"], &["--source", "ftrace"], &["-a"]];
+    for options in cases {
+        let folder = Folder::new();
+        record_in(&folder, options, &["sleep", "0.05"]);
+        let stacks = Stacks::read(&folder.path("t.fxt"));
+        assert!(stacks.of.is_empty() && stacks.counts.is_empty(), "{options:?}: {stacks:?}");
+        assert!(stacks.modules.is_empty(), "{options:?}: {stacks:?}");
+    }
+}
+
+#[test]
+fn a_command_without_long_waits_has_no_stacks_and_nothing_is_read_for_them() {
+    if !may_record() || !can_be_default() {
+        return;
+    }
+    let _turn = machine::alone();
     let folder = Folder::new();
-    record_in(&folder, &[], &["sleep", "0.05"]);
-    let stacks = Stacks::read(&folder.path("t.fxt"));
-    assert!(stacks.of.is_empty() && stacks.counts.is_empty() && stacks.modules.is_empty());
+    // A wait is long by chance where the machine is busy; then it has a stack, and nothing is said here.
+    let without = (0..10).any(|_| {
+        let recording = record_in(&folder, &["--source", "bpf"], &["true"]);
+        let stacks = Stacks::read(&folder.path("t.fxt"));
+        assert_of_long_waits(&recording, &stacks);
+        let fxtrec = stacks.of.values().flatten().flat_map(|stack| &stack.functions);
+        let fxtrec: Vec<_> = fxtrec.filter(|it| it.contains("fxtrec")).collect();
+        assert!(fxtrec.is_empty(), "before COMMAND its process is fxtrec: {fxtrec:?}");
+        let is_empty = stacks.counts["stacks"] == 0;
+        assert!(!is_empty || (stacks.counts["symbols"] == 0 && stacks.modules.is_empty()));
+        is_empty
+    });
+    assert!(without, "each of ten had long waits");
 }
 
 /// The latest time of a record that stands before a scheduling record of an earlier time, with that time.

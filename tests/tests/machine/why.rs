@@ -357,7 +357,7 @@ fn why_tells_sockets_of_a_network_from_others_where_there_are_stacks() {
         ("network", false, "socket", "in recvfrom until an interrupt"),
         ("local-socket", true, "socket", "in recvfrom until server["),
     ] {
-        let options: &[&str] = if stacks { &["--stacks"] } else { &[] };
+        let options: &[&str] = if stacks { &["--stacks"] } else { &["--stacks=none"] };
         let recorded = Recorded::with(options, &[PLANTED, scene]);
         let why = recorded.explain(&["--thread", "client", "--metric", "blocked"]);
         if !why.has("waker") || !why.has("syscall") {

@@ -26,13 +26,10 @@ use fxtrec_kernel::extra::{CallSide, Calls, Extra, ExtraIndex, What};
 use fxtrec_kernel::perf::{KernelCount, Options};
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
-use fxtrec_kernel::{clock, cpus, machine, procfs, steal};
+use fxtrec_kernel::{clock, cpus, machine, steal};
 use fxtrec_units::glob::Pattern;
-use fxtrec_units::{Cpu, Nanos, Pid, Tid};
+use fxtrec_units::{Cpu, Nanos, Pid};
 use groups::Groups;
-
-/// How many times the threads of a process are listed at most, until no new one turns up.
-const LISTINGS: usize = 100;
 
 /// How many microseconds to wait after each try to close the lanes. A program takes one, unless the host takes its CPU away.
 const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
@@ -181,19 +178,6 @@ impl BpfSource {
             lane.tell_unseen(&mut self.merger, std::mem::take(also));
         }
     }
-
-    /// Puts every thread of the process in scope. One that is made while they are listed by one not yet in scope is in
-    /// the next list.
-    fn include(&self, pid: Pid) {
-        let Some(scope) = self.events.scope() else { return };
-        for _ in 0..LISTINGS {
-            let tids = procfs::thread_ids(pid.0);
-            let new = tids.into_iter().filter(|tid| scope.insert(Tid(*tid))).count();
-            if new == 0 {
-                return;
-            }
-        }
-    }
 }
 
 /// Which of the events are system calls, and their numbers.
@@ -256,9 +240,8 @@ impl Source for BpfSource {
     }
 
     fn narrow(&mut self, pids: &[Pid]) {
-        for pid in pids {
-            self.include(*pid);
-        }
+        let Some(scope) = self.events.scope() else { return };
+        pids.iter().for_each(|pid| scope.insert_process(*pid));
     }
 
     fn narrow_to_cgroups(&mut self, globs: &[Pattern]) -> bool {

@@ -27,6 +27,9 @@ use fxtrec_units::{Nanos, Pid, Tid};
 /// How often the ring is looked at. It has room for what some thousand long waits leave.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// The same while there is nothing, neither samples nor code, and nobody asked for stacks.
+const QUIET: Duration = Duration::from_millis(80);
+
 /// For how long a program of a recording that is kept in parts is known that has no stack.
 const FORGET: Nanos = Nanos(300_000_000_000);
 
@@ -201,6 +204,8 @@ pub(super) struct Collector {
     symbols: bool,
     /// What a sample of a running thread stands for, in nanoseconds.
     period: u64,
+    /// Whether stacks are those of chosen processes: see [`Wanted`].
+    chosen: bool,
     /// Which samples have been told, by when they were over.
     handled: Arc<AtomicU64>,
     programs: FxHashMap<usize, Program>,
@@ -265,6 +270,7 @@ impl Collector {
             in_parts,
             symbols,
             handled,
+            chosen: wanted.chosen,
             period: 1_000_000_000 / u64::from(wanted.frequency.unwrap_or(1).max(1)),
             programs: FxHashMap::from_iter([(KERNEL, Program::default())]),
             next_program: KERNEL + 1,
@@ -294,10 +300,13 @@ impl Collector {
             // To tell the tracepoint's own functions from the rest.
             self.kernel.get_or_insert_with(KernelCode::read);
         }
+        let mut pause = LOOK;
         while !stop.is_stopped() {
             // Who asks does so before this look.
             let is_asked = self.asked.try_recv().is_ok();
-            self.look();
+            // A short program whose code nobody told of must be asked before it ends, where somebody asked for stacks.
+            let is_quiet = !self.look() && self.chosen;
+            pause = if is_quiet { (2 * pause).min(QUIET) } else { LOOK };
             if is_asked {
                 self.name_rest();
                 self.tell(Told::Settled(self.counts()));
@@ -309,7 +318,7 @@ impl Collector {
             if self.asked.is_empty() {
                 self.rings.let_others_go();
             }
-            if stop.wait(std::iter::empty(), LOOK).is_err() {
+            if stop.wait(std::iter::empty(), pause).is_err() {
                 break;
             }
         }
@@ -330,8 +339,9 @@ impl Collector {
         }
     }
 
-    fn look(&mut self) {
-        self.fetch();
+    /// Whether there was anything.
+    fn look(&mut self) -> bool {
+        let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
             self.take(&sample);
             // A large file may take a while, and in the meantime processes begin and end.
@@ -339,15 +349,17 @@ impl Collector {
                 self.fetch();
             }
         }
+        found
     }
 
     /// Takes over what is in the ring, and looks at once into the processes that are new: they may end soon.
-    fn fetch(&mut self) {
+    fn fetch(&mut self) -> bool {
         self.looks += 1;
         self.fetched = Instant::now();
         let read = self.rings.take();
         self.counts.lost += read.garbled;
         let now = read.until;
+        let found = !read.is_empty();
         read.code().for_each(|record| self.lives.note(record));
         let new = read.samples;
         // Finding files and names may have taken longer than what has ended is remembered.
@@ -372,6 +384,7 @@ impl Collector {
         if !read.is_late {
             self.rings.let_others_go();
         }
+        found
     }
 
     /// A stack of the kernel's table.

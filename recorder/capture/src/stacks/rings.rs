@@ -103,6 +103,11 @@ impl Read {
 }
 
 impl Read {
+    /// Whether there was nothing in the rings.
+    pub(super) fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.code.is_empty() && self.garbled == 0
+    }
+
     pub(super) fn code(&self) -> impl Iterator<Item = RawRecord<'_>> {
         self.code.iter().map(|it| RawRecord { kind: it.kind, misc: it.misc, body: &it.body })
     }

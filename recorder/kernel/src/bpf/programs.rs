@@ -25,6 +25,8 @@ mod contention;
 mod event;
 mod life;
 
+pub(super) use life::newtask;
+
 /// The arguments of `sched_switch`, eight bytes each.
 pub(super) mod switched {
     pub(in super::super) const PREEMPTED: i16 = 0;
@@ -235,7 +237,7 @@ pub fn on_calls(
 
 /// `word` = the address of the word of the set that has the bit of the thread `task`, and `bit` = the place of the bit
 /// in it, by its lower six bits.
-fn find_bit(
+pub(super) fn find_bit(
     asm: &mut Assembler,
     layout: &TaskLayout,
     scope: BorrowedFd<'_>,

@@ -12,13 +12,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sys::{BpfSys, MapKind, MapSpec};
+use crate::procfs;
 use crate::sys::Mapping;
-use crate::units::Tid;
+use crate::units::{Pid, Tid};
 
 /// Thread ids stay below the kernel's `PID_MAX_LIMIT`, 2^22.
 pub const TIDS: usize = 4 * 1024 * 1024;
 
 pub const WORD_BITS: usize = 64;
+
+/// How many times the threads of a process are listed at most, until no new one turns up.
+const LISTINGS: usize = 100;
 
 /// Bytes of the whole set.
 pub const SCOPE_BYTES: usize = TIDS / 8;
@@ -70,5 +74,16 @@ impl ScopeMap {
         let word = unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) };
         let bit = 1_u64.rotate_left((tid % WORD_BITS) as u32);
         word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Puts every thread of the process in scope. One that is made while they are listed by one not yet in scope is in the next list.
+    pub fn insert_process(&self, pid: Pid) {
+        for _ in 0..LISTINGS {
+            let tids = procfs::thread_ids(pid.0);
+            let new = tids.into_iter().filter(|tid| self.insert(Tid(*tid))).count();
+            if new == 0 {
+                return;
+            }
+        }
     }
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use fxt_reader::{Error, Koid, Reader};
 use fxtrec_sched::backtrace::Kind;
 use fxtrec_sched::{State, WakeupSaid};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::{Names, Observer, SwitchedOut, Woken, observe};
 use crate::{Options, Party, Report};
@@ -219,6 +219,12 @@ impl Waits {
             });
         }
         let mut waits: Vec<Wait> = self.of.into_values().flatten().collect();
+        if recorded.of_some {
+            // Which processes those are, their stacks tell.
+            let with = waits.iter().filter(|wait| wait.stack.is_some());
+            let with: FxHashSet<_> = with.map(|wait| wait.thread.pid).collect();
+            waits.retain(|wait| with.contains(&wait.thread.pid));
+        }
         for wait in &mut waits {
             // It may have had another name when it waited.
             if let Some(comm) = shown.get(&wait.thread.koid) {

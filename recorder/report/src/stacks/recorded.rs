@@ -107,6 +107,8 @@ pub struct Recorded {
     pub all: Vec<Stack>,
     /// Which waits have one, in nanoseconds; `None` when the trace says nothing about stacks.
     pub over: Option<u64>,
+    /// Whether only some processes have stacks.
+    pub of_some: bool,
     /// How often a second CPUs were looked at; 0 if they were not.
     pub frequency: u64,
     /// By their addresses, and the module in which each is if that was told: a process may execute another program.
@@ -174,6 +176,8 @@ impl Recorded {
                 self.over = event.args.get("over_ns").and_then(unsigned);
                 let frequency = event.args.get("frequency").and_then(unsigned);
                 self.frequency = frequency.unwrap_or(0);
+                let of = event.args.get("of").map(|of| of.to_string());
+                self.of_some = of.is_some_and(|of| of.trim_matches('"') == backtrace::OF_CHOSEN);
             }
             _ => {}
         }
@@ -186,6 +190,12 @@ impl Recorded {
         let addresses: Arc<[u64]> = addresses.into();
         self.known.insert(Arc::clone(&addresses));
         addresses
+    }
+
+    /// Whether waits of this thread were to have stacks, as far as the trace says so: where only some processes' were, its threads
+    /// with stacks do.
+    pub fn is_about(&self, thread: Koid) -> bool {
+        !self.of_some || self.all.iter().any(|stack| stack.thread == thread)
     }
 
     /// The stack of a wait of a thread, from when it left its CPU until it was woken, and the stack from which it was woken.

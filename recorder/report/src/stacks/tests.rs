@@ -28,6 +28,47 @@ fn each_long_wait_has_its_stack_and_the_longest_comes_first() {
     assert!(read(false).is_none());
 }
 
+/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` tells whose stacks were recorded.
+fn with_another_process(of: Option<&str>) -> Blocked {
+    use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
+    use fxt_writer::{Arg, Koid as Id, Text, Ticks, Value, Writer};
+    let mut more = Writer::new(Vec::new());
+    let process = [Arg::new(Text::Inline("process"), Value::Koid(Id(70)))];
+    for (kind, koid, args) in
+        [(ObjectType::Process, 70, &[][..]), (ObjectType::Thread, 71, &process)]
+    {
+        let name = Text::Inline("other");
+        more.write(&KernelObject { kind, koid: Id(koid), name, args }).expect("room");
+    }
+    let mut info = vec![("over_ns", Value::uint(2 * example::MS))];
+    info.extend(of.map(|of| ("of", Value::Str(Text::Inline(of)))));
+    more.instant(Ticks(1), (Id(1), Id(1)), "fxtrec", "stack_info", &info).expect("room");
+    for (time, outgoing, incoming) in [(59, 0, 71), (60, 71, 0), (69, 0, 71), (70, 71, 0)] {
+        let time = Ticks(time * example::MS);
+        if time.0 == 69 * example::MS {
+            let time = Ticks(68 * example::MS);
+            more.write(&Wakeup { cpu: 1, time, thread: Id(71), args: &[] }).expect("room");
+        }
+        let (outgoing, incoming) = (Id(outgoing), Id(incoming));
+        let outgoing_state = ThreadState::Blocked;
+        let switch = ContextSwitch { cpu: 1, time, outgoing, incoming, outgoing_state, args: &[] };
+        more.write(&switch).expect("room");
+    }
+    super::tests::of(&[trace(true), more.into_inner()].concat()).expect("stacks")
+}
+
+#[test]
+fn where_only_some_processes_have_stacks_the_waits_of_others_are_left_out() {
+    let waits = |of| {
+        let blocked = with_another_process(of);
+        let is_about = [41, 71].map(|thread| blocked.recorded.is_about(Koid(thread)));
+        (blocked.waits.iter().map(|wait| wait.blocked.as_millis()).collect::<Vec<_>>(), is_about)
+    };
+    assert_eq!(waits(None), (vec![8, 5, 3, 2], [true, true]));
+    // One without a stack, of a process with others, is missing.
+    assert_eq!(waits(Some(fxtrec_sched::backtrace::OF_CHOSEN)), (vec![5, 3, 2], [true, false]));
+}
+
 #[test]
 fn the_line_of_a_system_call_is_that_of_the_instruction_that_made_it() {
     let asked = |kernel: &[u8]| {

@@ -238,3 +238,29 @@ fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
         assert!(refused(line).contains(part), "{line}: {}", refused(line));
     }
 }
+
+#[test]
+fn a_command_and_processes_have_stacks_where_these_cost_little_and_others_if_somebody_asks() {
+    let chosen = |line: &str| plan(line).stacks.map(|wanted| wanted.chosen);
+    for line in ["ls", "--source bpf ls", "-p 1", "--scope app ls", "-p 1 ls"] {
+        assert_eq!(chosen(line), Some(true), "{line}");
+    }
+    for line in [
+        "-a",
+        "-a ls",
+        "--cgroup /a",
+        "--cgroup /a ls",
+        "--plain ls",
+        "--stacks=none ls",
+        "--source perf ls",
+        "--source ftrace ls",
+        "--mode circular ls",
+        "--mode oneshot ls",
+    ] {
+        assert_eq!(chosen(line), None, "{line}");
+    }
+    for line in ["--stacks ls", "--stacks=wake -p 1", "--stacks --plain ls", "--stacks -a"] {
+        assert_eq!(chosen(line), Some(false), "{line}");
+    }
+    assert!(refused("--stacks=none,wake ls").contains("--stacks=none"));
+}

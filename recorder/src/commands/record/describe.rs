@@ -20,6 +20,7 @@ use crate::kernel::namespaces::{Namespaces, ProcView};
 use crate::kernel::quotas::{QuotaCounts, QuotaGrowth, QuotaWatch};
 use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::kernel::sys::Linux;
+use crate::sched::backtrace::OF_CHOSEN;
 use crate::units::convention::{PROVIDER, inner_process_koid};
 use crate::units::{Cpu, LocalId, Nanos};
 
@@ -199,6 +200,7 @@ fn stack_info(wanted: &Wanted) -> Vec<Arg<'static>> {
     };
     let mut args = vec![string("kind", kind), number("over_ns", wanted.over.0)];
     args.extend(wanted.frequency.map(|frequency| number("frequency", frequency.into())));
+    args.extend(wanted.chosen.then(|| string("of", OF_CHOSEN)));
     args
 }
 

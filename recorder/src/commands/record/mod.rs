@@ -32,6 +32,7 @@ mod summary;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
 pub use error::RecordError;
 pub use setup::bpf::{EventKernel, RunningKernel};
@@ -94,7 +95,7 @@ pub fn run_on(
     err: &mut dyn Write,
 ) -> Result<u8, RecordError> {
     let gate_args = args.gates.clone();
-    let plan = Plan::new(args)?;
+    let mut plan = Plan::new(args)?;
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
@@ -108,14 +109,22 @@ pub fn run_on(
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    let (mut stacks, instead) = match stacks? {
+    // Those that nobody asked for are there if they cost next to nothing.
+    let by_default = plan.stacks.is_some_and(|wanted| wanted.chosen);
+    let stacks = stacks?.filter(|_| !by_default || source.notes_waits());
+    let (mut stacks, instead) = match stacks {
         Some(opened) => (Some(opened.source), opened.instead),
-        None => (None, None),
+        None => {
+            plan.stacks = None;
+            (None, None)
+        }
     };
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    if let Some(error) = stacks.as_ref().and_then(StackSource::without_code) {
+    if let Some(error) = stacks.as_ref().and_then(StackSource::without_code)
+        && !by_default
+    {
         let text = "stacks of programs that end soon may have no names: perf events of loaded code";
         say(err, format_args!("{text}: {error}"));
     }
@@ -146,6 +155,17 @@ pub fn run_on(
         let command = held.as_ref().map(|held| Pid(held.pid())).filter(|_| *command);
         let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
         source.narrow(&wanted);
+    }
+    // What COMMAND's process waits for before is fxtrec.
+    let from = stacks.as_ref().and_then(StackSource::from).filter(|_| by_default && held.is_some());
+    if let Some(from) = &from {
+        from.store(u64::MAX, Ordering::Relaxed);
+    }
+    if let Some(stacks) = &stacks {
+        let is_recorded = plan.scope == Filter::Machine
+            || matches!(plan.scope, Filter::Processes { command: true, .. });
+        let command = held.as_ref().map(|held| Pid(held.pid())).filter(|_| is_recorded);
+        stacks.choose(&plan.pids().iter().copied().chain(command).collect::<Vec<_>>());
     }
     let chosen_in_kernel = match &plan.scope {
         Filter::Cgroups(globs) => {
@@ -214,6 +234,9 @@ pub fn run_on(
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
     let inputs = Inputs { source, extras, stacks, threads, invitation, hold };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
+    if let Some(from) = from {
+        from.store(clock::now().0, Ordering::Relaxed);
+    }
     let child = match held.map(Held::release).transpose() {
         Ok(child) => child,
         Err(error) => {

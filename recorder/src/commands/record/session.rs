@@ -290,6 +290,7 @@ impl<'a> Session<'a> {
                 asked_for: &self.plan.trace_points.kinds(),
                 partial: self.plan.mode == Mode::Circular,
                 armed: !self.plan.flight.triggers.is_empty(),
+                asked_for_stacks: self.plan.stacks.is_some_and(|wanted| !wanted.chosen),
             };
             let _ = write!(self.err, "{summary}");
         } else {

@@ -28,6 +28,8 @@ pub(super) struct Summary<'a> {
     /// Whether the trace holds only the last events.
     pub(super) partial: bool,
     pub(super) armed: bool,
+    /// Whether somebody asked for stacks.
+    pub(super) asked_for_stacks: bool,
 }
 
 impl Summary<'_> {
@@ -75,6 +77,20 @@ impl Summary<'_> {
     /// Stacks, if somebody asked for them.
     fn stack_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(counts) = self.finished.captured.stacks else { return Ok(()) };
+        if !self.asked_for_stacks {
+            return match (counts.written, counts.lost) {
+                (0, 0) => Ok(()),
+                (written, 0) => writeln!(f, "  stacks     {} of long waits", count(written)),
+                (written, lost) => {
+                    writeln!(
+                        f,
+                        "  stacks     {} of long waits, {} lost",
+                        count(written),
+                        count(lost)
+                    )
+                }
+            };
+        }
         writeln!(f, "  stacks     {}", count(counts.written))?;
         let odd = [
             (counts.kernel_unreadable, "without the kernel's part, which could not be walked"),

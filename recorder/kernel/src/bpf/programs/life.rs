@@ -24,7 +24,10 @@ fn test(asm: &mut Assembler, target: Reg, word: Reg, bit: Reg) {
 /// This says all about the child's id: what an earlier owner left there is overwritten, and nothing that comes later
 /// belongs to an earlier owner. The kernel lets go of a task long after it gave the id to another, so that
 /// `sched_process_free` would take the bit away from that other.
-pub(super) fn newtask(task: &TaskLayout, scope: BorrowedFd<'_>) -> Result<Vec<Insn>, AsmError> {
+pub(in super::super) fn newtask(
+    task: &TaskLayout,
+    scope: BorrowedFd<'_>,
+) -> Result<Vec<Insn>, AsmError> {
     let mut asm = Assembler::new();
     let [in_scope, done] = [(); 2].map(|()| asm.label());
     asm.load(Width::Double, R7, R1, CHILD);

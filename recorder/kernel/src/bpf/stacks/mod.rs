@@ -21,6 +21,7 @@ mod ring;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::asm::Insn;
@@ -28,6 +29,8 @@ use super::btf::{Btf, BtfError, TypeId};
 use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
+use super::programs::newtask;
+use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec, ProgramSpec};
 use super::task::{RegisterLayout, TaskLayout, offset};
 use crate::code_records::CodeRecords;
@@ -43,6 +46,7 @@ const NAME: &str = "fxtrec_stacks";
 const EXIT_NAME: &str = "fxtrec_stacks_u";
 const WAKE_NAME: &str = "fxtrec_stacks_w";
 const CLOCK_NAME: &str = "fxtrec_stacks_c";
+const CHOOSE_NAME: &str = "fxtrec_stacks_n";
 
 /// Where a thread that came in has its memory again.
 const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
@@ -55,6 +59,9 @@ const BELL_BYTES: usize = 16 << 10;
 
 /// Bytes of the ring that samples come through: some three thousand of the largest, as a herd of threads leaves at once.
 const RING_BYTES: usize = 16 << 20;
+
+/// The same where only waits of chosen threads are wanted.
+const SMALL_RING_BYTES: usize = 4 << 20;
 
 /// The same where much of each stack is copied: two thousand and more.
 const LARGE_RING_BYTES: usize = 64 << 20;
@@ -120,6 +127,8 @@ pub struct Wanted {
     /// How much of the program's stack is copied at most, in bytes, to unwind it by tables alone: from [`LEAST_COPY`] to [`MOST_COPY`];
     /// `None` for what most programs need.
     pub copy: Option<usize>,
+    /// Of waits only those of chosen threads: see [`BlockedStacks::choose`].
+    pub chosen: bool,
 }
 
 /// What a sample is of.
@@ -199,6 +208,7 @@ struct Maps {
     copied: Copied,
     taking: Taking,
     notes: OwnedFd,
+    chosen: Option<ScopeMap>,
     scratch: OwnedFd,
     ring: SampleRing,
     shared: OwnedFd,
@@ -215,6 +225,7 @@ impl Maps {
             memory: self.memory,
             over: self.over,
             notes: self.notes.as_fd(),
+            chosen: self.chosen.as_ref().map(ScopeMap::fd),
             user: match &self.taking {
                 Taking::Interrupt(bells, registers) => {
                     User::Interrupt(bells.outer.as_fd(), *registers)
@@ -267,6 +278,8 @@ pub struct BlockedStacks {
     maps: Maps,
     /// The program on switches, for where no other notes who waits.
     switch: OwnedFd,
+    /// Waits that began earlier are not handed out, in nanoseconds.
+    from: Arc<AtomicU64>,
     /// Which the other programs go on using.
     _more_scratch: Vec<OwnedFd>,
 }
@@ -322,13 +335,19 @@ impl BlockedStacks {
         let shared = create("counts", array(shared::BYTES, true))?;
         let shared_values = Mapping::new(Some(shared.as_fd()), crate::perf::page_size())
             .map_err(map_error("counts"))?;
-        let ring_bytes = if wanted.copy.is_some() { LARGE_RING_BYTES } else { RING_BYTES };
+        let ring_bytes = match wanted.copy {
+            Some(_) => LARGE_RING_BYTES,
+            None if wanted.chosen => SMALL_RING_BYTES,
+            None => RING_BYTES,
+        };
+        let chosen = wanted.chosen.then(|| ScopeMap::new(&*sys)).transpose();
         let mut maps = Maps {
             memory,
             over: wanted.over,
             copied,
             taking: Taking::Exit,
             notes: create("the threads that wait", array(2 * NOTE_BYTES, false))?,
+            chosen: chosen.map_err(map_error("the chosen threads"))?,
             scratch: scratch()?,
             ring: SampleRing::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
             shared,
@@ -356,7 +375,7 @@ impl BlockedStacks {
             maps.taking = Taking::Exit;
             loaded = both(&maps, Some(exit)).map_err(drop);
         }
-        let (first, switch) = match loaded {
+        let (mut first, switch) = match loaded {
             Ok(loaded) => loaded,
             Err(_) => {
                 let table = MapSpec {
@@ -369,6 +388,10 @@ impl BlockedStacks {
             }
         };
         let (setting, mut programs) = (maps.setting(&task), Vec::new());
+        if let Some(chosen) = setting.chosen {
+            let insns = newtask(&task, chosen)?;
+            first.push(load(CHOOSE_NAME, &insns, Some(task.tracepoints.newtask))?);
+        }
         let mut more_scratch = Vec::new();
         if wanted.wakes {
             let (scratch, registers) = (scratch()?, *registers.as_ref().map_err(Clone::clone)?);
@@ -402,6 +425,7 @@ impl BlockedStacks {
             shared_values,
             maps,
             switch,
+            from: Arc::new(AtomicU64::new(0)),
             _more_scratch: more_scratch,
         })
     }
@@ -409,6 +433,22 @@ impl BlockedStacks {
     /// What another program needs to note who waits; `None` where that takes what only a program of this has.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         (!self.maps.is_table()).then_some(WaitNotes { maps: &self.maps })
+    }
+
+    /// Since when waits are of interest, which may be told while they are read: before its COMMAND runs, a process waits for that.
+    pub fn from(&self) -> Arc<AtomicU64> {
+        self.from.clone()
+    }
+
+    /// Puts the threads of these processes among the chosen, to which belongs what they start from [`BlockedStacks::prepare`] on.
+    pub fn choose(&self, pids: &[Pid]) {
+        let Some(chosen) = &self.maps.chosen else { return };
+        pids.iter().for_each(|pid| chosen.insert_process(*pid));
+    }
+
+    /// Whether a switch without a long wait costs no more than a note: nothing runs behind it.
+    pub fn costs_little(&self) -> bool {
+        matches!(self.maps.taking, Taking::Interrupt(..))
     }
 
     /// Lets those run that must be there before another program notes who waits.
@@ -465,7 +505,11 @@ impl BlockedStacks {
             bells.iter().for_each(Doorbell::answer);
         }
         let in_table = self.maps.is_table();
-        self.maps.ring.read(|bytes| take(sample(bytes, in_table)));
+        let from = Nanos(self.from.load(Ordering::Relaxed));
+        self.maps.ring.read(|bytes| match sample(bytes, in_table) {
+            Some(early) if early.kind == SampleKind::OffCpu && early.since < from => {}
+            sample => take(sample),
+        });
     }
 
     /// Hands out what perf has told of the code of processes since the last call: see [`CodeRecords`].

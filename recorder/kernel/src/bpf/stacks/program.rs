@@ -168,6 +168,8 @@ pub(in super::super) struct Setting<'a> {
     /// Which waits are long.
     pub(super) over: Nanos,
     pub(super) notes: BorrowedFd<'a>,
+    /// The threads whose waits are wanted, if not all are: see [`super::super::scope`].
+    pub(super) chosen: Option<BorrowedFd<'a>>,
     pub(super) user: User<'a>,
     pub(super) copied: Copied,
     pub(super) scratch: BorrowedFd<'a>,

@@ -83,7 +83,7 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
         return;
     }
     let over = Nanos(20_000_000);
-    let wanted = Wanted { over, wakes: true, frequency: Some(99), copy: None };
+    let wanted = Wanted { over, wakes: true, frequency: Some(99), copy: None, chosen: false };
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted)
         .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()));
     stacks.prepare().expect("the program runs");
@@ -171,7 +171,13 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
         eprintln!("skipped: this needs root");
         return;
     }
-    let wanted = Wanted { over: Nanos(20_000_000), wakes: false, frequency: None, copy: None };
+    let wanted = Wanted {
+        over: Nanos(20_000_000),
+        wakes: false,
+        frequency: None,
+        copy: None,
+        chosen: false,
+    };
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted).expect("loaded");
     let Some(notes) = stacks.notes() else {
         eprintln!("skipped: on this kernel stacks have a program of their own");

@@ -20,13 +20,20 @@ pub(in crate::commands) struct Opened {
     pub(in crate::commands) instead: Option<String>,
 }
 
-/// Opens it, if the plan wants stacks. It does not run yet. Perf's call chains are taken with `--source perf`, and where BPF is refused
+/// Opens it, if the plan wants stacks. It does not run yet. What nobody asked for is left out where BPF does not have it. Perf's call chains are taken with `--source perf`, and where BPF is refused
 /// and nobody asked for it.
 ///
 /// # Errors
 /// [`Refusal`], at the first call that the kernel refuses.
 pub(in crate::commands) fn open(plan: &Plan, facts: &Facts) -> Result<Option<Opened>, Refusal> {
     let Some(wanted) = plan.stacks else { return Ok(None) };
+    if wanted.chosen {
+        if !facts.namespaces.initial_pid {
+            return Ok(None);
+        }
+        let opened = bpf(wanted).ok().filter(StackSource::costs_little);
+        return Ok(opened.map(|source| Opened { source, instead: None }));
+    }
     if !facts.namespaces.initial_pid {
         return Err(explain_bpf(&SourceError::InnerPidNamespace, facts));
     }

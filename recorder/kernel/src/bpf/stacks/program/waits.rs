@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::super::super::asm::Reg::*;
 use super::super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, Label, Reg, When, Width};
 use super::super::super::programs::switched::{NEXT, PREEMPTED, PREV, load_state};
-use super::super::super::programs::{FORCE_WAKEUP, number};
+use super::super::super::programs::{FORCE_WAKEUP, find_bit, number};
 use super::{
     BEGAN, KERNEL_BYTES, NO_WAKEUP, NOTE_BYTES, NOW, OWNER, OWNER_BITS, SAMPLE, Setting,
     USER_STACK, User, ZERO_KEY, copy_registers, kind, length_or_zero, part, shared, small,
@@ -111,6 +111,13 @@ impl<'a> Notes<'a> {
         asm.store(Width::Double, R10, BEGAN, R2);
         asm.store(Width::Double, R10, NOW, R0);
         let back = asm.label();
+        if let Some(chosen) = self.setting.chosen {
+            find_bit(asm, self.setting.task, chosen, R8, R1, R2, R3);
+            asm.load(Width::Double, R1, R1, 0);
+            asm.alu(Alu::ShiftRight, R1, R2);
+            asm.alu(Alu::And, R1, 1);
+            asm.jump_if(When::Equal, R1, 0, back);
+        }
         self.begin_sample(asm, back);
         asm.place(back);
         asm.load(Width::Double, R0, R10, NOW);
@@ -122,15 +129,19 @@ impl<'a> Notes<'a> {
     fn begin_sample(&self, asm: &mut Assembler, back: Label) {
         let Setting { task, memory, user, copied, .. } = self.setting;
         self.setting.find_sample(asm, back);
+        asm.store(Width::Double, R10, SAMPLE, R0);
         if let User::Interrupt(..) = user {
+            // The interrupt for the one before has not come: a real-time kernel has such work done by a thread.
             let free = asm.label();
             asm.load(Width::Double, R1, R0, copied.pending());
             asm.jump_if(When::Equal, R1, 0, free);
-            // The interrupt for the one before has not come.
-            self.setting.count(asm, shared::NO_ROOM);
+            asm.set(R2, R0);
+            asm.store(Width::Double, R2, small(part::USER), -libc::EFAULT);
+            asm.load(Width::Double, R0, R2, small(part::KERNEL));
+            self.put(asm, free);
             asm.place(free);
+            asm.load(Width::Double, R0, R10, SAMPLE);
         }
-        asm.store(Width::Double, R10, SAMPLE, R0);
         for (from, to) in [(BEGAN, part::SINCE), (NOW, part::UNTIL)] {
             asm.load(Width::Double, R1, R10, from);
             asm.store(Width::Double, R0, small(to), R1);
