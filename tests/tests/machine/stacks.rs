@@ -270,7 +270,7 @@ fn assert_of_long_waits(recording: &Recording, stacks: &Stacks) {
 }
 
 /// Whether nothing runs behind a switch without a long wait, as it must be for stacks without an option.
-fn can_be_default() -> bool {
+pub(crate) fn can_be_default() -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let has = |name: &str| {
         let name = format!("btf_trace_{name}\0");

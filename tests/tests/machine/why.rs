@@ -15,6 +15,8 @@ use fxtrec_tests::skip::skip;
 use fxtrec_tests::tools::or_skip;
 use serde_json::Value;
 
+use crate::stacks::can_be_default;
+
 const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 
 /// So many recordings are made at most until one is complete.
@@ -214,6 +216,17 @@ fn why_explains_the_scene_of_the_readme() {
         .filter(|it| it.starts_with("hog-"))
         .collect();
     assert_eq!(hogs.len(), 2, "{:#}", why.why);
+    if !can_be_default() {
+        return;
+    }
+    let waits = why.why["waits"].as_array().expect("a list");
+    let first = waits.iter().find(|wait| wait["depth"] == 0).expect("it waited");
+    let stack = first["stack"].as_array().expect("where in its code").iter();
+    let functions: Vec<&str> = stack.map(|it| it.as_str().expect("a name")).collect();
+    let at = |name| functions.iter().position(|it| *it == name);
+    let (lock, caller) = (at("update_params"), at("process_block"));
+    assert!(lock.is_some() && lock < caller, "{functions:?}");
+    assert!(!why.advises("--stacks"), "{:#}", why.why);
 }
 
 #[test]
