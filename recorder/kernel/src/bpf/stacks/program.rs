@@ -1,9 +1,9 @@
 //! The programs that note who blocks, and tell where it did when the wait was long.
 //!
 //! A thread that comes in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only
-//! if the wait was long enough. Its user stack can be read by nobody but itself, where it has its memory again and is still in its
-//! wait. On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an interrupt (`irq_work`), and that
-//! comes as soon as the switch is over.
+//! if the wait was long enough. Its user stack can be read by nobody but itself, where it has its memory again and is
+//! still in its wait. On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an
+//! interrupt (`irq_work`), and that comes as soon as the switch is over.
 //!
 //! ```text
 //!   sched_switch     goes out to block   note of its id := since when
@@ -13,10 +13,13 @@
 //!                                        and put all of it into the ring
 //! ```
 //!
-//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15), which
-//! comes behind every switch, and so takes its time there too, and no bell is rung. Where programs record switches anyway, the first part is in theirs, which has
-//! the time and both threads at hand: a program of its own costs a switch more than all that it does. Before 6.15 the user stack is taken when the thread goes out, into the
-//! kernel's table of stacks, which keeps one copy of each, and nothing is copied.
+//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15),
+//! which comes behind every switch, and so takes its time there too, and no bell is rung. Where there is neither, the user
+//! stack is taken when the thread goes out, into the kernel's table of stacks, which keeps one copy of each, and nothing
+//! is copied.
+//!
+//! Where programs record switches anyway, the first part is in theirs, which has the time and both threads at hand: a
+//! program of its own costs a switch more than all that it does.
 //!
 //! Two more programs are there if they are wanted: on `sched_waking`, where the thread that ends a long wait runs, and on the
 //! samples of a clock. Each has a place of its own to make its samples in, since one may interrupt the other.
