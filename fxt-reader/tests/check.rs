@@ -107,6 +107,21 @@ fn a_switch_and_a_wakeup_without_weights_break_a_promise() {
 }
 
 #[test]
+fn where_the_trace_says_so_only_the_idle_task_needs_a_weight() {
+    use scheduling::{context_switch, thread_wakeup};
+    let rules = broken(Promises::Fxtrec, |trace| {
+        trace.own_instant(9000, fxt_reader::record::WEIGHT_INFO.0);
+        let header = thread_wakeup::TYPE.put(record_type::SCHEDULING)
+            | thread_wakeup::SCHEDULING_TYPE.put(scheduling::THREAD_WAKEUP);
+        trace.push(header, &[W(9000), W(41)]);
+        let header = context_switch::TYPE.put(record_type::SCHEDULING)
+            | context_switch::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH);
+        trace.push(header, &[W(9000), W(0), W(41)]);
+    });
+    assert_eq!(rules, [Rule::Weight], "of the idle task, which goes out");
+}
+
+#[test]
 fn each_cpu_has_a_chain_of_its_own_that_must_not_break() {
     let rules = broken(Promises::Fxtrec, |trace| {
         trace.switch(9000, 1, OTHER, IDLE);

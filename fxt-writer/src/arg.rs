@@ -131,36 +131,160 @@ fn put_inline(content: &str, slot: &mut impl Slot) {
     slot.put_stream(content.as_bytes());
 }
 
-/// The arguments of a record: a slice, a `Vec`, or an array, whose length the compiler knows.
+/// The arguments of a record: a slice, a `Vec`, an array, whose length the compiler knows, or [`ShortArgs`].
 pub trait Args {
-    /// All of them, in the order of the record.
-    fn list(&self) -> &[Arg<'_>];
+    /// How many they are.
+    fn count(&self) -> usize;
+
+    /// Words that all of them take.
+    ///
+    /// # Errors
+    ///
+    /// When there are more than 15, or one holds a bad string.
+    fn words(&self) -> Result<usize, EncodeError>;
+
+    /// Writes them, in the order of the record.
+    fn put(&self, slot: &mut impl Slot);
 }
 
 impl Args for [Arg<'_>] {
     #[inline(always)]
-    fn list(&self) -> &[Arg<'_>] {
-        self
+    fn count(&self) -> usize {
+        self.len()
     }
-}
 
-impl<const COUNT: usize> Args for [Arg<'_>; COUNT] {
     #[inline(always)]
-    fn list(&self) -> &[Arg<'_>] {
-        self
+    fn words(&self) -> Result<usize, EncodeError> {
+        words(self)
+    }
+
+    #[inline(always)]
+    fn put(&self, slot: &mut impl Slot) {
+        put(self, slot);
     }
 }
 
-impl Args for Vec<Arg<'_>> {
-    fn list(&self) -> &[Arg<'_>] {
-        self
-    }
+/// The same by the slice that something is.
+macro_rules! args_by_slice {
+    ($([$($generics:tt)*] $type:ty;)+) => { $(
+        impl $($generics)* Args for $type {
+            #[inline(always)]
+            fn count(&self) -> usize {
+                self.len()
+            }
+
+            #[inline(always)]
+            fn words(&self) -> Result<usize, EncodeError> {
+                words(self)
+            }
+
+            #[inline(always)]
+            fn put(&self, slot: &mut impl Slot) {
+                put(self, slot);
+            }
+        }
+    )+ };
+}
+
+args_by_slice! {
+    [<const COUNT: usize>] [Arg<'_>; COUNT];
+    [] Vec<Arg<'_>>;
 }
 
 impl<A: Args + ?Sized> Args for &A {
     #[inline(always)]
-    fn list(&self) -> &[Arg<'_>] {
-        (**self).list()
+    fn count(&self) -> usize {
+        (**self).count()
+    }
+
+    #[inline(always)]
+    fn words(&self) -> Result<usize, EncodeError> {
+        (**self).words()
+    }
+
+    #[inline(always)]
+    fn put(&self, slot: &mut impl Slot) {
+        (**self).put(slot);
+    }
+}
+
+/// Up to four arguments of one word each, ready for the record: for a writer of very many records that decides for each which
+/// arguments it has, at the price of a constant number of instructions.
+///
+/// ```
+/// use fxt_writer::{ShortArgs, StringRef, Value};
+///
+/// let mut args = ShortArgs::default();
+/// args.push(StringRef::indexed(1)?, Value::Int32(1024));
+/// args.push_if(false, StringRef::indexed(2)?, Value::Bool(true));
+/// assert_eq!(args.len(), 1);
+/// # Ok::<(), fxt_writer::EncodeError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortArgs {
+    words: [u64; ShortArgs::MOST],
+    count: usize,
+}
+
+impl ShortArgs {
+    /// As many as there is room for.
+    pub const MOST: usize = 4;
+
+    /// Adds an argument.
+    ///
+    /// # Panics
+    ///
+    /// When there are [`ShortArgs::MOST`], and for a value that takes a word of its own or an inline string.
+    #[inline(always)]
+    pub fn push(&mut self, name: StringRef, value: Value<'_>) {
+        self.push_if(true, name, value);
+    }
+
+    /// Adds an argument if it is `wanted`.
+    ///
+    /// # Panics
+    ///
+    /// As [`ShortArgs::push`], wanted or not.
+    #[inline(always)]
+    pub fn push_if(&mut self, wanted: bool, name: StringRef, value: Value<'_>) {
+        let is_inline = matches!(value, Value::Str(Text::Inline(_)));
+        let (data, own_word) = value.encoded();
+        assert!(own_word.is_none() && !is_inline, "an argument of one word");
+        self.words[self.count] = data | argument::SIZE.put(1) | argument::NAME.put(name.encoded());
+        self.count += usize::from(wanted);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Args for ShortArgs {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    fn words(&self) -> Result<usize, EncodeError> {
+        Ok(self.count)
+    }
+
+    #[inline(always)]
+    fn put(&self, slot: &mut impl Slot) {
+        for (at, word) in self.words.iter().enumerate() {
+            if at < self.count {
+                slot.put(*word);
+            }
+        }
     }
 }
 
@@ -376,6 +500,38 @@ fn put_many(args: &[Arg<'_>], slot: &mut impl Slot) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Ticks;
+    use crate::record::{Record, Wakeup};
+
+    #[test]
+    fn short_arguments_are_written_as_others_are() {
+        let name = |index| StringRef::indexed(index).expect("an index");
+        let text = Value::Str(Text::Indexed(name(9)));
+        let values = [Value::Int32(-1), Value::Uint32(7), text, Value::Bool(true)];
+        for count in 0..=ShortArgs::MOST {
+            let mut short = ShortArgs::default();
+            let mut long = Vec::new();
+            for (index, value) in (1..).zip(&values[..count]) {
+                short.push(name(index), *value);
+                long.push(Arg::new(Text::Indexed(name(index)), *value));
+            }
+            if count < ShortArgs::MOST {
+                short.push_if(false, name(8), Value::Null);
+            }
+            let (mut by_short, mut by_long) = (Vec::<u64>::new(), Vec::<u64>::new());
+            let (cpu, time, thread) = (1, Ticks(2), Koid(3));
+            Wakeup { cpu, time, thread, args: short }.write(&mut by_short).expect("memory");
+            Wakeup { cpu, time, thread, args: &long[..] }.write(&mut by_long).expect("memory");
+            assert_eq!((by_short, short.len()), (by_long, count));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "one word")]
+    fn an_argument_of_two_words_is_no_short_one() {
+        let name = StringRef::indexed(1).expect("an index");
+        ShortArgs::default().push(name, Value::Koid(Koid(1)));
+    }
 
     #[test]
     fn integers_take_the_short_form_where_they_fit() {

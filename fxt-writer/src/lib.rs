@@ -48,7 +48,7 @@ mod arg;
 mod error;
 mod ids;
 
-pub use arg::{Arg, Args, StringRef, Text, Value};
+pub use arg::{Arg, Args, ShortArgs, StringRef, Text, Value};
 pub use error::{EncodeError, WriteError};
 pub use ids::{Koid, ProviderId, ThreadName, ThreadRef, Ticks};
 pub use space::{Slot, Space};

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Findings;
 use super::rule::Rule;
 use crate::reader::Item;
-use crate::record::{ContextSwitch, IDLE_WEIGHT, Record};
+use crate::record::{ContextSwitch, IDLE_WEIGHT, Record, WEIGHT_INFO};
 use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId};
 
 /// The koid of the idle task, on every CPU.
@@ -29,6 +29,8 @@ pub(super) struct FxtrecChecks {
     running: FxHashMap<Cpu, Koid>,
     /// The modules of each process.
     modules: FxHashSet<(Option<ProviderId>, Koid, u16)>,
+    /// Whether usual weights are left out.
+    brief_weights: bool,
 }
 
 impl FxtrecChecks {
@@ -56,8 +58,9 @@ impl FxtrecChecks {
                 self.is_named(switch.outgoing, &mut add);
                 self.is_named(switch.incoming, &mut add);
                 self.continues_chain(&switch, &mut add);
-                weight("outgoing", switch.outgoing, switch.outgoing_weight(), &mut add);
-                weight("incoming", switch.incoming, switch.incoming_weight(), &mut add);
+                let (out, inn) = (switch.outgoing_weight(), switch.incoming_weight());
+                self.weight("outgoing", switch.outgoing, out, &mut add);
+                self.weight("incoming", switch.incoming, inn, &mut add);
             }
             Record::Wakeup(wakeup) => {
                 self.ordered(wakeup.time, &mut add);
@@ -65,9 +68,12 @@ impl FxtrecChecks {
                 if let Some(waker) = wakeup.waker() {
                     self.is_named(waker, &mut add);
                 }
-                if wakeup.weight().is_none() {
+                if wakeup.weight().is_none() && !self.brief_weights {
                     add(Rule::Weight, format!("the wakeup of {} has no weight", wakeup.koid));
                 }
+            }
+            Record::Event(event) if (event.category, event.name) == ("fxtrec", WEIGHT_INFO.0) => {
+                self.brief_weights = true;
             }
             Record::Module(module) => {
                 self.modules.insert((item.provider, module.process, module.id));
@@ -119,14 +125,21 @@ impl FxtrecChecks {
             _ => {}
         }
     }
-}
 
-fn weight(side: &str, koid: Koid, weight: Option<i32>, add: &mut impl FnMut(Rule, String)) {
-    match weight {
-        None => add(Rule::Weight, format!("the {side} thread {koid} has no weight")),
-        Some(weight) if (weight == IDLE_WEIGHT) != (koid == IDLE) => {
-            add(Rule::IdleWeight, format!("the {side} thread {koid} has the weight {weight}"));
+    fn weight(
+        &self,
+        side: &str,
+        koid: Koid,
+        weight: Option<i32>,
+        add: &mut impl FnMut(Rule, String),
+    ) {
+        match weight {
+            None if self.brief_weights && koid != IDLE => {}
+            None => add(Rule::Weight, format!("the {side} thread {koid} has no weight")),
+            Some(weight) if (weight == IDLE_WEIGHT) != (koid == IDLE) => {
+                add(Rule::IdleWeight, format!("the {side} thread {koid} has the weight {weight}"));
+            }
+            Some(_) => {}
         }
-        Some(_) => {}
     }
 }

@@ -37,7 +37,7 @@ pub enum Rule {
     Process,
     /// fxtrec: scheduling records are in the order of their times.
     TimeOrder,
-    /// fxtrec: both sides of a switch have a weight, as `Int32`.
+    /// fxtrec: both sides of a switch have a weight, as `Int32`; only that of the idle task if usual weights are left out.
     Weight,
     /// fxtrec: a side with koid 0 has the idle weight, and no other side has.
     IdleWeight,

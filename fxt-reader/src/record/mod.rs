@@ -36,7 +36,7 @@ pub use provider::{ProviderEvent, ProviderInfo, ProviderSection};
 pub(crate) use schedule::cpu;
 pub use schedule::{
     ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, NOT_RECORDED_PROCESS, NOT_RECORDED_WEIGHT,
-    Wakeup, is_not_recorded,
+    WEIGHT_INFO, Wakeup, is_not_recorded,
 };
 
 use crate::cursor::Cursor;

@@ -11,6 +11,9 @@ use crate::types::{Cpu, Koid, Nanos, Thread, ThreadState};
 /// The weight that marks a side of a context switch as the idle task.
 pub const IDLE_WEIGHT: i32 = i32::MIN;
 
+/// fxtrec's own event that says that usual weights are left out, and its argument that says which these are (`Int32`).
+pub const WEIGHT_INFO: (&str, &str) = ("weight_info", "absent");
+
 /// The process of fxtrec's pseudo-threads that have a CPU while it is not recorded who does. The thread of CPU `n` is
 /// the koid after it plus `n`.
 pub const NOT_RECORDED_PROCESS: Koid = Koid(0xd000_0000);

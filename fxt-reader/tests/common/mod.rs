@@ -4,8 +4,8 @@
 
 use fxt_format::scheduling::context_switch;
 use fxt_format::{
-    argument, header, initialization, kernel_object, large_header, log, metadata, record_type,
-    string, string_ref, thread,
+    argument, event, header, initialization, kernel_object, large_header, log, metadata,
+    record_type, string, string_ref, thread,
 };
 use fxt_reader::{Error, Kind, Reader};
 
@@ -123,6 +123,15 @@ impl Trace {
                 | log::LENGTH.put(message.len() as u64),
             &[W(1), S(message)],
         )
+    }
+
+    /// An instant event of fxtrec's own, on an inline thread.
+    pub fn own_instant(&mut self, time: u64, name: &str) -> &mut Self {
+        let header_word = event::TYPE.put(record_type::EVENT)
+            | event::EVENT_TYPE.put(event::INSTANT)
+            | event::CATEGORY.put(inline("fxtrec"))
+            | event::NAME.put(inline(name));
+        self.push(header_word, &[W(time), W(1), W(1), S("fxtrec"), S(name)])
     }
 
     /// A kernel object with an inline name; for a thread with its process.

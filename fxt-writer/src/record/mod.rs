@@ -42,7 +42,7 @@ pub use profiler::{Backtrace, Mapping, Module, ProcessName};
 
 pub use fxt_format::{BlobType, ObjectType, ProviderEventKind, ThreadState};
 
-use crate::arg::{self, Args};
+use crate::arg::Args;
 use crate::error::{EncodeError, WriteError};
 use crate::ids::{Koid, ThreadName, Ticks};
 use crate::layout::scheduling::{self, context_switch, legacy_context_switch, thread_wakeup};
@@ -124,14 +124,14 @@ impl<A> ContextSwitch<A> {
 impl<A: Args> Record for ContextSwitch<A> {
     #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {
-        checked_size(context_switch::FIXED_WORDS + arg::words(self.args.list())?)
+        checked_size(context_switch::FIXED_WORDS + self.args.words()?)
     }
 
     #[inline(always)]
     fn header(&self, words: usize) -> u64 {
         context_switch::TYPE.put(record_type::SCHEDULING)
             | context_switch::SIZE.put(words as u64)
-            | context_switch::ARG_COUNT.put(self.args.list().len() as u64)
+            | context_switch::ARG_COUNT.put(self.args.count() as u64)
             | context_switch::CPU.put(u64::from(self.cpu))
             | context_switch::OUTGOING_STATE.put(self.outgoing_state.to_field())
             | context_switch::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH)
@@ -142,7 +142,7 @@ impl<A: Args> Record for ContextSwitch<A> {
         slot.put(self.time.0);
         slot.put(self.outgoing.0);
         slot.put(self.incoming.0);
-        arg::put(self.args.list(), slot);
+        self.args.put(slot);
     }
 }
 
@@ -164,14 +164,14 @@ pub struct Wakeup<A> {
 impl<A: Args> Record for Wakeup<A> {
     #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {
-        checked_size(thread_wakeup::FIXED_WORDS + arg::words(self.args.list())?)
+        checked_size(thread_wakeup::FIXED_WORDS + self.args.words()?)
     }
 
     #[inline(always)]
     fn header(&self, words: usize) -> u64 {
         thread_wakeup::TYPE.put(record_type::SCHEDULING)
             | thread_wakeup::SIZE.put(words as u64)
-            | thread_wakeup::ARG_COUNT.put(self.args.list().len() as u64)
+            | thread_wakeup::ARG_COUNT.put(self.args.count() as u64)
             | thread_wakeup::CPU.put(u64::from(self.cpu))
             | thread_wakeup::SCHEDULING_TYPE.put(scheduling::THREAD_WAKEUP)
     }
@@ -180,7 +180,7 @@ impl<A: Args> Record for Wakeup<A> {
     fn body(&self, slot: &mut impl Slot) {
         slot.put(self.time.0);
         slot.put(self.thread.0);
-        arg::put(self.args.list(), slot);
+        self.args.put(slot);
     }
 }
 

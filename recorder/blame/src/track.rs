@@ -8,12 +8,12 @@ use std::collections::HashMap;
 
 use fxt_reader::record::{
     ContextSwitch, Event, EventKind, IDLE_WEIGHT, LegacyContextSwitch, ProviderEventKind, Value,
-    Wakeup, is_not_recorded,
+    WEIGHT_INFO, Wakeup, is_not_recorded,
 };
 use fxt_reader::{Cpu, Item, Koid, Nanos, ObjectType, ProviderId, Record, ThreadState};
 use fxtrec_sched::{
     Change, Edge, Enter, Held, Leave, Left, Machine, Met, Periods, Said, State, Tenure, Thread,
-    WakeupSaid, cpu_of,
+    UsualArgs, WakeupSaid, cpu_of,
 };
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
@@ -271,6 +271,7 @@ pub struct Tracker {
     pub losses: u64,
     /// Whether it has stacks.
     pub has_stacks: bool,
+    usual_args: UsualArgs,
     machine: Machine<usize>,
     threads: Vec<Thread>,
     periods: Periods,
@@ -313,6 +314,7 @@ impl Tracker {
             now: 0,
             losses: 0,
             has_stacks: false,
+            usual_args: UsualArgs::default(),
             machine: Machine::default(),
             threads: Vec::new(),
             periods: Periods::default(),
@@ -434,8 +436,10 @@ impl Tracker {
                 inn.no_thread = Some(Occupant::Idle);
             }
         }
-        // Both weights are always there, and nothing else usually.
-        let said = if switch.args.len() > 2 { Said::of(switch.args) } else { Said::default() };
+        let said = match switch.args.len() > self.usual_args.of_switch {
+            true => Said::of(switch.args),
+            false => Said::default(),
+        };
         self.switch(switch.cpu, out, inn, (switch.outgoing_state, &said), sink);
         true
     }
@@ -707,7 +711,7 @@ impl Tracker {
         if wakeup.koid.0 == 0 {
             return true;
         }
-        let said = match wakeup.args.len() > 1 {
+        let said = match wakeup.args.len() > self.usual_args.of_wakeup {
             true => WakeupSaid::of(wakeup.args),
             false => WakeupSaid::default(),
         };
@@ -743,6 +747,7 @@ impl Tracker {
         match event.name {
             "trace_info" => self.learn(event),
             "stack_info" => self.has_stacks = true,
+            name if name == WEIGHT_INFO.0 => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
                 // The recording goes on until then.
                 let time = event.time.0.max(self.now);

@@ -25,7 +25,7 @@ mod section;
 use std::io::Write;
 
 use fxt_reader::record::{
-    Arg as ReadArg, Blob, ContextSwitch, Event, EventKind, Value as ReadValue,
+    Arg as ReadArg, Blob, ContextSwitch, Event, EventKind, Value as ReadValue, WEIGHT_INFO,
 };
 use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
 use fxt_writer::space::Output;
@@ -43,6 +43,9 @@ use fxtrec_capture::encode::weight::NICE_0;
 use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::unsigned;
 use open::Open;
+
+/// What is true of a piece as of the whole, beside `trace_info`.
+const KEPT_ABOUT: [&str; 3] = ["clock_info", "stack_info", WEIGHT_INFO.0];
 pub use section::{Owner, cut_section};
 
 /// The piece that is being written.
@@ -236,8 +239,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.trace_info(event)?;
                 Ok(true)
             }
-            ("fxtrec", "stack_info") => {
-                // Without it nobody knows which waits have stacks.
+            ("fxtrec", name) if KEPT_ABOUT.contains(&name) => {
+                // Without them nobody knows which waits have stacks, or what an absent weight is.
                 let time = event.time.max(self.window.from).min(self.window.to);
                 let moved = Record::Event(Event { time, ..*event });
                 self.names.need_all(&moved, &mut self.target)?;

@@ -761,6 +761,31 @@ mod tests {
     }
 
     #[test]
+    fn without_usual_weights_the_same_is_told() {
+        let told = |brief: bool| {
+            let mut scene = Scene::of_command("waker,syscall", 100);
+            if brief {
+                scene.leave_out_usual_weights();
+            }
+            scene.switch(0, 0, 0, Leaves::R, 101);
+            scene.wake_with(10, 0, 201, &[("interrupt", fxt_writer::Value::Bool(true))]);
+            let call = [("syscall", fxt_writer::Value::Uint32(202))];
+            scene.switch_with((60, 0), 101, Leaves::D, 201, &call);
+            scene.wake_by(80, 0, 101, 201).switch(85, 0, 201, Leaves::S, 0);
+            scene.switch(95, 0, 0, Leaves::R, 101).end(200);
+            let mut out = Vec::new();
+            write_json(&scene.report(), None, &mut out).expect("memory");
+            let mut document: Value = serde_json::from_slice(&out).expect("JSON");
+            let bytes = document["trace"].as_object_mut().and_then(|trace| trace.remove("bytes"));
+            (document, bytes)
+        };
+        let (all, brief) = (told(false), told(true));
+        assert_eq!(all.0["worst_blocked"][0]["syscall_name"], "futex");
+        assert_eq!(all.0["worst"][0]["interrupt"], true);
+        assert_eq!(all.0, brief.0);
+    }
+
+    #[test]
     fn quotas_that_stopped_cgroups_are_listed_where_the_recording_knows() {
         let mut scene = Scene::with_causes("quotas");
         scene.switch(10, 0, 0, Leaves::R, 101).quota_stat(30, "/x", 12, (3, 4));

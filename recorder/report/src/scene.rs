@@ -4,7 +4,7 @@
 //! is not recorded has the weight of one.
 
 use fxt_reader::Reader;
-use fxt_reader::record::{IDLE_WEIGHT, NOT_RECORDED_WEIGHT, is_not_recorded};
+use fxt_reader::record::{IDLE_WEIGHT, NOT_RECORDED_WEIGHT, WEIGHT_INFO, is_not_recorded};
 use fxt_writer::record::{
     ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
     ProviderEvent, ProviderInfo, ProviderSection, Record, ThreadState, Wakeup,
@@ -32,6 +32,7 @@ pub enum Leaves {
 pub struct Scene {
     bytes: Vec<u8>,
     named: std::collections::BTreeSet<u64>,
+    brief_weights: bool,
 }
 
 const PROVIDER: ProviderId = ProviderId(1);
@@ -79,7 +80,8 @@ impl Scene {
     }
 
     fn start(scope: &str, causes: Option<&str>, command: Option<u64>) -> Scene {
-        let mut scene = Scene { bytes: Vec::new(), named: Default::default() };
+        let mut scene =
+            Scene { bytes: Vec::new(), named: Default::default(), brief_weights: false };
         scene.put(&Magic);
         scene.put(&ProviderInfo { id: PROVIDER, name: "fxtrec" });
         scene.put(&Initialization { ticks_per_second: 1_000_000_000 });
@@ -91,6 +93,21 @@ impl Scene {
         args.extend(causes.map(|_| Arg::new(name("machine"), Value::Str(name("x86_64")))));
         scene.own_event(0, "trace_info", &args);
         scene
+    }
+
+    /// Leaves usual weights out from now on, and says so.
+    pub fn leave_out_usual_weights(&mut self) -> &mut Scene {
+        self.brief_weights = true;
+        let usual = [Arg::new(name(WEIGHT_INFO.1), Value::Int32(1024))];
+        self.own_event(0, WEIGHT_INFO.0, &usual);
+        self
+    }
+
+    /// The argument, if it is written.
+    fn weight_arg<'a>(&self, of: &'a str, koid: u64) -> Option<Arg<'a>> {
+        let weight = weight(koid);
+        let is_told = !self.brief_weights || weight != Value::Int32(1024);
+        is_told.then(|| Arg::new(name(of), weight))
     }
 
     fn put(&mut self, record: &impl Record) {
@@ -161,10 +178,9 @@ impl Scene {
     ) {
         self.know(out);
         self.know(inn);
-        let mut args = vec![
-            Arg::new(name("incoming_weight"), weight(inn)),
-            Arg::new(name("outgoing_weight"), weight(out)),
-        ];
+        let weights = [("incoming_weight", inn), ("outgoing_weight", out)];
+        let mut args: Vec<_> =
+            weights.iter().filter_map(|(of, koid)| self.weight_arg(of, *koid)).collect();
         if let Some(letter) = [(Leaves::D, "D"), (Leaves::I, "I")].iter().find(|l| l.0 == how) {
             args.push(Arg::new(name("prev_state"), Value::Str(name(letter.1))));
         }
@@ -322,7 +338,7 @@ impl Scene {
         facts: &[(&str, Value<'_>)],
     ) -> &mut Scene {
         self.know(koid);
-        let mut args = vec![Arg::new(name("weight"), weight(koid))];
+        let mut args: Vec<_> = self.weight_arg("weight", koid).into_iter().collect();
         args.extend(facts.iter().map(|(fact, value)| Arg::new(name(fact), *value)));
         self.put(&Wakeup { cpu, time: Ticks(micros * 1000), thread: Koid(koid), args: &args });
         self

@@ -80,7 +80,7 @@ mod threads;
 
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
 pub use periods::{Held, Periods, Stretch, is_period, period_of};
-pub use said::{Said, WakeupSaid, cpu_of, unsigned};
+pub use said::{Said, UsualArgs, WakeupSaid, cpu_of, unsigned};
 pub use seat::{Edge, Occupant, Seat, Tenure};
 pub use state::State;
 pub use threads::{Thread, Threads};

@@ -40,6 +40,25 @@ pub struct Said<'a> {
     pub kernel_lock_name: Option<&'a str>,
 }
 
+/// How many arguments records have that say nothing but weights, so that nobody has to look at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsualArgs {
+    pub of_switch: usize,
+    pub of_wakeup: usize,
+}
+
+impl UsualArgs {
+    /// Of a recording that leaves usual weights out: an argument may be anything.
+    pub const WITHOUT_WEIGHTS: UsualArgs = UsualArgs { of_switch: 0, of_wakeup: 0 };
+}
+
+impl Default for UsualArgs {
+    /// Each side of a switch has its weight, and the thread that is woken.
+    fn default() -> UsualArgs {
+        UsualArgs { of_switch: 2, of_wakeup: 1 }
+    }
+}
+
 impl<'a> Said<'a> {
     /// What the arguments of a switch say.
     #[inline]

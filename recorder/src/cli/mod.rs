@@ -73,7 +73,7 @@ pub use page::PageArgs;
 pub use probes::ProbesArgs;
 pub use providers::ProviderArgs;
 pub use query::QueryArgs;
-pub use record::{Mode, Progress, RecordArgs, Scope};
+pub use record::{Mode, Progress, RecordArgs, Scope, Weights};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
 pub use stacks::{StackArgs, StackKind, Unwind};

@@ -16,7 +16,9 @@ use flight::{FlightError, FlightPlan};
 use fxt_writer::engine;
 
 use crate::cli::StackKind;
-use crate::cli::{self, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec};
+use crate::cli::{
+    self, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec, Weights,
+};
 use crate::kernel::bpf::stacks::Wanted;
 use crate::kernel::child::Launch;
 use crate::kernel::syscalls;
@@ -66,6 +68,8 @@ pub struct Plan {
     pub locks: bool,
     /// Whether it is left at switches and wake-ups.
     pub plain: bool,
+    /// Whether weights of nice 0 are left out.
+    pub brief_weights: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
     /// Which stacks are recorded; `None` when none is.
@@ -259,6 +263,7 @@ impl Plan {
             need_resched: args.need_resched,
             locks: args.locks,
             plain: args.plain,
+            brief_weights: args.weights == Weights::Special,
             trace_points: TracePoints {
                 probes: args.trace_points.probes,
                 events: args.trace_points.events,

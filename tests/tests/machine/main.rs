@@ -32,6 +32,7 @@ mod symbolize;
 mod top;
 mod truth;
 mod unwinding;
+mod weights;
 mod why;
 mod workflow;
 mod workloads;

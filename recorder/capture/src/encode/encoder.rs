@@ -15,7 +15,7 @@ use std::hash::RandomState;
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{ContextSwitch, Event as EventRecord, EventKind, ThreadState};
-use fxt_writer::{Arg, Koid, StringRef, Text, ThreadName, Ticks, Value};
+use fxt_writer::{Arg, Koid, ShortArgs, StringRef, Text, ThreadName, Ticks, Value};
 
 use departed::Departed;
 use locks::Contended;
@@ -62,6 +62,8 @@ pub struct Encoder<L> {
     /// What locks are called that are variables of the kernel.
     lock_names: Variables,
     contended: Contended,
+    /// Whether weights of nice 0 are left out.
+    brief_weights: bool,
     /// Whether no event is a plain one: only some threads are wanted, or somebody waits for a lock of the kernel.
     none_is_plain: bool,
 }
@@ -117,27 +119,6 @@ fn unseen_state(koid: Koid) -> OutgoingState {
 /// What is not recorded, as a side.
 fn nobody(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
-}
-
-/// The arguments that have nothing to do with slices and waits; how many there are.
-#[inline]
-fn common_args(args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usize {
-    args[0] = Arg::new(strings::INCOMING_WEIGHT, Value::Int32(inn.weight));
-    args[1] = Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(out.weight));
-    let mut count = 2;
-    if let Some(detail) = words.state.detail {
-        args[count] = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
-        count += 1;
-    }
-    if let Some(number) = words.syscall {
-        args[count] = Arg::new(strings::SYSCALL, Value::Uint32(number.into()));
-        count += 1;
-    }
-    if words.inferred {
-        args[count] = Arg::new(strings::INFERRED, Value::Bool(true));
-        count += 1;
-    }
-    count
 }
 
 /// The text of a `prev_state` argument.
@@ -200,6 +181,7 @@ impl<L: Lanes> Encoder<L> {
             lock_ids: RandomState::new(),
             lock_names: Variables::default(),
             contended: Contended::new(),
+            brief_weights: false,
             none_is_plain: narrow,
         }
     }
@@ -207,6 +189,17 @@ impl<L: Lanes> Encoder<L> {
     /// Names locks of the kernel that are among its variables.
     pub fn name_locks(&mut self, variables: Variables) {
         self.lock_names = variables;
+    }
+
+    /// Leaves the weights of nice 0 out, which nearly all threads have; the trace has to say so.
+    pub fn leave_out_usual_weights(&mut self) {
+        self.brief_weights = true;
+    }
+
+    /// Whether a record has that weight.
+    #[inline(always)]
+    fn tells_weight(&self, weight: i32) -> bool {
+        !self.brief_weights || weight != weight::NICE_0
     }
 
     /// What was counted so far.
@@ -397,31 +390,24 @@ impl<L: Lanes> Encoder<L> {
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
         let weights =
             [weight(switch.next, switch.next_prio), weight(switch.prev, switch.prev_prio)];
-        let [to, from] = [
-            Arg::new(strings::INCOMING_WEIGHT, Value::Int32(weights[0])),
-            Arg::new(strings::OUTGOING_WEIGHT, Value::Int32(weights[1])),
-        ];
-        let switch = ContextSwitch {
+        let mut args = ShortArgs::default();
+        let [to, from] = weights.map(|weight| (self.tells_weight(weight), Value::Int32(weight)));
+        args.push_if(to.0, registered(strings::INCOMING_WEIGHT), to.1);
+        args.push_if(from.0, registered(strings::OUTGOING_WEIGHT), from.1);
+        if let Some(detail) = state.detail {
+            args.push(registered(strings::PREV_STATE), Value::Str(detail_text(detail)));
+        }
+        if let Some(number) = syscall {
+            args.push(registered(strings::SYSCALL), Value::Uint32(number.into()));
+        }
+        self.lanes.rolling(&ContextSwitch {
             cpu: cpu_number(cpu),
             time: ticks(time),
             outgoing: current.koid,
             incoming: incoming_koid,
             outgoing_state: state.fxt,
-            // An array for each number of them.
-            args: [to, from],
-        };
-        match (state.detail, syscall) {
-            (None, None) => self.lanes.rolling(&switch)?,
-            (Some(detail), None) => {
-                let detail = Arg::new(strings::PREV_STATE, Value::Str(detail_text(detail)));
-                self.lanes.rolling(&switch.with_args([to, from, detail]))?;
-            }
-            (None, Some(number)) => {
-                let syscall = Arg::new(strings::SYSCALL, Value::Uint32(number.into()));
-                self.lanes.rolling(&switch.with_args([to, from, syscall]))?;
-            }
-            (Some(_), Some(_)) => return Ok(false),
-        }
+            args,
+        })?;
         self.stats.switches += 1;
         self.stats.switches_written += 1;
         if self.watch.is_some() {
@@ -613,6 +599,31 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
+    /// The arguments that have nothing to do with slices and waits; how many there are.
+    #[inline]
+    fn common_args(&self, args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usize {
+        let mut count = 0;
+        let mut add = |name, value| {
+            args[count] = Arg::new(name, value);
+            count += 1;
+        };
+        for (name, side) in [(strings::INCOMING_WEIGHT, inn), (strings::OUTGOING_WEIGHT, out)] {
+            if self.tells_weight(side.weight) {
+                add(name, Value::Int32(side.weight));
+            }
+        }
+        if let Some(detail) = words.state.detail {
+            add(strings::PREV_STATE, Value::Str(detail_text(detail)));
+        }
+        if let Some(number) = words.syscall {
+            add(strings::SYSCALL, Value::Uint32(number.into()));
+        }
+        if words.inferred {
+            add(strings::INFERRED, Value::Bool(true));
+        }
+        count
+    }
+
     fn put_switch(
         &mut self,
         time: Nanos,
@@ -626,7 +637,7 @@ impl<L: Lanes> Encoder<L> {
         }
         let none = Arg::new(Text::EMPTY, Value::Null);
         let mut args = [none; 5];
-        let count = common_args(&mut args, out, inn, words);
+        let count = self.common_args(&mut args, out, inn, words);
         self.lanes.rolling(&ContextSwitch {
             cpu: cpu_number(cpu),
             time: ticks(time),
@@ -653,7 +664,7 @@ impl<L: Lanes> Encoder<L> {
         let facts = words.slice.unwrap_or_default();
         let name = facts.kernel_lock.and_then(|lock| self.lock_names.name(lock.address));
         let lock = self.lock_args(facts, words, name.as_deref());
-        let mut count = common_args(&mut args, out, inn, words);
+        let mut count = self.common_args(&mut args, out, inn, words);
         let mut add = |arg| {
             args[count] = arg;
             count += 1;

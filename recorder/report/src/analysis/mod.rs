@@ -28,7 +28,7 @@ mod tests;
 use fxt_reader::{Error, Nanos, ProviderId, Reader};
 
 use fxtrec_blame::threads::Family;
-use fxtrec_sched::Periods;
+use fxtrec_sched::{Periods, UsualArgs};
 
 use super::facts::{Causes, HostSteal, Quota};
 use super::model::{Losses, Origin, Report, Span};
@@ -89,6 +89,7 @@ pub struct Analysis<O = ()> {
     pending: Pending,
     /// Whether the trace holds the switches of some threads only.
     narrow: bool,
+    usual_args: UsualArgs,
     /// Whose scheduling records these are.
     scheduler: Option<ProviderId>,
 }
@@ -157,6 +158,7 @@ impl<O: Observer> Analysis<O> {
             active: false,
             pending: Pending::Nothing,
             narrow: false,
+            usual_args: UsualArgs::default(),
             scheduler: None,
             selection,
         }

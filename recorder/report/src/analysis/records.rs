@@ -1,13 +1,13 @@
 //! Records: what an analysis takes from each kind of them.
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
-use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, Wakeup};
+use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, WEIGHT_INFO, Wakeup};
 use fxt_reader::record::{
     Event, EventKind, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent,
     is_not_recorded,
 };
 use fxt_reader::{Item, Koid, Nanos, ObjectType, Record, Visitor};
-use fxtrec_sched::{Said, unsigned};
+use fxtrec_sched::{Said, UsualArgs, unsigned};
 
 use super::causes::about_wakeup;
 use super::cpu::Occupant;
@@ -94,8 +94,7 @@ impl<O: Observer> Analysis<O> {
             out.idle |= out_weight == Some(IDLE_WEIGHT);
             inn.idle |= in_weight == Some(IDLE_WEIGHT);
         }
-        // Both weights are always there, and nothing else usually.
-        if switch.args.len() > 2 {
+        if switch.args.len() > self.usual_args.of_switch {
             self.switch_with_more(switch, out, inn);
         } else {
             self.switch(switch.cpu, out, inn, switch.outgoing_state, None);
@@ -139,7 +138,11 @@ impl<O: Observer> Analysis<O> {
         if !self.advance(wakeup.time) {
             return false;
         }
-        let said = if wakeup.args.len() > 1 { more_about(wakeup.args) } else { (0, false) };
+        let said = if wakeup.args.len() > self.usual_args.of_wakeup {
+            more_about(wakeup.args)
+        } else {
+            (0, false)
+        };
         let next = self.wake(wakeup.cpu, wakeup.koid.0, said);
         let (time, cpu, thread) = (Nanos(self.now), wakeup.cpu, wakeup.koid);
         self.observer.woken(&Woken { time, cpu, thread, next, args: wakeup.args });
@@ -175,6 +178,7 @@ impl<O: Observer> Analysis<O> {
                     self.family.recorder = Some(event.thread.process.0);
                 }
             }
+            name if name == WEIGHT_INFO.0 => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" if event.time.0 <= self.wanted.to => {
                 self.now = self.now.max(event.time.0);
             }

@@ -228,7 +228,7 @@ impl Extract {
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => self.info.learn(&event.args),
             ("fxtrec", "trace_stats") => self.info.finished = true,
-            ("fxtrec", "stack_info") => return Ok(()),
+            ("fxtrec", "clock_info" | "stack_info" | "weight_info") => return Ok(()),
             ("fxtrec", "host_steal" | "quota_stat") => {}
             // The analysis tells what follows from these, and wake-ups themselves name the waker.
             ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}

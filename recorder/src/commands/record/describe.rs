@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fxt_reader::record::WEIGHT_INFO;
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
@@ -13,6 +14,7 @@ use crate::encode::encoder::{Encoder, own_event};
 use crate::encode::stats::Stats;
 use crate::encode::strings;
 use crate::encode::throttles::path_text;
+use crate::encode::weight::NICE_0;
 use crate::kernel::bpf::stacks::Wanted;
 use crate::kernel::clock::{self, ClockChange};
 use crate::kernel::machine::Machine;
@@ -101,6 +103,8 @@ pub(super) struct Beginning {
     /// The records of names that events beside the scheduler's refer to.
     pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
+    /// Whether weights of nice 0 are left out.
+    pub(super) brief_weights: bool,
     /// The process of COMMAND, where its koid is known already.
     pub(super) command: Option<Koid>,
     /// Of which waits it has stacks.
@@ -180,6 +184,11 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     if let Some(error) = wall_clock.error {
         let args = [number("wall_clock_error_ns", error)];
         let name = Text::Inline("clock_info");
+        head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
+    }
+    if beginning.brief_weights {
+        let args = [Arg::new(Text::Inline(WEIGHT_INFO.1), Value::Int32(NICE_0))];
+        let name = Text::Inline(WEIGHT_INFO.0);
         head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
     }
     if let Some(wanted) = &beginning.stacks {

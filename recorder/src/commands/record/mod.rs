@@ -214,6 +214,7 @@ pub fn run_on(
         silent,
         names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
+        brief_weights: plan.brief_weights,
         command: held
             .as_ref()
             .filter(|_| facts.namespaces.initial_pid)

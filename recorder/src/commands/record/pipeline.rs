@@ -129,6 +129,9 @@ impl Pipeline {
         let narrow = plan.scope != Filter::Machine;
         let lanes = BatchedLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
+        if beginning.brief_weights {
+            encoder.leave_out_usual_weights();
+        }
         if circular || plan.stacks.is_some() {
             encoder.keep_departed();
         }

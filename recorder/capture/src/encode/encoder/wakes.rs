@@ -2,7 +2,7 @@
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
-use fxt_writer::{Arg, ThreadName, Value};
+use fxt_writer::{Arg, Text, ThreadName, Value};
 
 use super::{Encoder, cpu_number, ticks, told};
 use crate::encode::Closed;
@@ -39,21 +39,24 @@ impl<L: Lanes> Encoder<L> {
             return Ok(true);
         }
         let (cpu, at, thread) = (cpu_number(wake.target), ticks(time), thread.koid);
-        let weight = Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio)));
-        match wake.by {
+        let weight = weight(wake.tid, wake.prio);
+        let weight = self.tells_weight(weight).then_some(Value::Int32(weight));
+        let weight = weight.map(|weight| Arg::new(strings::WEIGHT, weight));
+        let by = match wake.by {
             Waker::Task(tid) if tid != wake.current => return Ok(false),
-            Waker::Task(_) => {
-                let args = [weight, Arg::new(strings::WAKER, Value::Koid(current.koid))];
-                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args })?;
+            Waker::Task(_) => Some(Arg::new(strings::WAKER, Value::Koid(current.koid))),
+            Waker::Interrupt => Some(Arg::new(strings::INTERRUPT, Value::Bool(true))),
+            Waker::Unknown => None,
+        };
+        // An array for each number of them, so that the compiler knows it.
+        match (weight, by) {
+            (Some(weight), Some(by)) => {
+                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args: [weight, by] })?;
             }
-            Waker::Interrupt => {
-                let args = [weight, Arg::new(strings::INTERRUPT, Value::Bool(true))];
-                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args })?;
+            (Some(only), None) | (None, Some(only)) => {
+                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args: [only] })?;
             }
-            Waker::Unknown => {
-                let args = [weight];
-                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args })?;
-            }
+            (None, None) => self.lanes.rolling(&Wakeup { cpu, time: at, thread, args: [] })?,
         }
         self.threads.thread_mut(slot).run = Run::Runnable;
         self.stats.wakeups += 1;
@@ -100,12 +103,14 @@ impl<L: Lanes> Encoder<L> {
             Announced::Interrupt => Some(Arg::new(strings::INTERRUPT, Value::Bool(true))),
             Announced::Unknown => None,
         };
-        let weight = Arg::new(strings::WEIGHT, Value::Int32(weight(wake.tid, wake.prio)));
-        let mut args = [weight; 3];
-        let mut count = 1;
+        let weight = weight(wake.tid, wake.prio);
+        let weight = self.tells_weight(weight).then_some(Value::Int32(weight));
+        let weight = weight.map(|weight| Arg::new(strings::WEIGHT, weight));
+        let mut args = [Arg::new(Text::EMPTY, Value::Null); 3];
+        let mut count = 0;
         let held = queued.filter(|throttle| throttle.now);
         let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
-        for arg in [by, held].into_iter().flatten() {
+        for arg in [weight, by, held].into_iter().flatten() {
             args[count] = arg;
             count += 1;
         }

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::fmt::Write;
 
 use fxt_reader::check::{Promises, check};
-use fxt_reader::record::{ContextSwitch, Event as EventRecord, KernelObject, Wakeup};
+use fxt_reader::record::{ContextSwitch, Event as EventRecord, KernelObject, WEIGHT_INFO, Wakeup};
 use fxt_reader::{Reader, Record, ThreadState};
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record as _};
-use fxt_writer::{Koid, Text, ThreadName, WriteError};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Value, WriteError};
 
 use super::Proc;
 use crate::encode::encoder::Encoder;
@@ -71,6 +71,15 @@ impl Scene {
         let recorder = ThreadName::Inline { process: RECORDER, thread: RECORDER };
         let encoder = Encoder::new(head, threads, narrow, recorder);
         Scene { encoder, told: 0, way: Way::Public }
+    }
+
+    /// Leaves usual weights out from now on, and says so.
+    pub(super) fn leave_out_usual_weights(&mut self) {
+        self.encoder.leave_out_usual_weights();
+        let args = [Arg::new(Text::Inline(WEIGHT_INFO.1), Value::Int32(weight::NICE_0))];
+        let name = Text::Inline(WEIGHT_INFO.0);
+        self.encoder.instant(Nanos(0), name, &args).expect("memory takes every record");
+        self.told();
     }
 
     /// Forgets the trace so far, and goes on in one that begins with this behind its head.
@@ -157,9 +166,11 @@ fn object_line(object: &KernelObject<'_>) -> String {
 }
 
 fn weight_text(weight: Option<i32>) -> String {
-    match weight.expect("an Int32 weight") {
-        weight::IDLE => "idle".to_owned(),
-        weight => weight.to_string(),
+    // The checker has looked whether it may be absent.
+    match weight {
+        None => "usual".to_owned(),
+        Some(weight::IDLE) => "idle".to_owned(),
+        Some(weight) => weight.to_string(),
     }
 }
 

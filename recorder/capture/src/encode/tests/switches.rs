@@ -1,7 +1,8 @@
 //! Context switches: who, in which state, of which weight.
 
+use super::scene::Way;
 use super::{Scene, comm, switch, wakeup};
-use crate::event::{Kind, Loss, SliceFacts, Switch, Taken};
+use crate::event::{Kind, Loss, SliceFacts, Switch, Taken, Wake};
 use fxtrec_units::Nanos;
 
 #[test]
@@ -58,6 +59,34 @@ fn a_weight_follows_the_priority_from_switch_to_switch() {
         scene.scheduled(),
         ["100 cpu 0: 0 (idle) running -> 5 (1024)", "200 cpu 0: 5 (15) running -> 0 (idle)",]
     );
+}
+
+#[test]
+fn usual_weights_can_be_left_out() {
+    for way in [Way::Public, Way::Thorough] {
+        let mut scene = Scene::new();
+        scene.way = way;
+        scene.leave_out_usual_weights();
+        scene.at(100, 0, switch(0, "R", 5));
+        scene.at(200, 0, switch(5, "S", 6));
+        scene.at(210, 0, wakeup(5, 6));
+        scene.at(220, 0, Switch { syscall: Some(7), ..switch(6, "D", 5) });
+        scene.at(230, 0, Wake { prio: 125, ..wakeup(6, 5) });
+        scene.at(240, 0, Switch { next_prio: 125, ..switch(5, "R+", 6) });
+        scene.at(250, 0, Switch { prev_prio: 125, ..switch(6, "S", 0) });
+        assert_eq!(
+            scene.scheduled(),
+            [
+                "100 cpu 0: 0 (idle) running -> 5 (usual)",
+                "200 cpu 0: 5 (usual) blocked -> 6 (usual)",
+                "210 cpu 0: wakes 5 (usual) waker=koid:6",
+                r#"220 cpu 0: 6 (usual) blocked -> 5 (usual) prev_state="D" syscall=7"#,
+                "230 cpu 0: wakes 6 (335) waker=koid:5",
+                r#"240 cpu 0: 5 (usual) running -> 6 (335) prev_state="R+""#,
+                "250 cpu 0: 6 (335) blocked -> 0 (idle)",
+            ]
+        );
+    }
 }
 
 #[test]
