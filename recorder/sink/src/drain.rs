@@ -8,6 +8,16 @@
 //!
 //! When the sink fails, buffers are still taken and given back, so that nobody
 //! waits for ever; what is in them is not saved.
+//!
+//! An output that ends may have to take more than the engine's records, such as what applications have by then. The engine does not wait for
+//! that: what it hands over meanwhile is for the next output, and is kept here until that is open.
+//!
+//! ```text
+//!   requests    Save a | Turn | Piece p | Save b | Piece q | NextPiece | Save c
+//!   one output       a              p                  q   tail |
+//!   kept here                               b ................. |
+//!   the next                                                    head b   c
+//! ```
 
 use std::fmt;
 use std::io;
@@ -40,6 +50,9 @@ pub enum Request {
         /// Told when they are written, or dropped.
         written: Sender<()>,
     },
+    /// What the engine hands over from now on is for the next output, which [`Request::NextPiece`] will open. Told when all that it
+    /// handed over before is saved.
+    Turn(Sender<()>),
     /// End the output, and go on in another.
     NextPiece(Box<NextPiece>),
     /// Nothing more will come.
@@ -66,6 +79,47 @@ pub struct NextPiece {
 impl fmt::Debug for NextPiece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextPiece").finish_non_exhaustive()
+    }
+}
+
+/// What is kept for the next output until that is open, in bytes. Of what is more the engine has to wait for its buffers.
+const MOST_EARLY_BYTES: usize = 64 << 20;
+
+/// What is for the next output and came before that was open.
+#[derive(Debug, Default)]
+struct Early {
+    requests: Vec<EarlyRequest>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum EarlyRequest {
+    /// A copy: the engine has its buffer again.
+    Copied(Vec<u8>),
+    /// There was no room for a copy.
+    Waiting(Packet),
+}
+
+impl Early {
+    /// Copies what there is to save for one packet; false if it has to wait where it is.
+    fn copy(&mut self, engine: &Engine, packet: Packet) -> bool {
+        let Ok(view) = engine.view(packet) else { return true };
+        let bytes = view.bytes();
+        let waits = |request: &EarlyRequest| matches!(request, EarlyRequest::Waiting(_));
+        // In order: none goes before one that waits.
+        if self.bytes + bytes > MOST_EARLY_BYTES || self.requests.last().is_some_and(waits) {
+            self.requests.push(EarlyRequest::Waiting(packet));
+            return false;
+        }
+        let mut copied = Vec::with_capacity(bytes);
+        view.slices().for_each(|slice| copied.extend_from_slice(slice));
+        self.keep(copied);
+        true
+    }
+
+    fn keep(&mut self, records: Vec<u8>) {
+        self.bytes += records.len();
+        self.requests.push(EarlyRequest::Copied(records));
     }
 }
 
@@ -164,6 +218,7 @@ pub fn spawn(
             failed: Some(failed),
             flushed: Instant::now(),
             unflushed: false,
+            early: None,
         };
         loop {
             let request = match drain.until_flush() {
@@ -173,22 +228,35 @@ pub fn spawn(
             match request {
                 Ok(Request::Save(packet)) => {
                     let begun = Instant::now();
-                    drain.save(&engine, packet);
+                    let is_done = drain.save(&engine, packet);
                     // Before whoever waits for the buffer is let go on, and asks.
                     written.add_effort(clock.read(), begun.elapsed());
-                    give_back(&engine, packet);
+                    if is_done {
+                        give_back(&engine, packet);
+                    }
                 }
-                Ok(Request::Write(records)) => drain.write(&records),
+                Ok(Request::Write(records)) => match &mut drain.early {
+                    Some(early) => early.keep(records),
+                    None => drain.write(&records),
+                },
+                Ok(Request::Turn(told)) => {
+                    drain.early = Some(Early::default());
+                    // Whoever asked may have gone.
+                    let _ = told.send(());
+                }
                 Ok(Request::Piece { records, written }) => {
                     drain.write(&records);
                     // Whoever asked may have gone.
                     drop(records);
                     let _ = written.send(());
                 }
-                Ok(Request::NextPiece(next)) => drain = drain.turn(*next),
-                Ok(Request::End) => break,
+                Ok(Request::NextPiece(next)) => drain = drain.turn(&engine, *next),
                 Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
-                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
+                Ok(Request::End) | Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
+                    // There is no next output.
+                    drain.write_early(&engine);
+                    break;
+                }
             }
             drain.flush_when_due();
             written.update(drain.earlier, drain.sink.totals());
@@ -205,13 +273,33 @@ struct Drain<F> {
     failed: Option<F>,
     flushed: Instant,
     unflushed: bool,
+    /// While the output is to end: what is for the next one.
+    early: Option<Early>,
 }
 
 impl<F: FnOnce()> Drain<F> {
-    fn save(&mut self, engine: &Engine, packet: Packet) {
+    /// Whether the engine may have the buffer again.
+    fn save(&mut self, engine: &Engine, packet: Packet) -> bool {
+        if let Some(early) = &mut self.early {
+            return early.copy(engine, packet);
+        }
         let written = write_view(engine, packet, &mut *self.sink);
         self.note(written);
         self.unflushed = true;
+        true
+    }
+
+    /// Writes what was kept for this output.
+    fn write_early(&mut self, engine: &Engine) {
+        for request in self.early.take().unwrap_or_default().requests {
+            match request {
+                EarlyRequest::Copied(records) => self.write(&records),
+                EarlyRequest::Waiting(packet) => {
+                    self.save(engine, packet);
+                    give_back(engine, packet);
+                }
+            }
+        }
     }
 
     fn write(&mut self, records: &[u8]) {
@@ -221,7 +309,7 @@ impl<F: FnOnce()> Drain<F> {
     }
 
     /// Ends the output and begins the next. When either fails, nothing more is written anywhere.
-    fn turn(mut self, next: NextPiece) -> Drain<F> {
+    fn turn(mut self, engine: &Engine, next: NextPiece) -> Drain<F> {
         let NextPiece { tail, open, head, done } = next;
         self.write(&tail(self.sink.totals().record_bytes));
         let before = self.sink.totals();
@@ -243,6 +331,7 @@ impl<F: FnOnce()> Drain<F> {
             }
         }
         (self.flushed, self.unflushed) = (Instant::now(), true);
+        self.write_early(engine);
         // Whoever asked may have gone.
         let _ = done.send(());
         self
@@ -401,6 +490,86 @@ mod tests {
         assert_eq!(second.bytes(), [vec![3; 8], vec![4; 8]].concat());
         assert_eq!((complete.1.recv(), drained.earlier.record_bytes), (Ok(24), 24));
         assert_eq!((written.piece_bytes(), written.bytes()), (16, 40));
+    }
+
+    /// The numbers in records of [`fill`]'s kind.
+    fn numbers(bytes: &[u8]) -> Vec<u64> {
+        let number = |record: &[u8]| u64::from_ne_bytes(record[8..].try_into().expect("8 bytes"));
+        bytes.chunks(16).map(number).collect()
+    }
+
+    #[test]
+    fn the_engine_goes_on_while_an_output_waits_for_its_end_and_the_next_has_all_of_it() {
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let engine = engine(sender.clone());
+        let (first, second) = (Memory::default(), Memory::default());
+        let sink = Box::new(first.clone());
+        spawn(engine.clone(), requests, sink, Arc::default(), || panic!("memory")).expect("one");
+        let write = |numbers: std::ops::Range<u64>| {
+            for ticks_per_second in numbers {
+                let record = Initialization { ticks_per_second };
+                record.write(&mut engine.rolling()).expect("a blocking engine takes it");
+            }
+        };
+        write(1..1000);
+        for packet in engine.finish() {
+            sender.send(Request::Save(packet)).expect("the drain runs");
+        }
+        let (reached, is_reached) = crossbeam_channel::bounded(1);
+        sender.send(Request::Turn(reached)).expect("the drain runs");
+        is_reached.recv().expect("all before is saved");
+        engine.start(fxt_writer::engine::BufferDisposition::Retain).expect("both buffers are free");
+        // Many times what the engine holds: were they not given back, this would wait for ever.
+        write(1000..5000);
+        let (written, _kept) = crossbeam_channel::bounded(1);
+        let piece = Request::Piece { records: record(77), written };
+        sender.send(piece).expect("the drain runs");
+        let (done, turned) = crossbeam_channel::bounded(1);
+        let next = second.clone();
+        let next = NextPiece {
+            tail: Box::new(|_| record(88)),
+            open: Box::new(move |_| Ok(Box::new(next))),
+            head: record(99),
+            done,
+        };
+        sender.send(Request::NextPiece(Box::new(next))).expect("the drain runs");
+        turned.recv().expect("it is done");
+        write(5000..6000);
+        for packet in engine.finish() {
+            sender.send(Request::Save(packet)).expect("the drain runs");
+        }
+        let (reached, is_reached) = crossbeam_channel::bounded(1);
+        sender.send(Request::Turn(reached)).expect("the drain runs");
+        is_reached.recv().expect("all before is saved");
+        let of_first: Vec<u64> = (1..1000).chain([77, 88]).collect();
+        assert_eq!(numbers(&first.bytes()), of_first);
+        let of_second: Vec<u64> = std::iter::once(99).chain(1000..6000).collect();
+        assert_eq!(numbers(&second.bytes()), of_second);
+    }
+
+    #[test]
+    fn what_is_too_much_to_be_kept_waits_in_the_engine_and_keeps_its_order() {
+        let engine = engine(crossbeam_channel::unbounded().0);
+        let mut early = Early { bytes: MOST_EARLY_BYTES, ..Early::default() };
+        Initialization { ticks_per_second: 1 }.write(&mut engine.rolling()).expect("room");
+        let packets = engine.finish();
+        assert_eq!(packets.len(), 1);
+        assert!(!early.copy(&engine, packets[0]), "the buffer stays with the drain");
+        early.bytes = 0;
+        assert!(!early.copy(&engine, packets[0]), "and what comes after it as well");
+        let memory = Memory::default();
+        let mut drain = Drain {
+            sink: Box::new(memory.clone()),
+            earlier: Totals::default(),
+            result: Ok(()),
+            failed: Some(|| panic!("memory does not fail")),
+            flushed: Instant::now(),
+            unflushed: false,
+            early: Some(Early { requests: vec![early.requests.remove(0)], bytes: 0 }),
+        };
+        drain.write_early(&engine);
+        assert_eq!(numbers(&memory.bytes()), [1]);
+        assert!(engine.saved(packets[0].buffer_saved()).is_err(), "it was given back");
     }
 
     #[test]

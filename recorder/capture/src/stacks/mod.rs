@@ -95,6 +95,8 @@ pub struct Stacks {
     hurry: Hurry,
     stop: StopToken,
     thread: Option<JoinHandle<Counts>>,
+    /// Whether [`Stacks::look_ahead`] was asked, and is not answered.
+    looks_ahead: bool,
     /// As they were told last.
     counts: Counts,
     records: Records,
@@ -131,6 +133,7 @@ impl Stacks {
             hurry,
             stop,
             thread: Some(thread),
+            looks_ahead: false,
             counts: Counts::default(),
             records: Records::new(kept),
         })
@@ -145,6 +148,14 @@ impl Stacks {
         encoder: &mut Encoder<L>,
         ended: Nanos,
     ) -> Result<(), Closed> {
+        // The answer does not wait for what is too early.
+        while self.looks_ahead {
+            match self.told.try_recv() {
+                Ok(Told::Settled(_)) | Err(TryRecvError::Disconnected) => self.looks_ahead = false,
+                Ok(told) => self.early.push_back(told),
+                Err(TryRecvError::Empty) => break,
+            }
+        }
         loop {
             let told = match self.early.pop_front() {
                 Some(told) => told,
@@ -183,6 +194,18 @@ impl Stacks {
         }
         self.early.extend(early);
         Ok(())
+    }
+
+    /// Asks for all that there is by now, for [`Stacks::round`] to write: to be called before [`Stacks::end_piece`], which waits for what is left.
+    /// Functions of large files may take seconds to be named.
+    pub fn look_ahead(&mut self) {
+        self.looks_ahead = self.thread.is_some() && self.ask.send(()).is_ok();
+        self.hurry.up();
+    }
+
+    /// Whether that is not all told.
+    pub fn is_looking_ahead(&self) -> bool {
+        self.looks_ahead
     }
 
     /// Ends a file of a recording that is divided: what comes later is for the next one.

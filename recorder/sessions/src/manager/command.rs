@@ -68,7 +68,7 @@ pub(super) enum Command {
     TurnedAway(Sender<BTreeMap<u32, u64>>),
     Sections(Sender<Vec<Section>>),
     Settle(Sender<()>),
-    Rotate { time: Nanos, between: Between, reply: Sender<()> },
+    Rotate { time: Nanos, between: Between },
     End,
 }
 

@@ -295,10 +295,7 @@ impl Core {
                 let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
                 let _ = reply.send(self.output.sections(&live));
             }
-            Command::Rotate { time, between, reply } => {
-                self.rotate(time, between.0);
-                let _ = reply.send(());
-            }
+            Command::Rotate { time, between } => self.rotate(time, between.0),
             Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),
             Command::End => {}
         }

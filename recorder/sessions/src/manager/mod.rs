@@ -222,17 +222,19 @@ impl Manager {
 
     /// Ends one archive and goes on in another: what providers have recorded by now is written, what they are in the middle
     /// of is ended at `time`, and begun anew behind `between`, which sees to it that what is written from then on goes to
-    /// the other one. Only for a manager of a [divided](Options::divided) archive, in streaming mode.
+    /// the other one. Only for a manager of a [divided](Options::divided) archive, in streaming mode. Does not wait for that.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; then `between` may not have been called.
-    pub fn rotate(
+    /// [`ManagerError::Gone`] only; then `between` was dropped.
+    pub fn begin_rotate(
         &self,
         time: Nanos,
         between: impl FnOnce() + Send + 'static,
     ) -> Result<(), ManagerError> {
         let between = Between(Box::new(between));
-        self.ask(|reply| Command::Rotate { time, between, reply })
+        self.commands.send(Command::Rotate { time, between }).map_err(|_| ManagerError::Gone)?;
+        self.bell.ring();
+        Ok(())
     }
 
     /// The alerts that providers raise, in order. One that is raised right before its provider ends comes, too.

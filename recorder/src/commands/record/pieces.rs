@@ -5,19 +5,21 @@
 //! machine is in the middle of; so both can be read without the other, and no event is in both or in neither.
 //!
 //! ```text
-//!  capture   round | turn: close, hand over, begin | wait ............. | round
+//!  capture   round | turn: close, hand over, begin | round | round | round | round
 //!  manager         |   what applications have by now, their open ends   |
 //!  drain           |   buffers, counts -> app.0001.fxt, which is closed |
-//!                  |   app.0002.fxt <- head, names, moment              |
+//!                  |   app.0002.fxt <- head, names, moment, the rounds' records
 //! ```
 //!
-//! Meanwhile the kernel's rings take up what happens.
+//! The capture thread waits only until one of the engine's buffers is free, as it always does. It goes on with the next file's records
+//! while others end the one before, and the drain thread keeps these until the next is open. Functions of stacks, which may take long to be
+//! named, are asked for before the file is due, and rounds go on for it until they are.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 use fxt_writer::engine::BufferDisposition;
 
 use super::describe::{self, Beginning};
@@ -123,7 +125,23 @@ pub(super) struct Pieces {
     pub(super) written: Arc<Written>,
     /// When the file that is written was begun.
     pub(super) begun: Instant,
+    pub(super) stage: Stage,
 }
+
+/// What is done about the end of a file.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Nothing: it is not due.
+    Inside,
+    /// It will soon be due, and stacks are looked into that it has to explain; or they were.
+    Ahead { answered: bool },
+    /// The file before this one is being ended, and this one opened.
+    Opening(Receiver<()>),
+}
+
+/// How often it is looked whether a buffer is free, and whether stacks have been looked into.
+const SOON: Duration = Duration::from_micros(500);
+const LOOK: Duration = Duration::from_millis(5);
 
 impl Pieces {
     fn is_due(&self) -> bool {
@@ -133,7 +151,26 @@ impl Pieces {
         }
     }
 
-    /// After a round of events: goes on in the next file, when it is time to.
+    /// Whether it is time to look into stacks.
+    fn is_soon_due(&self) -> bool {
+        match self.rotate {
+            Rotate::Size(size) => self.written.piece_bytes() >= size.bytes() / 4 * 3,
+            Rotate::Time(time) => self.begun.elapsed() >= ahead_of(time.duration()),
+        }
+    }
+
+    /// Whether the file before is still being ended.
+    fn is_opening(&mut self) -> bool {
+        if let Stage::Opening(opened) = &self.stage
+            // It is over too when the drain is.
+            && opened.try_recv() != Err(TryRecvError::Empty)
+        {
+            self.stage = Stage::Inside;
+        }
+        matches!(self.stage, Stage::Opening(_))
+    }
+
+    /// After a round of events: goes on in the next file, when it is time to. Does not wait for the file before.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -142,10 +179,22 @@ impl Pieces {
         round: Round<'_>,
         drain: &Sender<Request>,
     ) -> Result<(), Closed> {
-        if !self.is_due() {
+        if self.is_opening() {
             return Ok(());
         }
-        let Round { engine, encoder, source, providers, stacks, ended, .. } = round;
+        let Round { engine, encoder, source, providers, mut stacks, ended, .. } = round;
+        if let Some(stacks) = &mut stacks {
+            if matches!(self.stage, Stage::Inside) && self.is_soon_due() {
+                stacks.look_ahead();
+                self.stage = Stage::Ahead { answered: false };
+            }
+            if let Stage::Ahead { answered } = &mut self.stage {
+                *answered = !stacks.is_looking_ahead();
+            }
+        }
+        if !self.is_due() || matches!(self.stage, Stage::Ahead { answered: false }) {
+            return Ok(());
+        }
         if let Some(stacks) = stacks {
             stacks.end_piece(encoder, ended)?;
         }
@@ -168,22 +217,38 @@ impl Pieces {
             head,
             done,
         };
+        let (reached, is_reached) = bounded(1);
+        drain.send(Request::Turn(reached)).map_err(|_| Closed)?;
         let next = Request::NextPiece(Box::new(next));
         match providers {
             Some(providers) => providers.rotate(ended, next),
             None => drain.send(next).map_err(|_| Closed)?,
         }
-        // Buffers have been given back by then. It ends too when the drain does.
-        let _ = rotated.recv();
+        self.stage = Stage::Opening(rotated);
         self.begun = Instant::now();
-        engine.start(BufferDisposition::Retain).map_err(|_| Closed)
+        // One free buffer is enough. Both are when the drain thread has got there, or is gone.
+        while engine.start(BufferDisposition::Retain).is_err() {
+            if is_reached.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
+                return engine.start(BufferDisposition::Retain).map_err(|_| Closed);
+            }
+        }
+        Ok(())
     }
 
     /// How long there is until the next look, if that is soon.
     pub(super) fn until_due(&self) -> Option<Duration> {
-        match self.rotate {
-            Rotate::Size(_) => None,
-            Rotate::Time(time) => Some(time.duration().saturating_sub(self.begun.elapsed())),
+        if matches!(self.stage, Stage::Ahead { answered: false }) {
+            return Some(LOOK);
         }
+        let Rotate::Time(time) = self.rotate else { return None };
+        let (spent, ahead) = (self.begun.elapsed(), ahead_of(time.duration()));
+        let next = if spent < ahead { ahead } else { time.duration() };
+        // Also while one is being opened that takes longer than its time.
+        Some(next.saturating_sub(spent).max(LOOK))
     }
+}
+
+/// After which part of a file's time stacks are looked into.
+fn ahead_of(time: Duration) -> Duration {
+    time.saturating_sub((time / 4).min(Duration::from_secs(1)))
 }

@@ -15,7 +15,7 @@ use super::error::RecordError;
 use super::extras::Extras;
 use super::flight::Flight;
 use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
-use super::pieces::{Pieces, Series, SeriesOutcome};
+use super::pieces::{Pieces, Series, SeriesOutcome, Stage};
 use super::providers::{Invitation, Providers};
 use super::round::Progress;
 use crate::capture::intake::BatchedLanes;
@@ -141,7 +141,8 @@ impl Pipeline {
         let pieces = plan.flight.rotate.map(|rotate| {
             let series = Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds, hold));
             let (beginning, written) = (beginning.clone(), written.clone());
-            Pieces { beginning, rotate, series, written, begun: Instant::now() }
+            let begun = Instant::now();
+            Pieces { beginning, rotate, series, written, begun, stage: Stage::Inside }
         });
         let series = pieces.as_ref().map(|pieces| pieces.series.clone());
         // What waits for a CPU at the beginning of a piece is known by this only.

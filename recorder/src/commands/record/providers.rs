@@ -113,14 +113,11 @@ impl Providers {
     }
 
     /// Lets their records go on in another file: what is recorded by now goes to the drain thread, then `next`, then what
-    /// comes after `time`.
+    /// comes after `time`. Does not wait for that.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
-        let drain = self.drain.clone();
-        // A manager that is gone has let go of `next`, and whoever waits for that knows.
-        let _ = self.manager.rotate(time, move || {
-            // When the drain thread is gone, so is the output.
-            let _ = drain.send(next);
-        });
+        let next = Passed { drain: self.drain.clone(), request: Some(next) };
+        // A manager that is gone has passed it on by letting go of it.
+        let _ = self.manager.begin_rotate(time, move || drop(next));
     }
 
     /// Stops the session. When this returns, all pieces are with the drain thread.
@@ -136,6 +133,21 @@ impl Providers {
             let _ = self.drain.send(Request::Write(past::whole(section)));
         }
         stopped
+    }
+}
+
+/// A request that the drain thread gets when this is dropped, wherever that is: it waits for it.
+struct Passed {
+    drain: Sender<Request>,
+    request: Option<Request>,
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            // When the drain thread is gone, so is the output.
+            let _ = self.drain.send(request);
+        }
     }
 }
 

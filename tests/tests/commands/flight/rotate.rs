@@ -13,6 +13,8 @@ use crate::flight::{Recorder, fxtrec_says};
 
 const WHY: &str = "it records the machine";
 
+const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
+
 /// The files of a recording to `output`, in order.
 fn pieces(output: &Path) -> Vec<PathBuf> {
     let name = output.file_name().expect("a name").to_string_lossy().into_owned();
@@ -31,9 +33,13 @@ struct Counted {
 
 /// Records threads that the kernel counts the switches of.
 fn record(options: &[&str], output: &Path) -> (Vec<Counted>, String) {
+    record_command(options, output, &[WORKLOAD, "threads", "3", "20000"])
+}
+
+/// The same of a command that prints no more than that workload does.
+fn record_command(options: &[&str], output: &Path, command: &[&str]) -> (Vec<Counted>, String) {
     let options: Vec<&str> = ["--buffer-size", "1M"].iter().chain(options).copied().collect();
-    let workload = [env!("CARGO_BIN_EXE_workload"), "threads", "3", "20000"];
-    let mut recorder = Recorder::start(&options, output, &workload);
+    let mut recorder = Recorder::start(&options, output, command);
     let counted = |line: String| {
         let numbers: Vec<u64> =
             line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
@@ -65,6 +71,15 @@ fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
     paths.iter().map(read).collect()
 }
 
+/// Asserts that the files together have as many switches of each thread as the kernel counted.
+fn assert_all_counted(counts: &[Counted], traces: &[Trace], name: &str) {
+    for Counted { thread, begin, end, switches } in counts {
+        let outs = traces.iter().flat_map(|trace| trace.outs(*thread));
+        let inside = outs.filter(|switch| (*begin..=*end).contains(&switch.time)).count() as u64;
+        assert_eq!(inside, *switches, "thread {thread} in {name}");
+    }
+}
+
 #[test]
 fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
     if !root::or_skip(WHY) {
@@ -80,13 +95,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         assert!(!output.exists(), "all of it is in the numbered ones");
         let traces = read_alone(&paths);
 
-        // By thread, as the kernel counts for each.
-        for Counted { thread, begin, end, switches } in &counts {
-            let outs = traces.iter().flat_map(|trace| trace.outs(*thread));
-            let inside =
-                outs.filter(|switch| (*begin..=*end).contains(&switch.time)).count() as u64;
-            assert_eq!(inside, *switches, "thread {thread} in {name}");
-        }
+        assert_all_counted(&counts, &traces, name);
         // For the machine, as often as the tracepoint fired; and file by file, as each says.
         let mut before = 0;
         for trace in &traces {
@@ -284,4 +293,42 @@ fn what_threads_record_while_files_end_is_in_one_of_them_and_in_order() {
     assert!(numbers.values().all(|numbers| numbers.is_sorted_by(|one, next| one < next)));
     let recorded: usize = numbers.values().map(Vec::len).sum();
     assert_eq!(recorded as u64 + dropped, attempted, "{dropped} were dropped");
+}
+
+#[test]
+fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_files_end() {
+    const EVENTS: u64 = 20_000;
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let app = env!("CARGO_BIN_EXE_spans");
+    let script = format!("{app} fleet 100 {EVENTS} >/dev/null & {WORKLOAD} threads 3 20000; wait");
+    // What the buffers hold is many times what the trace buffer does.
+    let options = ["--rotate", "100ms", "--provider-buffer", "1M"];
+    let (counts, said) = record_command(&options, &output, &["sh", "-c", &script]);
+    let paths = pieces(&output);
+    assert!(paths.len() >= 3, "{} files: {said}", paths.len());
+    let traces = read_alone(&paths);
+    assert_all_counted(&counts, &traces, "app.fxt");
+    let last = traces.last().expect("several").stats();
+    assert_eq!((last.number("lost"), last.number("switches")), (0, last.number("kernel_switches")));
+    // Of each application as well: in order, and what is in no file was dropped by itself and counted.
+    let mut ships: BTreeMap<String, (Vec<u64>, u64, usize)> = BTreeMap::new();
+    for path in &paths {
+        for (_, provider) in Archive::read(path).providers {
+            let (numbers, dropped, files) = ships.entry(provider.name).or_default();
+            let events = provider.events.iter().filter(|event| event.name == "numbered");
+            numbers.extend(events.map(|event| event.numbers["number"]));
+            *dropped += provider.stats.get("dropped").copied().unwrap_or(0);
+            *files += 1;
+        }
+    }
+    assert_eq!(ships.len(), 100);
+    assert!(ships.values().any(|(_, _, files)| *files > 1), "a file ended while they recorded");
+    for (name, (numbers, dropped, _)) in &ships {
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{name}");
+        assert_eq!(numbers.len() as u64 + dropped, EVENTS, "{name}: {dropped} were dropped");
+    }
 }

@@ -22,7 +22,9 @@ impl Stage {
             let ended = std::mem::replace(&mut *archive.lock().expect("no panic"), next);
             done.send(ended).expect("it is waited for");
         };
-        self.manager.rotate(Nanos(time), next).expect("it runs");
+        self.manager.begin_rotate(Nanos(time), next).expect("it runs");
+        // What comes behind `next` is in the archive when the next command is answered.
+        self.manager.providers().expect("it runs");
         ended.recv().expect("it was rotated")
     }
 
