@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::ftrace_rings::FtraceRings;
 use super::order::Merger;
 use super::perf_rings::PerfRings;
-use super::source::{Causes, Source, SourceError, SourceKind, SourceStats, Take};
+use super::source::{Causes, Outset, Source, SourceError, SourceKind, SourceStats, Take};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::{Cpu, Nanos};
@@ -84,6 +84,7 @@ pub trait Rings: Debug + Send {
 pub struct RingSource<R> {
     rings: R,
     merger: Merger,
+    outset: Outset,
 }
 
 /// The tracepoints of perf; see [`PerfRings::open`].
@@ -102,7 +103,7 @@ impl<R: Rings> RingSource<R> {
     ) -> Result<RingSource<R>, SourceError> {
         let mut merger = Merger::new();
         let rings = open(&mut merger)?;
-        Ok(RingSource { rings, merger })
+        Ok(RingSource { rings, merger, outset: Outset::default() })
     }
 }
 
@@ -129,6 +130,10 @@ impl<R: Rings> Source for RingSource<R> {
         self.rings.enable()
     }
 
+    fn begin(&mut self) -> Nanos {
+        self.outset.begin(clock::now())
+    }
+
     fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
         self.rings.find_silent(&mut self.merger)
     }
@@ -138,17 +143,21 @@ impl<R: Rings> Source for RingSource<R> {
     }
 
     fn round(&mut self, take: &mut Take<'_>) {
-        let rings = &mut self.rings;
-        self.merger.round(|merger| rings.read(merger), clock::now, take);
+        let RingSource { rings, merger, outset } = self;
+        outset.pass(merger.emitted(), take, |take| {
+            merger.round(|merger| rings.read(merger), clock::now, take)
+        });
     }
 
     fn finish(&mut self, take: &mut Take<'_>) {
         self.rings.disable();
-        let rings = &mut self.rings;
-        if self.merger.round(|merger| rings.read(merger), clock::now, &mut *take) {
-            self.rings.tell_rest(&mut self.merger);
-            self.merger.emit(Nanos(u64::MAX), take);
-        }
+        let RingSource { rings, merger, outset } = self;
+        outset.pass(merger.emitted(), take, |take| {
+            if merger.round(|merger| rings.read(merger), clock::now, &mut *take) {
+                rings.tell_rest(merger);
+                merger.emit(Nanos(u64::MAX), take);
+            }
+        });
     }
 
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
@@ -164,6 +173,8 @@ impl<R: Rings> Source for RingSource<R> {
 
     fn stats(&self) -> SourceStats {
         let (late, most_late) = self.merger.late();
-        SourceStats { late, most_late, ..self.rings.stats() }
+        let mut stats = SourceStats { late, most_late, ..self.rings.stats() };
+        self.outset.subtract_from(&mut stats.kernel_counts);
+        stats
     }
 }

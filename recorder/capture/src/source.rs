@@ -5,7 +5,7 @@
 //! each loss in its place, and the time it hands out never goes back.
 //!
 //! ```text
-//!   open -> enable -> find_silent -> narrow -> (wait -> round)* -> finish -> stats
+//!   open -> enable -> find_silent -> begin -> narrow -> (wait -> round)* -> finish -> stats
 //! ```
 //!
 //! The recording holds one as a `Box<dyn Source>`. The indirect call per event
@@ -15,7 +15,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use std::time::Duration;
 
-use super::event::Event;
+use super::event::{Event, Kind};
 use fxtrec_kernel::bpf::events::BpfError;
 use fxtrec_kernel::cpus::CpusError;
 use fxtrec_kernel::ftrace::FtraceError;
@@ -171,6 +171,57 @@ pub struct SourceStats {
     pub cgroups_left_out: u64,
 }
 
+/// When a recording begins, and what happened before and is not part of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outset {
+    begin: Nanos,
+    /// What the kernel counted and is not handed out.
+    before: SchedEvents,
+}
+
+impl Outset {
+    /// It begins now.
+    pub(crate) fn begin(&mut self, now: Nanos) -> Nanos {
+        self.begin = now;
+        now
+    }
+
+    /// Runs `round`, which hands out what is not older than `emitted`, so that of what happened before the beginning only lives and
+    /// losses are taken. Events pay nothing for it once one is younger.
+    pub(crate) fn pass<R>(
+        &mut self,
+        emitted: Nanos,
+        take: &mut Take<'_>,
+        round: impl FnOnce(&mut Take<'_>) -> R,
+    ) -> R {
+        if emitted >= self.begin {
+            return round(take);
+        }
+        round(&mut |time, cpu, event, bytes| match time < self.begin {
+            true => self.take_early(cpu, event, bytes, take),
+            false => take(time, cpu, event, bytes),
+        })
+    }
+
+    fn take_early(&mut self, cpu: Cpu, event: &Event, bytes: &[u8], take: &mut Take<'_>) -> bool {
+        match event.kind {
+            Kind::Switch(_) => self.before.switches += 1,
+            Kind::Wake(_) | Kind::Moved { .. } => self.before.others += 1,
+            Kind::Running { .. } | Kind::Sample(_) | Kind::Contention { .. } => {}
+            _ => return take(self.begin, cpu, event, bytes),
+        }
+        true
+    }
+
+    /// Takes what happened before from the kernel's counts, those of switches first.
+    pub(crate) fn subtract_from(&self, counts: &mut [KernelCount]) {
+        let before = [self.before.switches, self.before.others];
+        for (count, before) in counts.iter_mut().zip(before) {
+            count.fired = count.fired.saturating_sub(before);
+        }
+    }
+}
+
 /// Takes an event with the time to give it and the bytes it carries, if any; false to get no more of them for now.
 pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
 
@@ -187,11 +238,16 @@ pub trait Source: Debug + Send {
     /// Bytes of the smallest ring that the kernel granted to a CPU.
     fn ring_bytes(&self) -> usize;
 
-    /// Starts all events.
+    /// Starts all events, CPU by CPU, and attaches whatever there is to attach. That disturbs the machine, so what happens before
+    /// [`Source::begin`] is not handed out.
     ///
     /// # Errors
     /// [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
+
+    /// From now on all CPUs are recorded. To be called once, when nothing is left to attach. Returns the time: of what happened before
+    /// only the lives and names of threads are handed out, as if they were told then.
+    fn begin(&mut self) -> Nanos;
 
     /// Only these processes and what they start are wanted: the source may leave out what does not concern them. To be
     /// called once the events run, with the processes' ids in the recorder's pid namespace.
@@ -250,4 +306,69 @@ pub trait Source: Debug + Send {
 
     /// The figures so far.
     fn stats(&self) -> SourceStats;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Comm, Switch};
+    use fxtrec_kernel::prev_state::PrevState;
+    use fxtrec_units::{LocalId, Tid};
+
+    fn switch() -> Kind {
+        let comm = Comm::default();
+        Kind::Switch(Switch {
+            prev: Tid(1),
+            next: Tid(2),
+            prev_prio: 120,
+            next_prio: 120,
+            state: PrevState { letter: 'S', preempted: false },
+            syscall: None,
+            prev_comm: comm,
+            next_comm: comm,
+        })
+    }
+
+    #[test]
+    fn of_what_happened_before_a_recording_begins_only_lives_and_losses_are_told() {
+        let mut outset = Outset::default();
+        assert_eq!(outset.begin(Nanos(100)), Nanos(100));
+        let exit = || Kind::Exit { pid: LocalId(7), tid: LocalId(7) };
+        let moved = Kind::Moved { tid: Tid(1), from: Cpu(0), to: Cpu(1) };
+        let lost = Kind::Lost(super::super::event::Loss::exactly(3));
+        let events = [(90, switch()), (95, exit()), (96, moved), (97, lost), (100, switch())];
+        let mut told = Vec::new();
+        let mut take = |time: Nanos, _: Cpu, event: &Event, _: &[u8]| {
+            told.push((time.0, std::mem::discriminant(&event.kind)));
+            true
+        };
+        let all = outset.pass(Nanos(0), &mut take, |take| {
+            let mut give =
+                |(time, kind)| take(Nanos(time), Cpu(0), &Event { time: Nanos(time), kind }, &[]);
+            events.into_iter().all(&mut give)
+        });
+        assert!(all, "none ends the round");
+        let kind = |kind: Kind| std::mem::discriminant(&kind);
+        let lost = Kind::Lost(super::super::event::Loss::exactly(3));
+        assert_eq!(told, [(100, kind(exit())), (100, kind(lost)), (100, kind(switch()))]);
+        let mut counts = [5, 2].map(|fired| KernelCount { fired, lost: None });
+        outset.subtract_from(&mut counts);
+        assert_eq!(counts.map(|count| count.fired), [4, 1]);
+    }
+
+    #[test]
+    fn when_a_younger_event_was_handed_out_events_pass_as_they_are() {
+        let mut outset = Outset::default();
+        outset.begin(Nanos(100));
+        let mut told = Vec::new();
+        let mut take = |time: Nanos, _: Cpu, _: &Event, _: &[u8]| {
+            told.push(time.0);
+            false
+        };
+        let event = Event { time: Nanos(90), kind: switch() };
+        let go_on =
+            outset.pass(Nanos(101), &mut take, |take| take(Nanos(101), Cpu(0), &event, &[]));
+        assert!(!go_on);
+        assert_eq!(told, [101]);
+    }
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use fxt_reader::Koid;
 use fxt_reader::record::is_not_recorded;
+use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
@@ -354,4 +355,44 @@ fn same_names_and_states() -> Result<(), String> {
     }
     assert!(compared >= 3, "{compared} threads of the workloads are in both");
     Ok(())
+}
+
+/// fxtrec's own calls are recorded by another fxtrec, by the same clock.
+#[test]
+fn what_attaching_disturbs_is_in_front_of_the_trace() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let folder = Folder::new();
+    for (source, last) in [("bpf", "bpf"), ("perf", "perf_event_open")] {
+        let inner = folder.text(&format!("{source}.fxt"));
+        let mut outer = binary::command();
+        outer.args(["-q", "--scope", "app", "--syscalls=bpf,perf_event_open,ioctl"]);
+        outer.args(["-o", &folder.text("outer.fxt"), "--"]).arg(binary::fxtrec());
+        outer.args(["-a", "-q", "--source", source, "-o", &inner, "--", "sleep", "0.2"]);
+        folder.run(&mut outer).expect(0);
+        let (outer, trace) = (Trace::read(&folder.path("outer.fxt")), Trace::read(inner.as_ref()));
+        let begin = trace.info().time;
+        let opened = outer.events.iter().find(|call| call.name == "perf_event_open");
+        let main = opened.expect("each source opens events").thread;
+        let attached = outer.events.iter().filter(|call| call.thread == main && call.name == last);
+        let times: Vec<u64> = attached.map(|call| call.time).collect();
+        assert!(times.len() >= 8, "{source}: {}", times.len());
+        assert!(times.iter().all(|time| *time <= begin), "{source} begins at {begin}: {times:?}");
+        // Those that start events come before as well, and those that stop them are another thread's.
+        let calls = outer.events.iter().filter(|call| call.thread == main && call.name == "ioctl");
+        assert!(calls.filter(|call| call.time <= begin).count() >= 4, "{source}");
+        let switches = trace.switches.iter().map(|switch| switch.time);
+        let wakeups = trace.wakeups.iter().map(|wakeup| wakeup.time);
+        let first = switches.chain(wakeups).min().expect("the machine does something");
+        assert!(begin <= first, "{source}: {begin} {first}");
+        let stats = trace.stats();
+        let reported = trace.switches.iter().filter(|switch| !switch.inferred).count() as u64;
+        assert_eq!(
+            (reported + stats.number("lost"), stats.number("switches")),
+            (stats.number("kernel_switches"), reported),
+            "{source}: what was before is in no count"
+        );
+    }
 }

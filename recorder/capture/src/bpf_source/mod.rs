@@ -14,7 +14,9 @@ use super::order::Merger;
 use super::perf_rings::PerfRings;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
-use super::source::{Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take};
+use super::source::{
+    Causes, Outset, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take,
+};
 use cpu::{CallEvents, CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::groups::GroupScope;
@@ -71,6 +73,7 @@ pub struct BpfSource {
     missed: [u64; 2],
     /// What system calls are, if programs tell of them.
     calls: Option<CallEvents>,
+    outset: Outset,
 }
 
 impl BpfSource {
@@ -142,17 +145,27 @@ impl BpfSource {
             let lane = |lane| CpuLane::of_calls(lane, &mut merger, &states, calls);
             lanes.extend(events.take_call_lanes().into_iter().map(lane));
         }
-        let (groups, missed) = (None, [0; 2]);
-        Ok(BpfSource { events, lanes, states, rings, merger, narrow, groups, missed, calls })
+        Ok(BpfSource {
+            events,
+            lanes,
+            states,
+            rings,
+            merger,
+            narrow,
+            groups: None,
+            missed: [0; 2],
+            calls,
+            outset: Outset::default(),
+        })
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
-        let BpfSource { lanes, rings, merger, .. } = self;
+        let BpfSource { lanes, rings, merger, outset, .. } = self;
         let read = |merger: &mut Merger, lanes: &mut [CpuLane]| {
             let full = rings.read(merger);
             lanes.iter_mut().fold(full, |full, lane| lane.read() || full)
         };
-        merger.round_with(lanes, read, clock::now, take)
+        outset.pass(merger.emitted(), take, |take| merger.round_with(lanes, read, clock::now, take))
     }
 
     /// Ends the recording on all CPUs at once, as far as no program is held up: that of switches, or that of system calls.
@@ -230,13 +243,18 @@ impl Source for BpfSource {
     }
 
     fn enable(&mut self) -> Result<(), SourceError> {
-        // Forks and names first, so that no event comes from a thread whose fork was missed; then the switches, since every
-        // other event names a thread as current.
+        // Forks and names first, so that no event comes from a thread whose fork was missed.
         self.rings.enable_lives()?;
         self.events.attach()?;
-        // Those of switches come first among them.
-        self.lanes.iter().for_each(CpuLane::open);
         self.rings.enable_events()
+    }
+
+    fn begin(&mut self) -> Nanos {
+        let begin = self.outset.begin(clock::now());
+        // A store into the memory of each, which disturbs nobody. Those of switches come first among them, since every other event names
+        // a thread as current.
+        self.lanes.iter().for_each(CpuLane::open);
+        begin
     }
 
     fn narrow(&mut self, pids: &[Pid]) {
@@ -268,7 +286,10 @@ impl Source for BpfSource {
             for lane in &mut self.lanes {
                 lane.tell_rest(&mut self.merger);
             }
-            self.merger.emit_with(Nanos(u64::MAX), &mut self.lanes, take);
+            let BpfSource { lanes, merger, outset, .. } = self;
+            outset.pass(merger.emitted(), take, |take| {
+                merger.emit_with(Nanos(u64::MAX), lanes, take)
+            });
         }
     }
 

@@ -103,7 +103,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Starts the thread that reads `source`, whose program runs, and names functions if `symbols` says so.
+    /// Starts the thread that reads `source`, whose program runs, for a recording that begins at `begin`, and names functions if `symbols` says so.
     ///
     /// # Errors
     /// When a thread or an eventfd cannot be had.
@@ -111,7 +111,7 @@ impl Stacks {
         source: StackSource,
         wanted: Wanted,
         symbols: bool,
-        kept: Kept,
+        (kept, begin): (Kept, Nanos),
     ) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
         let (to, told) = bounded(WAITING);
@@ -135,7 +135,7 @@ impl Stacks {
             thread: Some(thread),
             looks_ahead: false,
             counts: Counts::default(),
-            records: Records::new(kept),
+            records: Records::new(kept, begin),
         })
     }
 

@@ -64,6 +64,8 @@ impl Program {
 #[derive(Debug)]
 pub(super) struct Records {
     kept: Kept,
+    /// When the recording begins.
+    begin: Nanos,
     programs: FxHashMap<usize, Program>,
     samples: Samples,
     written: u64,
@@ -111,13 +113,14 @@ fn write_name<L: Lanes>(
 }
 
 impl Records {
-    pub(super) fn new(kept: Kept) -> Records {
+    pub(super) fn new(kept: Kept, begin: Nanos) -> Records {
         let samples = match kept {
             Kept::Newest => Samples::rolling(),
             Kept::Whole | Kept::InPieces => Samples::default(),
         };
         Records {
             kept,
+            begin,
             programs: FxHashMap::from_iter([(KERNEL, Program::new(KERNEL_PROCESS))]),
             samples,
             written: 0,
@@ -142,18 +145,21 @@ impl Records {
         match told {
             Told::Code { program: number, tid, until, modules, mappings } => {
                 let kept = self.kept;
+                let time = Ticks((*until).max(self.begin).0);
                 let Some(program) = self.program(encoder, *number, (*tid, *until))? else {
                     return Ok(());
                 };
                 for code in modules.iter().cloned().zip(mappings.iter().copied()) {
                     if kept != Kept::Newest {
-                        write_code(encoder.lanes(), Ticks(until.0), program.process, &code)?;
+                        write_code(encoder.lanes(), time, program.process, &code)?;
                         program.written.insert(code.0.id);
                     }
                     program.code.push(code);
                 }
                 Ok(())
             }
+            // What ended it is in no trace.
+            Told::Stack { until, .. } if *until < self.begin => Ok(()),
             Told::Stack { program, tid, since, until, weight, flags, frames } => {
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes somebody.

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::capture::source::{Causes, SourceError, SourceStats, Take};
     use crate::kernel::stop_token::StopToken;
-    use crate::units::Cpu;
+    use crate::units::{Cpu, Nanos};
 
     #[derive(Debug)]
     struct Silent(SourceKind);
@@ -144,6 +144,9 @@ mod tests {
         }
         fn enable(&mut self) -> Result<(), SourceError> {
             Ok(())
+        }
+        fn begin(&mut self) -> Nanos {
+            Nanos(0)
         }
         fn round(&mut self, _: &mut Take<'_>) {}
         fn finish(&mut self, _: &mut Take<'_>) {}

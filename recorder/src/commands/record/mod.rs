@@ -129,9 +129,7 @@ pub fn run_on(
         say(err, format_args!("{text}: {error}"));
     }
     let cpus = source.cpus().len();
-    let time = clock::now();
     let explain = |error| setup::explain(error, cpus, &facts);
-    let watches = Watches::begin();
     let refused = |error| setup::stacks::explain(error, &facts);
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
@@ -142,6 +140,9 @@ pub fn run_on(
         stacks.attach(source.notes_waits()).map_err(refused)?;
     }
     let silent = source.find_silent().map_err(explain)?;
+    let watches = Watches::begin();
+    // What all of this has disturbed is over, and not in the trace.
+    let time = source.begin();
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
     let invitation = Invitation::new(&plan, launch.as_mut(), &facts.namespaces)

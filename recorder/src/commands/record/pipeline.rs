@@ -164,6 +164,7 @@ impl Pipeline {
             .map(|invitation| Providers::start(invitation, to_drain.clone()))
             .transpose()
             .map_err(RecordError::while_doing("start the manager of providers"))?;
+        let enabled = beginning.time;
         let kept = match (circular, &pieces) {
             (true, _) => Kept::Newest,
             (false, Some(_)) => Kept::InPieces,
@@ -171,11 +172,10 @@ impl Pipeline {
         };
         let stacks = stacks
             .zip(plan.stacks)
-            .map(|(source, wanted)| Stacks::start(source, wanted, plan.symbols, kept))
+            .map(|(source, wanted)| Stacks::start(source, wanted, plan.symbols, (kept, enabled)))
             .transpose()
             .map_err(RecordError::while_doing("start the thread for stacks"))?;
         let recorder = beginning.recorder;
-        let enabled = beginning.time;
         let capture = Capture {
             enabled,
             watches: beginning.watches.clone(),
