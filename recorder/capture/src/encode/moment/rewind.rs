@@ -15,6 +15,7 @@
 //! be one that the kernel does not report), and who had the CPU, where events were lost before its first switch.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use fxt_reader::record::{ContextSwitch, Event, EventKind};
 use fxt_reader::{Error, Nanos as ReadNanos, Reader, Record};
@@ -22,15 +23,38 @@ use fxt_writer::Koid;
 use fxtrec_sched::{Edge, Machine, Occupant, State, Switch, Thread};
 use rustc_hash::FxHashMap;
 
+use super::essence::essence;
 use super::{Contender, Label, Moment, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
 
-/// When a trace begins, and what the machine was in the middle of then. `now` is that of its end.
+/// When the trace of `pieces` begins, and what the machine was in the middle of then. `now` is that of its end, and `head` has
+/// the strings that the records of the pieces refer to.
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub fn rewind(trace: &mut Reader<'_>, now: &Moment) -> Result<Option<(Nanos, Moment)>, Error> {
+pub fn rewind(
+    head: &[u8],
+    pieces: &[&[u8]],
+    now: &Moment,
+) -> Result<Option<(Nanos, Moment)>, Error> {
+    // Of a million records a few matter.
+    if let Some(records) = essence(pieces, now) {
+        return rewind_trace(&mut Reader::new(head.chain(records.as_slice())), now);
+    }
+    let first: Box<dyn Read + '_> = Box::new(head);
+    let all = pieces.iter().fold(first, |all, piece| Box::new(all.chain(*piece)));
+    rewind_trace(&mut Reader::new(all), now)
+}
+
+/// The same of a trace that is read record by record.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn rewind_trace(
+    trace: &mut Reader<'_>,
+    now: &Moment,
+) -> Result<Option<(Nanos, Moment)>, Error> {
     let mut past = Past::default();
     while let Some(item) = trace.next()? {
         past.take(&item.record);

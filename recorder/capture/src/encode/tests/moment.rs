@@ -3,7 +3,7 @@
 use fxt_reader::Reader;
 
 use super::{LOST, Scene, comm, renamed, switch, wakeup};
-use crate::encode::moment::rewind::rewind;
+use crate::encode::moment::rewind::{rewind, rewind_trace};
 use crate::encode::moment::{Contender, Moment};
 use crate::event::Switch;
 use crate::flight::watch::Watch;
@@ -84,11 +84,21 @@ fn what_is_doubtful_when_a_piece_begins_is_left_out_of_it() {
     assert_eq!(scene.scheduled(), ["140 cpu 0: 8 (1024) blocked -> 0 (idle)"]);
 }
 
+/// When a trace begins, and what the machine was in the middle of then, by the few records that matter; all of them have to say
+/// the same.
+pub(super) fn both_ways(head: &[u8], pieces: &[&[u8]], now: &Moment) -> Option<(Nanos, Moment)> {
+    let whole = [head, &pieces.concat()].concat();
+    let begun = rewind(head, pieces, now).expect("a sound trace");
+    let read = rewind_trace(&mut Reader::from_slice(&whole), now).expect("a sound trace");
+    assert_eq!(begun, read);
+    begun
+}
+
 /// What the machine was in the middle of at the beginning of a scene's trace.
 fn rewound(scene: &mut Scene) -> (u64, Moment) {
     let now = scene.encoder.present();
     let bytes = scene.encoder.lanes().clone();
-    let begun = rewind(&mut Reader::from_slice(&bytes), &now).expect("a sound trace");
+    let begun = both_ways(&[], &[&bytes], &now);
     let (time, moment) = begun.expect("there is something in it");
     (time.0, moment)
 }

@@ -3,10 +3,10 @@
 use fxt_reader::Reader;
 use fxt_reader::record::EventKind;
 
+use super::moment::both_ways;
 use super::scene::Scene;
 use super::{LOST, executed, fork, switch};
 use crate::encode::ids::Ids;
-use crate::encode::moment::rewind::rewind;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::FieldArg;
 use crate::encode::probes::spans::SpanId;
@@ -347,7 +347,7 @@ fn what_began_before_a_trace_is_known_by_its_end_or_by_being_open_still() {
     hit(&mut scene, 12, CALL, 5, ENTERED - 64, &[]);
     let now = scene.encoder.present();
     let bytes = scene.encoder.lanes().clone();
-    let begun = rewind(&mut Reader::from_slice(&bytes), &now).expect("a sound trace");
+    let begun = both_ways(&[], &[&bytes], &now);
     let (time, moment) = begun.expect("there is something in it");
     assert_eq!(time, Nanos(10));
     let open = moment.spans.values().next().expect("one thread");

@@ -3,6 +3,7 @@
 //! A small machine runs by chance. Some of its events never reach the encoder, with or without a word about it. Each
 //! trace is then held against the format and against fxtrec's promises: names before use, order, weights, chains.
 
+use super::moment::both_ways;
 use super::scene::Way;
 use super::watch::arm;
 use super::{
@@ -10,8 +11,11 @@ use super::{
     wakeup, wakeup_new, waking,
 };
 use crate::encode::ids::Ids;
+use crate::encode::moment::Moment;
+use crate::encode::strings;
 use crate::encode::threads::Threads;
 use crate::event::{Comm, Kind, LocalId, Switch, Taken, Wake};
+use fxt_writer::layout::walk;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 const CPUS: u32 = 3;
@@ -281,6 +285,34 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
         let fired = told.iter().filter(|line| line.contains("fxtrec:trigger")).count();
         assert_eq!(fired > 50, seed > 20, "seed {seed}: {fired} have fired");
     }
+}
+
+#[test]
+fn wherever_a_trace_is_cut_the_records_that_matter_tell_its_beginning_as_all_of_them_do() {
+    let (mut waiting, mut running, mut doubtful) = (0, 0, 0);
+    for seed in 1..=12 {
+        let mut machine = Machine::new(seed, seed % 4 == 0, seed % 5 == 0);
+        machine.varied = seed % 3 != 0;
+        machine.scene = arm(machine.scene, &["wakeup > 1s"]);
+        (0..EVENTS).for_each(|_| machine.step());
+        let now = machine.scene.encoder.present();
+        let trace = machine.scene.encoder.lanes().clone();
+        let ends: Vec<usize> = walk::record_ends(&trace).collect();
+        let head_end = ends[usize::from(strings::COUNT_OF_ALL) + 3];
+        for _ in 0..12 {
+            let left = 1 << machine.dice.roll(14);
+            let at = ends[ends.len() - ends.len().min(left + 1)];
+            let (whole, at) = (&trace[at.max(head_end)..], left / 2);
+            let middle = walk::record_ends(whole).nth(at).unwrap_or(whole.len());
+            let (first, second) = whole.split_at(middle);
+            let (_, moment) = both_ways(&trace[..head_end], &[first, second], &now)
+                .unwrap_or_else(|| (Nanos(0), Moment::default()));
+            waiting += moment.waiting.len();
+            running += moment.cpus.len();
+            doubtful += usize::from(moment.cpus.len() < CPUS as usize);
+        }
+    }
+    assert!(waiting > 20 && running > 200 && doubtful > 20, "{waiting} {running} {doubtful}");
 }
 
 #[test]

@@ -18,11 +18,9 @@ mod held;
 pub(super) mod snapshots;
 
 use std::collections::VecDeque;
-use std::io::Read;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use fxt_reader::Reader;
 use fxt_writer::engine::{BufferDisposition, Engine};
 use fxt_writer::packet::Packet;
 
@@ -150,11 +148,9 @@ impl Flight {
         let (names, now) = (encoder.names(), encoder.present());
         let head = self.beginning.head_at(ended);
         let views: Vec<_> = packets.iter().filter_map(|packet| engine.view(*packet).ok()).collect();
-        let first: Box<dyn Read + '_> = Box::new(head.as_slice().chain(names.as_slice()));
-        let slices = views.iter().flat_map(|view| view.slices());
-        let all = slices.fold(first, |all, slice| Box::new(all.chain(slice)));
+        let pieces: Vec<_> = views.iter().flat_map(|view| view.slices()).collect();
         // What fxtrec wrote itself can be read; if not, the file begins as if nothing were known.
-        let begun = rewind(&mut Reader::new(all), &now).unwrap_or_default();
+        let begun = rewind(&head, &pieces, &now).unwrap_or_default();
         let (begin, moment) = begun.unwrap_or((ended, now));
         snapshots::opening(&self.beginning, begin, &names, (begin, &moment))
     }

@@ -196,8 +196,7 @@ impl Snapshots {
     ) -> Result<(Totals, Option<(Nanos, Nanos)>), SnapshotError> {
         let Records { names, buffers, stacks, now, ending, overwritten, sections } = &*shot.records;
         let head = self.beginning.head_at(shot.at);
-        let mut whole = Reader::new(head.chain(names.as_slice()).chain(buffers.as_slice()));
-        let begun = rewind(&mut whole, now)?;
+        let begun = rewind(&head, &[buffers], now)?;
         let (begin, moment) = begun.unwrap_or_else(|| (ending.ended, now.clone()));
         let from = match self.window.before {
             Some(before) => Nanos(shot.at.0.saturating_sub(before.0)),

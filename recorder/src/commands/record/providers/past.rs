@@ -14,7 +14,7 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, R
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Owner, Window};
 use crate::encode::moment::Moment;
-use crate::encode::moment::rewind::rewind;
+use crate::encode::moment::rewind::rewind_trace;
 use crate::manager::Section;
 use crate::units::Nanos;
 use crate::units::convention::PROVIDER;
@@ -24,7 +24,7 @@ use crate::units::convention::PROVIDER;
 fn opened(section: &Section) -> Vec<u8> {
     let alone = archive_of(section, &[]);
     // Behind the damage of a record that makes no sense nothing is known; then it begins as it is.
-    let begun = rewind(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
+    let begun = rewind_trace(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
     let mut opened = Vec::new();
     if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {
         // Times of a moment are nanoseconds, whatever those of the provider are.
