@@ -1,7 +1,7 @@
 //! Everything that touches Linux: perf events and their rings, BPF, tracefs, procfs, namespaces, processes and signals.
 //!
 //! All `unsafe` of the recorder is in this crate. It knows nothing of traces: of the crates above it, it uses `fxtrec-units`
-//! and, for memory that is shared with applications, `fxt-writer`'s `SharedWords`.
+//! and, for memory that is shared with applications or holds a trace, `fxt-writer`'s engine.
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -60,6 +60,7 @@ pub mod sys;
 pub mod syscalls;
 pub mod terminal;
 pub mod thread_times;
+pub mod trace_memory;
 pub mod tracefs;
 pub mod uprobe;
 pub mod user;

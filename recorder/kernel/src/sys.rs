@@ -145,6 +145,31 @@ impl Mapping {
         Mapping::owned(base, len)
     }
 
+    /// Maps `len` bytes of zeroed memory that is this process's own.
+    ///
+    /// # Errors
+    /// What mmap(2) returns.
+    pub fn private(len: usize) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: the kernel chooses the address, so no memory in use is replaced.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        Mapping::owned(base, len)
+    }
+
+    /// Fetches the pages of `bytes` from `offset` on, huge ones where there are any, and keeps the whole mapping from children: a fork
+    /// would make each of its pages cost a fault again. What the kernel refuses of that, it does when a page is first written to.
+    pub fn populate(&self, offset: usize, bytes: usize) {
+        let Some(most) = self.len.checked_sub(offset) else { return };
+        let (base, bytes) = (self.base().wrapping_add(offset).cast(), bytes.min(most));
+        // SAFETY: both ranges are within the mapping, and no advice of these changes what is in it.
+        unsafe {
+            libc::madvise(self.base().cast(), self.len, libc::MADV_DONTFORK);
+            libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
+            libc::madvise(base, bytes, libc::MADV_POPULATE_WRITE);
+        }
+    }
+
     fn owned(base: *mut libc::c_void, len: usize) -> io::Result<Mapping> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -175,6 +200,8 @@ impl Drop for Mapping {
 
 // SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
 unsafe impl Send for Mapping {}
+// SAFETY: who shares the owner learns where the memory is and how long, no more; any access is unsafe and says why it is sound.
+unsafe impl Sync for Mapping {}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;

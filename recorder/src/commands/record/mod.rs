@@ -49,7 +49,7 @@ use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
 use crate::capture::source::{Causes, SourceKind};
-use crate::cli::RecordArgs;
+use crate::cli::{Mode, RecordArgs};
 use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::flight::is_piece;
 use crate::commands::plan::{Filter, Plan};
@@ -70,6 +70,7 @@ use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
+use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::user::Owner;
 use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
@@ -128,6 +129,10 @@ pub fn run_on(
         let text = "stacks of programs that end soon may have no names: perf events of loaded code";
         say(err, format_args!("{text}: {error}"));
     }
+    // All of it is filled before any of it is used again.
+    let memory = (plan.mode == Mode::Circular).then(|| TraceMemory::new(plan.buffer_bytes));
+    let memory =
+        memory.transpose().map_err(RecordError::while_doing("reserve the trace buffer"))?;
     let cpus = source.cpus().len();
     let explain = |error| setup::explain(error, cpus, &facts);
     let refused = |error| setup::stacks::explain(error, &facts);
@@ -234,7 +239,7 @@ pub fn run_on(
     let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
-    let inputs = Inputs { source, extras, stacks, threads, invitation, hold };
+    let inputs = Inputs { source, extras, stacks, threads, invitation, hold, memory };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     if let Some(from) = from {
         from.store(clock::now().0, Ordering::Relaxed);

@@ -30,6 +30,7 @@ use crate::kernel::bell::Bell;
 use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
+use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::variables::Variables;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::Hold;
@@ -69,6 +70,8 @@ pub(super) struct Inputs {
     pub(super) invitation: Option<Invitation>,
     /// Keeps the first file's name from other recorders.
     pub(super) hold: Option<Hold>,
+    /// Where the trace goes in circular mode.
+    pub(super) memory: Option<TraceMemory>,
 }
 
 /// What a recording came to.
@@ -96,7 +99,7 @@ impl Pipeline {
         beginning: Beginning,
         attention: &StopToken,
     ) -> Result<Pipeline, RecordError> {
-        let Inputs { source, extras, stacks, threads, invitation, hold } = inputs;
+        let Inputs { source, extras, stacks, threads, invitation, hold, memory } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: plan.engine_mode(),
@@ -105,12 +108,16 @@ impl Pipeline {
             ..Config::default()
         };
         let from_engine = to_drain.clone();
-        let engine = Engine::new(config, move |packet| {
+        let notify = move |packet| {
             // The drain ends only after the engine has.
             let _ = from_engine.send(Request::Save(packet));
-        })?;
-        let beginning = Arc::new(beginning);
+        };
         let circular = plan.mode == cli::Mode::Circular;
+        let engine = match memory {
+            Some(memory) => memory.engine(config, notify)?,
+            None => Engine::new(config, notify)?,
+        };
+        let beginning = Arc::new(beginning);
         let (flight, snapshots) = match circular {
             true => {
                 let (flight, thread) = arm(plan, &beginning)?;

@@ -1,0 +1,138 @@
+//! Memory for a trace buffer that is filled from end to end before it is used again.
+//!
+//! Of such a buffer nothing stays in a cache: whoever writes into it, reads or frees it goes through all of its pages. In huge ones
+//! that is one look at the page tables for 2 MiB, not for 4 KiB. They are fetched before anything is recorded, because finding a huge
+//! page may take the kernel long.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use fxt_writer::engine::{Config, ConfigError, Engine};
+use fxt_writer::packet::Packet;
+
+use super::sys::Mapping;
+
+/// What a huge page takes, and begins at a multiple of, where the processor has such. Elsewhere it is a number like others.
+const HUGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// No more than this is fetched ahead, which takes some milliseconds as a rule. What is behind it comes in small pages, when it is
+/// written to: nobody waits for a huge one while events come in.
+const MOST_AHEAD: usize = 64 * 1024 * 1024;
+
+/// Zeroed memory of this process, in huge pages where the kernel has some to spare.
+#[derive(Debug)]
+pub struct TraceMemory {
+    mapping: Mapping,
+    /// Where in the mapping it begins: at the first huge page.
+    offset: usize,
+    bytes: usize,
+}
+
+impl TraceMemory {
+    /// Reserves `bytes`, and fetches them as far as that does not take long.
+    ///
+    /// # Errors
+    /// What mmap(2) returns.
+    pub fn new(bytes: usize) -> io::Result<TraceMemory> {
+        let room =
+            bytes.checked_next_multiple_of(HUGE_BYTES).and_then(|it| it.checked_add(HUGE_BYTES));
+        let mapping = Mapping::private(room.ok_or_else(|| io::Error::other("too many bytes"))?)?;
+        let offset = mapping.base().align_offset(HUGE_BYTES);
+        if offset > HUGE_BYTES {
+            return Err(io::Error::other("no huge page begins in the mapping"));
+        }
+        mapping.populate(offset, bytes.min(MOST_AHEAD));
+        Ok(TraceMemory { mapping, offset, bytes })
+    }
+
+    /// An engine in this memory, as [`Engine::new`] makes one in memory of its own. `config.bytes` does not count.
+    ///
+    /// # Errors
+    /// When the size is out of range.
+    pub fn engine(
+        self,
+        config: Config,
+        notify: impl Fn(Packet) + Send + Sync + 'static,
+    ) -> Result<Arc<Engine>, ConfigError> {
+        let config = Config { bytes: self.bytes, ..config };
+        let base = self.mapping.base();
+        // SAFETY: `new` chose an offset of at most HUGE_BYTES, and the mapping is longer than `bytes` by as much at least.
+        let base = unsafe { base.add(self.offset) };
+        let base = NonNull::new(base).ok_or(ConfigError::Misaligned)?;
+        // SAFETY: as just said, so many bytes from there on are in the mapping, which can be read and written, is zero since
+        // nobody has written to it, and goes with `self`: when the engine drops it. Nothing else has its address: this took
+        // `self`, which gives it to nobody.
+        unsafe { Engine::with_memory(config, base, self, notify) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::engine::{Batch, MAX_BYTES, Mode};
+    use fxt_writer::record::{ContextSwitch, Record, ThreadState};
+    use fxt_writer::{Koid, Ticks};
+
+    use super::*;
+
+    fn engine(bytes: usize) -> Result<Arc<Engine>, ConfigError> {
+        let config = Config { mode: Mode::Circular, ..Config::default() };
+        TraceMemory::new(bytes).expect("room").engine(config, |_| {})
+    }
+
+    #[test]
+    fn it_begins_at_a_huge_page_and_is_within_the_mapping_whatever_its_size() {
+        for bytes in [8, 4096, HUGE_BYTES - 8, HUGE_BYTES, HUGE_BYTES + 8, 5 * HUGE_BYTES + 4096] {
+            let memory = TraceMemory::new(bytes).expect("room");
+            assert_eq!((memory.mapping.base() as usize + memory.offset) % HUGE_BYTES, 0);
+            assert!(memory.offset + bytes <= memory.mapping.len(), "{bytes} bytes");
+        }
+        TraceMemory::new(usize::MAX).expect_err("nobody has as much");
+    }
+
+    #[test]
+    fn its_first_part_is_there_before_it_is_written_to() {
+        let memory = TraceMemory::new(MOST_AHEAD + 3 * HUGE_BYTES).expect("room");
+        let base = memory.mapping.base() as usize + memory.offset;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("a file of this process");
+        // The range with huge pages is a mapping of its own.
+        let mut lines = smaps.lines().skip_while(|it| !it.starts_with(&format!("{base:x}-")));
+        let resident = lines.find(|line| line.starts_with("Rss:"));
+        let kibibytes = resident.and_then(|line| line.split_whitespace().nth(1));
+        let fetched = MOST_AHEAD / 1024;
+        match kibibytes.map(|it| it.parse::<usize>().expect("a number")) {
+            Some(kibibytes) => assert!(kibibytes >= fetched, "{kibibytes} KiB of {fetched}"),
+            // A kernel without huge pages has no such range.
+            None => assert!(!std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists()),
+        }
+    }
+
+    #[test]
+    fn an_engine_fills_all_of_it_and_gives_it_back() {
+        let engine = engine(3 * HUGE_BYTES + 64).expect("a size for an engine");
+        let mut lanes = Batch::shared(engine.clone());
+        // Of four words each.
+        for number in 0..4 * HUGE_BYTES / 32 {
+            let switch = ContextSwitch {
+                cpu: 1,
+                time: Ticks(number as u64),
+                outgoing: Koid(1),
+                incoming: Koid(2),
+                outgoing_state: ThreadState::Blocked,
+                args: &[],
+            };
+            switch.write(&mut lanes).expect("it is circular");
+        }
+        lanes.close();
+        drop(lanes);
+        let packets = engine.finish();
+        let held: usize = packets.iter().map(|it| engine.view(*it).expect("data").bytes()).sum();
+        assert!((HUGE_BYTES..3 * HUGE_BYTES).contains(&held), "{held} bytes");
+    }
+
+    #[test]
+    fn a_size_that_is_none_for_an_engine_is_refused() {
+        engine(8).expect_err("too small");
+        engine(MAX_BYTES + 8).expect_err("too large");
+    }
+}
