@@ -410,13 +410,13 @@ impl<L: Lanes> Encoder<L> {
         })?;
         self.stats.switches += 1;
         self.stats.switches_written += 1;
+        let entering = Occupant { slot: incoming, koid: incoming_koid };
         if self.watch.is_some() {
-            let words = Words { syscall, ..Words::reported(state, None, None) };
-            self.watch_switch(time, cpu, (outgoing, incoming), words)?;
+            self.watch_plain_switch(time, cpu, (current, entering), state)?;
         }
         let chain = self.chains.of(cpu);
         chain.shown = Some(incoming_koid);
-        chain.enter(Occupant { slot: incoming, koid: incoming_koid }, time, false);
+        chain.enter(entering, time, false);
         // The order matters if both are the same.
         let thread = self.threads.thread_mut(outgoing);
         thread.weight = weights[1];

@@ -9,6 +9,7 @@
 //! ```
 
 use fxt_reader::{Cpu as ReadCpu, Nanos as ReadNanos};
+use fxt_writer::Koid;
 use fxtrec_gates::Metric;
 use fxtrec_sched::{Change, Machine, Occupant as Has, State, Switch, Thread, Threads};
 use fxtrec_units::{Cpu, Nanos};
@@ -25,9 +26,12 @@ pub struct Length {
     pub cpu: Cpu,
 }
 
-/// All threads, by the place where they are kept.
+/// All threads, by the place where they are kept, each with the id in the trace of whose it is.
 #[derive(Clone, Debug, Default)]
-struct Places(Vec<(Option<Occupant>, Thread)>);
+struct Places(Vec<(Koid, Thread)>);
+
+/// Nobody's id: whose a place is that was not used yet.
+const NOBODY: Koid = Koid(u64::MAX);
 
 impl Threads for Places {
     type Key = Occupant;
@@ -36,19 +40,26 @@ impl Threads for Places {
     fn thread(&mut self, key: Occupant) -> &mut Thread {
         let at = key.slot.index();
         if at >= self.0.len() {
-            // Places are given out one after the other, so this grows as the table of threads does.
-            self.0.resize(at + 1, Default::default());
+            self.grow(at);
         }
         let (owner, thread) = &mut self.0[at];
-        if owner.replace(key) != Some(key) {
+        if *owner != key.koid {
             // The place was another's, or nobody's.
-            *thread = Thread::default();
+            (*owner, *thread) = (key.koid, Thread::default());
         }
         thread
     }
 
     fn is_kept(&self, key: Occupant) -> bool {
-        self.0.get(key.slot.index()).is_some_and(|(owner, _)| *owner == Some(key))
+        self.0.get(key.slot.index()).is_some_and(|(owner, _)| *owner == key.koid)
+    }
+}
+
+impl Places {
+    /// Places are given out one after the other, so this grows as the table of threads does.
+    #[cold]
+    fn grow(&mut self, at: usize) {
+        self.0.resize(at + 1, (NOBODY, Thread::default()));
     }
 }
 
@@ -61,6 +72,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// A CPU goes from one to another. The slice that ends with it, and the wait, if they were seen to begin.
+    #[inline]
     pub fn switch(
         &mut self,
         (time, cpu): (Nanos, Cpu),
@@ -85,6 +97,7 @@ impl Ledger {
 
     /// A thread that was not able to run is put on the queue of a CPU. The blocked time that ends with it, if it was
     /// seen to begin. It belongs to the CPU that was left.
+    #[inline]
     pub fn wake(&mut self, thread: Occupant, cpu: Cpu, time: Nanos) -> Option<Length> {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         let change = self.machine.wake(&mut self.threads, thread, cpu, time)?;
@@ -142,7 +155,6 @@ fn read_cpu(cpu: Cpu) -> ReadCpu {
 mod tests {
     use super::*;
     use crate::encode::threads::Slot;
-    use fxt_writer::Koid;
 
     const CPU: Cpu = Cpu(3);
 

@@ -80,6 +80,32 @@ impl Limit {
     fn is_met(&self, value: f64) -> bool {
         self.comparison.holds(value, self.limit)
     }
+
+    /// The lengths that may meet it.
+    fn reach(&self) -> Reach {
+        let (least, most) = (self.limit.floor() as u64, self.limit.ceil() as u64);
+        match self.comparison {
+            Comparison::Above | Comparison::AtLeast => Reach { least, most: u64::MAX },
+            Comparison::Below | Comparison::AtMost => Reach { least: 0, most },
+            Comparison::Equal => Reach { least, most },
+            Comparison::NotEqual => Reach { least: 0, most: u64::MAX },
+        }
+    }
+}
+
+/// Lengths from one to another: outside of them no limit of a metric is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reach {
+    least: u64,
+    most: u64,
+}
+
+impl Reach {
+    const NOTHING: Reach = Reach { least: u64::MAX, most: 0 };
+
+    fn with(self, other: Reach) -> Reach {
+        Reach { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
 }
 
 /// All triggers, and what they need to know of threads.
@@ -89,6 +115,8 @@ pub struct Watch {
     pub ledger: Ledger,
     triggers: Vec<Trigger>,
     lengths: [Vec<Limit>; METRICS],
+    /// What any limit of each metric may be met by.
+    reach: [Reach; METRICS],
     losses: Vec<Limit>,
     /// The trigger of each event beside the scheduler's.
     probes: Vec<Option<usize>>,
@@ -120,6 +148,9 @@ impl Watch {
         Watch {
             ledger: Ledger::default(),
             triggers,
+            reach: lengths
+                .each_ref()
+                .map(|limits| limits.iter().map(Limit::reach).fold(Reach::NOTHING, Reach::with)),
             lengths,
             losses,
             probes: Vec::new(),
@@ -147,6 +178,13 @@ impl Watch {
             self.probes.resize(at + 1, None);
         }
         self.probes[at] = Some(trigger);
+    }
+
+    /// Whether a length of time may meet a trigger: two comparisons, and nearly none does.
+    #[inline(always)]
+    pub fn may_meet(&self, metric: Metric, nanos: Nanos) -> bool {
+        let Reach { least, most } = self.reach[metric as usize];
+        (least..=most).contains(&nanos.0)
     }
 
     /// The trigger that a length of time meets, if one does. `is_true` evaluates a condition.
@@ -259,6 +297,30 @@ mod tests {
         assert_eq!(met(Metric::Blocked, 2, "video"), None);
         assert_eq!((watch.loss(Some(3)), watch.loss(Some(4))), (None, Some(3)));
         assert_eq!(watch.loss(None), Some(3), "nobody knows that it was less");
+    }
+
+    #[test]
+    fn what_meets_a_trigger_is_never_passed_over() {
+        let nanos = [0, 1, 4, 5, 6, 9, 10, 11, 12, 1 << 60, u64::MAX];
+        for comparison in [">", ">=", "<", "<=", "=", "!="] {
+            let trigger = format!("wakeup {comparison} 0.005us");
+            let other = "wakeup > 10ns if tid = 2";
+            for texts in [&[trigger.as_str()][..], &[trigger.as_str(), other]] {
+                let watch = watch(texts, 0, None);
+                for length in nanos.map(Nanos) {
+                    let met = watch.length(Metric::Wakeup, length, holds("any")).is_some();
+                    assert!(
+                        watch.may_meet(Metric::Wakeup, length) || !met,
+                        "{texts:?}: {length:?}"
+                    );
+                }
+                assert!(nanos.iter().all(|nanos| !watch.may_meet(Metric::Slice, Nanos(*nanos))));
+            }
+        }
+        let watch = watch(&["wakeup > 5ns"], 0, None);
+        assert!(
+            !watch.may_meet(Metric::Wakeup, Nanos(4)) && !watch.may_meet(Metric::Blocked, Nanos(9))
+        );
     }
 
     #[test]

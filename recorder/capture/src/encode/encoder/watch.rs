@@ -81,6 +81,41 @@ impl<L: Lanes> Encoder<L> {
         self.measured(time, incoming, queue)
     }
 
+    /// The same of a switch with nothing to tell but itself, of a recording of all threads: nearly no length of time meets a
+    /// trigger.
+    #[inline]
+    pub(super) fn watch_plain_switch(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        (outgoing, incoming): (Occupant, Occupant),
+        state: OutgoingState,
+    ) -> Result<(), Closed> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        let who = |who: Occupant| if who.slot == IDLE { Has::Idle } else { Has::Thread(who) };
+        let [slice, wait] =
+            watch.ledger.switch((time, cpu), (who(outgoing), next(state)), who(incoming));
+        let meets = |length: Length| watch.may_meet(length.metric, length.nanos);
+        let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
+        match slice.is_some_and(meets) || wait.is_some_and(meets) || queue.is_some_and(meets) {
+            true => {
+                self.watch_lengths(time, (outgoing.slot, slice), (incoming.slot, [wait, queue]))
+            }
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn watch_lengths(
+        &mut self,
+        time: Nanos,
+        (outgoing, slice): (Slot, Option<Length>),
+        (incoming, waits): (Slot, [Option<Length>; 2]),
+    ) -> Result<(), Closed> {
+        self.measured(time, outgoing, slice)?;
+        waits.into_iter().try_for_each(|wait| self.measured(time, incoming, wait))
+    }
+
     /// A slice was written of which there is something to tell. What was taken of one that was not seen from its begin on
     /// has no length, as the slice itself.
     #[cold]
@@ -127,8 +162,12 @@ impl<L: Lanes> Encoder<L> {
     pub(super) fn watch_wake(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         let koid = self.threads.thread(slot).koid;
-        let blocked = watch.ledger.wake(Occupant { slot, koid }, cpu, time);
-        self.measured(time, slot, blocked)
+        match watch.ledger.wake(Occupant { slot, koid }, cpu, time) {
+            Some(blocked) if watch.may_meet(blocked.metric, blocked.nanos) => {
+                self.measured(time, slot, Some(blocked))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A thread turned out to have a CPU, perhaps instead of the one that was thought to.
@@ -220,6 +259,7 @@ impl<L: Lanes> Encoder<L> {
         slot != IDLE && (!self.narrow || self.threads.thread(slot).in_scope)
     }
 
+    #[inline(never)]
     fn measured(&mut self, time: Nanos, slot: Slot, length: Option<Length>) -> Result<(), Closed> {
         let (Some(watch), Some(length)) = (&self.watch, length) else { return Ok(()) };
         let (threads, cpu) = (&self.threads, length.cpu);
