@@ -147,6 +147,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
             current: Tid(running),
             by: Waker::Task(Tid(running)),
             same_process: None,
+            in_scope: None,
         }),
         false => Kind::Switch(Switch {
             prev: Tid(running),
@@ -155,6 +156,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
             next_prio: 120,
             state: PrevState { letter: 'S', preempted: false },
             syscall: None,
+            in_scope: None,
             prev_comm: comm,
             next_comm: comm,
         }),

@@ -57,6 +57,8 @@ pub struct Switch {
     pub state: PrevState,
     /// The number of the system call in which it blocks, where the source tells it.
     pub syscall: Option<u16>,
+    /// Whether the processes of who goes out and who comes in are in scope now, where the kernel chooses.
+    pub in_scope: Option<[bool; 2]>,
     /// The name of who goes out; empty where the source does not tell it.
     pub prev_comm: Comm,
     /// The name of who comes in; empty where the source does not tell it.
@@ -136,6 +138,8 @@ pub struct Wake {
     pub by: Waker,
     /// Of a first wake-up: whether the new thread belongs to the process of `current`, where the source tells it.
     pub same_process: Option<bool>,
+    /// Whether its process is in scope now, where the kernel chooses.
+    pub in_scope: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,11 +283,6 @@ pub enum Kind {
         tid: Tid,
         from: Cpu,
         to: Cpu,
-    },
-    /// Whether the process of this thread is in scope now, by the kernel's word.
-    Scope {
-        tid: Tid,
-        wanted: bool,
     },
     /// A thread begins or ends to wait for a lock of the kernel. What befell a slice has it where the source tells it so.
     Contention {

@@ -143,6 +143,7 @@ impl SwitchLayout {
             next_prio: i32_at(raw, self.next_prio)?,
             state: self.states.decode(state),
             syscall: None,
+            in_scope: None,
             prev_comm: Comm(chunk(raw, self.prev_comm)?),
             next_comm: Comm(chunk(raw, self.next_comm)?),
         }))
@@ -183,6 +184,7 @@ impl WakeLayout {
             current,
             by: Waker::here(self.kind, current, flags & IN_INTERRUPT != 0),
             same_process: None,
+            in_scope: None,
         }))
     }
 }

@@ -254,10 +254,10 @@ pub trait Source: Debug + Send {
     fn narrow(&mut self, _pids: &[Pid]) {}
 
     /// Only processes are wanted that are in a cgroup whose path matches one of the globs, as long as they are. True if the
-    /// source chooses them in the kernel, and tells of each thread whether it is one of theirs ([`Kind::Scope`]); else whoever
+    /// source chooses them in the kernel, and tells of each thread whether it is one of theirs ([`Switch::in_scope`]); else whoever
     /// takes the events has to choose. To be called once the events run.
     ///
-    /// [`Kind::Scope`]: super::event::Kind::Scope
+    /// [`Switch::in_scope`]: super::event::Switch::in_scope
     fn narrow_to_cgroups(&mut self, _globs: &[Pattern]) -> bool {
         false
     }
@@ -324,6 +324,7 @@ mod tests {
             next_prio: 120,
             state: PrevState { letter: 'S', preempted: false },
             syscall: None,
+            in_scope: None,
             prev_comm: comm,
             next_comm: comm,
         })

@@ -448,11 +448,6 @@ impl Decoder {
                 prev_in_scope,
                 next_in_scope,
             } => {
-                if self.by_group {
-                    for (tid, wanted) in [(prev, prev_in_scope), (next, next_in_scope)] {
-                        push(Event { time, kind: Kind::Scope { tid, wanted } });
-                    }
-                }
                 if self.lost_sight(prev, next) {
                     push(Event { time, kind: Kind::Skipped });
                     self.began = false;
@@ -483,6 +478,7 @@ impl Decoder {
                     next_prio,
                     state: states.decode(state.into(), preempted),
                     syscall,
+                    in_scope: self.by_group.then_some([prev_in_scope, next_in_scope]),
                     // It was told when the thread came in, and a new name since then comes from perf's rings.
                     prev_comm: Comm::default(),
                     next_comm: self.names.get(next),
@@ -500,10 +496,6 @@ impl Decoder {
                 in_interrupt,
                 same_process,
             } => {
-                if self.by_group {
-                    // Of others nothing is told.
-                    push(Event { time, kind: Kind::Scope { tid, wanted: true } });
-                }
                 if self.lost_sight(current, current) {
                     push(Event { time, kind: Kind::Skipped });
                 }
@@ -527,6 +519,8 @@ impl Decoder {
                         false => Waker::Task(waker),
                     },
                     same_process: (kind == RecordKind::WakeupNew).then_some(same_process),
+                    // Of others nothing is told.
+                    in_scope: self.by_group.then_some(true),
                 });
                 push(Event { time, kind });
             }

@@ -64,7 +64,7 @@ pub struct Encoder<L> {
     contended: Contended,
     /// Whether weights of nice 0 are left out.
     brief_weights: bool,
-    /// Whether no event is a plain one: only some threads are wanted, or somebody waits for a lock of the kernel.
+    /// Whether no event is a plain one: somebody waits for a lock of the kernel.
     none_is_plain: bool,
 }
 
@@ -182,7 +182,7 @@ impl<L: Lanes> Encoder<L> {
             lock_names: Variables::default(),
             contended: Contended::new(),
             brief_weights: false,
-            none_is_plain: narrow,
+            none_is_plain: false,
         }
     }
 
@@ -275,7 +275,13 @@ impl<L: Lanes> Encoder<L> {
         bytes: &[u8],
     ) -> Result<(), Closed> {
         match &event.kind {
-            Kind::Switch(switch) => self.switch(time, cpu, switch),
+            Kind::Switch(switch) => {
+                if let Some([prev, next]) = switch.in_scope {
+                    self.threads.choose(switch.prev, prev);
+                    self.threads.choose(switch.next, next);
+                }
+                self.switch(time, cpu, switch)
+            }
             Kind::Slice(facts) => {
                 self.chains.of(cpu).slice = Some(*facts);
                 Ok(())
@@ -291,7 +297,12 @@ impl<L: Lanes> Encoder<L> {
                 self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
                 Ok(())
             }
-            Kind::Wake(wake) => self.wake(time, cpu, wake),
+            Kind::Wake(wake) => {
+                if let Some(wanted) = wake.in_scope {
+                    self.threads.choose(wake.tid, wanted);
+                }
+                self.wake(time, cpu, wake)
+            }
             Kind::Running { tid, .. } => self.running(time, cpu, *tid),
             Kind::Fork { pid, tid, parent_pid, parent_tid } => {
                 self.stats.forks += 1;
@@ -330,10 +341,6 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Moved { tid, from, to } => self.moved(time, *tid, *from, *to),
-            Kind::Scope { tid, wanted } => {
-                self.threads.choose(*tid, *wanted);
-                Ok(())
-            }
             Kind::Contention { tid, contention } => {
                 self.contention(*tid, *contention);
                 Ok(())
@@ -381,6 +388,17 @@ impl<L: Lanes> Encoder<L> {
         if next.throttled.is_some() || !self.threads.is_settled(incoming, &switch.next_comm) {
             return Ok(false);
         }
+        // Where both are in scope, or one of them, both are shown, as the file shows who goes out.
+        if self.narrow {
+            let [from, to] = [outgoing, incoming].map(|slot| self.threads.thread(slot).in_scope);
+            let told = |at: usize| switch.in_scope.map(|told| told[at]);
+            if !(from || to)
+                || !self.is_known_scope(outgoing, told(0))
+                || !self.is_known_scope(incoming, told(1))
+            {
+                return Ok(false);
+            }
+        }
         let (state, incoming_koid) = (outgoing_state(switch.state), next.koid);
         let run = match state.fxt {
             ThreadState::Running => Run::Runnable,
@@ -425,6 +443,12 @@ impl<L: Lanes> Encoder<L> {
         thread.run = Run::Running;
         self.threads.thread_mut(outgoing).run = run;
         Ok(true)
+    }
+
+    /// Whether what the kernel says of the thread's scope, if it does, is what is known.
+    #[inline(always)]
+    fn is_known_scope(&self, slot: Slot, told: Option<bool>) -> bool {
+        slot == IDLE || told.is_none_or(|told| told == self.threads.thread(slot).in_scope)
     }
 
     /// The thread `tid`, if it has the CPU in truth and in the file, and there is nothing new or in doubt about it, nor about

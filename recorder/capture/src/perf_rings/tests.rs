@@ -15,6 +15,7 @@ fn switch(prev: u32, next: u32) -> Event {
         next_prio: 120,
         state: PrevState { letter: 'S', preempted: false },
         syscall: None,
+        in_scope: None,
         prev_comm: comm,
         next_comm: comm,
     });

@@ -57,13 +57,13 @@ impl<L: Lanes> Encoder<L> {
                 }
             }
         }
-        self.none_is_plain = self.narrow || !self.contended.is_empty();
+        self.none_is_plain = !self.contended.is_empty();
     }
 
     /// Events are missing, and with them the end of any wait.
     pub(super) fn forget_contention(&mut self) {
         self.contended.clear();
-        self.none_is_plain = self.narrow;
+        self.none_is_plain = false;
     }
 
     /// What befell the slice of a thread that goes out, and for which lock of the kernel it waits, if events told that.

@@ -33,6 +33,9 @@ impl<L: Lanes> Encoder<L> {
         if thread.waker.is_some() || !self.threads.is_settled(slot, &wake.comm) {
             return Ok(false);
         }
+        if self.narrow && !(thread.in_scope && self.is_known_scope(slot, wake.in_scope)) {
+            return Ok(false);
+        }
         if matches!(thread.run, Run::Running | Run::Runnable) {
             self.stats.wakeups += 1;
             self.stats.spurious_wakeups += 1;

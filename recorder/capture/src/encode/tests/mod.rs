@@ -57,6 +57,7 @@ fn switch(prev: u32, state: &str, next: u32) -> Switch {
             preempted: state.ends_with('+'),
         },
         syscall: None,
+        in_scope: None,
         prev_comm: comm_of(prev),
         next_comm: comm_of(next),
     }
@@ -72,6 +73,7 @@ fn wake_of(kind: WakeKind, tid: u32, current: u32) -> Wake {
         current: Tid(current),
         by: Waker::here(kind, Tid(current), false),
         same_process: None,
+        in_scope: None,
     }
 }
 

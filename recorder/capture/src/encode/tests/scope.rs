@@ -5,7 +5,7 @@ use super::{
 };
 use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
-use crate::event::{Kind, Life, LocalId};
+use crate::event::{Kind, Life, LocalId, Switch};
 use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Nanos, Tid};
 
@@ -295,15 +295,12 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
 }
 
-/// The source tells before each event of whom it is whether that is in scope.
+/// The source tells with each event of whom it is whether that is in scope.
 #[test]
 fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     let mut scene = Scene::narrow(Threads::new(Ids::Initial, Box::new(Proc::default())));
     let told_switch = |scene: &mut Scene, time, wanted: [bool; 2], from, state, to| {
-        for (tid, wanted) in [from, to].into_iter().zip(wanted) {
-            scene.at(time, 0, Kind::Scope { tid: Tid(tid), wanted });
-        }
-        scene.at(time, 0, switch(from, state, to));
+        scene.at(time, 0, Switch { in_scope: Some(wanted), ..switch(from, state, to) });
     };
     told_switch(&mut scene, 100, [false, true], 10, "S", 5);
     assert_eq!(scene.scheduled(), ["100 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);

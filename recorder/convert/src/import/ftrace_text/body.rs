@@ -29,6 +29,7 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
             current,
             by: if from_task { Waker::Task(current) } else { Waker::Unknown },
             same_process: None,
+            in_scope: None,
         })
     });
     Some(wake.ok_or("comm=... pid=... prio=... target_cpu=..."))
@@ -57,6 +58,7 @@ fn switch(prev: Side, state: &str, next: Side) -> Option<Switch> {
         next_prio: next.prio,
         state: PrevState { letter, preempted: state.ends_with('+') },
         syscall: None,
+        in_scope: None,
         prev_comm: prev.comm,
         next_comm: next.comm,
     })
@@ -133,6 +135,7 @@ mod tests {
             next_prio: 139,
             state: PrevState { letter, preempted },
             syscall: None,
+            in_scope: None,
             prev_comm: comm("a ==> b:1"),
             next_comm: comm("swapper/1"),
         })
@@ -170,6 +173,7 @@ mod tests {
                 current: Tid(7),
                 by: Waker::Task(Tid(7)),
                 same_process: None,
+                in_scope: None,
             };
             assert_eq!(parse("sched_wakeup_new", text, HEAD), Some(Ok(Kind::Wake(wake))), "{text}");
         }

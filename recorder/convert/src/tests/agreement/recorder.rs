@@ -90,6 +90,7 @@ impl Recorder {
             next_prio: 120,
             state: PrevState { letter: letter(leaves), preempted: false },
             syscall: None,
+            in_scope: None,
             prev_comm: comm(prev),
             next_comm: comm(next),
         };
@@ -107,6 +108,7 @@ impl Recorder {
             current: Tid::IDLE,
             by: Waker::Interrupt,
             same_process: None,
+            in_scope: None,
         };
         self.event(micros, CPUS, Kind::Wake(wake));
     }
