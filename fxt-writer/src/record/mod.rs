@@ -161,6 +161,15 @@ pub struct Wakeup<A> {
     pub args: A,
 }
 
+impl<A> Wakeup<A> {
+    /// The same wake-up with other arguments.
+    #[inline(always)]
+    pub fn with_args<B>(self, args: B) -> Wakeup<B> {
+        let Wakeup { cpu, time, thread, args: _ } = self;
+        Wakeup { cpu, time, thread, args }
+    }
+}
+
 impl<A: Args> Record for Wakeup<A> {
     #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {

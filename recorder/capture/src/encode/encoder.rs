@@ -409,9 +409,18 @@ impl<L: Lanes> Encoder<L> {
         let weights =
             [weight(switch.next, switch.next_prio), weight(switch.prev, switch.prev_prio)];
         let mut args = ShortArgs::default();
-        let [to, from] = weights.map(|weight| (self.tells_weight(weight), Value::Int32(weight)));
-        args.push_if(to.0, registered(strings::INCOMING_WEIGHT), to.1);
-        args.push_if(from.0, registered(strings::OUTGOING_WEIGHT), from.1);
+        let [to, from] = [strings::INCOMING_WEIGHT, strings::OUTGOING_WEIGHT].map(registered);
+        // Where all are wanted, the compiler knows their places.
+        match self.brief_weights {
+            false => {
+                args.push(to, Value::Int32(weights[0]));
+                args.push(from, Value::Int32(weights[1]));
+            }
+            true => {
+                args.push_if(self.tells_weight(weights[0]), to, Value::Int32(weights[0]));
+                args.push_if(self.tells_weight(weights[1]), from, Value::Int32(weights[1]));
+            }
+        }
         if let Some(detail) = state.detail {
             args.push(registered(strings::PREV_STATE), Value::Str(detail_text(detail)));
         }

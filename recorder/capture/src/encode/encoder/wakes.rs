@@ -43,23 +43,30 @@ impl<L: Lanes> Encoder<L> {
         }
         let (cpu, at, thread) = (cpu_number(wake.target), ticks(time), thread.koid);
         let weight = weight(wake.tid, wake.prio);
-        let weight = self.tells_weight(weight).then_some(Value::Int32(weight));
-        let weight = weight.map(|weight| Arg::new(strings::WEIGHT, weight));
-        let by = match wake.by {
+        let tells_weight = self.tells_weight(weight);
+        let weight = Arg::new(strings::WEIGHT, Value::Int32(weight));
+        let wakeup = Wakeup { cpu, time: at, thread, args: [weight] };
+        // Each spells out what it has, so that the compiler knows the record's size.
+        match wake.by {
             Waker::Task(tid) if tid != wake.current => return Ok(false),
-            Waker::Task(_) => Some(Arg::new(strings::WAKER, Value::Koid(current.koid))),
-            Waker::Interrupt => Some(Arg::new(strings::INTERRUPT, Value::Bool(true))),
-            Waker::Unknown => None,
-        };
-        // An array for each number of them, so that the compiler knows it.
-        match (weight, by) {
-            (Some(weight), Some(by)) => {
-                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args: [weight, by] })?;
+            Waker::Task(_) => {
+                let by = Arg::new(strings::WAKER, Value::Koid(current.koid));
+                match tells_weight {
+                    true => self.lanes.rolling(&wakeup.with_args([weight, by]))?,
+                    false => self.lanes.rolling(&wakeup.with_args([by]))?,
+                }
             }
-            (Some(only), None) | (None, Some(only)) => {
-                self.lanes.rolling(&Wakeup { cpu, time: at, thread, args: [only] })?;
+            Waker::Interrupt => {
+                let by = Arg::new(strings::INTERRUPT, Value::Bool(true));
+                match tells_weight {
+                    true => self.lanes.rolling(&wakeup.with_args([weight, by]))?,
+                    false => self.lanes.rolling(&wakeup.with_args([by]))?,
+                }
             }
-            (None, None) => self.lanes.rolling(&Wakeup { cpu, time: at, thread, args: [] })?,
+            Waker::Unknown => match tells_weight {
+                true => self.lanes.rolling(&wakeup)?,
+                false => self.lanes.rolling(&wakeup.with_args([]))?,
+            },
         }
         self.threads.thread_mut(slot).run = Run::Runnable;
         self.stats.wakeups += 1;
