@@ -34,7 +34,7 @@ pub struct Options {
     /// The most that is kept of providers that have ended, in bytes, where nothing may be written before the end. The
     /// oldest goes first.
     pub held_bytes: usize,
-    /// Whether the archive may be [rotated](super::Manager::rotate), so that what providers are in the middle of must be known.
+    /// Whether the archive may be [rotated](super::Manager::begin_rotate), so that what providers are in the middle of must be known.
     pub divided: bool,
 }
 
