@@ -110,7 +110,7 @@ fn a_switch_and_a_wakeup_without_weights_break_a_promise() {
 fn where_the_trace_says_so_only_the_idle_task_needs_a_weight() {
     use scheduling::{context_switch, thread_wakeup};
     let rules = broken(Promises::Fxtrec, |trace| {
-        trace.own_instant(9000, fxt_reader::record::WEIGHT_INFO.0);
+        trace.own_instant(9000, fxt_reader::record::WEIGHT_INFO);
         let header = thread_wakeup::TYPE.put(record_type::SCHEDULING)
             | thread_wakeup::SCHEDULING_TYPE.put(scheduling::THREAD_WAKEUP);
         trace.push(header, &[W(9000), W(41)]);

@@ -147,24 +147,7 @@ pub trait Args {
     fn put(&self, slot: &mut impl Slot);
 }
 
-impl Args for [Arg<'_>] {
-    #[inline(always)]
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    #[inline(always)]
-    fn words(&self) -> Result<usize, EncodeError> {
-        words(self)
-    }
-
-    #[inline(always)]
-    fn put(&self, slot: &mut impl Slot) {
-        put(self, slot);
-    }
-}
-
-/// The same by the slice that something is.
+/// Of what is a slice of them.
 macro_rules! args_by_slice {
     ($([$($generics:tt)*] $type:ty;)+) => { $(
         impl $($generics)* Args for $type {
@@ -187,6 +170,7 @@ macro_rules! args_by_slice {
 }
 
 args_by_slice! {
+    [] [Arg<'_>];
     [<const COUNT: usize>] [Arg<'_>; COUNT];
     [] Vec<Arg<'_>>;
 }

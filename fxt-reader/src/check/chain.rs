@@ -72,7 +72,7 @@ impl FxtrecChecks {
                     add(Rule::Weight, format!("the wakeup of {} has no weight", wakeup.koid));
                 }
             }
-            Record::Event(event) if (event.category, event.name) == ("fxtrec", WEIGHT_INFO.0) => {
+            Record::Event(event) if (event.category, event.name) == ("fxtrec", WEIGHT_INFO) => {
                 self.brief_weights = true;
             }
             Record::Module(module) => {

@@ -35,8 +35,8 @@ pub use profiler::{Backtrace, Frames, Mapping, Module};
 pub use provider::{ProviderEvent, ProviderInfo, ProviderSection};
 pub(crate) use schedule::cpu;
 pub use schedule::{
-    ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, NOT_RECORDED_PROCESS, NOT_RECORDED_WEIGHT,
-    WEIGHT_INFO, Wakeup, is_not_recorded,
+    ABSENT_WEIGHT_ARG, ContextSwitch, IDLE_WEIGHT, LegacyContextSwitch, NOT_RECORDED_PROCESS,
+    NOT_RECORDED_WEIGHT, WEIGHT_INFO, Wakeup, is_not_recorded,
 };
 
 use crate::cursor::Cursor;

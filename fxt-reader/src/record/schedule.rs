@@ -11,8 +11,11 @@ use crate::types::{Cpu, Koid, Nanos, Thread, ThreadState};
 /// The weight that marks a side of a context switch as the idle task.
 pub const IDLE_WEIGHT: i32 = i32::MIN;
 
-/// fxtrec's own event that says that usual weights are left out, and its argument that says which these are (`Int32`).
-pub const WEIGHT_INFO: (&str, &str) = ("weight_info", "absent");
+/// fxtrec's own event that says that usual weights are left out.
+pub const WEIGHT_INFO: &str = "weight_info";
+
+/// Its argument that says which these are (`Int32`).
+pub const ABSENT_WEIGHT_ARG: &str = "absent";
 
 /// The process of fxtrec's pseudo-threads that have a CPU while it is not recorded who does. The thread of CPU `n` is
 /// the koid after it plus `n`.

@@ -112,15 +112,6 @@ pub struct ContextSwitch<A> {
     pub args: A,
 }
 
-impl<A> ContextSwitch<A> {
-    /// The same switch with other arguments.
-    #[inline(always)]
-    pub fn with_args<B>(self, args: B) -> ContextSwitch<B> {
-        let ContextSwitch { cpu, time, outgoing, incoming, outgoing_state, args: _ } = self;
-        ContextSwitch { cpu, time, outgoing, incoming, outgoing_state, args }
-    }
-}
-
 impl<A: Args> Record for ContextSwitch<A> {
     #[inline(always)]
     fn words(&self) -> Result<usize, EncodeError> {

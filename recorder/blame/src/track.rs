@@ -747,7 +747,7 @@ impl Tracker {
         match event.name {
             "trace_info" => self.learn(event),
             "stack_info" => self.has_stacks = true,
-            name if name == WEIGHT_INFO.0 => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
+            WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
                 // The recording goes on until then.
                 let time = event.time.0.max(self.now);

@@ -45,7 +45,7 @@ use fxtrec_sched::unsigned;
 use open::Open;
 
 /// What is true of a piece as of the whole, beside `trace_info`.
-const KEPT_ABOUT: [&str; 3] = ["clock_info", "stack_info", WEIGHT_INFO.0];
+const KEPT_ABOUT: [&str; 3] = ["clock_info", "stack_info", WEIGHT_INFO];
 pub use section::{Owner, cut_section};
 
 /// The piece that is being written.

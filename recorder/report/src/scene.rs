@@ -4,7 +4,9 @@
 //! is not recorded has the weight of one.
 
 use fxt_reader::Reader;
-use fxt_reader::record::{IDLE_WEIGHT, NOT_RECORDED_WEIGHT, WEIGHT_INFO, is_not_recorded};
+use fxt_reader::record::{
+    ABSENT_WEIGHT_ARG, IDLE_WEIGHT, NOT_RECORDED_WEIGHT, WEIGHT_INFO, is_not_recorded,
+};
 use fxt_writer::record::{
     ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
     ProviderEvent, ProviderInfo, ProviderSection, Record, ThreadState, Wakeup,
@@ -98,8 +100,8 @@ impl Scene {
     /// Leaves usual weights out from now on, and says so.
     pub fn leave_out_usual_weights(&mut self) -> &mut Scene {
         self.brief_weights = true;
-        let usual = [Arg::new(name(WEIGHT_INFO.1), Value::Int32(1024))];
-        self.own_event(0, WEIGHT_INFO.0, &usual);
+        let usual = [Arg::new(name(ABSENT_WEIGHT_ARG), Value::Int32(1024))];
+        self.own_event(0, WEIGHT_INFO, &usual);
         self
     }
 

@@ -1,6 +1,6 @@
 //! Recordings without the weights that nearly all threads have.
 
-use fxt_reader::record::{IDLE_WEIGHT, WEIGHT_INFO};
+use fxt_reader::record::{ABSENT_WEIGHT_ARG, IDLE_WEIGHT, WEIGHT_INFO};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::recording::record_in;
 use fxtrec_tests::root::may_record;
@@ -29,9 +29,9 @@ fn usual_weights_are_left_out_and_all_others_told() {
         nice += usize::from(weight == Some(NICE_5));
     }
     assert!(usual > 0 && nice >= 6, "{usual} and {nice}");
-    let said: Vec<_> = trace.own.iter().filter(|event| event.name == WEIGHT_INFO.0).collect();
+    let said: Vec<_> = trace.own.iter().filter(|event| event.name == WEIGHT_INFO).collect();
     assert_eq!(said.len(), 1);
-    assert_eq!(said[0].arg(WEIGHT_INFO.1), "1024");
+    assert_eq!(said[0].arg(ABSENT_WEIGHT_ARG), "1024");
 
     let sound = folder.run(binary::command().args(["dump", "--check", "t.fxt"])).expect(0);
     assert!(sound.stdout.contains("valid"), "{}", sound.stdout);

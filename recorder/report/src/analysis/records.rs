@@ -178,7 +178,7 @@ impl<O: Observer> Analysis<O> {
                     self.family.recorder = Some(event.thread.process.0);
                 }
             }
-            name if name == WEIGHT_INFO.0 => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
+            WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" if event.time.0 <= self.wanted.to => {
                 self.now = self.now.max(event.time.0);
             }

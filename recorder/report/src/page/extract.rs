@@ -4,7 +4,7 @@
 //! switches only the packed form is kept: a few bytes each. Spans are kept whole
 //! until the end, since the format allows one that began long ago to come last.
 
-use fxt_reader::record::{Event as TraceEvent, EventKind};
+use fxt_reader::record::{Event as TraceEvent, EventKind, WEIGHT_INFO};
 use fxt_reader::{Koid, Nanos, ObjectType, Record};
 use fxtrec_sched::{Held, Met, Occupant, Thread, WakeupSaid};
 
@@ -228,7 +228,7 @@ impl Extract {
         match (event.category, event.name) {
             ("fxtrec", "trace_info") => self.info.learn(&event.args),
             ("fxtrec", "trace_stats") => self.info.finished = true,
-            ("fxtrec", "clock_info" | "stack_info" | "weight_info") => return Ok(()),
+            ("fxtrec", "clock_info" | "stack_info" | WEIGHT_INFO) => return Ok(()),
             ("fxtrec", "host_steal" | "quota_stat") => {}
             // The analysis tells what follows from these, and wake-ups themselves name the waker.
             ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}

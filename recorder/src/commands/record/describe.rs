@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fxt_reader::record::WEIGHT_INFO;
+use fxt_reader::record::{ABSENT_WEIGHT_ARG, WEIGHT_INFO};
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
@@ -187,8 +187,8 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
     }
     if beginning.brief_weights {
-        let args = [Arg::new(Text::Inline(WEIGHT_INFO.1), Value::Int32(NICE_0))];
-        let name = Text::Inline(WEIGHT_INFO.0);
+        let args = [Arg::new(Text::Inline(ABSENT_WEIGHT_ARG), Value::Int32(NICE_0))];
+        let name = Text::Inline(WEIGHT_INFO);
         head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
     }
     if let Some(wanted) = &beginning.stacks {

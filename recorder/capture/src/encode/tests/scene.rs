@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::fmt::Write;
 
 use fxt_reader::check::{Promises, check};
-use fxt_reader::record::{ContextSwitch, Event as EventRecord, KernelObject, WEIGHT_INFO, Wakeup};
+use fxt_reader::record::{
+    ABSENT_WEIGHT_ARG, ContextSwitch, Event as EventRecord, KernelObject, WEIGHT_INFO, Wakeup,
+};
 use fxt_reader::{Reader, Record, ThreadState};
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record as _};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, WriteError};
@@ -76,8 +78,8 @@ impl Scene {
     /// Leaves usual weights out from now on, and says so.
     pub(super) fn leave_out_usual_weights(&mut self) {
         self.encoder.leave_out_usual_weights();
-        let args = [Arg::new(Text::Inline(WEIGHT_INFO.1), Value::Int32(weight::NICE_0))];
-        let name = Text::Inline(WEIGHT_INFO.0);
+        let args = [Arg::new(Text::Inline(ABSENT_WEIGHT_ARG), Value::Int32(weight::NICE_0))];
+        let name = Text::Inline(WEIGHT_INFO);
         self.encoder.instant(Nanos(0), name, &args).expect("memory takes every record");
         self.told();
     }
