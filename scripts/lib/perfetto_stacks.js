@@ -84,8 +84,9 @@ function dumped() {
     const text = execFileSync(fxtrec, ["dump", "--json", file], { maxBuffer: 1 << 30 }).toString();
     for (const line of text.split("\n")) {
         if (!/"type":"(backtrace|userspace_object)"/.test(line)) continue;
-        // Numbers of 64 bits are more than a number of JavaScript holds.
-        const record = JSON.parse(line.replace(/([:[,])(\d+)(?=[,\]}])/g, '$1"$2"'));
+        // Numbers of 64 bits are more than a number of JavaScript holds; those in names stay as they are.
+        const quoted = (_, text, digits) => text ?? `"${digits}"`;
+        const record = JSON.parse(line.replace(/("(?:[^"\\]|\\.)*")|(?<=[:[,])(\d+)(?=[,\]}])/g, quoted));
         const of = BigInt(record.process.koid);
         if (record.type === "userspace_object") {
             const key = `${of} ${record.pointer}`;

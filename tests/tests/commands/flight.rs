@@ -1,5 +1,6 @@
 //! Flight recording: what circular mode keeps and writes, and long recordings in several files.
 
+mod counted;
 mod providers;
 mod refused;
 mod rotate;

@@ -9,11 +9,10 @@ use fxtrec_tests::root;
 use fxtrec_tests::trace::{Switch, Trace};
 use fxtrec_tests::wait;
 
+use crate::flight::counted::{self, Counted, THREADS, WORKLOAD, assert_all_counted, reported};
 use crate::flight::{Recorder, fxtrec_says};
 
 const WHY: &str = "it records the machine";
-
-const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
 /// The files of a recording to `output`, in order.
 fn pieces(output: &Path) -> Vec<PathBuf> {
@@ -23,38 +22,15 @@ fn pieces(output: &Path) -> Vec<PathBuf> {
     (1..).map(path).take_while(|path| path.exists()).collect()
 }
 
-/// What the kernel counted for a thread: its id, two times, and how often it was switched out between them.
-struct Counted {
-    thread: u64,
-    begin: u64,
-    end: u64,
-    switches: u64,
-}
-
 /// Records threads that the kernel counts the switches of.
 fn record(options: &[&str], output: &Path) -> (Vec<Counted>, String) {
-    record_command(options, output, &[WORKLOAD, "threads", "3", "20000"])
+    record_command(options, output, &THREADS)
 }
 
 /// The same of a command that prints no more than that workload does.
 fn record_command(options: &[&str], output: &Path, command: &[&str]) -> (Vec<Counted>, String) {
     let options: Vec<&str> = ["--buffer-size", "1M"].iter().chain(options).copied().collect();
-    let mut recorder = Recorder::start(&options, output, command);
-    let counted = |line: String| {
-        let numbers: Vec<u64> =
-            line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-        let [thread, begin, end, switches] = [0, 1, 2, 3].map(|at| numbers[at]);
-        Counted { thread, begin, end, switches }
-    };
-    let counts = (0..7).map(|_| counted(recorder.printed())).collect();
-    let (code, said) = recorder.end();
-    assert_eq!(code, 0, "{said}");
-    (counts, said)
-}
-
-/// Those that the kernel reported.
-fn reported(trace: &Trace) -> impl Iterator<Item = &Switch> {
-    trace.switches.iter().filter(|switch| !switch.inferred)
+    counted::record(&options, output, command)
 }
 
 /// Reads the files, each of which must keep every promise by itself.
@@ -69,15 +45,6 @@ fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
         trace
     };
     paths.iter().map(read).collect()
-}
-
-/// Asserts that the files together have as many switches of each thread as the kernel counted.
-fn assert_all_counted(counts: &[Counted], traces: &[Trace], name: &str) {
-    for Counted { thread, begin, end, switches } in counts {
-        let outs = traces.iter().flat_map(|trace| trace.outs(*thread));
-        let inside = outs.filter(|switch| (*begin..=*end).contains(&switch.time)).count() as u64;
-        assert_eq!(inside, *switches, "thread {thread} in {name}");
-    }
 }
 
 #[test]

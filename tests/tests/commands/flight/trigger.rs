@@ -9,6 +9,7 @@ use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
 
 use crate::flight::Recorder;
+use crate::flight::counted::{self, THREADS, assert_all_counted, reported};
 
 /// A name of a victim of `spike`, for one test alone: tests run at the same time, and each records the whole machine.
 #[derive(Clone, Copy)]
@@ -22,7 +23,8 @@ impl Victim {
 
     fn start(self, options: &[&str], output: &Path, times: &str) -> Recorder {
         let late = self.late();
-        let always = ["--mode", "circular", "--buffer-size", "8M", "--trigger", &late];
+        // Other tests that run at the same time make the machine switch a million times while this records.
+        let always = ["--mode", "circular", "--buffer-size", "64M", "--trigger", &late];
         let options: Vec<&str> = always.iter().chain(options).copied().collect();
         Recorder::start(&options, output, &[env!("CARGO_BIN_EXE_spike"), times, self.0])
     }
@@ -113,6 +115,39 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     let whole = Trace::read(&output);
     whole.assert_sound();
     assert_eq!(wait_in(&whole, victim, spike), wait);
+}
+
+#[test]
+fn an_armed_recorder_keeps_every_switch_that_the_kernel_counted_in_its_window_and_at_the_end() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    for source in ["bpf", "perf", "ftrace"] {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let output = folder.path().join("armed.fxt");
+        // The threads that are counted sleep and compute, so that both of these look at each of their switches; only the second fires.
+        let never = "runqueue > 1h if comm ~ \"work*\"";
+        let once = "slice > 1ns if comm = \"workload\"";
+        let mut options = vec!["--source", source, "--mode", "circular", "--buffer-size", "256M"];
+        options.extend(["--trigger", never, "--trigger", once, "--trigger-interval", "1h"]);
+        options.extend(["--before", "1h", "--after", "1h"]);
+        let (counts, said) = counted::record(&options, &output, &THREADS);
+        assert_eq!(summary(&said, "triggers"), "1 fired", "{source}: {said}");
+        for file in ["armed.1.fxt", "armed.fxt"] {
+            let trace = Trace::read(&folder.path().join(file));
+            trace.assert_sound();
+            let stats = trace.stats();
+            assert_eq!(stats.number("lost"), 0, "{source}: {said}");
+            let found = reported(&trace).count() as u64;
+            assert!(found >= 100_000, "only {found} switches");
+            assert_eq!(found, stats.number("switches"), "{source}: {file}");
+            // The machine as a whole, as often as the tracepoint fired: which nothing of the kernel says to ftrace.
+            if file == "armed.fxt" && source != "ftrace" {
+                assert_eq!(found, stats.number("kernel_switches"), "{source}");
+            }
+            assert_all_counted(&counts, &[trace], &format!("{file} by {source}"));
+        }
+    }
 }
 
 #[test]
