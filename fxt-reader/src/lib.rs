@@ -57,6 +57,7 @@ mod tables;
 mod types;
 
 pub use error::{Damage, Error, Reason};
+pub use input::ReadAhead;
 pub use oddities::Oddities;
 pub use raw::RawRecord;
 pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader, Visitor};

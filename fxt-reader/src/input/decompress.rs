@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use super::stream::{Movable, Source};
 use crate::types::Container;
 
 /// The two bytes that every gzip member begins with (RFC 1952, section 2.3.1).
@@ -21,19 +22,46 @@ pub(crate) fn container_of(first: &[u8]) -> Container {
 }
 
 /// What is inside `source`; `None` when this build cannot read `container`.
-pub(crate) fn decompressor<'i>(
+pub(crate) fn decompressor(
     container: Container,
-    source: Box<dyn Read + 'i>,
-) -> Option<io::Result<Box<dyn Read + 'i>>> {
+    source: Source<'_>,
+) -> Option<io::Result<Source<'_>>> {
+    Some(match source {
+        Source::Here(source) => unpack(container, source)?.map(|it| Source::Here(Box::new(it))),
+        Source::Movable(Movable { source, joined }) => unpack(container, source)?
+            .map(|it| Source::Movable(Movable { source: Box::new(it), joined })),
+    })
+}
+
+/// A source with its container taken off.
+enum Unpacked<R: Read> {
+    Plain(R),
+    #[cfg(feature = "gzip")]
+    Gzip(flate2::read::MultiGzDecoder<R>),
+    #[cfg(feature = "zstd")]
+    Zstd(zstd::stream::read::Decoder<'static, io::BufReader<R>>),
+}
+
+fn unpack<R: Read>(container: Container, source: R) -> Option<io::Result<Unpacked<R>>> {
     match container {
-        Container::Plain => Some(Ok(source)),
+        Container::Plain => Some(Ok(Unpacked::Plain(source))),
         #[cfg(feature = "gzip")]
-        Container::Gzip => Some(Ok(Box::new(flate2::read::MultiGzDecoder::new(source)))),
+        Container::Gzip => Some(Ok(Unpacked::Gzip(flate2::read::MultiGzDecoder::new(source)))),
         #[cfg(feature = "zstd")]
-        Container::Zstd => {
-            Some(zstd::stream::read::Decoder::new(source).map(|decoder| Box::new(decoder) as _))
-        }
+        Container::Zstd => Some(zstd::stream::read::Decoder::new(source).map(Unpacked::Zstd)),
         #[allow(unreachable_patterns, reason = "all are reachable in some set of features")]
         _ => None,
+    }
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Unpacked::Plain(source) => source.read(buffer),
+            #[cfg(feature = "gzip")]
+            Unpacked::Gzip(source) => source.read(buffer),
+            #[cfg(feature = "zstd")]
+            Unpacked::Zstd(source) => source.read(buffer),
+        }
     }
 }

@@ -10,13 +10,17 @@
 //!             ^ position          ^ filled
 //! ```
 
+mod ahead;
 mod decompress;
+mod read_ahead;
 mod stream;
 
-use std::io::{self, Read};
+use std::io;
 
 pub(crate) use decompress::{container_of, decompressor};
+pub use read_ahead::ReadAhead;
 use stream::Stream;
+pub(crate) use stream::{Movable, Source};
 
 /// The bytes of a trace and a position in them.
 pub(crate) enum Input<'i> {
@@ -29,8 +33,8 @@ impl<'i> Input<'i> {
         Self::Slice { bytes, position: 0 }
     }
 
-    pub(crate) fn stream(source: impl Read + 'i) -> Self {
-        Self::Stream { stream: Stream::new(Box::new(source)), consumed: 0 }
+    pub(crate) fn stream(source: Source<'i>) -> Self {
+        Self::Stream { stream: Stream::new(source), consumed: 0 }
     }
 
     /// The bytes from the position on that are at hand.
@@ -82,10 +86,12 @@ impl<'i> Input<'i> {
     }
 
     /// All of the input, from the position on, as something to read from.
-    pub(crate) fn into_read(self) -> Box<dyn Read + 'i> {
+    pub(crate) fn into_source(self) -> Source<'i> {
         match self {
-            Self::Slice { bytes, position } => Box::new(bytes.get(position..).unwrap_or_default()),
-            Self::Stream { stream, .. } => stream.into_read(),
+            Self::Slice { bytes, position } => {
+                Source::Here(Box::new(bytes.get(position..).unwrap_or_default()))
+            }
+            Self::Stream { stream, .. } => stream.into_source(),
         }
     }
 }

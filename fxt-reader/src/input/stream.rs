@@ -1,24 +1,51 @@
 //! A buffer over something to read from.
 
-use std::io::{self, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, Cursor, ErrorKind, Read};
+use std::mem;
 
-/// How much is asked of the source at once, and the buffer's first size. Small
-/// enough to stay in a core's own cache.
-const CHUNK: usize = 512 * 1024;
+use super::ahead::{Ahead, BLOCK, LEAD, Told};
+
+/// What is no longer than this is read where it is wanted: it is done before a
+/// thread would have helped.
+const LONG: u64 = 8 << 20;
+
+/// Where the bytes come from.
+pub(crate) enum Source<'i> {
+    /// Can only be read here.
+    Here(Box<dyn Read + 'i>),
+    /// A thread takes it over when it turns out long.
+    Movable(Movable),
+}
+
+/// How they come.
+enum Way<'i> {
+    Read(Source<'i>),
+    Ahead(Ahead),
+}
+
+/// A source that can be given to a thread.
+pub(crate) struct Movable {
+    pub(crate) source: Box<dyn Read + Send>,
+    /// Whether its reads are short, so that the thread can be waited for.
+    pub(crate) joined: bool,
+}
 
 pub(crate) struct Stream<'i> {
-    source: Box<dyn Read + 'i>,
+    way: Way<'i>,
     /// `buffer[start..end]` has been read and not consumed.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// How much has been read here.
+    read: u64,
     ended: bool,
     error: Option<io::Error>,
 }
 
 impl<'i> Stream<'i> {
-    pub(super) fn new(source: Box<dyn Read + 'i>) -> Self {
-        Self { source, buffer: Vec::new(), start: 0, end: 0, ended: false, error: None }
+    pub(super) fn new(source: Source<'i>) -> Self {
+        let (way, buffer) = (Way::Read(source), Vec::new());
+        Self { way, buffer, start: 0, end: 0, read: 0, ended: false, error: None }
     }
 
     #[inline]
@@ -41,31 +68,101 @@ impl<'i> Stream<'i> {
             if self.ended {
                 return false;
             }
-            self.make_room();
-            let Some(room) = self.buffer.get_mut(self.end..) else { return false };
-            match self.source.read(room) {
-                Ok(0) => self.ended = true,
-                Ok(count) => self.end += count.min(room.len()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.ended = true;
-                    self.error = Some(error);
-                }
+            if self.read >= LONG {
+                self.go_ahead();
+            }
+            match &self.way {
+                Way::Ahead(ahead) => match ahead.next() {
+                    Told::Bytes(block, end) => self.take(block, end),
+                    Told::End => self.ended = true,
+                    Told::Failed(error) => self.fail(error),
+                },
+                Way::Read(_) => self.read_here(),
             }
         }
         true
     }
 
-    /// Frees what was consumed, and doubles a buffer that is full of bytes in use.
+    /// Lets a thread do the reading from now on, where that is possible.
+    fn go_ahead(&mut self) {
+        // Asked once, whatever comes of it.
+        self.read = 0;
+        let nothing = Way::Read(Source::Here(Box::new(io::empty())));
+        self.way = match mem::replace(&mut self.way, nothing) {
+            Way::Read(Source::Movable(Movable { source, joined })) => {
+                match Ahead::start(source, joined) {
+                    Ok(ahead) => Way::Ahead(ahead),
+                    Err(source) => Way::Read(Source::Here(source)),
+                }
+            }
+            way => way,
+        };
+    }
+
+    fn read_here(&mut self) {
+        self.make_room();
+        let Some(room) = self.buffer.get_mut(self.end..self.end + BLOCK) else { return };
+        let read = match &mut self.way {
+            Way::Read(Source::Here(source)) => source.read(room),
+            Way::Read(Source::Movable(movable)) => movable.source.read(room),
+            Way::Ahead(_) => return,
+        };
+        match read {
+            Ok(0) => self.ended = true,
+            Ok(count) => {
+                let count = count.min(room.len());
+                self.end += count;
+                self.read += count as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.ended = true;
+        self.error = Some(error);
+    }
+
+    /// Takes the bytes of a block that was read ahead, which end at `end`.
+    fn take(&mut self, mut block: Vec<u8>, end: usize) {
+        let left = self.end - self.start;
+        let begin = LEAD.saturating_sub(left);
+        if left > LEAD {
+            // More is in use than fits in front of it.
+            self.buffer.truncate(self.end);
+            self.buffer.drain(..self.start);
+            self.buffer.extend_from_slice(block.get(LEAD..end).unwrap_or_default());
+            (self.start, self.end) = (0, self.buffer.len());
+        } else {
+            let window = self.buffer.get(self.start..self.end).unwrap_or_default();
+            if let Some(room) = block.get_mut(begin..LEAD) {
+                room.copy_from_slice(window);
+            }
+            mem::swap(&mut self.buffer, &mut block);
+            (self.start, self.end) = (begin, end);
+        }
+        if let Way::Ahead(ahead) = &self.way {
+            ahead.give_back(block);
+        }
+    }
+
+    /// Makes room for a whole block behind the bytes in use. Always as much is asked of the source, here or ahead: what a
+    /// decompressor can still tell before a damage depends on that.
     fn make_room(&mut self) {
-        if self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
+        if self.buffer.len() - self.end >= BLOCK {
+            return;
         }
-        if self.end == self.buffer.len() {
-            self.buffer.resize((self.buffer.len() * 2).max(CHUNK), 0);
+        let left = self.end - self.start;
+        let begin = LEAD.saturating_sub(left);
+        let length = begin + left + BLOCK;
+        if self.buffer.len() < length {
+            // What is larger than a block grows as a whole record comes in.
+            let doubled = if left > LEAD { 2 * self.buffer.len() } else { 0 };
+            self.buffer.resize(length.max(doubled), 0);
         }
+        self.buffer.copy_within(self.start..self.end, begin);
+        (self.start, self.end) = (begin, begin + left);
     }
 
     pub(super) fn take_error(&mut self) -> Option<io::Error> {
@@ -73,10 +170,41 @@ impl<'i> Stream<'i> {
     }
 
     /// The window, then the rest of the source.
-    pub(super) fn into_read(mut self) -> Box<dyn Read + 'i> {
+    pub(super) fn into_source(mut self) -> Source<'i> {
         self.buffer.truncate(self.end);
-        let mut window = Cursor::new(self.buffer);
+        let mut window = Cursor::new(mem::take(&mut self.buffer));
         window.set_position(self.start as u64);
-        if self.ended { Box::new(window) } else { Box::new(window.chain(self.source)) }
+        match self.way {
+            _ if self.ended => Source::Here(Box::new(window)),
+            Way::Read(Source::Here(rest)) => Source::Here(Box::new(window.chain(rest))),
+            Way::Read(Source::Movable(Movable { source, joined })) => {
+                Source::Movable(Movable { source: Box::new(window.chain(source)), joined })
+            }
+            way @ Way::Ahead(_) => {
+                Source::Here(Box::new(Stream { way, buffer: window.into_inner(), ..self }))
+            }
+        }
+    }
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(buffer)?;
+        BufRead::consume(self, read);
+        Ok(read)
+    }
+}
+
+impl BufRead for Stream<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.fill(1);
+        match self.take_error() {
+            Some(error) => Err(error),
+            None => Ok(self.window()),
+        }
+    }
+
+    fn consume(&mut self, length: usize) {
+        Stream::consume(self, length);
     }
 }

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{Damage, Error, Reason};
-use crate::input::Input;
+use crate::input::{Input, Movable, Source};
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
 use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
@@ -94,7 +94,8 @@ impl Reader<'static> {
     /// Reads the file at `path`: a trace, or a gzip or zstd stream of one.
     ///
     /// The file is read through a buffer, not mapped, so it may still be written
-    /// to and may even shrink: the trace then ends where the file does.
+    /// to and may even shrink: the trace then ends where the file does. A long one
+    /// is [read ahead](Self::read_ahead).
     ///
     /// # Errors
     ///
@@ -104,14 +105,42 @@ impl Reader<'static> {
         let path = path.as_ref();
         let file =
             File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
-        Ok(Self::new(file))
+        Ok(Self::from_file(file, |file| file))
+    }
+
+    /// Reads `file` through what `wrap` makes of it, which may count its bytes.
+    ///
+    /// A regular file that turns out long is [read ahead](Self::read_ahead). When
+    /// this reader is dropped, nothing uses what `wrap` has made any more.
+    pub fn from_file<R: Read + Send + 'static>(file: File, wrap: impl FnOnce(File) -> R) -> Self {
+        let is_regular = file.metadata().is_ok_and(|facts| facts.is_file());
+        let source = Box::new(wrap(file));
+        Self::with_input(Input::stream(match is_regular {
+            true => Source::Movable(Movable { source, joined: true }),
+            // Nobody knows how long its reads take.
+            false => Source::Here(source),
+        }))
+    }
+
+    /// Reads from `input` as [`new`](Self::new) does, and when it turns out long,
+    /// lets a thread of its own read and decompress while records are looked at.
+    ///
+    /// That begins after some MiB of trace, if there is more than one CPU and a
+    /// thread to be had. The records, errors and [`summary`](Self::summary) are the
+    /// same. The thread hands over what each read of `input` brings at once, is never
+    /// more than a few MiB ahead, and is not waited for: when the reader is dropped
+    /// before the end, the thread ends after the read that it is in. If reading
+    /// panics, that is an [`Error::Read`] or [`Error::Decompress`].
+    pub fn read_ahead(input: impl Read + Send + 'static) -> Self {
+        let source = Box::new(input);
+        Self::with_input(Input::stream(Source::Movable(Movable { source, joined: false })))
     }
 }
 
 impl<'i> Reader<'i> {
     /// Reads from `input`, in whatever pieces it yields, into a buffer.
     pub fn new(input: impl Read + 'i) -> Self {
-        Self::with_input(Input::stream(input))
+        Self::with_input(Input::stream(Source::Here(Box::new(input))))
     }
 
     /// Reads from a slice without copying, unless it is compressed.

@@ -19,7 +19,7 @@ impl Reader<'_> {
         self.input.ensure(WORD_BYTES);
         let container = container_of(self.input.window());
         if container != Container::Plain {
-            let compressed = mem::take(&mut self.input).into_read();
+            let compressed = mem::take(&mut self.input).into_source();
             let plain = decompressor(container, compressed)
                 .ok_or(Error::Unsupported { container })?
                 .map_err(|source| Error::Decompress { container, offset: 0, source })?;

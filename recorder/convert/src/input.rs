@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, stdin};
 use std::path::{Path, PathBuf};
 
+use fxt_reader::ReadAhead;
 use fxtrec_kernel::progress::Progress;
 
 use super::error::ConvertError;
@@ -31,7 +32,7 @@ impl Input {
     /// When the file cannot be opened, or not read at all.
     pub fn open(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
         let cannot_open = |source| ConvertError::Open { path: path.to_owned(), source };
-        let (file, length, regular): (Box<dyn Read>, _, _) = if path == Path::new("-") {
+        let (file, length, regular): (Box<dyn Read + Send>, _, _) = if path == Path::new("-") {
             (Box::new(stdin()), None, None)
         } else {
             let file = File::open(path).map_err(cannot_open)?;
@@ -130,19 +131,22 @@ impl std::fmt::Debug for Input {
     }
 }
 
-/// Takes gzip or zstd off whatever `packed` holds, and tells which it was.
-fn unpack(packed: impl Read + 'static) -> io::Result<(Box<dyn BufRead>, Packing)> {
+impl Drop for Input {
+    fn drop(&mut self) {
+        // A thread that still reads ahead must not draw a line below what is printed next.
+        self.progress.finish();
+    }
+}
+
+/// Takes gzip or zstd off whatever `packed` holds, and tells which it was. What is long is read, and unpacked, ahead.
+fn unpack(packed: impl Read + Send + 'static) -> io::Result<(Box<dyn BufRead>, Packing)> {
     let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
     let packing = Packing::of_content(packed.fill_buf()?);
     let content: Box<dyn BufRead> = match packing {
-        Packing::Plain => Box::new(packed),
-        Packing::Gzip => {
-            let plain = flate2::bufread::MultiGzDecoder::new(packed);
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
-        }
+        Packing::Plain => Box::new(ReadAhead::new(packed)),
+        Packing::Gzip => Box::new(ReadAhead::new(flate2::bufread::MultiGzDecoder::new(packed))),
         Packing::Zstd => {
-            let plain = zstd::stream::read::Decoder::with_buffer(packed)?;
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
+            Box::new(ReadAhead::new(zstd::stream::read::Decoder::with_buffer(packed)?))
         }
     };
     Ok((content, packing))

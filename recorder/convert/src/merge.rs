@@ -186,7 +186,7 @@ fn progress<'a>(wanted: bool, files: impl Iterator<Item = &'a Path>) -> Progress
 fn open(path: &Path, progress: &Progress) -> Result<Reader<'static>, Error> {
     let file =
         File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
-    Ok(Reader::new(progress.of(file)))
+    Ok(Reader::from_file(file, |file| progress.of(file)))
 }
 
 /// How the clock of a recording is aligned with the first one's, and how well.

@@ -106,7 +106,7 @@ fn each(
         true => Progress::shown(file.metadata().ok().map(|it| it.len())),
         false => Progress::hidden(),
     };
-    let mut reader = Reader::new(progress.of(file));
+    let mut reader = Reader::from_file(file, |file| progress.of(file));
     let mut damaged = 0;
     loop {
         match reader.next() {

@@ -206,7 +206,7 @@ impl Export {
 fn open(path: &Path) -> Result<Reader<'static>, ExportError> {
     let file = File::open(path)
         .map_err(|source| ExportError::Open(Error::Open { path: path.to_owned(), source }))?;
-    Ok(Reader::new(progress::watch(file)))
+    Ok(Reader::from_file(file, progress::watch))
 }
 
 fn identity(input: &Path) -> Result<Identity, ExportError> {

@@ -5,10 +5,9 @@
 //!   | 1.2 GiB 190.0 MiB/s
 //! ```
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fxtrec_units::text::bytes;
@@ -24,8 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const BAR: usize = 30;
 
 /// What is read, and the line that says so. Without a line it does nothing. The line goes away with the last copy of this.
+///
+/// Whatever thread reads may count, and any thread may take the line away: nothing is drawn after that.
 #[derive(Clone, Debug)]
-pub struct Progress(Rc<RefCell<Option<Meter>>>);
+pub struct Progress(Arc<Mutex<Option<Meter>>>);
 
 #[derive(Debug)]
 struct Meter {
@@ -40,7 +41,7 @@ struct Meter {
 impl Progress {
     /// Progress that nobody sees.
     pub fn hidden() -> Progress {
-        Progress(Rc::default())
+        Progress(Arc::default())
     }
 
     /// Progress on standard error, if that is a terminal.
@@ -48,7 +49,7 @@ impl Progress {
         let terminal = Terminal::of_stderr();
         let line = LiveLine::new(terminal, REDRAW);
         let meter = Meter { line, begun: Instant::now(), read: 0, length, drawings: 0 };
-        Progress(Rc::new(RefCell::new(terminal.can_redraw.then_some(meter))))
+        Progress(Arc::new(Mutex::new(terminal.can_redraw.then_some(meter))))
     }
 
     /// Counts what is read of `source`.
@@ -58,11 +59,16 @@ impl Progress {
 
     /// Takes the line away, for good.
     pub fn finish(&self) {
-        drop(self.0.take());
+        drop(self.meter().take());
+    }
+
+    fn meter(&self) -> MutexGuard<'_, Option<Meter>> {
+        // A thread that panicked has left it as it was, or as it should be.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, read: usize) {
-        let mut meter = self.0.borrow_mut();
+        let mut meter = self.meter();
         let Some(meter) = meter.as_mut() else { return };
         meter.read += read as u64;
         let now = Instant::now();
@@ -140,11 +146,11 @@ mod tests {
     fn meter(length: Option<u64>) -> Progress {
         let line = LiveLine::new(Terminal::NONE, REDRAW);
         let meter = Meter { line, begun: Instant::now(), read: 0, length, drawings: 0 };
-        Progress(Rc::new(RefCell::new(Some(meter))))
+        Progress(Arc::new(Mutex::new(Some(meter))))
     }
 
     fn text(progress: &Progress, read: u64, seconds: u64) -> String {
-        let mut meter = progress.0.borrow_mut();
+        let mut meter = progress.meter();
         let meter = meter.as_mut().expect("it is shown");
         meter.read = read;
         meter.drawings += 1;
@@ -176,13 +182,13 @@ mod tests {
         let mut all = String::new();
         progress.of(&b"some bytes"[..]).read_to_string(&mut all).expect("memory");
         assert_eq!(all, "some bytes");
-        assert_eq!(progress.0.borrow().as_ref().map(|meter| meter.read), Some(10));
+        assert_eq!(progress.meter().as_ref().map(|meter| meter.read), Some(10));
         progress.finish();
-        assert!(progress.0.borrow().is_none());
+        assert!(progress.meter().is_none());
         progress.add(10);
-        assert!(Progress::hidden().0.borrow().is_none());
+        assert!(Progress::hidden().meter().is_none());
         let mut alone = Counted { alone: true, ..meter(Some(1)).of(&b"x"[..]) };
         io::copy(&mut alone, &mut io::sink()).expect("memory");
-        assert!(alone.progress.0.borrow().is_none(), "it ends with what is read");
+        assert!(alone.progress.meter().is_none(), "it ends with what is read");
     }
 }

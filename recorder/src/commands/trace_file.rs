@@ -109,7 +109,7 @@ fn open_by(
         return Err(ReadError::IsOutput(path.to_owned()));
     }
     if path == Path::new("-") {
-        return Ok(Reader::new(stdin().lock()));
+        return Ok(Reader::read_ahead(stdin()));
     }
     open(path).map_err(|source| ReadError::new(path, source))
 }
@@ -120,5 +120,5 @@ fn open_by(
 /// When it cannot be opened.
 pub fn watched(path: &Path) -> Result<Reader<'static>, Error> {
     let file = File::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
-    Ok(Reader::new(progress::watch(file)))
+    Ok(Reader::from_file(file, progress::watch))
 }
