@@ -89,18 +89,24 @@ impl Queue {
     }
 
     /// Adds an event of the CPU.
-    #[inline]
+    // Into its place and not by way of others': see [`decode_plain`](super::decode::decode_plain).
+    #[inline(always)]
     pub fn push(&mut self, event: Event) {
-        let mut at = self.events.len();
         if event.time < self.youngest {
-            while at > 0 && self.events[at - 1].time > event.time {
-                at -= 1;
-            }
-            self.events.insert(at, event);
-        } else {
-            self.youngest = event.time;
-            self.events.push_back(event);
+            return self.insert(event);
         }
+        self.youngest = event.time;
+        self.events.push_back(event);
+    }
+
+    /// Adds an event that is older than the youngest.
+    #[cold]
+    fn insert(&mut self, event: Event) {
+        let mut at = self.events.len();
+        while at > 0 && self.events[at - 1].time > event.time {
+            at -= 1;
+        }
+        self.events.insert(at, event);
     }
 
     /// Hands out its events up to the last that is not younger than `until`, as long as `take` returns true; returns what that

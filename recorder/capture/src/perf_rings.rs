@@ -47,15 +47,24 @@ struct CpuRing {
 impl CpuRing {
     /// Whether the event says nothing that the ring has not said already: a switch record beside its tracepoint's
     /// sample, as nearly all are.
-    fn is_stale(&mut self, event: &Event) -> bool {
+    fn is_stale(&self, event: &Event) -> bool {
+        // Only in the initial pid namespace are both ids of one kind.
+        matches!(event.kind, Kind::Running { tid, .. } if self.incoming == Some(Tid(tid.0)))
+    }
+
+    /// Takes note of an event that the ring told.
+    #[inline]
+    fn count(&mut self, event: &Event) {
         match event.kind {
-            Kind::Switch(switch) => self.incoming = Some(switch.next),
-            // Only in the initial pid namespace are both ids of one kind.
-            Kind::Running { tid, .. } => return self.incoming == Some(Tid(tid.0)),
+            Kind::Switch(switch) => {
+                self.reported.switches += 1;
+                self.incoming = Some(switch.next);
+            }
+            Kind::Wake(_) | Kind::Moved { .. } => self.reported.others += 1,
             Kind::Lost(_) => self.incoming = None,
             _ => {}
         }
-        false
+        self.last = self.last.max(event.time);
     }
 
     /// Divides what the ring says was lost: it counts whatever found no room, samples and all else.
@@ -146,12 +155,23 @@ impl ReadRing for CpuRing {
         self.events.ring.refresh();
         // Read at most once for each look: asking an event interrupts its CPU.
         let mut aside: Option<Option<LostAside>> = None;
+        let is_plain = !self.options.namespace_ids && !self.options.event_ids();
         let drained = loop {
             if queue.is_full() {
                 break false;
             }
             let Some(record) = self.events.ring.next_record() else { break true };
             let is_sample = record.kind == perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
+            if is_sample && is_plain {
+                match decode::decode_plain(&self.layout, record.body) {
+                    Some(event) => {
+                        self.count(&event);
+                        queue.push(event);
+                    }
+                    None => self.undecoded += 1,
+                }
+                continue;
+            }
             let shape = shape(&self.options, &self.events.extras);
             match decode::decode(&self.layout, record, shape) {
                 Some(found) => {
@@ -159,24 +179,17 @@ impl ReadRing for CpuRing {
                         queue.push(identity);
                     }
                     let mut event = found.event;
-                    match event.kind {
-                        Kind::Switch(_) => self.reported.switches += 1,
-                        Kind::Wake(_) | Kind::Moved { .. } => self.reported.others += 1,
-                        _ => {}
-                    }
-                    self.last = self.last.max(event.time);
-                    if let Kind::Lost(Loss { events: Some(count), .. }) = event.kind {
-                        let aside =
-                            *aside.get_or_insert_with(|| self.events.lost_aside(&*self.sys));
-                        self.incoming = None;
-                        self.lost(event.time, count, aside, queue);
-                        continue;
-                    }
                     if let Kind::Sample(sample) = &mut event.kind {
                         sample.payload = queue.keep(found.payload);
                     }
-                    let stale = self.is_stale(&event);
-                    if !stale || self.options.namespace_ids {
+                    self.count(&event);
+                    if let Kind::Lost(Loss { events: Some(count), .. }) = event.kind {
+                        let aside =
+                            *aside.get_or_insert_with(|| self.events.lost_aside(&*self.sys));
+                        self.lost(event.time, count, aside, queue);
+                        continue;
+                    }
+                    if !self.is_stale(&event) || self.options.namespace_ids {
                         queue.push(event);
                     }
                 }

@@ -127,6 +127,7 @@ impl SwitchLayout {
     }
 
     /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
             return None;
@@ -169,6 +170,7 @@ impl WakeLayout {
     }
 
     /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
             return None;
@@ -259,7 +261,7 @@ impl SchedLayout {
     }
 
     /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
-    #[inline]
+    #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
         if id == self.switch.id {

@@ -81,6 +81,7 @@ impl StateTable {
     }
 
     /// What `value`, a record's `prev_state`, says.
+    #[inline]
     pub fn decode(&self, value: i64) -> PrevState {
         let flags = value & self.mask;
         let letter = if flags == 0 {

@@ -108,6 +108,7 @@ impl Ring {
     ///
     /// A header that cannot be true makes the rest up to the head unreadable; it is skipped and counted in
     /// [`Ring::garbled`].
+    #[inline(always)]
     pub fn next_record(&mut self) -> Option<RawRecord<'_>> {
         let waiting = self.head.wrapping_sub(self.cursor) as usize;
         if waiting < HEADER_BYTES {
@@ -145,6 +146,7 @@ impl Ring {
         &self.wrapped[HEADER_BYTES..]
     }
 
+    #[inline(always)]
     fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at + len <= self.size);
         // SAFETY: the assertion keeps the range inside the data area, which is inside the mapping (checked in `new`).
