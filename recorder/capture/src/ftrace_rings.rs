@@ -12,7 +12,7 @@ use super::event::{Event, Kind, Loss};
 use super::life::LifeLayout;
 use super::order::{Lane, Merger, Queue};
 use super::perf_rings::ChainWatch;
-use super::readers::{ReadRing, Readers};
+use super::readers::{Look, ReadRing, Readers, WORTH_DECODING};
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{SourceError, SourceKind, SourceStats};
@@ -78,11 +78,14 @@ struct CpuRing {
 }
 
 impl ReadRing for CpuRing {
+    const WORTH_SHARING: usize = WORTH_DECODING;
+
     fn lane(&self) -> Lane {
         self.lane
     }
 
-    fn read(&mut self, queue: &mut Queue) {
+    fn read(&mut self, queue: &mut Queue) -> Look {
+        let before = queue.held();
         let drained = loop {
             // Looked at once for each page, so a queue may get as many events too many as a page holds.
             if queue.is_full() {
@@ -98,6 +101,7 @@ impl ReadRing for CpuRing {
             }
         };
         queue.set_drained(drained);
+        Look { brought: queue.held() - before, drained }
     }
 }
 
@@ -139,7 +143,6 @@ pub struct FtraceRings {
     shared: Arc<Shared>,
     sys: Box<dyn Sys + Send>,
     options: Options,
-    failed: Option<io::Error>,
     hotplug: Hotplug,
 }
 
@@ -171,7 +174,6 @@ impl FtraceRings {
             shared: Arc::new(Shared { instance, sched, life, layout }),
             sys,
             options,
-            failed: None,
             hotplug,
         };
         rings.add_online(merger, |_, _, _| {})?;
@@ -292,11 +294,7 @@ impl Rings for FtraceRings {
     }
 
     fn read(&mut self, merger: &mut Merger) -> bool {
-        let read = self.readers.read(&mut self.rings, merger);
-        read.unwrap_or_else(|error| {
-            self.failed.get_or_insert(error);
-            false
-        })
+        !self.readers.read(&mut self.rings, merger).drained
     }
 
     fn tell_rest(&mut self, merger: &mut Merger) {
@@ -328,7 +326,7 @@ impl Rings for FtraceRings {
 
     fn take_failure(&mut self) -> Option<io::Error> {
         let ring = self.rings.iter_mut().find_map(|ring| ring.failed.take());
-        self.failed.take().or(ring)
+        self.readers.take_failure().or(ring)
     }
 }
 

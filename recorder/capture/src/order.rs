@@ -143,6 +143,11 @@ impl Queue {
     pub fn is_drained(&self) -> bool {
         self.drained
     }
+
+    /// How many events are in it.
+    pub fn held(&self) -> usize {
+        self.events.len()
+    }
 }
 
 /// Events of one CPU that lie sorted by time outside of the queues, and are decoded when it is their turn.
@@ -434,7 +439,7 @@ impl Merger {
         clock: impl Fn() -> Nanos,
         take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
-        self.round_with::<NoBacklog>(&mut [], |merger, _| read(merger), clock, take)
+        self.round_with::<NoBacklog>(&mut Vec::new(), |merger, _| read(merger), clock, take)
     }
 
     /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out what nothing older can precede any
@@ -442,8 +447,8 @@ impl Merger {
     /// full. Returns whether everything was taken.
     pub fn round_with<B: Backlog>(
         &mut self,
-        backlogs: &mut [B],
-        mut read: impl FnMut(&mut Merger, &mut [B]) -> bool,
+        backlogs: &mut Vec<B>,
+        mut read: impl FnMut(&mut Merger, &mut Vec<B>) -> bool,
         clock: impl Fn() -> Nanos,
         mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {

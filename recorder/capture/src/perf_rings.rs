@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::decode::{self, Shape};
 use super::event::{Event, Kind, Loss, LostOthers};
 use super::order::{Lane, Merger, Queue};
-use super::readers::{ReadRing, Readers};
+use super::readers::{Look, ReadRing, Readers, WORTH_DECODING};
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{SchedEvents, SourceError, SourceKind, SourceStats};
@@ -147,11 +147,14 @@ impl CpuRing {
 }
 
 impl ReadRing for CpuRing {
+    const WORTH_SHARING: usize = WORTH_DECODING;
+
     fn lane(&self) -> Lane {
         self.lane
     }
 
-    fn read(&mut self, queue: &mut Queue) {
+    fn read(&mut self, queue: &mut Queue) -> Look {
+        let before = queue.held();
         self.events.ring.refresh();
         // Read at most once for each look: asking an event interrupts its CPU.
         let mut aside: Option<Option<LostAside>> = None;
@@ -199,6 +202,7 @@ impl ReadRing for CpuRing {
         };
         self.events.ring.release();
         queue.set_drained(drained);
+        Look { brought: queue.held() - before, drained }
     }
 }
 
@@ -211,8 +215,6 @@ pub struct PerfRings {
     min_ring_bytes: usize,
     rings: Vec<CpuRing>,
     readers: Readers<CpuRing>,
-    /// Why rings cannot be read any more.
-    failed: Option<io::Error>,
     /// Counts of CPUs that went offline.
     past_counts: Vec<KernelCount>,
     undecoded: u64,
@@ -248,7 +250,6 @@ impl PerfRings {
             min_ring_bytes,
             rings: Vec::new(),
             readers: Readers::default(),
-            failed: None,
             undecoded: 0,
             garbled: 0,
             unreported: SchedEvents::default(),
@@ -484,15 +485,11 @@ impl Rings for PerfRings {
     }
 
     fn read(&mut self, merger: &mut Merger) -> bool {
-        let read = self.readers.read(&mut self.rings, merger);
-        read.unwrap_or_else(|error| {
-            self.failed.get_or_insert(error);
-            false
-        })
+        !self.readers.read(&mut self.rings, merger).drained
     }
 
     fn take_failure(&mut self) -> Option<io::Error> {
-        self.failed.take()
+        self.readers.take_failure()
     }
 
     fn tell_rest(&mut self, merger: &mut Merger) {

@@ -1,19 +1,26 @@
 //! Reading the rings of all CPUs: by the capture thread alone, or with the help of others on a large machine.
 //!
-//! What is in a ring has to be decoded and queued; then the queues are merged, and
-//! what comes out is encoded. The first part is divided by CPUs, the second is one
-//! sequence. So the second stays with the capture thread, and on machines with many
-//! CPUs the first is shared out:
+//! All sources are read this way. What is in a ring has to be taken out: perf's and ftrace's rings are decoded into
+//! queues, the lanes of `bpf` are copied and decoded later. Then all are merged, and what comes out is encoded. The first part is
+//! divided by CPUs, the second is one sequence. So the second stays with the capture thread, and on machines with
+//! many CPUs the first is shared out:
 //!
 //! ```text
-//!   capture thread   hand out | rings 0..31 -> queues   | take back | merge, encode
-//!   reader 1                  | rings 32..63 -> queues  |
-//!   reader 2                  | rings 64..95 -> queues  |
+//!   capture thread   now | hand out | rings 0..31   | take back | watermark, merge, encode
+//!   reader 1             |          | rings 32..63  |
+//!   reader 2             |          | rings 64..95  |
 //! ```
 //!
 //! Rings and queues are handed over whole, so nothing is shared and nothing is
 //! locked. When the last look brought little, the capture thread does it alone:
 //! waking others would cost more than it saves, and a quiet machine stays quiet.
+//!
+//! The order in which rings are read, and by whom, decides nothing. What may be handed out follows from three facts about each ring
+//! ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written when it was looked
+//! at. Each fact is of one ring, and of a look that was later than `now`, the time up to which the others hold for it:
+//! the capture thread reads the clock before it hands rings out, and the channel orders that before a helper's look. A ring
+//! that is read last may hold events younger than another's youngest one. These wait in its queue, since the
+//! watermark is the minimum over all rings, taken when every ring is back.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -29,19 +36,50 @@ pub const CPUS_PER_READER: usize = 32;
 /// No more threads than these help: what is left to the capture thread is then more than what they take off it.
 pub const MOST_READERS: usize = 7;
 
-/// A look that brought fewer events than these is not worth waking another thread for.
-const WORTH_SHARING: usize = 16 * 1024;
+/// Of rings that are decoded as they are read.
+pub const WORTH_DECODING: usize = 16 * 1024;
+
+/// Of lanes whose records are only copied. These are 1.5 MiB: a quarter of a millisecond out of a cache that the CPUs share, and more
+/// where every line is in the cache of another one.
+pub const WORTH_COPYING: usize = 64 * 1024;
+
+/// What a look at a ring brought, or at several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// How many events, or records of them.
+    pub brought: usize,
+    /// Whether nothing was left in the ring; else there was no room for more.
+    pub drained: bool,
+}
+
+impl Look {
+    /// Of no ring.
+    const NONE: Look = Look { brought: 0, drained: true };
+
+    fn and(self, other: Look) -> Look {
+        let brought = self.brought + other.brought;
+        Look { brought, drained: self.drained && other.drained }
+    }
+}
 
 /// A CPU's ring, which one thread at a time reads.
 pub trait ReadRing: Send + 'static {
+    /// A look that brought fewer events than these is not worth waking another thread for.
+    const WORTH_SHARING: usize;
+
     fn lane(&self) -> Lane;
 
-    /// Moves events from the ring to the queue, until the ring is empty or the queue is full, and says to the queue
-    /// which of the two it was.
-    fn read(&mut self, queue: &mut Queue);
+    /// Moves events from the ring to where they wait for their turn, until the ring is empty or there is no more room. That is the
+    /// queue, which is told which of the two it was, or the ring itself if it is a [`super::order::Backlog`].
+    fn read(&mut self, queue: &mut Queue) -> Look;
 }
 
-type Batch<R> = Vec<(R, Queue)>;
+/// Rings with their queues, and what the look at them brought.
+#[derive(Debug)]
+struct Batch<R> {
+    rings: Vec<(R, Queue)>,
+    look: Look,
+}
 
 #[derive(Debug)]
 struct Reader<R> {
@@ -57,33 +95,34 @@ pub struct Readers<R> {
     readers: Vec<Reader<R>>,
     /// How many events the last look brought.
     brought: usize,
+    /// From how many on others are woken.
     worth: usize,
     cpus_per_reader: usize,
+    failed: Option<io::Error>,
 }
 
 /// How many threads help to read the rings of so many CPUs, when each takes `share` of them.
-fn readers_for(cpus: usize, share: usize) -> usize {
+pub(super) fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
 /// No threads yet, and on a machine of up to [`CPUS_PER_READER`] CPUs none ever.
 impl<R: ReadRing> Default for Readers<R> {
     fn default() -> Readers<R> {
-        Readers::sharing(CPUS_PER_READER, WORTH_SHARING)
+        Readers::sharing(CPUS_PER_READER, R::WORTH_SHARING)
     }
 }
 
 impl<R: ReadRing> Readers<R> {
-    fn sharing(cpus_per_reader: usize, worth: usize) -> Readers<R> {
-        Readers { readers: Vec::new(), brought: 0, worth, cpus_per_reader }
+    /// Each thread takes so many CPUs, after a look that brought events that are `worth` it.
+    pub(super) fn sharing(cpus_per_reader: usize, worth: usize) -> Readers<R> {
+        Readers { readers: Vec::new(), brought: 0, worth, cpus_per_reader, failed: None }
     }
 
-    /// Reads every ring into its lane; true when one is not empty since its lane is full.
+    /// Reads every ring. They keep their order.
     ///
-    /// # Errors
-    /// When a thread panicked; the rings that it had are gone.
-    pub fn read(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> io::Result<bool> {
-        let before = merger.held();
+    /// When a thread panics, the rings that it had are gone: see [`Readers::take_failure`]. All others are read.
+    pub fn read(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> Look {
         let wanted = match self.brought >= self.worth {
             true => readers_for(rings.len(), self.cpus_per_reader),
             false => 0,
@@ -95,49 +134,64 @@ impl<R: ReadRing> Readers<R> {
                 Err(_) => break,
             }
         }
-        if wanted == 0 || self.readers.is_empty() {
-            for ring in rings.iter_mut() {
-                ring.read(merger.queue(ring.lane()));
-            }
-        } else {
-            self.share(rings, merger)?;
-        }
-        self.brought = merger.held().saturating_sub(before);
-        Ok(rings.iter().any(|ring| !merger.queue(ring.lane()).is_drained()))
+        let look = match wanted == 0 || self.readers.is_empty() {
+            true => alone(rings, merger),
+            false => self.share(rings, merger),
+        };
+        self.brought = look.brought;
+        look
     }
 
-    fn share(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> io::Result<()> {
+    /// Why rings are gone, told once.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
+    fn share(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> Look {
         let each = rings.len().div_ceil(self.readers.len() + 1).max(1);
         let mut all = rings.drain(..);
         let mut own: Vec<R> = all.by_ref().take(each).collect();
         let mut busy = Vec::new();
         for reader in &self.readers {
-            let batch: Batch<R> = all
-                .by_ref()
-                .take(each)
-                .map(|ring| {
-                    let queue = merger.lend(ring.lane());
-                    (ring, queue)
-                })
-                .collect();
-            if !batch.is_empty() {
-                reader.jobs.send(batch).map_err(|_| gone())?;
+            let lent = all.by_ref().take(each).map(|ring| {
+                let queue = merger.lend(ring.lane());
+                (ring, queue)
+            });
+            let batch = Batch { rings: lent.collect(), look: Look::NONE };
+            if !batch.rings.is_empty() {
+                // It waits for nothing else. That a thread is gone is noticed when nothing comes back.
+                let _ = reader.jobs.send(batch);
                 busy.push(reader);
             }
         }
         drop(all);
-        for ring in &mut own {
-            ring.read(merger.queue(ring.lane()));
-        }
+        let mut look = alone(&mut own, merger);
         rings.append(&mut own);
+        let mut all_came_back = true;
         for reader in busy {
-            for (ring, queue) in reader.done.recv().map_err(|_| gone())? {
+            let Ok(batch) = reader.done.recv() else {
+                all_came_back = false;
+                continue;
+            };
+            look = look.and(batch.look);
+            for (ring, queue) in batch.rings {
                 merger.take_back(ring.lane(), queue);
                 rings.push(ring);
             }
         }
-        Ok(())
+        if !all_came_back {
+            const WHY: &str = "a thread that reads rings panicked, and what they held is lost";
+            self.failed.get_or_insert_with(|| io::Error::other(WHY));
+            // What is left is read by this thread.
+            self.worth = usize::MAX;
+        }
+        look
     }
+}
+
+/// Reads them one after the other.
+fn alone<R: ReadRing>(rings: &mut [R], merger: &mut Merger) -> Look {
+    rings.iter_mut().fold(Look::NONE, |look, ring| look.and(ring.read(merger.queue(ring.lane()))))
 }
 
 impl<R: ReadRing> Reader<R> {
@@ -148,8 +202,8 @@ impl<R: ReadRing> Reader<R> {
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             priority::raise();
             for mut batch in mine {
-                for (ring, queue) in &mut batch {
-                    ring.read(queue);
+                for (ring, queue) in &mut batch.rings {
+                    batch.look = batch.look.and(ring.read(queue));
                 }
                 if results.send(batch).is_err() {
                     return;
@@ -170,10 +224,6 @@ impl<R> Drop for Readers<R> {
     }
 }
 
-fn gone() -> io::Error {
-    io::Error::other("a thread that reads rings panicked")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::event::{Event, Kind, Loss};
@@ -192,20 +242,27 @@ mod tests {
     }
 
     impl ReadRing for Synthetic {
+        const WORTH_SHARING: usize = 0;
+
         fn lane(&self) -> Lane {
             self.lane
         }
 
-        fn read(&mut self, queue: &mut Queue) {
+        fn read(&mut self, queue: &mut Queue) -> Look {
             assert!(!self.panics, "as the test wants it");
             let name = std::thread::current().name().unwrap_or_default().to_owned();
             self.elsewhere = name.starts_with("fxtrec-read");
-            while !queue.is_full() {
-                let Some(time) = self.times.next() else { return queue.set_drained(true) };
+            let mut brought = 0;
+            while !queue.is_full()
+                && let Some(time) = self.times.next()
+            {
                 let kind = Kind::Lost(Loss::exactly(1));
                 queue.push(Event { time: Nanos(time * self.step), kind });
+                brought += 1;
             }
-            queue.set_drained(false);
+            let drained = self.times.is_empty();
+            queue.set_drained(drained);
+            Look { brought, drained }
         }
     }
 
@@ -239,18 +296,19 @@ mod tests {
     fn any_number_of_readers_brings_the_same_events_in_the_same_order() {
         let (mut merger, mut rings) = machine(70, 300);
         let mut alone = Readers::sharing(70, 0);
-        assert!(!alone.read(&mut rings, &mut merger).expect("no thread panics"));
+        let look = alone.read(&mut rings, &mut merger);
+        assert_eq!(look, Look { brought: 70 * 300, drained: true });
         let expected = emitted(&mut merger);
         assert_eq!(expected.len(), 70 * 300);
         for (share, threads) in [(69, 1), (20, 3), (1, MOST_READERS)] {
             let (mut merger, mut rings) = machine(70, 300);
             let mut readers = Readers::sharing(share, 0);
-            assert!(!readers.read(&mut rings, &mut merger).expect("no thread panics"));
+            assert_eq!(readers.read(&mut rings, &mut merger), look);
             assert_eq!(readers.readers.len(), threads);
             assert_eq!(rings.len(), 70, "every ring came back");
             assert!(rings.iter().map(|ring| ring.lane).is_sorted_by_key(|lane| lane.place()));
             assert_eq!(emitted(&mut merger), expected, "{threads} threads");
-            assert!(!readers.read(&mut rings, &mut merger).expect("and once more"));
+            assert_eq!(readers.read(&mut rings, &mut merger), Look::NONE);
             assert!(emitted(&mut merger).is_empty());
         }
     }
@@ -260,9 +318,9 @@ mod tests {
         let more = super::super::order::QUEUE_EVENTS as u64 + 10;
         let (mut merger, mut rings) = machine(3, more);
         let mut readers = Readers::sharing(1, 0);
-        assert!(readers.read(&mut rings, &mut merger).expect("no thread panics"));
+        assert!(!readers.read(&mut rings, &mut merger).drained);
         let first = emitted(&mut merger).len();
-        assert!(!readers.read(&mut rings, &mut merger).expect("no thread panics"));
+        assert!(readers.read(&mut rings, &mut merger).drained);
         assert_eq!(first + emitted(&mut merger).len(), 3 * more as usize);
     }
 
@@ -270,22 +328,30 @@ mod tests {
     fn others_are_woken_only_after_a_look_that_brought_much() {
         let (mut merger, mut rings) = machine(4, 10);
         let mut readers = Readers::sharing(1, 30);
-        readers.read(&mut rings, &mut merger).expect("no thread panics");
+        readers.read(&mut rings, &mut merger);
         assert!(readers.readers.is_empty(), "nothing was known of the load yet");
-        readers.read(&mut rings, &mut merger).expect("no thread panics");
+        readers.read(&mut rings, &mut merger);
         assert_eq!(readers.readers.len(), 3, "40 events are more than 30");
         let threads = |rings: &[Synthetic]| rings.iter().filter(|ring| ring.elsewhere).count();
         assert_eq!(threads(&rings), 3);
-        readers.read(&mut rings, &mut merger).expect("no thread panics");
+        readers.read(&mut rings, &mut merger);
         assert_eq!(threads(&rings), 0, "the rings were empty, so one thread did it");
     }
 
     #[test]
     fn a_reader_that_panics_is_an_error_and_not_silence() {
-        let (mut merger, mut rings) = machine(4, 10);
+        let (mut merger, mut rings) = machine(6, 10);
         rings[3].panics = true;
         let mut readers = Readers::sharing(2, 0);
-        let error = readers.read(&mut rings, &mut merger).expect_err("its rings are gone");
+        readers.read(&mut rings, &mut merger);
+        let error = readers.take_failure().expect("its rings are gone");
         assert!(error.to_string().contains("panicked"), "{error}");
+        let left: Vec<usize> = rings.iter().map(|ring| ring.lane.place()).collect();
+        assert_eq!(left, [0, 1, 4, 5], "those of the others came back");
+        assert_eq!(emitted(&mut merger).len(), 4 * 10, "and were read");
+        rings.iter_mut().for_each(|ring| ring.times = 10..20);
+        let look = readers.read(&mut rings, &mut merger);
+        assert_eq!(look, Look { brought: 4 * 10, drained: true }, "by this thread alone");
+        assert!(readers.take_failure().is_none());
     }
 }

@@ -160,8 +160,12 @@ impl<R: Rings> Source for RingSource<R> {
         });
     }
 
+    fn take_failure(&mut self) -> Option<io::Error> {
+        self.rings.take_failure()
+    }
+
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
-        match self.rings.take_failure() {
+        match self.take_failure() {
             Some(error) => Err(error),
             None => stop.wait(self.rings.poll_fds(), timeout),
         }

@@ -286,10 +286,13 @@ pub trait Source: Debug + Send {
     /// Stops the events and hands out everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 
+    /// Why rings cannot be read any more, told once. To be asked after [`Source::finish`]; before that [`Source::wait`] tells it.
+    fn take_failure(&mut self) -> Option<io::Error>;
+
     /// Waits until the rings want to be read, `timeout` has passed or `stop` is stopped.
     ///
     /// # Errors
-    /// What the system call for waiting returns.
+    /// What the system call for waiting returns, or why rings cannot be read any more.
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()>;
 
     /// Whether its program on switches notes who waits, as it was asked to for stacks.

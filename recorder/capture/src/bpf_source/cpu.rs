@@ -7,7 +7,8 @@ use crate::event::{
     Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, LostOthers, SliceFacts, Switch, Taken,
     Throttle, Wake, WakeKind, Waker,
 };
-use crate::order::{Backlog, Lane as Queue, Merger, QUEUE_EVENTS};
+use crate::order::{Backlog, Lane as Place, Merger, QUEUE_EVENTS, Queue};
+use crate::readers::{Look, ReadRing, WORTH_COPYING};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
 use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::clock;
@@ -119,7 +120,7 @@ pub(super) struct CpuLane {
     /// Whether nothing was being written then.
     at_rest: bool,
     /// For what no record tells.
-    queue: Queue,
+    queue: Place,
     /// The part of what came in the middle of another event that has been told.
     told_nested: u64,
     away: Away,
@@ -224,12 +225,13 @@ impl CpuLane {
         self.lane.close()
     }
 
-    /// Takes what the lane holds; true when it is not empty since there is no more room for it here.
-    pub(super) fn read(&mut self) -> bool {
+    /// Takes what the lane holds, as far as there is room for it here.
+    pub(super) fn look(&mut self) -> Look {
+        let before = self.held.records.len();
         // First: what is written meanwhile is younger than this look.
         self.at_rest = self.lane.is_at_rest();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
-        !self.drained
+        Look { brought: self.held.records.len() - before, drained: self.drained }
     }
 
     /// Notes whether the CPU is online. When it is not, its lane has to be read before [`CpuLane::tell_offline`].
@@ -292,12 +294,25 @@ impl CpuLane {
     }
 }
 
+/// Nothing comes into its queue by this: the records wait in the lane itself.
+impl ReadRing for CpuLane {
+    const WORTH_SHARING: usize = WORTH_COPYING;
+
+    fn lane(&self) -> Place {
+        self.queue
+    }
+
+    fn read(&mut self, _: &mut Queue) -> Look {
+        self.look()
+    }
+}
+
 impl Backlog for CpuLane {
     fn cpu(&self) -> Cpu {
         self.cpu
     }
 
-    fn queue(&self) -> Queue {
+    fn queue(&self) -> Place {
         self.queue
     }
 
@@ -571,5 +586,7 @@ impl Decoder {
     }
 }
 
+#[cfg(test)]
+mod handed_over;
 #[cfg(test)]
 mod tests;

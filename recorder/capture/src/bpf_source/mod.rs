@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::order::Merger;
 use super::perf_rings::PerfRings;
+use super::readers::Readers;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{
@@ -63,6 +64,7 @@ pub struct BpfOptions {
 pub struct BpfSource {
     events: BpfEvents,
     lanes: Vec<CpuLane>,
+    readers: Readers<CpuLane>,
     states: States,
     rings: PerfRings,
     merger: Merger,
@@ -148,6 +150,7 @@ impl BpfSource {
         Ok(BpfSource {
             events,
             lanes,
+            readers: Readers::default(),
             states,
             rings,
             merger,
@@ -160,10 +163,10 @@ impl BpfSource {
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
-        let BpfSource { lanes, rings, merger, outset, .. } = self;
-        let read = |merger: &mut Merger, lanes: &mut [CpuLane]| {
+        let BpfSource { lanes, readers, rings, merger, outset, .. } = self;
+        let read = |merger: &mut Merger, lanes: &mut Vec<CpuLane>| {
             let full = rings.read(merger);
-            lanes.iter_mut().fold(full, |full, lane| lane.read() || full)
+            !readers.read(lanes, merger).drained || full
         };
         outset.pass(merger.emitted(), take, |take| merger.round_with(lanes, read, clock::now, take))
     }
@@ -293,7 +296,14 @@ impl Source for BpfSource {
         }
     }
 
+    fn take_failure(&mut self) -> Option<io::Error> {
+        self.readers.take_failure().or_else(|| self.rings.take_failure())
+    }
+
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
+        if let Some(error) = self.take_failure() {
+            return Err(error);
+        }
         let fds = self.rings.poll_fds().chain([self.events.poll_fd()]);
         let waited = stop.wait(fds, timeout);
         self.events.answer();
@@ -314,7 +324,7 @@ impl Source for BpfSource {
             for lane in &mut self.lanes {
                 lane.follow(online.contains(&lane.cpu));
                 // All that a CPU did that is offline is in its lane by now.
-                lane.read();
+                lane.look();
             }
         }
         for lane in &mut self.lanes {

@@ -27,6 +27,8 @@ pub mod contentions;
 pub mod counts;
 pub mod doorbell;
 pub mod events;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 pub mod groups;
 pub mod interrupts;
 pub mod lane;

@@ -177,6 +177,9 @@ impl Capture {
         drop(precedence);
         let growth = self.watches.growth();
         intake.rest(&mut *self.source, &mut self.encoder);
+        if let Some(error) = self.source.take_failure() {
+            warnings.push(format!("reading the last events failed: {error}"));
+        }
         let Intake { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
         // COMMAND may have raised one right before its end.

@@ -150,6 +150,9 @@ mod tests {
         }
         fn round(&mut self, _: &mut Take<'_>) {}
         fn finish(&mut self, _: &mut Take<'_>) {}
+        fn take_failure(&mut self) -> Option<io::Error> {
+            None
+        }
         fn wait(&mut self, _: &StopToken, _: Duration) -> io::Result<()> {
             Ok(())
         }

@@ -86,7 +86,7 @@ fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder
 }
 
 /// A record of this kind and time, which is of thread 7 where it is of any.
-fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
+pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
     let mut raw = RawRecord::default();
     raw[..8].copy_from_slice(&time.to_ne_bytes());
     raw[8] = 7;
@@ -278,7 +278,7 @@ fn table(rows: &str, mask: &str, plus: &str) -> StateTable {
     StateTable::parse(&Format::parse(&text).expect("a format")).expect("a table")
 }
 
-fn current() -> StateTable {
+pub(super) fn current() -> StateTable {
     let rows = r#"{ 1, "S" }, { 2, "D" }, { 4, "T" }, { 8, "t" }, { 0x10, "X" }, { 0x20, "Z" }, { 0x40, "P" }, { 0x80, "I" }"#;
     table(rows, "0xff", "0x100")
 }

@@ -1,0 +1,103 @@
+//! Lanes that a test writes, without BPF: a kernel whose maps are memory, and what a program does to a lane.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::ftruncate;
+
+use super::lane::{CLOSED, Lane, LaneShape, RECORD_BYTES, RawRecord, at};
+use super::sys::{BpfSys, MapSpec, ProgramSpec};
+use crate::sys::Mapping;
+
+/// Grants every map; it has no programs.
+#[derive(Debug)]
+struct Maps;
+
+impl BpfSys for Maps {
+    fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+        let map = memfd_create(c"lane", MFdFlags::MFD_CLOEXEC)?;
+        let bytes = u64::from(spec.value_bytes) * u64::from(spec.entries);
+        ftruncate(&map, i64::try_from(bytes).map_err(io::Error::other)?)?;
+        Ok(map)
+    }
+
+    fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn program_load(&self, _: &ProgramSpec<'_>, _: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn attach(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn missed(&self, _: BorrowedFd<'_>) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A lane of so many records, a power of two, which is closed; and its other end.
+///
+/// # Errors
+/// What memfd_create(2), ftruncate(2) or mmap(2) returns.
+pub fn lane(records: usize) -> io::Result<(Lane, LaneEnd)> {
+    let lane = Lane::new(&Maps, LaneShape { records })?;
+    let mapping = Mapping::new(Some(lane.map()), lane.bytes())?;
+    Ok((lane, LaneEnd { mapping, records }))
+}
+
+/// The end of a lane into which the programs write.
+#[derive(Debug)]
+pub struct LaneEnd {
+    mapping: Mapping,
+    records: usize,
+}
+
+impl LaneEnd {
+    fn word(&self, at: i16) -> &AtomicU64 {
+        let at = at as usize;
+        assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
+        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self. Both ends access
+        // these words only whole.
+        unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
+    }
+
+    /// Writes records until the lane is full, and counts the others as lost. A lane that is closed stays as it is. Returns how many
+    /// were written.
+    pub fn write(&self, records: impl IntoIterator<Item = RawRecord>) -> usize {
+        if self.word(at::BUSY).load(Ordering::Relaxed) == u64::from(CLOSED.unsigned_abs()) {
+            return 0;
+        }
+        let first = self.word(at::HEAD).load(Ordering::Relaxed);
+        // Acquire: the reader has read what was there before.
+        let tail = self.word(at::TAIL).load(Ordering::Acquire);
+        let (mut head, mut lost) = (first, self.word(at::LOST).load(Ordering::Relaxed));
+        for record in records {
+            if head - tail >= self.records as u64 {
+                lost += 1;
+                continue;
+            }
+            let slot = head as usize & (self.records - 1);
+            let at = at::RECORDS + slot * RECORD_BYTES;
+            // SAFETY: the slot is below the number of records, all of which are inside of the mapping. The reader does not look at
+            // records from the head on.
+            unsafe {
+                self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
+            };
+            head += 1;
+        }
+        self.word(at::LOST).store(lost, Ordering::Relaxed);
+        // Release: the records come before the head.
+        self.word(at::HEAD).store(head, Ordering::Release);
+        (head - first) as usize
+    }
+
+    /// Looks to the reader as if an event was being written, or not.
+    pub fn set_busy(&self, busy: bool) {
+        self.word(at::BUSY).store(u64::from(busy), Ordering::Release);
+    }
+}
