@@ -60,7 +60,7 @@ pub use error::{Damage, Error, Reason};
 pub use input::ReadAhead;
 pub use oddities::Oddities;
 pub use raw::RawRecord;
-pub use reader::{DEFAULT_MAX_RECORD_BYTES, Item, Reader, Visitor};
+pub use reader::{DEFAULT_MAX_RECORD_BYTES, Decoder, Item, Reader, Visitor};
 pub use record::{Kind, Record};
 pub use summary::Summary;
 pub use types::{

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 /// Writers count indices up, so most lookups end in a plain array. An index far
 /// beyond those in use goes to a hash map instead: the array never gets much
 /// longer than there are strings, whatever indices a hostile trace uses.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Strings {
     dense: Vec<Option<Box<str>>>,
     sparse: FxHashMap<u16, Box<str>>,

@@ -18,7 +18,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 ///
 /// The tables grow with what is in them: an archive may name as many providers
 /// as it has words, and each would cost arrays of the full range.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tables {
     strings: Strings,
     threads: FxHashMap<u8, Thread>,

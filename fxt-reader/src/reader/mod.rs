@@ -1,9 +1,11 @@
 //! The reader: frames records, keeps the providers' state, hands records out.
 
+mod known;
 mod recover;
 mod run;
 mod start;
 
+pub use known::Decoder;
 pub use run::Visitor;
 
 use std::fmt;
@@ -12,20 +14,19 @@ use std::io::Read;
 use std::path::Path;
 
 use fxt_format::limits::WORD_BYTES;
-use fxt_format::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
 use fxt_format::walk::{record_bytes, record_words};
 use fxt_format::{header, record_type};
-use rustc_hash::FxHashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{Damage, Error, Reason};
 use crate::input::{Input, Movable, Source};
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
-use crate::record::{Initialization, Record, StringRecord, ThreadRecord, Unknown};
+use crate::record::{Record, Unknown};
 use crate::summary::Summary;
 use crate::tables::Tables;
 use crate::types::{ByteOrder, Container, ProviderId};
+use known::Known;
 
 /// The largest record that a reader accepts unless told otherwise, in bytes.
 /// Only large records come anywhere near.
@@ -61,20 +62,11 @@ pub struct Item<'a> {
 pub struct Reader<'i> {
     input: Input<'i>,
     order: ByteOrder,
-    providers: Vec<Provider>,
-    provider_by_id: FxHashMap<ProviderId, usize>,
-    /// An index in `providers`, always valid.
-    current: usize,
+    known: Known,
     any_reference: Tables,
     max_record_bytes: usize,
     state: State,
     summary: Summary,
-}
-
-#[derive(Debug, Default)]
-struct Provider {
-    id: Option<ProviderId>,
-    tables: Tables,
 }
 
 /// What the next call of [`Reader::next`] has to do first.
@@ -153,9 +145,7 @@ impl<'i> Reader<'i> {
         Self {
             input,
             order: ByteOrder::default(),
-            providers: vec![Provider::default()],
-            provider_by_id: FxHashMap::default(),
-            current: 0,
+            known: Known::default(),
             any_reference: Tables::accepting_any_reference(),
             max_record_bytes: DEFAULT_MAX_RECORD_BYTES,
             state: State::Start,
@@ -177,6 +167,12 @@ impl<'i> Reader<'i> {
     #[must_use]
     pub fn summary(&self) -> Summary {
         self.summary
+    }
+
+    /// What decodes records from here on for another thread, from their bytes alone.
+    #[must_use]
+    pub fn decoder(&self) -> Decoder {
+        Decoder::new(self.known.clone(), self.order)
     }
 
     /// The next record; `None` at the end of the trace.
@@ -213,11 +209,10 @@ impl<'i> Reader<'i> {
     #[inline(always)]
     fn place(&mut self, length: usize) -> Place<'_> {
         let bytes = self.input.window().get(..length).unwrap_or_default();
-        let provider = &self.providers[self.current];
         Place {
             offset: self.input.offset(),
-            provider: provider.id,
-            tables: &provider.tables,
+            provider: self.known.provider(),
+            tables: self.known.tables(),
             raw: RawRecord::new(bytes, self.order),
             cursor: Cursor::new(bytes, self.order),
             state: &mut self.state,
@@ -309,49 +304,8 @@ impl<'i> Reader<'i> {
     #[inline]
     fn define(&mut self, length: usize) {
         let header_word = self.header();
-        if header::TYPE.get(header_word) <= record_type::THREAD {
-            self.define_by(header_word, length);
-        }
-    }
-
-    fn define_by(&mut self, header_word: u64, length: usize) {
-        if header::TYPE.get(header_word) == record_type::METADATA {
-            if matches!(metadata::METADATA_TYPE.get(header_word), PROVIDER_INFO | PROVIDER_SECTION)
-            {
-                let id = provider_info::PROVIDER_ID.get(header_word);
-                self.switch_to(ProviderId(u32::try_from(id).unwrap_or(u32::MAX)));
-            }
-            return;
-        }
         let bytes = self.input.window().get(..length).unwrap_or_default();
-        let mut cursor = Cursor::new(bytes.get(WORD_BYTES..).unwrap_or_default(), self.order);
-        let tables = &mut self.providers[self.current].tables;
-        // What is wrong with the record is found when it is read for its own sake.
-        match header::TYPE.get(header_word) {
-            record_type::INITIALIZATION => {
-                if let Ok(record) = Initialization::parse(header_word, &mut cursor) {
-                    tables.set_ticks_per_second(record.ticks_per_second);
-                }
-            }
-            record_type::STRING => {
-                if let Ok((index, bytes)) = StringRecord::parse_bytes(header_word, &mut cursor) {
-                    tables.set_string(index, &String::from_utf8_lossy(bytes));
-                }
-            }
-            _ => {
-                if let Ok(record) = ThreadRecord::parse(header_word, &mut cursor) {
-                    tables.set_thread(record.index, record.thread);
-                }
-            }
-        }
-    }
-
-    fn switch_to(&mut self, id: ProviderId) {
-        let providers = &mut self.providers;
-        self.current = *self.provider_by_id.entry(id).or_insert_with(|| {
-            providers.push(Provider { id: Some(id), tables: Tables::default() });
-            providers.len() - 1
-        });
+        self.known.define(header_word, bytes, self.order);
     }
 
     /// The input is at its end, or failed.

@@ -13,6 +13,7 @@
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::record_type::SCHEDULING;
 use fxt_format::scheduling::{CONTEXT_SWITCH, THREAD_WAKEUP, context_switch, thread_wakeup};
+use fxt_format::walk::record_bytes;
 
 use super::{Item, Reader, State};
 use crate::error::Error;
@@ -29,6 +30,10 @@ pub trait Visitor {
     /// Context switches and wakeups are shown at a place of their own each. Where this is inlined (`#[inline(always)]`)
     /// and lends the item to nobody, they are never built in memory to be taken apart again.
     fn visit(&mut self, item: &Item<'_>) -> bool;
+
+    /// Is called when all records at hand were shown, and the reader is about to read more of the trace, which may take
+    /// long. Whoever gathers records hands them on here.
+    fn dry(&mut self) {}
 }
 
 /// Words of a switch with no more arguments than its weights, and with the outgoing thread's state as the kernel has it.
@@ -74,6 +79,9 @@ impl Reader<'_> {
     /// Those of [`next`](Self::next), and as there: after [`Error::Damaged`], calling again goes on behind the damage.
     pub fn show_all<V: Visitor>(&mut self, visitor: &mut V) -> Result<bool, Error> {
         while self.show_run(visitor) {
+            if !self.has_next() {
+                visitor.dry();
+            }
             match self.show_next(visitor)? {
                 Some(true) => {}
                 Some(false) => return Ok(false),
@@ -81,6 +89,15 @@ impl Reader<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the next record is all at hand, as far as that can be told without looking at it.
+    #[inline]
+    fn has_next(&self) -> bool {
+        let State::After(length) = self.state else { return false };
+        let rest = self.input.window().get(length..).unwrap_or_default();
+        let size = rest.first_chunk().and_then(|&word| record_bytes(self.order.word(word)));
+        size.is_some_and(|size| size <= rest.len())
     }
 
     /// Shows the next record, whatever it is; `None` at the end.
@@ -104,8 +121,8 @@ impl Reader<'_> {
             at: 0,
             records: 0,
             offset: self.input.offset(),
-            provider: self.providers[self.current].id,
-            tables: &self.providers[self.current].tables,
+            provider: self.known.provider(),
+            tables: self.known.tables(),
             plain: PlainArgs::default(),
         };
         let goes_on = loop {
