@@ -394,7 +394,18 @@ impl Scene {
 
     /// What becomes of it with these options.
     pub fn report_with(&self, options: Options) -> Report {
-        analysis::analyse(Reader::from_slice(&self.bytes), options).expect("it is a trace")
+        // By two threads, wherever the second begins.
+        let all = self.bytes.len() as u64;
+        let together = [64, all / 2, all * 7 / 8].map(|offset| {
+            let reader = Reader::from_slice(&self.bytes);
+            analysis::analyse_from(reader, options.clone(), offset).expect("it is a trace")
+        });
+        let reader = Reader::from_slice(&self.bytes);
+        let report = analysis::analyse(reader, options).expect("it is a trace");
+        for together in together {
+            assert_eq!(format!("{together:?}"), format!("{report:?}"));
+        }
+        report
     }
 
     /// What becomes of it.

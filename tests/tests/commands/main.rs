@@ -1,6 +1,7 @@
 //! Commands that make files from recordings, and pieces and windows of recordings.
 
 mod convert;
+mod cores;
 mod export;
 mod flight;
 mod import;

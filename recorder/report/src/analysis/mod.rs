@@ -8,6 +8,7 @@
 
 mod causes;
 mod cpu;
+mod feed;
 mod finish;
 mod history;
 mod losses;
@@ -25,7 +26,10 @@ mod worst;
 #[cfg(test)]
 mod tests;
 
-use fxt_reader::{Error, Nanos, ProviderId, Reader};
+use std::num::NonZero;
+use std::thread::available_parallelism;
+
+use fxt_reader::{Error, Item, Nanos, ProviderId, Reader, Visitor};
 
 use fxtrec_blame::threads::Family;
 use fxtrec_sched::{Periods, UsualArgs};
@@ -34,6 +38,7 @@ use super::facts::{Causes, HostSteal, Quota};
 use super::model::{Losses, Origin, Report, Span};
 use super::selection::Selection;
 use cpu::Cpus;
+use feed::Fate;
 use history::Segment;
 pub use history::Shares;
 use losses::Pending;
@@ -100,13 +105,76 @@ struct Wanted {
     to: u64,
 }
 
-/// Analyses a whole trace. Damaged places are gaps.
+/// What is no longer than this, in bytes, is analysed by one thread: another would not be worth its while.
+const LONG: u64 = 8 << 20;
+
+/// Analyses a whole trace. Damaged places are gaps. With more than one CPU, a thread of its own analyses what a long
+/// trace has after its first MiB, while this one decodes.
 ///
 /// # Errors
 ///
 /// Those of [`Reader::next`], apart from damage.
 pub fn analyse(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
-    Ok(observe(reader, options, ())?.0)
+    let alone = available_parallelism().map_or(1, NonZero::get) == 1;
+    analyse_from(reader, options, if alone { u64::MAX } else { LONG })
+}
+
+/// The same with two threads from the first record on that begins at `offset` or later.
+pub(crate) fn analyse_from(
+    mut reader: Reader<'_>,
+    options: Options,
+    offset: u64,
+) -> Result<Report, Error> {
+    let mut first = First { analysis: Analysis::new(options, ()), offset, is_over: false };
+    loop {
+        match reader.show_all(&mut first) {
+            // What other recorders write needs a look at the weights.
+            Ok(false) if !first.is_over && first.analysis.roster.by_fxtrec => {
+                first.offset = u64::MAX;
+                let (analysis, fate) = feed::pass(&mut reader, first.analysis)?;
+                first.analysis = analysis;
+                match fate {
+                    Fate::End => return Ok(ended(first.analysis, &reader).0),
+                    // How the trace ends, nobody has asked for.
+                    Fate::Over => return Ok(first.analysis.finish().0),
+                    Fate::Damage => first.analysis.damaged(),
+                    Fate::NoThread => {}
+                }
+            }
+            Ok(false) if !first.is_over => first.offset = u64::MAX,
+            Ok(_) => return Ok(ended(first.analysis, &reader).0),
+            Err(Error::Damaged(_)) => {
+                // Most do not have just one.
+                first.offset = u64::MAX;
+                first.analysis.damaged();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// An analysis of what comes before an offset.
+struct First {
+    analysis: Analysis<()>,
+    offset: u64,
+    /// Whether what is wanted of the trace is over.
+    is_over: bool,
+}
+
+impl Visitor for First {
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        let goes_on = self.analysis.visit(item);
+        self.is_over = !goes_on;
+        goes_on && item.offset < self.offset
+    }
+}
+
+/// What an analysis comes to that a reader has shown all that is wanted of it.
+fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report, O) {
+    let summary = reader.summary();
+    analysis.losses.truncated = summary.truncated_tail > 0 || summary.container_truncated;
+    analysis.finish()
 }
 
 /// Analyses a whole trace, and shows `observer` what happens in it.
@@ -127,9 +195,7 @@ pub fn observe<O: Observer>(
             Err(error) => return Err(error),
         }
     }
-    let summary = reader.summary();
-    analysis.losses.truncated = summary.truncated_tail > 0 || summary.container_truncated;
-    Ok(analysis.finish())
+    Ok(ended(analysis, &reader))
 }
 
 impl<O: Observer> Analysis<O> {

@@ -17,10 +17,10 @@ use crate::facts::Causes;
 use crate::model::Origin;
 
 /// The name by which fxtrec introduces itself in a trace.
-const FXTREC: &str = "fxtrec";
+pub(super) const FXTREC: &str = "fxtrec";
 
 /// The category of what the scheduler does besides switches and wake-ups.
-const SCHED: &str = "sched";
+pub(super) const SCHED: &str = "sched";
 
 /// One side of a switch.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl<O: Observer> Analysis<O> {
         self.switch(switch.cpu, out, inn, switch.outgoing_state, Some(&said));
     }
 
-    fn side(&self, koid: Koid) -> Side {
+    pub(super) fn side(&self, koid: Koid) -> Side {
         // Only a trace of narrow scope has such pseudo-threads.
         let unrecorded = self.narrow && is_not_recorded(koid);
         Side { koid: koid.0, idle: koid.0 == 0, unrecorded }
@@ -208,7 +208,7 @@ impl<O: Observer> Analysis<O> {
     }
 }
 
-fn is_span(kind: EventKind) -> bool {
+pub(super) fn is_span(kind: EventKind) -> bool {
     matches!(kind, EventKind::DurationBegin | EventKind::DurationComplete { .. })
 }
 

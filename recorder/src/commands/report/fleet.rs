@@ -11,12 +11,13 @@ use crate::commands::gates::{Gates, Outcome, Style, refuse_of_many};
 use crate::commands::many::each;
 use crate::commands::trace_file::ReadError;
 use crate::kernel::terminal::Terminal;
+use crate::report::analysis::observe;
 use crate::report::csv::write_csv;
 use crate::report::fleet::Fleet;
 use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
 use crate::report::text;
-use crate::report::{Report, analyse, analysis};
+use crate::report::{Report, analysis};
 use crate::units::look::Look;
 
 /// What there is not of many traces, if it is asked for.
@@ -101,7 +102,9 @@ fn read(args: &ReportArgs, traces: &[PathBuf]) -> Result<Report, ReadError> {
     let mut fleet = Fleet::default();
     let work = |path: &Path| {
         let failed = |source| ReadError::new(path, source);
-        analyse(Reader::open(path).map_err(failed)?, options(args)).map_err(failed)
+        // All CPUs have a trace each.
+        let observed = observe(Reader::open(path).map_err(failed)?, options(args), ());
+        Ok(observed.map_err(failed)?.0)
     };
     each(traces, work, |number, report| {
         fleet.add(number, traces[number].display().to_string(), report);

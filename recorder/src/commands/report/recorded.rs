@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 
 use fxt_reader::Reader;
 
+use crate::report::analysis::observe;
 use crate::report::{self, Options, Report};
 use crate::sink::tee::{Copy, tee};
 use crate::sink::{Sink, Target};
@@ -94,8 +95,9 @@ pub fn prepare(
 }
 
 fn analyse_copy(mut copy: Copy) -> Option<Report> {
-    let report = report::analyse(Reader::new(&mut copy), Options::default()).ok();
-    report.filter(|_| copy.is_whole())
+    // While the machine is being recorded, one thread is enough.
+    let observed = observe(Reader::new(&mut copy), Options::default(), ()).ok();
+    observed.map(|(report, ())| report).filter(|_| copy.is_whole())
 }
 
 impl Source {

@@ -1,0 +1,414 @@
+//! A pass over a long trace by two threads: one decodes records, the other makes figures of them.
+//!
+//! What a switch or a wake-up says fits into 32 bytes, most times. What does not is handed over as the record's bytes, with
+//! which a [`Decoder`] goes on that knows what the reader knew when this began:
+//!
+//! ```text
+//!  Reader -> Feeder: | switch | wake-up | switch, more | record | wake-up | ...   a batch, to the analysis
+//!                                              |            |
+//!                                     said: | facts |   bytes: | a thread's name | ...
+//! ```
+//!
+//! A few batches go round. A batch is handed over when it is full, or when the reader has to wait for more of the trace.
+//! Order and content are those of a pass by one thread, and so is what comes of it. Where records are damaged, one
+//! thread goes on: what the reader keeps of a damaged record is not handed over.
+
+use std::mem;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
+use fxt_reader::record::{Args, ContextSwitch, WEIGHT_INFO, Wakeup};
+use fxt_reader::{Cpu, Decoder, Error, Item, Koid, Nanos, Reader, Record, ThreadState, Visitor};
+use fxtrec_sched::{Said, UsualArgs, unsigned};
+
+use super::Analysis;
+use super::causes::about_wakeup;
+use super::records::{FXTREC, SCHED, is_span};
+
+/// Batches that go round.
+const BATCHES: usize = 4;
+
+/// A batch is full with so many records, or bytes of records.
+const MOST_FED: usize = 4096;
+const MOST_BYTES: usize = 128 * 1024;
+
+/// What one record says, or that it is in the bytes.
+#[derive(Clone, Copy, Debug)]
+struct Fed {
+    /// Of a record in the bytes: its offset.
+    time: u64,
+    /// Who goes out, or is woken. Of a record in the bytes: its length.
+    thread: u64,
+    /// Who comes in, or the waker.
+    other: u64,
+    cpu: Cpu,
+    /// The system call in which who goes out waits.
+    call: u16,
+    state: ThreadState,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Switch,
+    /// Who goes out waits in a system call.
+    SwitchInCall,
+    /// What it says besides is next among that.
+    SwitchWithMore,
+    Wakeup,
+    /// Of one that a quota holds back.
+    ThrottledWakeup,
+    /// A record that is next in the bytes.
+    Record,
+    /// The trace has spans.
+    HasSpans,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    fed: Vec<Fed>,
+    said: Vec<Said<'static>>,
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.fed.len() >= MOST_FED || self.bytes.len() >= MOST_BYTES
+    }
+
+    fn clear(&mut self) {
+        self.fed.clear();
+        self.said.clear();
+        self.bytes.clear();
+    }
+}
+
+/// How a pass by two threads came to its end.
+pub(super) enum Fate {
+    /// It did not begin: there was no thread to be had.
+    NoThread,
+    /// With the trace.
+    End,
+    /// What is wanted of the trace was over before.
+    Over,
+    /// At a damaged record, after which one thread has to go on.
+    Damage,
+}
+
+/// Passes over the rest of a trace with two threads.
+///
+/// # Errors
+///
+/// Those of [`Reader::next`], apart from damage.
+pub(super) fn pass(
+    reader: &mut Reader<'_>,
+    analysis: Analysis<()>,
+) -> Result<(Analysis<()>, Fate), Error> {
+    let (full, batches) = sync_channel(BATCHES);
+    let (give_back, empty) = channel();
+    for _ in 0..BATCHES {
+        // The other end is there.
+        let _ = give_back.send(Batch::default());
+    }
+    let decoder = reader.decoder();
+    let mut feeder = Feeder {
+        batch: Batch::default(),
+        full,
+        empty,
+        usual_args: analysis.usual_args,
+        has_spans: analysis.has_spans,
+    };
+    // Whoever cannot be given the analysis must not lose it.
+    let place = Mutex::new(Some(analysis));
+    let take = || place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let passed = thread::scope(|scope| {
+        let name = "fxtrec-analysis".to_owned();
+        let take = &take;
+        let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
+            let analysis = take()?;
+            Some(analysis.take_all(decoder, &batches, &give_back))
+        });
+        let Ok(thread) = thread else { return None };
+        let shown = reader.show_all(&mut feeder);
+        feeder.hand_over();
+        // That was all.
+        drop(feeder);
+        let analysed = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        analysed.map(|(analysis, is_over)| (analysis, is_over, shown))
+    });
+    let Some((analysis, is_over, shown)) = passed else {
+        let analysis = take().unwrap_or_else(|| unreachable!("nobody has taken it"));
+        return Ok((analysis, Fate::NoThread));
+    };
+    // The reader may have gone on for a while after it was over.
+    let fate = match shown {
+        _ if is_over => Fate::Over,
+        Ok(_) => Fate::End,
+        Err(Error::Damaged(_)) => Fate::Damage,
+        Err(error) => return Err(error),
+    };
+    Ok((analysis, fate))
+}
+
+/// Makes batches of what it is shown.
+struct Feeder {
+    batch: Batch,
+    full: SyncSender<Batch>,
+    empty: Receiver<Batch>,
+    /// As the analysis has it at this record.
+    usual_args: UsualArgs,
+    has_spans: bool,
+}
+
+impl Visitor for Feeder {
+    #[inline(always)]
+    fn visit(&mut self, item: &Item<'_>) -> bool {
+        match &item.record {
+            Record::ContextSwitch(switch) => self.switch(item, switch),
+            Record::Wakeup(wakeup) => self.wakeup(wakeup),
+            _ => self.other(item),
+        }
+    }
+
+    fn dry(&mut self) {
+        self.hand_over();
+    }
+}
+
+impl Feeder {
+    #[inline(always)]
+    fn push(&mut self, fed: Fed) -> bool {
+        self.batch.fed.push(fed);
+        !self.batch.is_full() || self.hand_over()
+    }
+
+    /// Hands over what there is. False when the analysis wants no more.
+    #[cold]
+    fn hand_over(&mut self) -> bool {
+        if self.batch.fed.is_empty() {
+            return true;
+        }
+        let Ok(empty) = self.empty.recv() else { return false };
+        self.full.send(mem::replace(&mut self.batch, empty)).is_ok()
+    }
+
+    #[inline(always)]
+    fn switch(&mut self, item: &Item<'_>, switch: &ContextSwitch<'_>) -> bool {
+        let fed = Fed {
+            time: switch.time.0,
+            thread: switch.outgoing.0,
+            other: switch.incoming.0,
+            cpu: switch.cpu,
+            call: 0,
+            state: switch.outgoing_state,
+            kind: Kind::Switch,
+        };
+        if switch.args.len() > self.usual_args.of_switch {
+            return self.switch_with_more(item, fed, switch.args);
+        }
+        self.push(fed)
+    }
+
+    #[inline(never)]
+    fn switch_with_more(&mut self, item: &Item<'_>, fed: Fed, args: Args<'_>) -> bool {
+        match only_call(args) {
+            Some(None) => return self.push(fed),
+            Some(Some(call)) => {
+                return self.push(Fed { kind: Kind::SwitchInCall, call, ..fed });
+            }
+            None => {}
+        }
+        match lasting(&Said::of(args)) {
+            Some(said) => {
+                self.batch.said.push(said);
+                self.push(Fed { kind: Kind::SwitchWithMore, ..fed })
+            }
+            None => self.record(item),
+        }
+    }
+
+    #[inline(always)]
+    fn wakeup(&mut self, wakeup: &Wakeup<'_>) -> bool {
+        let (waker, throttled) = match wakeup.args.len() > self.usual_args.of_wakeup {
+            true => more_about(wakeup.args),
+            false => (0, false),
+        };
+        self.push(Fed {
+            time: wakeup.time.0,
+            thread: wakeup.koid.0,
+            other: waker,
+            cpu: wakeup.cpu,
+            call: 0,
+            state: ThreadState::Running,
+            kind: if throttled { Kind::ThrottledWakeup } else { Kind::Wakeup },
+        })
+    }
+
+    #[inline(never)]
+    fn other(&mut self, item: &Item<'_>) -> bool {
+        match &item.record {
+            Record::Event(event) if event.category == FXTREC => {
+                if event.name == WEIGHT_INFO {
+                    self.usual_args = UsualArgs::WITHOUT_WEIGHTS;
+                }
+                self.record(item)
+            }
+            Record::Event(event) if event.category != SCHED => {
+                let first = is_span(event.kind) && !self.has_spans;
+                self.has_spans |= first;
+                !first || self.push(Fed { kind: Kind::HasSpans, ..NOTHING })
+            }
+            // What an analysis looks at, and what others refer to.
+            Record::Event(_)
+            | Record::LegacyContextSwitch(_)
+            | Record::KernelObject(_)
+            | Record::ProviderInfo(_)
+            | Record::ProviderSection(_)
+            | Record::ProviderEvent(_)
+            | Record::Initialization(_)
+            | Record::String(_)
+            | Record::Thread(_) => self.record(item),
+            _ => true,
+        }
+    }
+
+    /// Hands over the record as it is.
+    fn record(&mut self, item: &Item<'_>) -> bool {
+        let bytes = item.raw.bytes();
+        self.batch.bytes.extend_from_slice(bytes);
+        let (time, thread) = (item.offset, bytes.len() as u64);
+        self.push(Fed { time, thread, kind: Kind::Record, ..NOTHING })
+    }
+}
+
+const NOTHING: Fed = Fed {
+    time: 0,
+    thread: 0,
+    other: 0,
+    cpu: Cpu(0),
+    call: 0,
+    state: ThreadState::Running,
+    kind: Kind::HasSpans,
+};
+
+/// The number of the system call that a switch tells of, where it says nothing else besides weights. `None` if it may.
+#[inline(always)]
+fn only_call(args: Args<'_>) -> Option<Option<u16>> {
+    let mut call = None;
+    for arg in &args {
+        match arg.name {
+            INCOMING_WEIGHT_ARG | OUTGOING_WEIGHT_ARG => {}
+            "syscall" => call = Some(u16::try_from(unsigned(arg.value)?).ok()?),
+            _ => return None,
+        }
+    }
+    Some(call)
+}
+
+/// The same without what the record lends, if that is nothing that figures are made of.
+fn lasting(said: &Said<'_>) -> Option<Said<'static>> {
+    const LETTERS: [&str; 9] = ["S", "D", "I", "P", "T", "t", "X", "Z", "R"];
+    let detail = match said.detail {
+        Some(letters) => Some(*LETTERS.iter().find(|known| **known == letters)?),
+        None => None,
+    };
+    let Said { inferred, steal, irq, irqs, need_resched, throttled, held, syscall, .. } = *said;
+    let none = Said::default();
+    let lasting =
+        Said { detail, inferred, steal, irq, irqs, need_resched, throttled, held, syscall, ..none };
+    said.held_by.is_none().then_some(lasting)
+}
+
+#[inline(never)]
+fn more_about(args: Args<'_>) -> (u64, bool) {
+    about_wakeup(args)
+}
+
+impl Analysis<()> {
+    /// Takes all batches. True when what is wanted of the trace is over.
+    fn take_all(
+        mut self,
+        mut decoder: Decoder,
+        batches: &Receiver<Batch>,
+        give_back: &Sender<Batch>,
+    ) -> (Analysis<()>, bool) {
+        while let Ok(mut batch) = batches.recv() {
+            if !self.take_batch(&batch, &mut decoder) {
+                return (self, true);
+            }
+            batch.clear();
+            // Whoever feeds may have come to the end.
+            let _ = give_back.send(batch);
+        }
+        (self, false)
+    }
+
+    fn take_batch(&mut self, batch: &Batch, decoder: &mut Decoder) -> bool {
+        let (mut said, mut rest) = (batch.said.iter(), batch.bytes.as_slice());
+        for fed in &batch.fed {
+            let goes_on = match fed.kind {
+                Kind::Switch => self.fed_switch(fed, None, decoder),
+                Kind::SwitchInCall => {
+                    let syscall = Some(u64::from(fed.call));
+                    self.fed_switch_with_more(fed, &Said { syscall, ..Said::default() }, decoder)
+                }
+                Kind::SwitchWithMore => {
+                    let Some(said) = said.next() else { unreachable!("each of them has one") };
+                    self.fed_switch_with_more(fed, said, decoder)
+                }
+                Kind::Wakeup => self.fed_wakeup(fed, false, decoder),
+                Kind::ThrottledWakeup => self.fed_wakeup(fed, true, decoder),
+                Kind::Record => {
+                    let (bytes, behind) = rest.split_at(fed.thread as usize);
+                    rest = behind;
+                    self.fed_record(fed.time, bytes, decoder)
+                }
+                Kind::HasSpans => {
+                    self.has_spans = true;
+                    true
+                }
+            };
+            if !goes_on {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn fed_switch(&mut self, fed: &Fed, said: Option<&Said<'_>>, decoder: &Decoder) -> bool {
+        self.scheduler = decoder.provider();
+        if !self.advance(Nanos(fed.time)) {
+            return false;
+        }
+        let (out, inn) = (self.side(Koid(fed.thread)), self.side(Koid(fed.other)));
+        self.switch(fed.cpu, out, inn, fed.state, said);
+        true
+    }
+
+    #[inline(never)]
+    fn fed_switch_with_more(&mut self, fed: &Fed, said: &Said<'_>, decoder: &Decoder) -> bool {
+        self.fed_switch(fed, Some(said), decoder)
+    }
+
+    #[inline(always)]
+    fn fed_wakeup(&mut self, fed: &Fed, throttled: bool, decoder: &Decoder) -> bool {
+        self.scheduler = decoder.provider();
+        if !self.advance(Nanos(fed.time)) {
+            return false;
+        }
+        self.wake(fed.cpu, fed.thread, (fed.other, throttled));
+        true
+    }
+
+    #[inline(never)]
+    fn fed_record(&mut self, offset: u64, bytes: &[u8], decoder: &mut Decoder) -> bool {
+        match decoder.decode(offset, bytes) {
+            Ok(item) => self.take(&item),
+            Err(damage) => unreachable!("the reader has read it: {damage}"),
+        }
+    }
+}
