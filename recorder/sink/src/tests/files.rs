@@ -41,6 +41,25 @@ fn every_format_gives_back_what_was_written() {
 }
 
 #[test]
+fn a_zstd_file_can_be_read_with_a_window_that_fits_into_a_small_cache() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("t.fxt.zst");
+    let mut sink = open(&output(&path, Compression::Zstd), None).unwrap().sink;
+    let all = records(20_000);
+    sink.write(&all).unwrap();
+    sink.finish().unwrap();
+    let packed = fs::read(&path).unwrap();
+    let read = |window_log| {
+        let mut decoder = zstd::stream::read::Decoder::new(&packed[..]).unwrap();
+        decoder.window_log_max(window_log).unwrap();
+        let mut plain = Vec::new();
+        decoder.read_to_end(&mut plain).map(|_| plain)
+    };
+    assert!(read(17).unwrap() == all);
+    read(16).expect_err("it looks as far back as it may");
+}
+
+#[test]
 fn an_empty_trace_is_a_valid_file_in_every_format() {
     let dir = TempDir::new().unwrap();
     for (compression, name) in ALL {
