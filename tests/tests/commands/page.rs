@@ -4,6 +4,7 @@
 //! next run.
 
 mod browser;
+mod budget;
 mod causes;
 mod layout;
 mod look;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use fxt_reader::Reader;
-use fxtrec::report::page::Page;
+use fxtrec::report::page::{Budget, Page};
 use fxtrec::report::{Options, analysis};
 use scene::Scene;
 
@@ -33,11 +34,16 @@ fn kept(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Writes the page of a trace.
+/// Writes the page of a trace, with everything.
 fn write_page(trace: &[u8], name: &str) -> PathBuf {
+    write_page_within(trace, name, Page::new().within(Budget::All))
+}
+
+/// Writes the page of a trace, as large as `page` may be.
+fn write_page_within(trace: &[u8], name: &str, page: Page) -> PathBuf {
     let reader = Reader::from_slice(trace);
     let (report, page) =
-        analysis::observe(reader, Options::default(), Page::new()).expect("a sound trace");
+        analysis::observe(reader, Options::default(), page).expect("a sound trace");
     let path = kept(name);
     let mut file = std::fs::File::create(&path).expect("the file can be made");
     page.write(&report, &mut file).expect("the file can be written");

@@ -113,6 +113,20 @@ impl Arguments {
         self.lists.all.is_empty()
     }
 
+    /// Leaves half of the lists, those that were first.
+    pub(super) fn thin(&mut self) {
+        let half = self.lists.all.len() / 2;
+        self.left_out += (self.lists.all.len() - half) as u64;
+        self.lists.truncate(half);
+        let most = |of: fn(&(u32, u32)) -> u32| {
+            let used = self.lists.all.iter().flatten().map(of).max();
+            used.map_or(0, |number| number as usize + 1)
+        };
+        let (keys, values) = (most(|it| it.0), most(|it| it.1));
+        self.keys.truncate(keys);
+        self.values.truncate(values);
+    }
+
     /// Keys and values as text with zero bytes between them; then of each list how many arguments it has, and these.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut columns: [Column; 5] = Default::default();

@@ -75,6 +75,13 @@ impl<C: Cell> Runs<C> {
         }
     }
 
+    /// Each bin as so many of the same look.
+    pub(super) fn stretched(&self, times: u32) -> Self {
+        let longer = |run: &Run<C>| Run { end: run.end.saturating_mul(times), cell: run.cell };
+        Self(self.0.iter().map(longer).collect())
+    }
+
+    /// Each four bins as one.
     pub(super) fn merged(&self) -> Self {
         let mut merged = Self::default();
         let mut four = [C::default(); MERGED];

@@ -142,6 +142,11 @@ impl Counters {
         }
     }
 
+    /// Leaves fewer values of each.
+    pub(super) fn thin(&mut self) {
+        self.list.iter_mut().for_each(Counter::thin);
+    }
+
     /// Of each: its name, its process, the lowest and the highest value, how many there were, and how many are in the page.
     pub(super) fn json(&self, process: impl Fn(u64) -> Option<String>) -> serde_json::Value {
         let row = |it: &Counter| {

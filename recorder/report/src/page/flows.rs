@@ -50,6 +50,13 @@ impl Flows {
         self.arrows.len()
     }
 
+    /// Leaves each second arrow.
+    pub(super) fn thin(&mut self) {
+        let before = self.arrows.len();
+        self.arrows = self.arrows.iter().skip(1).step_by(2).copied().collect();
+        self.left_out += (before - self.arrows.len()) as u64;
+    }
+
     /// By the begin: when it begins, how long it takes (signed: clocks of CPUs differ a little), both threads, and its name.
     pub(super) fn columns(&mut self, begin: u64) -> Vec<Column> {
         self.arrows.sort_by_key(|arrow| (arrow.from.1, arrow.to.1));

@@ -29,7 +29,7 @@ const STYLES: [&str; 4] = [
 ];
 
 /// The page's own scripts, in the order in which they need each other.
-const SCRIPTS: [&str; 20] = [
+const SCRIPTS: [&str; 21] = [
     include_str!("assets/js/units.js"),
     include_str!("assets/js/blocks.js"),
     include_str!("assets/js/trace.js"),
@@ -39,6 +39,7 @@ const SCRIPTS: [&str; 20] = [
     include_str!("assets/js/colours.js"),
     include_str!("assets/js/view.js"),
     include_str!("assets/js/lanes.js"),
+    include_str!("assets/js/absent.js"),
     include_str!("assets/js/paint.js"),
     include_str!("assets/js/ruler.js"),
     include_str!("assets/js/select.js"),

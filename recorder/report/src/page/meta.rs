@@ -3,7 +3,6 @@
 //! Times are nanoseconds after the begin of the trace, which a script can count
 //! without rounding for more than a hundred days.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::extract::{Extract, Late};
 use super::lanes::Event;
 use super::pyramid::{CHUNK_BINS, Scale};
-use super::spans::{Finished, Span, SpanKind};
+use super::spans::{Finished, Span};
 use super::state;
 use super::threads::ThreadIndex;
 use super::tile::head;
@@ -20,7 +19,7 @@ use crate::{Distribution, Metric, Party, Report, Sleep, Wait};
 
 /// The number of the layout, which grows when a page's script and its data no
 /// longer fit those of another.
-pub(super) const LAYOUT: u32 = 5;
+pub(super) const LAYOUT: u32 = 6;
 
 /// The percentiles that a table shows.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -28,14 +27,21 @@ const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 /// Where the blocks are: block numbers count up in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Of each tile: the block of its events and, where there are any, of its spans.
-    pub(super) tiles: Vec<(Option<usize>, Option<usize>)>,
+    /// Of each tile: the block of its events and that of its spans, where there are any; `None` for one that is left out.
+    pub(super) tiles: Vec<Option<(Option<usize>, Option<usize>)>>,
     /// Of each level, of each chunk: the block of its bins, and of its spans.
     pub(super) levels: Vec<Vec<(usize, Option<usize>)>>,
+    /// How many finer levels are left out.
+    pub(super) levels_left_out: usize,
+    /// So many bins that stand beside each other look alike in the coarsest level.
+    pub(super) alike: u32,
 }
 
+/// What stands in the place of a block's number where a tile is left out.
+const LEFT_OUT: i8 = -1;
+
 /// The blocks of what programs tell besides spans.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) arguments: Option<usize>,
     pub(super) flows: Option<usize>,
@@ -51,6 +57,10 @@ pub(super) struct Contents<'a> {
     pub(super) starts: &'a [u64],
     pub(super) blocks: &'a Blocks,
     pub(super) report: &'a Report,
+    /// How many bytes the page may have, if that is limited.
+    pub(super) budget: Option<u64>,
+    /// What the trace's file is called.
+    pub(super) file: Option<&'a str>,
     /// What there is to say of stacks, if there are any.
     pub(super) stacks: Option<Value>,
     pub(super) told: Told,
@@ -82,6 +92,10 @@ impl Contents<'_> {
             "depths": self.depths(),
             "tiles": self.tiles(),
             "levels": self.levels(),
+            "levelsLeftOut": self.blocks.levels_left_out,
+            "alike": self.blocks.alike,
+            "budget": self.budget,
+            "file": self.file,
             "chunk": CHUNK_BINS,
             "latency": self.latency(),
             "worst": self.report.worst().iter().map(|wait| self.wait(wait)).collect::<Vec<_>>(),
@@ -103,7 +117,10 @@ impl Contents<'_> {
         let tracks = operations.tracks.iter();
         let tracks: Vec<_> = tracks.map(|track| [track.category.0, track.name.0]).collect();
         let left_out = [operations.left_out, arguments.left_out, flows.left_out, counters.left_out];
-        if tracks.is_empty() && [of_arguments, of_flows, of_counters] == [None; 3] {
+        if tracks.is_empty()
+            && [of_arguments, of_flows, of_counters] == [None; 3]
+            && left_out == [0; 4]
+        {
             return Value::Null;
         }
         json!({
@@ -173,7 +190,13 @@ impl Contents<'_> {
             };
             Some(json!([late.tile, head, cpu, thread.0, self.at(late.since), ran_since]))
         };
-        self.extract.late.iter().filter_map(row).collect()
+        // A tile takes what later ones tell of it, if it is there.
+        let matters = |late: &&Late| {
+            let first = self.starts.partition_point(|&start| start <= late.since).saturating_sub(1);
+            let before = self.blocks.tiles.get(first..late.tile).unwrap_or_default();
+            before.iter().any(Option::is_some)
+        };
+        self.extract.late.iter().filter(matters).filter_map(row).collect()
     }
 
     fn gaps(&self) -> Value {
@@ -197,10 +220,14 @@ impl Contents<'_> {
     fn tiles(&self) -> Value {
         let tiles = self.starts.iter().zip(&self.blocks.tiles).enumerate();
         tiles
-            .map(|(index, (&start, &(block, spans)))| {
+            .map(|(index, (&start, blocks))| {
                 let tile = self.extract.tiles.get(index);
-                let begin = tile.map_or(start, |tile| tile.start);
-                json!([self.at(begin), tile.map_or(0, |tile| tile.events), block, spans])
+                let begin = self.at(tile.map_or(start, |tile| tile.start));
+                let events = tile.map_or(0, |tile| tile.events);
+                match blocks {
+                    Some((block, spans)) => json!([begin, events, block, spans]),
+                    None => json!([begin, events, LEFT_OUT, null]),
+                }
             })
             .collect()
     }
@@ -250,18 +277,10 @@ impl Contents<'_> {
 
     /// Of the longest spans: thread, name, begin and end.
     fn longest_spans(&self) -> Value {
-        let whole = |span: &&Span| span.kind == SpanKind::Whole && span.end > span.start;
-        let mut spans: Vec<&Span> = self.spans.list.iter().filter(whole).collect();
-        let rank = |span: &&Span| (Reverse(span.end - span.start), span.start, span.thread.0);
-        if spans.len() > DEFAULT_WORST {
-            spans.select_nth_unstable_by_key(DEFAULT_WORST, rank);
-            spans.truncate(DEFAULT_WORST);
-        }
-        spans.sort_unstable_by_key(rank);
         let row = |span: &Span| {
             json!([span.thread.0, span.name.0, self.at(span.start), self.at(span.end)])
         };
-        spans.into_iter().map(row).collect()
+        self.spans.longest(DEFAULT_WORST).into_iter().map(row).collect()
     }
 
     fn wait(&self, wait: &Wait) -> Value {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  records ──▶ analysis ──▶ Extract ──▶ tiles (exact, packed) ──┐
-//!                              │                                ├─▶ blocks ─▶ html
+//!                              │                                ├─▶ what fits ─▶ blocks ─▶ html
 //!                              │   tiles ──▶ pyramid (bins) ────┤
 //!                              ├─▶ spans, names, gaps ──────────┤
 //!                              └─▶ stacks, each once ───────────┘
@@ -14,10 +14,12 @@
 
 mod args;
 mod bins;
+mod budget;
 mod columns;
 mod counters;
 mod error;
 mod extract;
+mod fit;
 mod flows;
 mod frames;
 mod html;
@@ -42,16 +44,18 @@ use std::io::Write;
 
 use fxt_reader::Item;
 
+pub use budget::Budget;
 pub use error::PageError;
 
 use super::Report;
 use super::analysis::{Moved, Observer, Switched, Vacated, Woken};
+use budget::{Counted, Counter, Room};
 use extract::Extract;
+use fit::{Fitted, Parts};
 use lanes::Observer as LaneObserver;
-use meta::{Blocks, Contents, Told};
+use meta::{Blocks, Contents};
 use pyramid::{Pyramid, Scale};
-use spans::Finished;
-use stacks::{Chosen, Placing};
+use stacks::Placing;
 use state::State;
 use threads::ThreadIndex;
 
@@ -81,6 +85,9 @@ const TILE_EVENTS: u32 = 16_384;
 pub struct Page {
     extract: Extract,
     recorded: Recorded,
+    budget: Budget,
+    /// What the trace's file is called.
+    file: Option<String>,
     /// Why nothing more is taken.
     failed: Option<PageError>,
 }
@@ -106,122 +113,153 @@ impl Page {
     }
 
     fn with_tiles(events: u32) -> Self {
-        Self { extract: Extract::new(events), recorded: Recorded::default(), failed: None }
+        Self {
+            extract: Extract::new(events),
+            recorded: Recorded::default(),
+            budget: Budget::default(),
+            file: None,
+            failed: None,
+        }
     }
 
-    /// Writes the page; `report` is of the same trace.
+    /// How large the page may be.
+    #[must_use]
+    pub fn within(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// What the trace's file is called, for commands that the page names.
+    #[must_use]
+    pub fn of_file(mut self, name: &str) -> Self {
+        self.file = Some(name.to_owned());
+        self
+    }
+
+    /// Writes the page; `report` is of the same trace. What was left out, the [`Written`] says.
     ///
     /// # Errors
     ///
     /// [`PageError::Write`] when `out` fails, [`PageError::Pack`] when the
     /// compressor does, which needs memory only.
-    pub fn write(mut self, report: &Report, out: &mut dyn Write) -> Result<(), PageError> {
-        if let Some(error) = self.failed {
+    pub fn write(self, report: &Report, out: &mut dyn Write) -> Result<Written, PageError> {
+        let Self { mut extract, recorded, budget, file, failed } = self;
+        if let Some(error) = failed {
             return Err(error);
         }
-        let range = self.extract.finish()?;
+        let range = extract.finish()?;
         let (begin, end) = range;
-        let mut spans = std::mem::take(&mut self.extract.spans).finish(end);
-        let threads = self.extract.threads.list().len();
-        spans.list.extend(self.extract.operations.finish(threads, end));
-        let scale = Scale::new(begin, end, self.extract.tiles.len());
+        let mut spans = std::mem::take(&mut extract.spans).finish(end);
+        let threads = extract.threads.list().len();
+        spans.list.extend(extract.operations.finish(threads, end));
+        let scale = Scale::new(begin, end, extract.tiles.len());
         let mut pyramid = Pyramid::new(scale);
-        let stacks = self.replay(end, &mut pyramid)?;
-        let mut starts: Vec<u64> = self.extract.tiles.iter().map(|tile| tile.start).collect();
+        let placing = replay(&extract, &recorded, end, &mut pyramid)?;
+        let mut starts: Vec<u64> = extract.tiles.iter().map(|tile| tile.start).collect();
         // The first tile also stands for the time before its first event.
         match starts.first_mut() {
             Some(first) => *first = begin,
             None => starts.push(begin),
         }
-        let (blocks, mut data) =
-            self.blocks(pyramid, scale, &spans, &starts).map_err(PageError::Pack)?;
-        let stacks = stacks.map(|chosen| self.add_stacks(&chosen, begin, &mut data));
-        let told = self.add_told(begin, &mut data).map_err(PageError::Pack)?;
+        let limit = budget.limit(extract.switches + extract.wakeups + spans.list.len() as u64);
+        let all = Fitted::all(&extract, starts.len(), placing.is_some());
         let contents = Contents {
-            extract: &self.extract,
+            extract: &extract,
             spans: &spans,
             scale,
             range,
             starts: &starts,
-            blocks: &blocks,
+            blocks: &all.blocks,
             report,
-            stacks: stacks.transpose().map_err(PageError::Pack)?,
-            told,
+            budget: limit,
+            file: file.as_deref(),
+            stacks: all.stacks.clone(),
+            told: all.told,
         };
-        html::write(&contents.json(), &data, out).map_err(PageError::Write)
-    }
-
-    /// Goes through everything that happened once more: for the bins, and for the stacks if there are any.
-    fn replay(&self, end: u64, pyramid: &mut Pyramid) -> Result<Option<Chosen>, PageError> {
-        if self.recorded.all.is_empty() {
-            self.extract.replay(end, pyramid)?;
-            return Ok(None);
-        }
-        let threads = &self.extract.threads;
-        let mut both = Both(pyramid, Placing::new(&self.recorded, threads));
-        self.extract.replay(end, &mut both)?;
-        let room = stacks::room(self.extract.switches + self.extract.wakeups);
-        Ok(Some(both.1.choose(threads, room)).filter(|chosen| !chosen.is_empty()))
-    }
-
-    /// Adds the blocks of stacks behind all others. Returns what the contents say of them.
-    fn add_stacks(
-        &self,
-        chosen: &Chosen,
-        begin: u64,
-        data: &mut Vec<Vec<u8>>,
-    ) -> std::io::Result<serde_json::Value> {
-        let first = data.len();
-        for columns in chosen.columns(begin) {
-            data.push(columns::pack(&columns)?);
-        }
-        Ok(chosen.json([first, first + 1, first + 2], &self.recorded))
-    }
-
-    /// Adds the blocks of arguments, flows and counters, as far as there are any.
-    fn add_told(&mut self, begin: u64, data: &mut Vec<Vec<u8>>) -> std::io::Result<Told> {
-        let mut add = |columns: Vec<columns::Column>| {
-            data.push(columns::pack(&columns)?);
-            std::io::Result::Ok(Some(data.len() - 1))
+        let room = match limit {
+            Some(limit) => {
+                let mut counter = Counter::default();
+                html::write(&contents.json(), &[], &mut counter).map_err(PageError::Write)?;
+                Room(limit.saturating_sub(counter.0))
+            }
+            None => Room(u64::MAX),
         };
-        let Extract { arguments, flows, counters, .. } = &mut self.extract;
-        Ok(Told {
-            arguments: if arguments.is_empty() { None } else { add(arguments.columns())? },
-            flows: if flows.len() == 0 { None } else { add(flows.columns(begin))? },
-            counters: if counters.is_empty() { None } else { add(counters.columns(begin))? },
-        })
+        let fitted = Parts {
+            extract: &mut extract,
+            recorded: &recorded,
+            placing,
+            levels: pyramid.finish(),
+            scale,
+            spans: &spans,
+            starts: &starts,
+            begin,
+        }
+        .fit(room, report)
+        .map_err(PageError::Pack)?;
+        let contents = Contents {
+            extract: &extract,
+            spans: &spans,
+            scale,
+            range,
+            starts: &starts,
+            blocks: &fitted.blocks,
+            report,
+            budget: limit,
+            file: file.as_deref(),
+            stacks: fitted.stacks,
+            told: fitted.told,
+        };
+        let mut out = Counted(out, 0);
+        html::write(&contents.json(), &fitted.data, &mut out).map_err(PageError::Write)?;
+        Ok(Written::of(&fitted.blocks, out.1, fitted.is_thinned))
+    }
+}
+
+/// Goes through everything that happened once more: for the bins, and for the stacks if there are any.
+fn replay<'a>(
+    extract: &Extract,
+    recorded: &'a Recorded,
+    end: u64,
+    pyramid: &mut Pyramid,
+) -> Result<Option<Placing<'a>>, PageError> {
+    if recorded.all.is_empty() {
+        extract.replay(end, pyramid)?;
+        return Ok(None);
+    }
+    let mut both = Both(pyramid, Placing::new(recorded, &extract.threads));
+    extract.replay(end, &mut both)?;
+    Ok(Some(both.1))
+}
+
+/// What is in a page that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// How many tiles (stretches of time, of about 16 384 events) have their exact events in the page, and how many there are.
+    pub tiles: (usize, usize),
+    /// How many levels of bins are in the page, and how many there are.
+    pub levels: (usize, usize),
+    /// Whether stacks, arguments, arrows of flows or values of counters gave way.
+    pub is_thinned: bool,
+}
+
+impl Written {
+    fn of(blocks: &Blocks, bytes: u64, is_thinned: bool) -> Self {
+        let tiles = blocks.tiles.iter().flatten().count();
+        let levels = blocks.levels.len();
+        Self {
+            bytes,
+            tiles: (tiles, blocks.tiles.len()),
+            levels: (levels, levels + blocks.levels_left_out),
+            is_thinned,
+        }
     }
 
-    /// Numbers all blocks, the coarsest bins first, since they are wanted first.
-    fn blocks(
-        &mut self,
-        pyramid: Pyramid,
-        scale: Scale,
-        spans: &Finished,
-        starts: &[u64],
-    ) -> std::io::Result<(Blocks, Vec<Vec<u8>>)> {
-        let (mut blocks, mut data) = (Blocks::default(), Vec::new());
-        let mut add = |block: Vec<u8>| {
-            data.push(block);
-            data.len() - 1
-        };
-        for (chunks, level) in pyramid.finish()?.into_iter().zip(0..) {
-            let coarse = spans.coarse(scale.width_at(level));
-            let coarse = span_blocks::blocks(&coarse, &scale.chunk_starts(level))?;
-            let numbers = chunks
-                .into_iter()
-                .zip(coarse)
-                .map(|(bins, spans)| (add(bins), spans.map(&mut add)))
-                .collect();
-            blocks.levels.push(numbers);
-        }
-        let exact = span_blocks::blocks(&spans.list, starts)?;
-        let mut tiles = self.extract.tiles.iter_mut();
-        for spans in exact {
-            let events = tiles.next().map(|tile| add(std::mem::take(&mut tile.packed)));
-            blocks.tiles.push((events, spans.map(&mut add)));
-        }
-        Ok((blocks, data))
+    /// Whether nothing gave way to the budget.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.tiles.0 == self.tiles.1 && self.levels.0 == self.levels.1 && !self.is_thinned
     }
 }
 

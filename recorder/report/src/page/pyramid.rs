@@ -115,12 +115,8 @@ impl Pyramid {
         Some((before, Some(Piece { bin: last, time: to % width })))
     }
 
-    /// All levels, the coarsest first, and of each level the chunks.
-    ///
-    /// # Errors
-    ///
-    /// Those of the compressor, which has none of its own.
-    pub(super) fn finish(mut self) -> io::Result<Vec<Vec<Vec<u8>>>> {
+    /// The bins of all levels.
+    pub(super) fn finish(mut self) -> Levels {
         let width = self.scale.width;
         let mut cpus: Vec<Runs<CpuCell>> = Vec::new();
         for lane in &mut self.cpus {
@@ -133,19 +129,75 @@ impl Pyramid {
             lane.runs.until(lane.bin + 1, lane.times.cell(width));
             threads.push(take(&mut lane.runs));
         }
-        let mut packer = Packer::default();
-        for level in (0..=self.scale.finest).rev() {
-            pack_chunks(&cpus, &threads, MERGED.pow(level), &mut packer)?;
-            cpus = cpus.iter().map(Runs::merged).collect();
-            threads = threads.iter().map(Runs::merged).collect();
+        let mut levels = vec![Level { cpus, threads }];
+        for _ in 0..self.scale.finest {
+            let coarser = levels.last().map(Level::merged).unwrap_or_default();
+            levels.push(coarser);
         }
-        // The finest came first.
-        let mut blocks = packer.finish()?;
-        let levels = (0..=self.scale.finest).map(|level| {
-            let chunks = MERGED.pow(level);
-            blocks.split_off(blocks.len().saturating_sub(chunks))
-        });
-        Ok(levels.collect())
+        levels.reverse();
+        Levels(levels)
+    }
+}
+
+/// The bins of all lanes at one zoom.
+#[derive(Debug, Default)]
+struct Level {
+    cpus: Vec<Runs<CpuCell>>,
+    threads: Vec<Runs<ThreadCell>>,
+}
+
+impl Level {
+    fn merged(&self) -> Self {
+        Self {
+            cpus: self.cpus.iter().map(Runs::merged).collect(),
+            threads: self.threads.iter().map(Runs::merged).collect(),
+        }
+    }
+
+    /// Each bin as so many of the same look.
+    fn stretched(&self, times: u32) -> Self {
+        Self {
+            cpus: self.cpus.iter().map(|runs| runs.stretched(times)).collect(),
+            threads: self.threads.iter().map(|runs| runs.stretched(times)).collect(),
+        }
+    }
+}
+
+/// The bins of all levels, the coarsest first.
+#[derive(Debug)]
+pub(super) struct Levels(Vec<Level>);
+
+impl Levels {
+    /// The chunks of a level, packed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the compressor, which has none of its own.
+    pub(super) fn pack(&self, level: usize) -> io::Result<Vec<Vec<u8>>> {
+        let Some(bins) = self.0.get(level) else { return Ok(Vec::new()) };
+        let chunks = MERGED.pow(u32::try_from(level).unwrap_or(MAX_LEVEL));
+        let mut packer = Packer::default();
+        pack_chunks(&bins.cpus, &bins.threads, chunks, &mut packer)?;
+        packer.finish()
+    }
+
+    /// The one chunk of the coarsest level. If that is more than `fits` takes, bins that stand beside each other look alike:
+    /// four, sixteen, ... of them, up to all. Also says how many.
+    ///
+    /// # Errors
+    ///
+    /// Those of the compressor, which has none of its own.
+    pub(super) fn pack_coarsest(&self, fits: impl Fn(&[u8]) -> bool) -> io::Result<(Vec<u8>, u32)> {
+        let mut chunk = self.pack(0)?.pop().unwrap_or_default();
+        let mut coarser: Option<Level> = None;
+        let mut times = 1;
+        while !fits(&chunk) && times < CHUNK_BINS {
+            times *= MERGED as u32;
+            let merged = coarser.as_ref().or(self.0.first()).map(Level::merged).unwrap_or_default();
+            chunk = Self(vec![merged.stretched(times)]).pack(0)?.pop().unwrap_or_default();
+            coarser = Some(merged);
+        }
+        Ok((chunk, times))
     }
 }
 
@@ -302,6 +354,12 @@ mod tests {
     use super::super::columns::{Cursor, unpack};
     use super::*;
 
+    /// The chunks of each level.
+    fn packed(pyramid: Pyramid) -> Vec<Vec<Vec<u8>>> {
+        let levels = pyramid.finish();
+        (0..levels.0.len()).map(|level| levels.pack(level).unwrap()).collect()
+    }
+
     /// Lane, count of runs and length of each run of a chunk, of threads.
     fn thread_columns(block: &[u8]) -> [Vec<u64>; 4] {
         let bytes = unpack(block).unwrap();
@@ -338,7 +396,7 @@ mod tests {
         let thread = ThreadIndex(2);
         // Half of bin 0, bins 1 to 2999, and half of bin 3000.
         pyramid.in_state(thread, State::Running, 1_005, 1_000 + 30_000 + 5);
-        let levels = pyramid.finish().unwrap();
+        let levels = packed(pyramid);
         assert_eq!(levels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 4]);
         let half = u64::from(nibbles(8, 0));
         let full = u64::from(nibbles(15, 0));
@@ -360,7 +418,7 @@ mod tests {
         let thread = ThreadIndex(1);
         pyramid.ran_less(thread, 100, 0, 300);
         pyramid.in_state(thread, State::Throttled, 300, 400);
-        let levels = pyramid.finish().unwrap();
+        let levels = packed(pyramid);
         let [_, _, lengths, shares] = thread_columns(&levels[0][0]);
         // Three bins, of which a third was stolen; one that was throttled, and the empty one in which the lane ends.
         assert_eq!(lengths, [3, 1, 1]);
@@ -377,7 +435,7 @@ mod tests {
         pyramid.on_cpu(1, ThreadIndex(5), 0, 4);
         pyramid.on_cpu(1, ThreadIndex(6), 4, 10);
         pyramid.on_cpu(1, ThreadIndex::IDLE, 10, 40);
-        let levels = pyramid.finish().unwrap();
+        let levels = packed(pyramid);
         let bytes = unpack(&levels[0][0]).unwrap();
         let mut columns = Cursor::new(&bytes);
         let mut column = || columns.column().unwrap();

@@ -10,6 +10,8 @@
 //!  depth 1     |- parse -| |---- query ----|
 //! ```
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 
 use super::args::ArgsIndex;
@@ -147,6 +149,19 @@ pub(super) struct Finished {
 }
 
 impl Finished {
+    /// The longest ones with a begin and an end, at most so many, the longest first.
+    pub(super) fn longest(&self, most: usize) -> Vec<&Span> {
+        let whole = |span: &&Span| span.kind == SpanKind::Whole && span.end > span.start;
+        let mut spans: Vec<&Span> = self.list.iter().filter(whole).collect();
+        let rank = |span: &&Span| (Reverse(span.end - span.start), span.start, span.thread.0);
+        if spans.len() > most {
+            spans.select_nth_unstable_by_key(most, rank);
+            spans.truncate(most);
+        }
+        spans.sort_unstable_by_key(rank);
+        spans
+    }
+
     /// The spans as they look when nothing shorter than `width` nanoseconds can
     /// be told apart: long ones as they are, short ones that follow each other
     /// closer than that as one.

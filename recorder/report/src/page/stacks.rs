@@ -138,19 +138,19 @@ impl<'a> Placing<'a> {
     }
 
     /// Chooses what has room in so many bytes.
-    pub(super) fn choose(mut self, threads: &Threads, room: u64) -> Chosen {
+    pub(super) fn choose(&mut self, threads: &Threads, room: u64) -> Chosen {
         let open: Vec<ThreadIndex> = self.of.keys().copied().collect();
         for thread in open {
             self.close(thread);
         }
-        self.homeless += self.of.values().map(|of| of.left.len() as u64).sum::<u64>();
+        let homeless = self.homeless + self.of.values().map(|of| of.left.len() as u64).sum::<u64>();
         let samples = self.recorded.all.iter().filter(|stack| stack.kind == Kind::Cpu);
         let samples: Vec<_> =
             samples.filter_map(|stack| Some((threads.known(stack.thread)?, stack))).collect();
         // Each kind is sure of a half.
         let needed = samples.len() as u64 * SAMPLE_BYTES;
         let for_waits = room - needed.min(room / 2);
-        let mut chosen = Chosen { homeless: self.homeless, every: 1, ..Chosen::default() };
+        let mut chosen = Chosen { homeless, every: 1, ..Chosen::default() };
         self.waits.sort_unstable_by_key(|wait| (Reverse(wait.length), wait.begin, wait.thread));
         let mut waits = self.waits.iter();
         for wait in waits.by_ref() {
@@ -258,7 +258,7 @@ impl Chosen {
     }
 
     /// What the contents say of them, whose blocks have these numbers.
-    pub(super) fn json(&self, blocks: [usize; 3], recorded: &Recorded) -> Value {
+    pub(super) fn json(&self, blocks: &[usize], recorded: &Recorded) -> Value {
         json!({
             "blocks": blocks,
             "over": recorded.over,

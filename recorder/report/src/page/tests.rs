@@ -10,6 +10,8 @@ use super::state::State;
 use crate::scene::{Leaves, Scene};
 use crate::{Options, analysis};
 
+mod within;
+
 type Trace = Writer<Vec<u8>>;
 
 const IDLE: i32 = i32::MIN;

@@ -110,7 +110,7 @@ pub fn run(
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     };
-    let (mut report, written) = run_to(args, look, &mut out)?;
+    let (mut report, written) = run_to(args, look, &mut out, err)?;
     if args.json {
         measure_more(args, true, true, &mut report)?;
     }
@@ -139,6 +139,7 @@ fn run_to(
     args: &ReportArgs,
     look: Look,
     out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> Result<(Report, io::Result<()>), ReportError> {
     if args.timehist {
         let options = options(args);
@@ -150,9 +151,9 @@ fn run_to(
         return Ok((report, written));
     }
     if args.page.to_stdout() {
-        return page::to_stdout(open_watched(&args.file)?, options(args), args, out);
+        return page::to_stdout(open_watched(&args.file)?, options(args), args, out, err);
     }
-    let mut report = analyse(args)?;
+    let mut report = analyse(args, err)?;
     check(args, &report)?;
     if !args.json && !args.csv {
         let shows = |part| args.parts().contains(&part);
@@ -198,10 +199,10 @@ fn measure_more(
 ///
 /// # Errors
 /// When the trace cannot be read, or the page not be written.
-pub fn analyse(args: &ReportArgs) -> Result<Report, ReportError> {
+pub fn analyse(args: &ReportArgs, err: &mut dyn Write) -> Result<Report, ReportError> {
     let reader = open_watched(&args.file)?;
     match &args.page.html {
-        Some(html) => page::analyse(reader, options(args), args, html),
+        Some(html) => page::analyse(reader, options(args), args, html, err),
         None => {
             let report = report::analyse(reader, options(args));
             Ok(report.map_err(|source| ReadError::new(&args.file, source))?)

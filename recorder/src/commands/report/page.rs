@@ -9,9 +9,10 @@ use super::{ReportError, check};
 use crate::cli::ReportArgs;
 use crate::commands::trace_file::ReadError;
 use crate::kernel::user::Owner;
-use crate::report::page::{Page, PageError};
+use crate::report::page::{Page, PageError, Written};
 use crate::report::{Options, Report, analysis};
 use crate::sink::outfile::{Derived, mode_of};
+use crate::units::text::count;
 
 /// Analyses the trace and writes the page to `out`; says whether it could be written.
 ///
@@ -22,12 +23,16 @@ pub(super) fn to_stdout(
     options: Options,
     args: &ReportArgs,
     out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> Result<(Report, io::Result<()>), ReportError> {
-    let (report, page) = analysis::observe(reader, options, Page::new())
+    let (report, page) = analysis::observe(reader, options, page(args))
         .map_err(|source| ReadError::new(&args.file, source))?;
     check(args, &report)?;
     match page.write(&report, out) {
-        Ok(()) => Ok((report, Ok(()))),
+        Ok(written) => {
+            tell(&written, err);
+            Ok((report, Ok(())))
+        }
         Err(PageError::Write(error)) => Ok((report, Err(error))),
         Err(error) => Err(error.into()),
     }
@@ -42,18 +47,48 @@ pub(super) fn analyse(
     options: Options,
     args: &ReportArgs,
     html: &Path,
+    err: &mut dyn Write,
 ) -> Result<Report, ReportError> {
     let inputs = [args.file.as_path()];
     // Before the trace is read, which may take long. What is there stays until the page is complete.
     let Derived { file, pending } =
         Derived::create(html, mode_of(&inputs), &inputs, Owner::sudo_caller())
             .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;
-    let (report, page) = analysis::observe(reader, options, Page::new())
+    let (report, page) = analysis::observe(reader, options, page(args))
         .map_err(|source| ReadError::new(&args.file, source))?;
     check(args, &report)?;
     let mut out = BufWriter::new(file);
-    page.write(&report, &mut out)?;
+    let written = page.write(&report, &mut out)?;
     out.flush().map_err(PageError::Write)?;
     pending.commit().map_err(|error| PageError::Write(error.into()))?;
+    tell(&written, err);
     Ok(report)
+}
+
+fn page(args: &ReportArgs) -> Page {
+    let page = Page::new().within(args.page.budget());
+    match args.file.to_str() {
+        Some(name) if name != "-" => page.of_file(name),
+        _ => page,
+    }
+}
+
+/// Says what the page lacks, if it lacks anything.
+fn tell(written: &Written, err: &mut dyn Write) {
+    if written.is_complete() {
+        return;
+    }
+    let Written { bytes, tiles, levels, is_thinned } = *written;
+    let [kept, all] = [tiles.0, tiles.1].map(|number| count(number as u64));
+    let bins = match levels.1 - levels.0 {
+        0 => String::new(),
+        fewer => format!(", and bins of {} zooms instead of {}", levels.1 - fewer, levels.1),
+    };
+    let besides = if is_thinned { ", and fewer stacks or arguments" } else { "" };
+    // Where nobody reads it, the page says it too.
+    let _ = writeln!(
+        err,
+        "fxtrec: the page of {} bytes has the exact events of {kept} of {all} tiles{bins}{besides}; --html-bytes all keeps everything",
+        count(bytes)
+    );
 }

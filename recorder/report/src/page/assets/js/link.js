@@ -23,7 +23,8 @@
     if (selected) {
       const { kind, id } = selected.lane;
       const lane = kind === "cpu" ? `cpu${id}` : kind === "track" ? `track${id - trace.threads.length}` : trace.threads[selected.lane.id].koid;
-      parts.set(selected.kind, selected.kind === "slice" ? `${lane}@${selected.start}` : `${lane}@${selected.start}-${selected.end}`);
+      if (selected.kind === "absent") parts.set("slice", `${lane}@${Math.round(selected.at)}`);
+      else parts.set(selected.kind, selected.kind === "slice" ? `${lane}@${selected.start}` : `${lane}@${selected.start}-${selected.end}`);
     }
     return parts.toString();
   }

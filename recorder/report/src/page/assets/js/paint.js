@@ -15,7 +15,7 @@
   const view = fx.view;
   const canvas = document.getElementById("canvas");
   const context = canvas.getContext("2d");
-  const status = { frames: 0, mode: "none", level: -1, firstFrame: null, rows: 0, drawn: 0, tilesAtFirstFrame: null };
+  const status = { frames: 0, mode: "none", level: -1, firstFrame: null, rows: 0, drawn: 0, out: 0, tilesAtFirstFrame: null };
 
   function resize() {
     const box = canvas.parentElement.getBoundingClientRect();
@@ -37,11 +37,14 @@
     const exact = last - first < MOST_TILES;
     const found = [];
     let missing = [];
+    // Stretches whose exact events are not in the page: bins stand for them.
+    const out = [];
     if (exact) {
       for (let index = last; index >= first; index--) {
-        const tile = store.tile(index);
-        const { from, to } = trace.tiles[index];
-        if (tile) found.push({ tile, from, to });
+        const { from, to, out: isOut } = trace.tiles[index];
+        const tile = isOut ? null : store.tile(index);
+        if (isOut) out.push([from, to]);
+        else if (tile) found.push({ tile, from, to });
         else missing.push([from, to]);
       }
     } else {
@@ -50,13 +53,18 @@
     const fit = trace.levels.findIndex(({ width }) => width <= BIN_PIXELS * view.perPixel());
     const level = fit < 0 ? trace.levels.length - 1 : fit;
     for (const [from, to] of missing) chunks(level, from, to, !exact, found);
-    status.mode = exact ? (missing.length > 0 ? "waiting" : "exact") : "bins";
-    status.level = exact && missing.length === 0 ? -1 : level;
+    let coming = exact && missing.length > 0;
+    for (const [from, to] of out) if (!chunks(level, from, to, true, found)) coming = true;
+    status.mode = coming ? "waiting" : exact && out.length <= last - first ? "exact" : "bins";
+    status.level = exact && missing.length === 0 && out.length === 0 ? -1 : level;
+    status.out = out.length;
+    // With all levels, bins are always fine enough.
+    fx.absent.show(out, out.length > 0 || (!exact && fit < 0 && trace.levelsLeftOut > 0), trace.levels[level].width * (level === 0 ? trace.alike : 1));
     return found;
   }
 
   // Chunks of a level for a stretch of time; where one is not there yet, the
-  // best there is.
+  // best there is. Whether all are there.
   function chunks(level, from, to, ask, found) {
     const { trace, store } = fx;
     const { width, chunks: list } = trace.levels[level];
@@ -64,12 +72,18 @@
     const low = Math.max(from, view.from);
     const high = Math.min(to, view.to);
     const last = Math.min(Math.floor(high / length), list.length - 1);
+    let complete = true;
     for (let index = Math.max(Math.floor(low / length), 0); index <= last; index++) {
       const chunk = ask || level === 0 ? store.chunk(level, index) : null;
       const stretch = { from: Math.max(from, index * length), to: Math.min(to, (index + 1) * length) };
-      if (chunk) found.push({ chunk, ...stretch });
-      else if (level > 0) chunks(level - 1, stretch.from, stretch.to, ask && level === 1, found);
+      if (chunk) {
+        found.push({ chunk, ...stretch });
+        continue;
+      }
+      complete = false;
+      if (level > 0) chunks(level - 1, stretch.from, stretch.to, ask && level === 1, found);
     }
+    return complete;
   }
 
   // Rectangles by colour, drawn together.
@@ -403,6 +417,7 @@
     batch.draw();
     drawTexts(texts);
     gaps(rows);
+    fx.absent.paint(context, rows);
     fx.told?.paint(context, rows);
     fx.select.paint(context, rows);
     fx.lanes.place(rows);

@@ -111,6 +111,14 @@
       context.fillStyle = fx.colours.get("gap-line");
       context.fillRect((gap.from / length) * width, 0, Math.max(((gap.to - gap.from) / length) * width, 2), height);
     }
+    // Where exact events are, if not everywhere.
+    if (fx.trace.kept.length < fx.trace.tiles.length) {
+      context.fillStyle = fx.colours.get("accent");
+      for (const index of fx.trace.kept) {
+        const { from, to } = fx.trace.tiles[index];
+        context.fillRect((from / length) * width, height - 2, Math.max(((to - from) / length) * width, 1), 2);
+      }
+    }
     const left = (view.from / length) * width;
     const right = Math.max((view.to / length) * width, left + 3);
     context.fillStyle = fx.colours.get("shade");

@@ -20,25 +20,28 @@
 
   const lanesOf = (tile, kind) => (kind === "cpu" ? tile.cpus : tile.threads);
 
-  // The slice of a lane at a time, with its true begin and end.
+  // The slice of a lane at a time, with its true begin and end. Null where nothing is known, or not in this page.
   async function slice(kind, id, time) {
-    const index = trace.tileAt(time);
-    const tile = await fx.store.loadTile(index);
+    const { kept, tiles } = trace;
+    // Each tile says since when it has been so: also of the time of tiles before it that are not in the page.
+    const place = trace.keptFrom(trace.tileAt(time));
+    if (place === kept.length) return null;
+    const tile = await fx.store.loadTile(kept[place]);
     const lane = lanesOf(tile, kind).get(id);
-    const at = lane ? lane.at(time) : -1;
-    if (at < 0) return null;
+    const at = lane ? lane.at(Math.max(time, tile.from)) : -1;
+    if (at < 0 || lane.start[at] > time) return null;
     const found = { kind, id, start: lane.start[at], end: lane.end[at], what: lane.what[at], cpu: lane.cpu[at], waker: lane.waker[at], taken: lane.taken.get(at) ?? null, endKnown: true };
     // It goes on in later tiles, each of which says since when: so the last one is found without looking at all.
     const goesOn = async (tile) => {
-      const begin = trace.tiles[tile].from;
-      const next = lanesOf(await fx.store.loadTile(tile), kind).get(id);
+      const begin = tiles[kept[tile]].from;
+      const next = lanesOf(await fx.store.loadTile(kept[tile]), kind).get(id);
       const same = next ? next.at(begin) : -1;
       const is = same >= 0 && next.start[same] === found.start && next.what[same] === found.what;
       return is ? next.end[same] : null;
     };
-    let last = index;
-    let behind = trace.tiles.length;
-    for (let step = 1; found.end === trace.tiles[last].to && last + 1 < behind; ) {
+    let last = place;
+    let behind = kept.length;
+    for (let step = 1; found.end === tiles[kept[last]].to && last + 1 < behind; ) {
       const tile = Math.min(last + step, behind - 1);
       const end = await goesOn(tile);
       if (end === null) {
@@ -47,11 +50,13 @@
       } else {
         last = tile;
         found.end = end;
-        found.taken = await takenOf(tile, kind, id, end);
-        step = behind === trace.tiles.length ? step * 2 : Math.max(1, (behind - last) >> 1);
+        found.taken = await takenOf(kept[tile], kind, id, end);
+        step = behind === kept.length ? step * 2 : Math.max(1, (behind - last) >> 1);
       }
     }
     if (found.end >= trace.length) found.endKnown = false;
+    // It goes on at the end of a tile, and nobody knows how long in the next one, which is not in the page.
+    else if (found.end === tiles[kept[last]].to && tiles[kept[last] + 1].out) [found.endKnown, found.endOut] = [false, true];
     return found;
   }
 
@@ -90,7 +95,10 @@
       else throttled += length;
       const before = first.start > 0 ? await slice("thread", thread, first.start - 1) : null;
       const isPart = before !== null && before.end === first.start && (before.what === STATE.WOKEN || before.what === STATE.WOKEN_THROTTLED);
-      if (!isPart) break;
+      if (!isPart) {
+        if (before === null && first.start > 0 && trace.isOut(first.start - 1) && trace.causes.includes("throttled")) waited = undefined;
+        break;
+      }
       first = before;
     }
     return { time: first.start, waker: first.waker, cpu: first.cpu, waited, throttled };
@@ -101,14 +109,16 @@
     const found = [];
     const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
     let index = first;
+    let missing = false;
     for (; index <= last && index < first + FAR && found.length <= MOST_ARROWS; index++) {
+      missing ||= trace.tiles[index].out;
       const { wakes } = await fx.store.loadTile(index);
       for (let at = 0; at < wakes.time.length; at++) {
         const time = wakes.time[at];
         if (wakes.waker[at] === thread && time >= from && time <= to) found.push({ time, from: thread, to: wakes.thread[at] });
       }
     }
-    return { arrows: found.slice(0, MOST_ARROWS), all: index > last && found.length <= MOST_ARROWS };
+    return { arrows: found.slice(0, MOST_ARROWS), all: !missing && index > last && found.length <= MOST_ARROWS };
   }
 
   // The moves of a thread between queues within a stretch of time, and whether these are all.
@@ -116,11 +126,13 @@
     const found = [];
     const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
     let index = trace.moves === 0 ? last + 1 : first;
+    let missing = false;
     for (; index <= last && index < first + FAR; index++) {
+      missing ||= trace.tiles[index].out;
       const { moves } = await fx.store.loadTile(index);
       found.push(...(moves.get(thread) ?? []).filter(({ time }) => time >= from && time <= to));
     }
-    return { found, all: index > last };
+    return { found, all: !missing && index > last, missing };
   }
 
   // Selects the slice at a time. Resolves to whether there is one.
@@ -128,6 +140,7 @@
     const mine = ++request;
     let found = await slice(kind, id, time);
     if (mine !== request) return false;
+    if (!found && trace.isOut(time)) return pickAbsent(kind, id, time);
     if (!found) {
       clear();
       return false;
@@ -157,7 +170,16 @@
       else if (wake) moves = await movesOf(thread, wake.time, found.start);
     }
     if (mine !== request) return false;
-    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, taken: found.taken, wake, arrows, allArrows, moves };
+    selected = { kind: "slice", lane: { kind, id }, thread, state, cpu, start: found.start, end: found.end, endKnown: found.endKnown, endOut: found.endOut ?? false, taken: found.taken, wake, arrows, allArrows, moves };
+    show();
+    return true;
+  }
+
+  // Selects the stretch around a time of which this page has no exact events.
+  function pickAbsent(kind, id, time) {
+    request += 1;
+    const { from, to } = trace.outAround(trace.tileAt(time));
+    selected = { kind: "absent", lane: { kind, id }, thread: kind === "thread" ? id : 0, at: time, start: from, end: to, arrows: [] };
     show();
     return true;
   }
@@ -176,13 +198,14 @@
     const tile = await fx.store.loadTile(trace.tileAt(from));
     const span = (tile.spans.get(lane) ?? []).find(({ start, end }) => start === from && end === to);
     if (span) pickSpan(lane, span);
+    else if (tile.out) return pickAbsent(lane < trace.threads.length ? "thread" : "track", lane, from);
     return span !== undefined;
   }
 
   // Whether there is a reason to be looked for: what runs has none.
   function hasReason() {
     const { kind, thread, state, span, start, end } = selected;
-    if (thread === 0 || start >= end) return false;
+    if (thread === 0 || start >= end || kind === "absent") return false;
     if (kind === "span") return span.kind === KIND.WHOLE;
     return kind === "range" || (state !== STATE.RUNNING && state !== STATE.UNKNOWN && state < 8) || fx.unfold.isThrottled(state);
   }
@@ -240,6 +263,8 @@
       facts.push(["woken at", units.moment(wake.time, 1)]);
       if (wake.waited !== undefined) facts.push(["waited for a CPU", units.time(wake.waited)]);
       if (wake.waited !== undefined && wake.throttled > 0) facts.push(["throttled before", units.time(wake.throttled)]);
+    } else if ((state === STATE.RUNNING || state === STATE.WOKEN) && thread !== 0 && selected.start > 0 && trace.isOut(selected.start - 1)) {
+      facts.push(["woken by", "not in this page"]);
     }
     const { found, all } = selected.moves;
     for (const { time, from, to } of found.slice(0, MOST_MOVES)) {
@@ -264,7 +289,7 @@
     }
     const { units } = fx;
     const { start, end, thread } = selected;
-    const title = selected.kind === "span" ? trace.names[selected.span.name] : selected.kind === "range" && thread === 0 ? "Range" : threadName(thread);
+    const title = selected.kind === "span" ? trace.names[selected.span.name] : selected.kind === "range" && thread === 0 ? "Range" : selected.kind === "absent" && thread === 0 ? "Not in this page" : threadName(thread);
     const heading = element("h3", title);
     const facts = [];
     if (selected.kind === "span") {
@@ -274,6 +299,9 @@
       if (selected.span.kind === KIND.OPEN) facts.push(["end", "not in the trace"]);
     } else if (selected.kind === "slice") {
       sliceFacts(facts);
+      if (selected.endOut) facts.push(["end", "not in this page"]);
+    } else if (selected.kind === "absent") {
+      facts.push(["events", `not in this page: for its size it has those of ${fx.absent.share()} tiles`]);
     }
     facts.push(["from", units.moment(start, 1)]);
     if (selected.span?.kind !== KIND.INSTANT) facts.push(["length", `${selected.endKnown === false ? "at least " : ""}${units.time(end - start)}`]);
@@ -283,6 +311,11 @@
     for (const [name, value] of facts) list.append(element("dt", name), element("dd", String(value)));
     if (fx.told && selected.kind === "span") fx.told.show(list, selected);
     const actions = element("div", undefined, "actions");
+    if (selected.kind === "absent") {
+      const near = Math.min(end - start, view.to - view.from) / 2;
+      const at = Math.max(start + near, Math.min(selected.at, end - near));
+      list.append(element("dt", "to see them"), element("dd", trace.commandFor(at - near, at + near), "command"));
+    }
     actions.append(button("Zoom to selection", () => view.around(start, end)));
     if (thread !== 0) {
       actions.append(button("Show thread", () => fx.lanes.bring("thread", thread)));
@@ -374,7 +407,7 @@
     if (!selected) return;
     const { lane } = selected;
     const row = selected.kind === "span" ? fx.lanes.find(lane.kind, lane.id) : fx.lanes.find("thread", selected.thread);
-    if (selected.kind === "range") {
+    if (selected.kind === "range" || selected.kind === "absent") {
       const [left, right] = [Math.max(view.x(selected.start), -4), Math.min(view.x(selected.end), view.width + 4)];
       context.fillStyle = fx.colours.get("shade");
       context.fillRect(left, 0, right - left, view.height);
@@ -385,7 +418,7 @@
       return;
     }
     if (row && selected.thread !== 0) outline(context, row, fx.lanes.THREAD_HEIGHT - 2);
-    if (selected.kind === "range") return;
+    if (selected.kind === "range" || selected.kind === "absent") return;
     const cpuRow = selected.state === STATE.RUNNING ? fx.lanes.find("cpu", selected.cpu) : null;
     if (cpuRow) outline(context, cpuRow, cpuRow.height - 2);
     for (const one of selected.arrows) arrow(context, one);
@@ -394,6 +427,7 @@
   // What stands at a place of the canvas, if it is unpacked: as one line.
   function describe(row, time, y) {
     if (row.kind === "counter") return fx.told?.valueAt(row.id, time) ?? null;
+    if (row.kind !== "header" && trace.isOut(time)) return "its exact events are not in this page";
     const tile = fx.store.peekTile(trace.tileAt(time));
     if (!tile || row.kind === "header") return null;
     const span = spanAt(tile, row, time, y);
@@ -423,6 +457,8 @@
   // Selects what stands at a place of the canvas. Resolves to whether there is anything.
   async function pickAt(row, time, y) {
     if (row.kind === "counter" || row.kind === "header") return false;
+    const isSpan = row.kind === "track" || (row.spanRows && y > fx.lanes.spanTop(row) - 1);
+    if (isSpan && trace.isOut(time)) return pickAbsent(row.kind, row.id, time);
     if (row.spanRows && y > fx.lanes.spanTop(row) - 1) {
       const span = spanAt(await fx.store.loadTile(trace.tileAt(time)), row, time, y);
       if (span) pickSpan(row.id, span);

@@ -11,10 +11,14 @@
   let busy = false;
   let tilesUnfolded = 0;
 
+  // Stands for a tile that is not in the page. Whoever gets it says so.
+  const absent = ({ from, to }) => ({ out: true, cpus: new Map(), threads: new Map(), wakes: { time: [], thread: [], waker: [], cpu: [] }, moves: new Map(), inferred: new Set(), spans: new Map(), from, to });
+
   const loaders = {
     async tile(index) {
+      if (fx.trace.tiles[index].out) return absent(fx.trace.tiles[index]);
       const tile = fx.trace.tiles[index];
-      const empty = { cpus: new Map(), threads: new Map(), wakes: { time: [], thread: [], waker: [], cpu: [] }, inferred: new Set() };
+      const empty = { cpus: new Map(), threads: new Map(), wakes: { time: [], thread: [], waker: [], cpu: [] }, moves: new Map(), inferred: new Set() };
       const events = tile.block === null ? empty : fx.unfold.events(tile, await fx.blocks.columns(tile.block));
       const spans = tile.spans === null ? new Map() : fx.unfold.spans(await fx.blocks.columns(tile.spans), tile.from);
       tilesUnfolded += 1;

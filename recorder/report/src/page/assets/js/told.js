@@ -221,6 +221,7 @@
     };
     const { span } = selected;
     if (span.kind !== fx.unfold.KIND.MANY) {
+      if (span.args > 0 && !lists?.[span.args]) entry("arguments", "not in this page");
       for (const [key, value] of lists?.[span.args] ?? []) {
         const thread = key.startsWith(OWN) ? Number(value) : -1;
         if (thread < 0) entry(key, value);

@@ -6,6 +6,8 @@
   // A thread id that was used again has a generation above these bits.
   const IDS = 2 ** 22;
   const plain = contents.recorder === null;
+  // In place of the number of a tile's block.
+  const LEFT_OUT = -1;
 
   const threads = contents.threads.map(
     ([koid, name, process, processName, running, waiting, longest], index) => {
@@ -42,9 +44,13 @@
     to: index + 1 < contents.tiles.length ? contents.tiles[index + 1][0] : length,
     begin: from,
     events,
-    block,
+    // Its events and spans are not in this page: there was no room.
+    out: block === LEFT_OUT,
+    block: block === LEFT_OUT ? null : block,
     spans,
   }));
+  // The tiles that are in the page, by their numbers.
+  const kept = tiles.filter(({ out }) => !out).map(({ index }) => index);
   const levels = contents.levels.map(([width, chunks]) => ({ width, chunks }));
 
   // The index of the last tile that begins at `time` or before.
@@ -59,6 +65,39 @@
     return low;
   }
 
+  // Whether the exact events of a time are not in this page.
+  const isOut = (time) => tiles[tileAt(time)].out;
+
+  // The place in `kept` of the first tile that is not before this one.
+  function keptFrom(index) {
+    let low = 0;
+    let high = kept.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (kept[middle] < index) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  // The stretch of time around a tile of which no exact events are in this page.
+  function outAround(index) {
+    const next = keptFrom(index);
+    return { from: next > 0 ? tiles[kept[next - 1]].to : 0, to: next < kept.length ? tiles[kept[next]].from : length };
+  }
+
+  // The commands that make a page with all events of a stretch of time.
+  function commandFor(from, to) {
+    const seconds = (time) => {
+      const nanos = BigInt(contents.begin) + BigInt(Math.min(Math.max(Math.round(time), 0), length));
+      return `${nanos / 1000000000n}.${String(nanos % 1000000000n).padStart(9, "0")}`;
+    };
+    const name = contents.file ?? "FILE";
+    const quoted = /^[\w./+:@-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
+    const file = quoted.startsWith("-") ? `./${quoted}` : quoted;
+    return `fxtrec cut ${file} part.fxt --from ${seconds(from)} --to ${seconds(to + 1)} && fxtrec report part.fxt --html part.html`;
+  }
+
   // Day and time of day at a time of the trace, where the recording says so.
   function clock(time) {
     if (contents.wall === null) return null;
@@ -70,5 +109,5 @@
     return { day, hours, nanos: String(nanos % 1000000000n).padStart(9, "0") };
   }
 
-  fx.trace = { ...contents, contents, threads, tracks, counters, byKoid, cpus, late, gaps, length, tiles, levels, tileAt, clock };
+  fx.trace = { ...contents, contents, threads, tracks, counters, byKoid, cpus, late, gaps, length, tiles, kept, levels, tileAt, isOut, keptFrom, outAround, commandFor, clock };
 })();

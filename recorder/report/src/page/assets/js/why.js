@@ -17,6 +17,7 @@
   const MOST_PARTS = 8;
   const MOST_LINKS = 200;
   const ENDED = 10;
+  const ABSENT = "not in this page";
 
   const isBlocked = (state) => state >= STATE.SLEEPING && state <= 7;
   const isWoken = (state) => state === STATE.WOKEN || state === STATE.WOKEN_THROTTLED;
@@ -25,6 +26,10 @@
   async function at(kind, id, time) {
     const found = await fx.select.slice(kind, id, time);
     if (found !== null) return found;
+    if (trace.isOut(time)) {
+      const { from } = trace.outAround(trace.tileAt(time));
+      return { start: from, end: time + 1, what: kind === "cpu" ? -1 : STATE.UNKNOWN, cpu: -1, waker: -1, taken: null, out: true };
+    }
     const tile = await fx.store.loadTile(trace.tileAt(time));
     const lane = (kind === "cpu" ? tile.cpus : tile.threads).get(id);
     const place = lane ? lane.after(time) - 1 : -1;
@@ -45,7 +50,9 @@
 
   // The steps of a wait, the last first: one for each queue that the thread was in.
   async function waited(walk, step, start) {
-    const { found } = await fx.select.movesOf(step.thread, start, step.to);
+    const { found, missing } = await fx.select.movesOf(step.thread, start, step.to);
+    // In which queue it was, and so for whom it waited, is not known where a move may be missing.
+    if (missing) return [{ ...step, tenants: [{ who: -1, length: step.to - step.from }] }];
     const moves = found.filter((move) => move.time > start && move.time < step.to).sort((a, b) => a.time - b.time);
     const parts = [{ ...step, cpu: moves.length > 0 ? moves[0].from : step.cpu, from: start }];
     for (const { time, to } of moves) {
@@ -82,9 +89,11 @@
       const found = await at("thread", thread, until - 1);
       const begin = Math.max(found.start, from);
       const step = { thread, from: begin, to: until, since: found.start, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
+      if (found.out) step.reason = ABSENT;
       // Of a part of a slice, nobody knows what was taken of that part.
       if (found.what === STATE.RUNNING && begin === found.start && until === found.end) step.taken = found.taken;
-      if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
+      if (found.endOut && until === found.end && found.what >= STATE.SLEEPING) step.ended = "absent";
+      else if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
       if (until === found.end && (await isGuessed(step))) {
         step.state = STATE.UNKNOWN;
         step.reason = "no event reported the switch";
@@ -118,7 +127,7 @@
     if (found.what !== STATE.RUNNING && found.start === left) found = await at("thread", step.waker, left - 1);
     while (found.what !== STATE.RUNNING) {
       if (step.to - found.start > UNDERWAY || found.start <= step.from) {
-        step.reason = "the waker was not seen running";
+        step.reason = found.out ? `what its waker did is ${ABSENT}` : "the waker was not seen running";
         return;
       }
       left = found.start;
@@ -158,6 +167,8 @@
         for (const { who, length } of step.tenants) add(`waiting ${who}`, "waiting", `waiting for a CPU ${hadBy(who)}`, length);
       } else if (isThrottled(step.state)) {
         add("throttled", "throttled", "throttled: its cgroup's quota was used up", length);
+      } else if (step.state === STATE.UNKNOWN && step.reason === ABSENT) {
+        add("absent", "span-many", `unknown: ${ABSENT}`, length);
       } else if (step.state === STATE.UNKNOWN) {
         add("unknown", "span-many", "unknown", length);
       } else {
@@ -176,6 +187,7 @@
 
   function ending({ ended, waker }) {
     if (ended === null) return "beyond the end";
+    if (ended === "absent") return `how it ended is ${ABSENT}`;
     return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or somebody unknown woke it";
   }
 

@@ -1,0 +1,47 @@
+// What is not in this page because there was no room: said wherever it is looked at. What is drawn there comes from bins.
+
+(() => {
+  const { trace, units, view } = fx;
+  const note = document.getElementById("absent");
+  let stretches = [];
+  let shown = "";
+
+  // How much of the exact events is in the page, in words.
+  const share = () => `${units.count(trace.kept.length)} of ${units.count(trace.tiles.length)}`;
+
+  // Takes note of the stretches in view that have no exact events, and says so if `is` true; bins are so wide.
+  function show(list, is, width) {
+    stretches = list;
+    note.hidden = !is;
+    // A frame in which nothing else is said leaves a selection of the text alone.
+    const key = is ? `${view.from} ${view.to} ${list.length} ${width}` : "";
+    if (key === shown) return;
+    shown = key;
+    if (!is) return;
+    const code = document.createElement("code");
+    code.textContent = trace.commandFor(view.from, view.to);
+    const what = list.length > 0 ? `Exact events are not in this page where it is hatched: it has those of ${share()} tiles, for its size.` : "Finer bins are not in this page, for its size.";
+    note.replaceChildren(`${what} What is drawn there is the share of time in bins of ${units.time(width)}. All events of this view: `, code);
+  }
+
+  // Hatches lanes where bins stand for events that are not there.
+  function paint(context, rows) {
+    for (const [from, to] of stretches) {
+      const left = Math.max(view.x(from), -2);
+      const width = Math.min(view.x(to), view.width + 2) - left;
+      context.fillStyle = fx.colours.hatch(context, "absent");
+      for (const row of rows) if (row.kind !== "header" && row.kind !== "counter") context.fillRect(left, row.y - view.scroll + 1, width, row.height - 2);
+    }
+  }
+
+  // What the page lacks as a whole, in words.
+  function leftOut() {
+    const list = [];
+    if (trace.kept.length < trace.tiles.length) list.push(`for its size the page has the exact events of ${share()} tiles`);
+    if (trace.alike > 1) list.push(`of the coarsest bins each ${trace.alike} look alike`);
+    if (trace.levelsLeftOut > 0) list.push(`bins of ${units.time(trace.levels.at(-1).width)} and longer`);
+    return list;
+  }
+
+  fx.absent = { show, paint, leftOut, share };
+})();

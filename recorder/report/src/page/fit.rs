@@ -1,0 +1,294 @@
+//! Chooses what of a trace is in its page, and numbers the blocks: the [budget](super::budget) says how.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::bins::MERGED;
+use super::budget::{self, Kept, Room, cost, costs};
+use super::columns::{self, Column};
+use super::extract::Extract;
+use super::meta::{Blocks, Told};
+use super::pyramid::{Levels, Scale};
+use super::span_blocks;
+use super::spans::Finished;
+use super::stacks::{self, Chosen, Placing};
+use crate::Report;
+use crate::stacks::Recorded;
+
+/// Hundredths of what is left that each part may take if not everything has room, in this order: the coarsest bins, the
+/// coarsest spans; what programs tell besides spans; stacks; the listed tiles. Finer bins and other tiles share the rest.
+const FOR_BINS: u64 = 40;
+const FOR_SPANS: u64 = 20;
+const FOR_TOLD: u64 = 15;
+const FOR_STACKS: u64 = 30;
+const FOR_LISTED: u64 = 50;
+
+/// What a chunk takes in the table of contents, in bytes.
+const CHUNK_ENTRY: u64 = 22;
+
+/// What the words about stacks take there at most.
+const STACKS_ENTRY: usize = 1_500;
+
+/// No page has a block of a higher number.
+const HIGHEST: usize = 99_999_999;
+
+/// After so many times, nothing is left of what was halved.
+const MOST_ROUNDS: u32 = 80;
+
+/// Spans of the coarsest level that lie closer than so many of its bins are never drawn as one.
+const LONGEST: u64 = 4096;
+
+/// A chunk: the block of its bins, and that of its spans.
+type Chunk = (Vec<u8>, Option<Vec<u8>>);
+
+/// The stacks that are chosen, and their blocks.
+type Stacks = (Chosen, Vec<Vec<u8>>);
+
+/// What is to be in the page, if it has room.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) extract: &'a mut Extract,
+    pub(super) recorded: &'a Recorded,
+    pub(super) placing: Option<Placing<'a>>,
+    pub(super) levels: Levels,
+    pub(super) scale: Scale,
+    pub(super) spans: &'a Finished,
+    pub(super) starts: &'a [u64],
+    pub(super) begin: u64,
+}
+
+/// What is in the page.
+#[derive(Debug)]
+pub(super) struct Fitted {
+    pub(super) blocks: Blocks,
+    pub(super) data: Vec<Vec<u8>>,
+    pub(super) stacks: Option<Value>,
+    pub(super) told: Told,
+    /// Whether stacks or something else that programs tell gave way.
+    pub(super) is_thinned: bool,
+}
+
+impl Fitted {
+    /// More than any page has of a trace of so many tiles, to measure its table of contents without the levels.
+    pub(super) fn all(extract: &Extract, tiles: usize, has_stacks: bool) -> Self {
+        let number = Some(HIGHEST);
+        let blocks = Blocks {
+            tiles: vec![Some((number, number)); tiles],
+            levels: vec![vec![(HIGHEST, number)]],
+            levels_left_out: 0,
+            alike: 1,
+        };
+        let stacks = has_stacks.then(|| "x".repeat(STACKS_ENTRY).into());
+        let told = Told {
+            arguments: number.filter(|_| !extract.arguments.is_empty()),
+            flows: number.filter(|_| extract.flows.len() > 0),
+            counters: number.filter(|_| !extract.counters.is_empty()),
+        };
+        Self { blocks, data: Vec::new(), stacks, told, is_thinned: false }
+    }
+}
+
+impl Parts<'_> {
+    /// Takes what has room.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be packed.
+    pub(super) fn fit(mut self, mut room: Room, report: &Report) -> io::Result<Fitted> {
+        let (coarsest, mut alike) = self.coarsest(Room(u64::MAX))?;
+        let mut levels = vec![vec![coarsest]];
+        let exact = span_blocks::blocks(&self.spans.list, self.starts)?;
+        let tile_costs = self.tile_costs(&exact);
+        let mut told = self.told()?;
+        let events = self.extract.switches + self.extract.wakeups;
+        let mut stacks = self.stacks(stacks::room(events), u64::MAX)?;
+        let mut kept = Kept(vec![true; exact.len()]);
+        let mut is_thinned = false;
+        let mut left = room;
+        let besides = costs(told.iter().flatten()) + cost_of_stacks(stacks.as_ref());
+        let tiles = tile_costs.iter().sum::<u64>();
+        let fits =
+            left.take(tiles + besides + levels.iter().map(|it| cost_of_level(it)).sum::<u64>());
+        if !fits || !self.finer(&mut levels, &mut left)? {
+            // Those that were packed before the tiles turned out to be too many.
+            let mut packed = levels.split_off(1).into_iter();
+            let (coarsest, look_alike) = self.coarsest(room)?;
+            alike = look_alike;
+            levels = vec![vec![coarsest]];
+            room.spend(levels.iter().map(|it| cost_of_level(it)).sum());
+            self.thin_told(&mut told, room.percent(FOR_TOLD))?;
+            room.spend(costs(told.iter().flatten()));
+            let share = room.percent(FOR_STACKS);
+            if cost_of_stacks(stacks.as_ref()) > share {
+                stacks = self.stacks(stacks::room(events).min(share), share)?;
+            }
+            room.spend(cost_of_stacks(stacks.as_ref()));
+            is_thinned = besides != costs(told.iter().flatten()) + cost_of_stacks(stacks.as_ref());
+            kept = Kept(vec![false; exact.len()]);
+            let listed = budget::listed(report, self.spans, self.starts);
+            let mut for_listed = Room(room.percent(FOR_LISTED));
+            room.spend(for_listed.0);
+            kept.take(&tile_costs, listed.into_iter(), &mut for_listed);
+            room.0 = room.0.saturating_add(for_listed.0);
+            levels.extend(packed.by_ref().take_while(|level| room.take(cost_of_level(level))));
+            if packed.next().is_none() {
+                self.finer(&mut levels, &mut room)?;
+            }
+            kept.take(&tile_costs, budget::evenly(exact.len()), &mut room);
+        }
+        let mut fitted = self.number(levels, (&kept, exact), told, stacks);
+        fitted.blocks.alike = alike;
+        fitted.is_thinned = is_thinned || alike > 1;
+        Ok(fitted)
+    }
+
+    /// The one chunk that is always there, and how many bins that stand beside each other look alike in it.
+    fn coarsest(&self, room: Room) -> io::Result<(Chunk, u32)> {
+        let share = room.percent(FOR_BINS);
+        let (bins, alike) = self.levels.pack_coarsest(|block| cost(block) <= share)?;
+        let share = room.percent(FOR_SPANS);
+        let mut width = self.scale.width_at(0);
+        let starts = self.scale.chunk_starts(0);
+        loop {
+            let coarse = self.spans.coarse(width);
+            let block = span_blocks::blocks(&coarse, &starts)?.pop().flatten();
+            let is_all = width >= self.scale.width_at(0).saturating_mul(LONGEST);
+            if costs(&block) <= share || is_all {
+                return Ok(((bins, block), alike));
+            }
+            width = width.saturating_mul(MERGED as u64);
+        }
+    }
+
+    /// Packs the levels that come next, while they have room. Whether all have.
+    fn finer(&self, levels: &mut Vec<Vec<Chunk>>, room: &mut Room) -> io::Result<bool> {
+        for level in levels.len() as u32..=self.scale.finest {
+            let coarse = self.spans.coarse(self.scale.width_at(level));
+            let spans = span_blocks::blocks(&coarse, &self.scale.chunk_starts(level))?;
+            let bins = self.levels.pack(level as usize)?;
+            let chunks: Vec<Chunk> = bins.into_iter().zip(spans).collect();
+            if !room.take(cost_of_level(&chunks)) {
+                return Ok(false);
+            }
+            levels.push(chunks);
+        }
+        Ok(true)
+    }
+
+    /// What each tile takes: its events, and its spans.
+    fn tile_costs(&self, spans: &[Option<Vec<u8>>]) -> Vec<u64> {
+        let mut tiles = self.extract.tiles.iter();
+        let cost = |spans: &Option<Vec<u8>>| {
+            costs(spans) + tiles.next().map_or(0, |tile| cost(&tile.packed))
+        };
+        spans.iter().map(cost).collect()
+    }
+
+    /// The blocks of arguments, flows and counters, as far as there are any.
+    fn told(&mut self) -> io::Result<[Option<Vec<u8>>; 3]> {
+        let begin = self.begin;
+        let Extract { arguments, flows, counters, .. } = &mut *self.extract;
+        let pack = |is_there: bool, columns: Vec<Column>| {
+            if is_there { columns::pack(&columns).map(Some) } else { Ok(None) }
+        };
+        Ok([
+            pack(!arguments.is_empty(), arguments.columns())?,
+            pack(flows.len() > 0, flows.columns(begin))?,
+            pack(!counters.is_empty(), counters.columns(begin))?,
+        ])
+    }
+
+    /// Leaves half of what takes most, until all of it has room.
+    fn thin_told(&mut self, told: &mut [Option<Vec<u8>>; 3], room: u64) -> io::Result<()> {
+        let sizes = |told: &[Option<Vec<u8>>; 3]| told.each_ref().map(costs);
+        // Of counters, a few values always stay.
+        let mut counters_shrink = true;
+        for _ in 0..MOST_ROUNDS {
+            let before = sizes(told);
+            let [arguments, flows, counters] = before;
+            if before.iter().sum::<u64>() <= room {
+                break;
+            }
+            if counters_shrink && counters >= arguments.max(flows) {
+                self.extract.counters.thin();
+            } else if arguments >= flows {
+                self.extract.arguments.thin();
+            } else {
+                self.extract.flows.thin();
+            }
+            *told = self.told()?;
+            counters_shrink &= sizes(told) != before;
+        }
+        Ok(())
+    }
+
+    /// The stacks that are chosen for so many bytes, packed; fewer if they take more than `most` in the file.
+    fn stacks(&mut self, room: u64, most: u64) -> io::Result<Option<Stacks>> {
+        let Some(placing) = &mut self.placing else { return Ok(None) };
+        let mut room = room;
+        loop {
+            let chosen = placing.choose(&self.extract.threads, room);
+            if chosen.is_empty() {
+                return Ok(None);
+            }
+            let mut blocks = Vec::new();
+            for columns in chosen.columns(self.begin) {
+                blocks.push(columns::pack(&columns)?);
+            }
+            if costs(&blocks) <= most || room == 0 {
+                return Ok(Some((chosen, blocks)));
+            }
+            room = room / 4 * 3;
+        }
+    }
+
+    /// Numbers all blocks, the coarsest bins first, since they are wanted first.
+    fn number(
+        self,
+        levels: Vec<Vec<Chunk>>,
+        (kept, exact): (&Kept, Vec<Option<Vec<u8>>>),
+        told: [Option<Vec<u8>>; 3],
+        stacks: Option<Stacks>,
+    ) -> Fitted {
+        let mut data = Vec::new();
+        let mut add = |block: Vec<u8>| {
+            data.push(block);
+            data.len() - 1
+        };
+        let mut blocks = Blocks {
+            levels_left_out: (self.scale.finest as usize + 1).saturating_sub(levels.len()),
+            ..Blocks::default()
+        };
+        for chunks in levels {
+            let number = |(bins, spans): Chunk| (add(bins), spans.map(&mut add));
+            blocks.levels.push(chunks.into_iter().map(number).collect());
+        }
+        let mut tiles = self.extract.tiles.iter_mut();
+        for (spans, is_kept) in exact.into_iter().zip(&kept.0) {
+            let packed = tiles.next().map(|tile| std::mem::take(&mut tile.packed));
+            blocks.tiles.push(is_kept.then(|| (packed.map(&mut add), spans.map(&mut add))));
+        }
+        let stacks = stacks.map(|(chosen, of_stacks)| {
+            let numbers: Vec<usize> = of_stacks.into_iter().map(&mut add).collect();
+            chosen.json(&numbers, self.recorded)
+        });
+        let [arguments, flows, counters] = told.map(|block| block.map(&mut add));
+        Fitted {
+            blocks,
+            data,
+            stacks,
+            told: Told { arguments, flows, counters },
+            is_thinned: false,
+        }
+    }
+}
+
+fn cost_of_level(chunks: &[Chunk]) -> u64 {
+    let chunk = |(bins, spans): &Chunk| cost(bins) + costs(spans) + CHUNK_ENTRY;
+    chunks.iter().map(chunk).sum()
+}
+
+fn cost_of_stacks(stacks: Option<&Stacks>) -> u64 {
+    stacks.map_or(0, |(_, blocks)| costs(blocks))
+}
