@@ -23,8 +23,12 @@
 //! tells that nothing is being written, it needs no more than [`SLACK`]. Memory is
 //! bounded: a queue that is full takes no more, its ring keeps the rest, and the
 //! quiet CPUs get only [`SLACK`] until there is room again. Long before that, when all
-//! CPUs together hold more than a cache does, they get [`CROWDED_WINDOW`]. What arrives
+//! CPUs together hold more than a cache does, or one has filled half of its queue, they get [`CROWDED_WINDOW`]. What arrives
 //! behind the watermark all the same goes out at once and is counted as late.
+//!
+//! What has come together may take longer to hand out than a ring takes to fill. So backlogs whose rings are filling are
+//! read after every [`BETWEEN_LOOKS`] events. What goes out stays the same: the watermark is that of before, and by its proof
+//! what such a look adds is younger.
 //!
 //! While a CPU has the oldest events, they go out one after the other up to the first of the next CPU. Events that need
 //! no sorting may wait for that outside of the queues, as a [`Backlog`], in a form that takes less memory.
@@ -45,18 +49,25 @@ pub const WINDOW: Nanos = Nanos(100_000_000);
 /// The same while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
-/// They are from so many events on, which is some MiB: what has left the caches before its turn costs half as much again. A machine
-/// of few CPUs does not make them within the window.
+/// They are from so many events on, which is some MiB: what has left the caches before its turn costs half as much again.
 const CROWDED: usize = 128 * 1024;
 
-/// They are no more when there are fewer than these.
-const SPARSE: usize = CROWDED / 8;
+/// So they are when one CPU alone has so many: half of what is held of it. Were the window longer than it takes to make the other half, a
+/// hot CPU's queue would be full again and again, what comes meanwhile would stay in its ring, and all that is held
+/// would go out in one long piece while the ring fills.
+const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
+
+/// They are no more when there is less than this part of either.
+const SPARSE_PART: usize = 8;
 
 /// How much older than a CPU's youngest event one may be that is still to be stored: the length of an interrupt.
 pub const SLACK: Nanos = Nanos(1_000_000);
 
 /// How many events of one CPU are held at most.
 pub const QUEUE_EVENTS: usize = 32 * 1024;
+
+/// After so many events that went out, backlogs whose rings are filling are read: that is a few milliseconds.
+pub const BETWEEN_LOOKS: usize = 32 * 1024;
 
 /// How many bytes that its events carry are held at most, give or take one event's.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
@@ -170,6 +181,10 @@ pub trait Backlog {
     /// Whether nothing else happened on the CPU before it was asked, give or take [`SLACK`]: then it holds up no others.
     fn is_complete(&self) -> bool;
 
+    /// Reads the ring that it comes from, if that has not much room left; true if something is still in the ring since there is
+    /// no room here.
+    fn read_if_filling(&mut self) -> bool;
+
     /// How many events are in it. At [`QUEUE_EVENTS`] it takes no more before [`Backlog::hand_out`] has made room.
     fn held(&self) -> usize;
 
@@ -207,6 +222,10 @@ impl Backlog for NoBacklog {
         match *self {}
     }
 
+    fn read_if_filling(&mut self) -> bool {
+        match *self {}
+    }
+
     fn held(&self) -> usize {
         match *self {}
     }
@@ -240,6 +259,17 @@ enum Part {
     /// The backlog of this number.
     Backlog(usize),
     Queue,
+}
+
+/// Why handing out ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emitted {
+    /// Nothing is left up to the watermark.
+    All,
+    /// It was as much as was wanted.
+    Enough,
+    /// No more is taken.
+    Refused,
 }
 
 /// What was handed out so far.
@@ -383,8 +413,20 @@ impl Merger {
         &mut self,
         watermark: Nanos,
         backlogs: &mut [B],
-        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+        take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
+        self.emit_some(watermark, backlogs, usize::MAX, take) != Emitted::Refused
+    }
+
+    /// As [`Merger::emit_with`], but ends when `most` events went out, or a few more if they are one CPU's.
+    fn emit_some<B: Backlog>(
+        &mut self,
+        watermark: Nanos,
+        backlogs: &mut [B],
+        most: usize,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+    ) -> Emitted {
+        let mut out = 0;
         let Merger { queues, heads, handed, .. } = self;
         heads.clear();
         for (number, queue) in queues.iter().enumerate() {
@@ -402,25 +444,31 @@ impl Merger {
             if head.time > watermark {
                 break;
             }
+            if out >= most {
+                return Emitted::Enough;
+            }
             let until = turn(heads.as_slice(), head).min(watermark);
             let (go_on, next) = match head.part {
                 Part::Queue => {
                     let queue = &mut queues[head.queue];
+                    let before = queue.held();
                     let go_on = queue.hand_out(until, |cpu, event, bytes| {
                         take(handed.at(event.time), cpu, event, bytes)
                     });
+                    out += before - queue.held();
                     (go_on, queue.events.front().map(|event| event.time))
                 }
                 Part::Backlog(number) => {
                     let backlog = &mut backlogs[number];
-                    let cpu = backlog.cpu();
+                    let (cpu, before) = (backlog.cpu(), backlog.held());
                     let go_on = backlog
                         .hand_out(until, |event| take(handed.at(event.time), cpu, event, &[]));
+                    out += before - backlog.held();
                     (go_on, backlog.first())
                 }
             };
             if !go_on {
-                return false;
+                return Emitted::Refused;
             }
             if let Some(mut first) = heads.peek_mut() {
                 match next {
@@ -429,7 +477,7 @@ impl Merger {
                 }
             }
         }
-        true
+        Emitted::All
     }
 
     /// As [`Merger::round_with`], without backlogs.
@@ -455,14 +503,34 @@ impl Merger {
         loop {
             // Before the rings are read: what happens from here on may not be in them yet.
             let now = clock();
-            let full = read(self, backlogs);
-            let held = self.held() + backlogs.iter().map(B::held).sum::<usize>();
-            self.crowded = held >= if self.crowded { SPARSE } else { CROWDED };
-            let go_on = self.emit_with(self.watermark(now, backlogs), backlogs, &mut take);
-            if !full || !go_on {
-                return go_on;
+            let mut full = read(self, backlogs);
+            self.note_crowd(backlogs);
+            let watermark = self.watermark(now, backlogs);
+            loop {
+                match self.emit_some(watermark, backlogs, BETWEEN_LOOKS, &mut take) {
+                    Emitted::All => break,
+                    Emitted::Refused => return false,
+                    Emitted::Enough => {
+                        for backlog in backlogs.iter_mut() {
+                            full |= backlog.read_if_filling();
+                        }
+                    }
+                }
+            }
+            if !full {
+                return true;
             }
         }
+    }
+
+    /// Whether CPUs that are quiet may hold up the others for less time from now on.
+    fn note_crowd<B: Backlog>(&mut self, backlogs: &[B]) {
+        let queues = self.queues.iter().map(Queue::held);
+        let all = queues.chain(backlogs.iter().map(B::held));
+        let (sum, most) =
+            all.fold((0, 0), |(sum, most): (usize, usize), held| (sum + held, most.max(held)));
+        let part = if self.crowded { SPARSE_PART } else { 1 };
+        self.crowded = sum >= CROWDED / part || most >= CROWDED_CPU / part;
     }
 
     /// The time that was handed out last.
@@ -482,268 +550,4 @@ impl Merger {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::event::Loss;
-    use super::*;
-
-    const NONE: &[NoBacklog] = &[];
-
-    fn event(time: u64) -> Event {
-        Event { time: Nanos(time), kind: Kind::Lost(Loss::exactly(time)) }
-    }
-
-    fn emitted(merger: &mut Merger, watermark: u64) -> Vec<(u64, u32)> {
-        let mut found = Vec::new();
-        merger.emit(Nanos(watermark), |time, cpu, _, _| {
-            found.push((time.0, cpu.0));
-            true
-        });
-        found
-    }
-
-    /// The picture in the module's documentation, in milliseconds.
-    #[test]
-    fn the_picture_holds() {
-        const MS: u64 = 1_000_000;
-        let mut merger = Merger::new();
-        let lanes = [0, 1, 2].map(|cpu| merger.lane(Cpu(cpu)));
-        for ms in 290..=302 {
-            merger.push(lanes[0], event(ms * MS));
-        }
-        for ms in 290..=292 {
-            merger.push(lanes[1], event(ms * MS));
-        }
-        for ms in 290..=297 {
-            merger.push(lanes[2], event(ms * MS));
-        }
-        // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
-        assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
-        assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
-        // ... and a window later no longer: then CPU 2 proves what it has shown, less the slack.
-        assert_eq!(merger.watermark(Nanos(396 * MS), NONE), Nanos(296 * MS));
-        let rest = emitted(&mut merger, 296 * MS);
-        assert_eq!(rest.len(), 1 + 5 + 5);
-        assert_eq!(merger.held(), 6 + 1);
-    }
-
-    #[test]
-    fn an_interrupt_that_was_stored_before_what_it_interrupted_is_put_after_it() {
-        let mut merger = Merger::new();
-        let lane = merger.lane(Cpu(0));
-        for time in [10, 30, 31, 20, 40] {
-            merger.push(lane, event(time));
-        }
-        let times: Vec<u64> = emitted(&mut merger, u64::MAX).iter().map(|pair| pair.0).collect();
-        assert_eq!(times, [10, 20, 30, 31, 40]);
-        assert_eq!(merger.late().0, 0);
-    }
-
-    #[test]
-    fn what_comes_behind_the_watermark_is_late_and_time_does_not_go_back() {
-        let mut merger = Merger::new();
-        let lanes = [0, 1].map(|cpu| merger.lane(Cpu(cpu)));
-        merger.push(lanes[0], event(100));
-        assert_eq!(emitted(&mut merger, 100), [(100, 0)]);
-        merger.push(lanes[1], event(60));
-        merger.push(lanes[1], event(101));
-        assert_eq!(emitted(&mut merger, 200), [(100, 1), (101, 1)]);
-        assert_eq!(merger.late(), (1, Nanos(40)));
-    }
-
-    #[test]
-    fn a_full_queue_makes_room_though_another_cpu_is_quiet() {
-        let mut merger = Merger::new();
-        let busy = merger.lane(Cpu(0));
-        merger.lane(Cpu(1));
-        // All of it within the window, so that the quiet CPU would hold it up.
-        const MS: u64 = 1_000_000;
-        for event_number in 0..QUEUE_EVENTS as u64 {
-            merger.push(busy, event(500 * MS + event_number));
-        }
-        merger.set_drained(busy, false);
-        assert!(merger.is_full(busy));
-        let watermark = merger.watermark(Nanos(502 * MS), NONE);
-        assert_eq!(watermark, Nanos(499 * MS + QUEUE_EVENTS as u64 - 1));
-        merger.push(busy, event(510 * MS));
-        let watermark = merger.watermark(Nanos(512 * MS), NONE);
-        assert_eq!(emitted(&mut merger, watermark.0).len(), QUEUE_EVENTS);
-        assert!(!merger.is_full(busy));
-    }
-
-    #[test]
-    fn a_cpu_that_was_not_read_to_its_end_holds_up_the_others_however_late_it_is() {
-        let mut merger = Merger::new();
-        let lanes = [0, 1].map(|cpu| merger.lane(Cpu(cpu)));
-        const MS: u64 = 1_000_000;
-        merger.push(lanes[0], event(1000 * MS));
-        merger.push(lanes[1], event(10 * MS));
-        merger.set_drained(lanes[1], false);
-        assert_eq!(merger.watermark(Nanos(2000 * MS), NONE), Nanos(9 * MS));
-        merger.set_drained(lanes[1], true);
-        assert_eq!(merger.watermark(Nanos(2000 * MS), NONE), Nanos(1900 * MS));
-    }
-
-    #[test]
-    fn taking_can_stop_between_two_events() {
-        let mut merger = Merger::new();
-        let lane = merger.lane(Cpu(0));
-        (1..=3).for_each(|time| merger.push(lane, event(time)));
-        let mut taken = 0;
-        merger.emit(Nanos(10), |_, _, _, _| {
-            taken += 1;
-            false
-        });
-        assert_eq!((taken, merger.held()), (1, 2));
-        assert_eq!(emitted(&mut merger, 10), [(2, 0), (3, 0)]);
-    }
-
-    #[test]
-    fn any_mix_of_cpus_comes_out_sorted_and_whole() {
-        let mut merger = Merger::new();
-        let lanes: Vec<Lane> = (0..256).map(|cpu| merger.lane(Cpu(cpu))).collect();
-        let mut seed = 1u64;
-        for round in 0..20u64 {
-            for lane in &lanes {
-                seed = seed
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                merger.push(*lane, event(round * 1000 + (seed >> 54)));
-            }
-        }
-        let times: Vec<u64> = emitted(&mut merger, u64::MAX).iter().map(|pair| pair.0).collect();
-        assert_eq!(times.len(), 20 * 256);
-        assert!(times.is_sorted());
-        assert_eq!(merger.late().0, 0);
-    }
-
-    /// A backlog of what a test puts in.
-    #[derive(Debug)]
-    struct Sorted {
-        cpu: Cpu,
-        queue: Lane,
-        events: VecDeque<Event>,
-        youngest: Nanos,
-        complete: bool,
-    }
-
-    impl Backlog for Sorted {
-        fn cpu(&self) -> Cpu {
-            self.cpu
-        }
-        fn queue(&self) -> Lane {
-            self.queue
-        }
-        fn first(&mut self) -> Option<Nanos> {
-            self.events.front().map(|event| event.time)
-        }
-        fn youngest(&self) -> Nanos {
-            self.youngest
-        }
-        fn is_drained(&self) -> bool {
-            true
-        }
-        fn is_complete(&self) -> bool {
-            self.complete
-        }
-        fn held(&self) -> usize {
-            self.events.len()
-        }
-        fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(&Event) -> bool) -> bool {
-            while let Some(event) = self.events.front().copied().filter(|event| event.time <= until)
-            {
-                self.events.pop_front();
-                if !take(&event) {
-                    return false;
-                }
-            }
-            true
-        }
-    }
-
-    #[test]
-    fn events_in_backlogs_go_out_as_those_in_queues_do() {
-        const CPUS: u32 = 5;
-        let mut seed = 1u64;
-        let mut roll = |sides: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % sides
-        };
-        // Two queues for each CPU, the second of which has little; the first is a backlog in the other merger.
-        let (mut plain, mut other) = (Merger::new(), Merger::new());
-        let queues: Vec<[Lane; 2]> = (0..CPUS)
-            .map(|cpu| [plain.another_lane(Cpu(cpu)), plain.another_lane(Cpu(cpu))])
-            .collect();
-        let mut backlogs: Vec<Sorted> = (0..CPUS)
-            .map(|cpu| {
-                let queue = other.another_lane(Cpu(cpu));
-                let (events, youngest) = (VecDeque::new(), Nanos(0));
-                Sorted { cpu: Cpu(cpu), queue, events, youngest, complete: false }
-            })
-            .collect();
-        let (mut expected, mut found) = (Vec::new(), Vec::new());
-        let mut times = [1000u64; CPUS as usize];
-        for round in 0..200 {
-            for _ in 0..roll(300) {
-                let cpu = roll(u64::from(CPUS)) as usize;
-                // Often at the same time as others, and in runs.
-                for _ in 0..=roll(4) {
-                    times[cpu] += roll(3);
-                    let rare = roll(10) == 0;
-                    let event = Event { time: Nanos(times[cpu]), kind: Kind::Online };
-                    plain.push(queues[cpu][usize::from(rare)], event);
-                    let backlog = &mut backlogs[cpu];
-                    match rare {
-                        true => other.push(backlog.queue, event),
-                        false => {
-                            backlog.events.push_back(event);
-                            backlog.youngest = event.time;
-                        }
-                    }
-                }
-            }
-            // Some of what follows is late.
-            let watermark = times.iter().min().map_or(0, |time| time + roll(20));
-            let watermark = if round == 199 { u64::MAX } else { watermark };
-            // Taking stops somewhere now and then.
-            let last = roll(100) as usize;
-            expected.clear();
-            plain.emit(Nanos(watermark), |time, cpu, event, _| {
-                expected.push((time, cpu, event.time));
-                expected.len() != last
-            });
-            found.clear();
-            other.emit_with(Nanos(watermark), &mut backlogs, |time, cpu, event, _| {
-                found.push((time, cpu, event.time));
-                found.len() != last
-            });
-            assert_eq!(found, expected, "round {round}");
-        }
-        assert_eq!(plain.late(), other.late());
-        assert!(plain.late().0 > 0, "nothing was late");
-    }
-
-    #[test]
-    fn a_backlog_counts_for_the_watermark_as_a_queue_does() {
-        const MS: u64 = 1_000_000;
-        let mut merger = Merger::new();
-        let queue = merger.another_lane(Cpu(0));
-        merger.push(queue, event(500 * MS));
-        let backlog = |youngest: u64| Sorted {
-            cpu: Cpu(0),
-            queue,
-            events: VecDeque::new(),
-            youngest: Nanos(youngest),
-            complete: false,
-        };
-        assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(490 * MS)]), Nanos(489 * MS));
-        // One that cannot lack anything does not hold up the queue.
-        let complete = Sorted { complete: true, ..backlog(490 * MS) };
-        assert_eq!(merger.watermark(Nanos(510 * MS), &[complete]), Nanos(499 * MS));
-        assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(505 * MS)]), Nanos(499 * MS));
-        let mut full = backlog(505 * MS);
-        full.events = (0..QUEUE_EVENTS as u64).map(event).collect();
-        assert_eq!(merger.watermark(Nanos(510 * MS), &[full]), Nanos(509 * MS));
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! Writing into a lane as the programs do: see `kernel/src/bpf/programs/event.rs`, which this follows step by step.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,21 @@ pub type Name = [u8; 16];
 pub struct WrittenLane {
     mapping: Mapping,
     shape: LaneShape,
+    seen: Cell<Seen>,
+}
+
+/// What a lane's writer sees of its reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    tail: u64,
+    /// When the reader was first seen to have taken what was there.
+    time: u64,
+    /// How often it took something.
+    pub looks: u64,
+    /// The longest time between two events of the lane, in nanoseconds, within which it took nothing and after which it did.
+    pub longest: u64,
+    /// The most records that waited for it.
+    pub most: u64,
 }
 
 /// What became of an event.
@@ -92,7 +108,7 @@ impl WrittenLane {
         if !records.is_power_of_two() {
             return Err(io::Error::other("not the size of a lane"));
         }
-        Ok(WrittenLane { mapping, shape: LaneShape { records } })
+        Ok(WrittenLane { mapping, shape: LaneShape { records }, seen: Cell::default() })
     }
 
     fn word(&self, at: i16) -> &AtomicU64 {
@@ -150,10 +166,12 @@ impl WrittenLane {
         self.word(at::BUSY).store(1, Ordering::SeqCst);
         self.add_one(at::FIRED + 8 * (event.kind as i16 - RecordKind::Switch as i16));
         // While the lane is busy: see `Lane::is_at_rest`.
-        let time = now().to_ne_bytes();
+        let now = now();
+        let time = now.to_ne_bytes();
         let mut head = self.word(at::HEAD).load(Ordering::Relaxed);
         // Acquire: the reader has read what was there before.
         let tail = self.word(at::TAIL).load(Ordering::Acquire);
+        self.see(now, head, tail);
         if head - tail >= (self.shape.records - SPARE) as u64 {
             self.add_one(at::LOST);
             self.word(at::BUSY).store(0, Ordering::Release);
@@ -183,6 +201,27 @@ impl WrittenLane {
         }
         self.word(at::BELL).store(head + self.shape.bell_records() as u64, Ordering::Relaxed);
         Put::Ring
+    }
+
+    fn see(&self, now: u64, head: u64, tail: u64) {
+        let mut seen = self.seen.get();
+        seen.most = seen.most.max(head - tail);
+        if tail != seen.tail {
+            let since = if seen.looks > 0 { now - seen.time } else { 0 };
+            seen = Seen {
+                tail,
+                time: now,
+                looks: seen.looks + 1,
+                longest: seen.longest.max(since),
+                ..seen
+            };
+        }
+        self.seen.set(seen);
+    }
+
+    /// What was seen of the reader so far.
+    pub fn seen(&self) -> Seen {
+        self.seen.get()
     }
 
     /// How many events found no room.

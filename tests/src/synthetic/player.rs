@@ -55,6 +55,9 @@ pub struct Played {
     pub seconds: f64,
     /// For each CPU its number, switches that were written, and events of its lane that were lost.
     pub cpus: Vec<(u32, u64, u64)>,
+    /// Of the lane that was fullest: what part of it was filled at most, how often it was read, and the longest time in milliseconds
+    /// between two times.
+    pub fullest: Option<(f64, u64, f64)>,
     /// When the output had how many bytes.
     pub sizes: Vec<(u64, u64)>,
 }
@@ -64,6 +67,7 @@ impl Played {
     pub fn to_json(&self) -> serde_json::Value {
         json!({
             "produced": self.produced, "lost": self.lost, "seconds": self.seconds, "cpus": self.cpus, "sizes": self.sizes,
+            "fullest": self.fullest,
         })
     }
 
@@ -75,7 +79,11 @@ impl Played {
             Some((cpu, number(row.get(1)?)?, number(row.get(2)?)?))
         };
         let size = |row: &serde_json::Value| Some((number(row.get(0)?)?, number(row.get(1)?)?));
+        let fullest = value.get("fullest").and_then(|row| {
+            Some((row.get(0)?.as_f64()?, number(row.get(1)?)?, row.get(2)?.as_f64()?))
+        });
         Some(Played {
+            fullest,
             produced: number(value.get("produced")?)?,
             lost: number(value.get("lost")?)?,
             seconds: value.get("seconds")?.as_f64()?,
@@ -292,6 +300,11 @@ impl Player {
         played.produced = self.produced;
         played.cpus =
             self.cpus.iter().map(|cpu| (cpu.number, cpu.switches, cpu.lane.lost())).collect();
+        let part = |cpu: &PlayedCpu| {
+            let seen = cpu.lane.seen();
+            (seen.most as f64 / cpu.lane.records() as f64, seen.looks, seen.longest as f64 / 1e6)
+        };
+        played.fullest = self.cpus.iter().map(part).max_by(|a, b| a.0.total_cmp(&b.0));
         played.lost = played.cpus.iter().map(|cpu| cpu.2).sum();
     }
 }

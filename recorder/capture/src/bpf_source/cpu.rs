@@ -332,6 +332,10 @@ impl Backlog for CpuLane {
         self.drained && self.at_rest
     }
 
+    fn read_if_filling(&mut self) -> bool {
+        self.lane.is_filling() && !self.look().drained
+    }
+
     fn held(&self) -> usize {
         self.held.records.len()
     }

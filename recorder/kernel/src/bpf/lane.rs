@@ -242,6 +242,13 @@ impl Lane {
         count == waiting
     }
 
+    /// Whether a quarter of the lane or more waits to be read.
+    pub fn is_filling(&self) -> bool {
+        // Relaxed: nothing is read by what it says.
+        let head = self.word(at::HEAD).load(Ordering::Relaxed);
+        head.wrapping_sub(self.tail) >= (self.shape.records / BELL_PART) as u64
+    }
+
     /// Gives the room of everything read so far back to the programs.
     fn release(&mut self) {
         // Release: the records have been read before the programs may write there again.

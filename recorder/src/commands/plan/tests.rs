@@ -133,6 +133,8 @@ fn default_rings_share_what_a_large_machine_gives_them() {
     assert_eq!(default_ring_bytes(200), 1024 * 1024);
     assert_eq!(default_ring_bytes(100), 2 * 1024 * 1024);
     assert_eq!(default_ring_bytes(4096), 1024 * 1024);
+    let lanes = [2, 100, 512].map(|cpus| default_lane_bytes(cpus) >> 20);
+    assert_eq!(lanes, [8, 2, 2], "MiB");
 }
 
 #[test]

@@ -148,6 +148,17 @@ fn lanes_are_opened_and_closed_and_cpus_come_and_go_between_looks() {
     assert_eq!(look, Look { brought: 0, drained: true });
 }
 
+#[test]
+fn a_lane_is_read_between_looks_from_a_quarter_on() {
+    let mut machine = Machine::new(1, 512);
+    let mut add = |count: usize| {
+        machine.ends[0].write((0..count).map(|_| raw(RecordKind::Wakeup, 0, 9)));
+        assert!(!machine.lanes[0].read_if_filling(), "there is room");
+        machine.lanes[0].held()
+    };
+    assert_eq!([add(127), add(1), add(127), add(0), add(385)], [0, 128, 128, 128, 640]);
+}
+
 /// A lane whose reader panics, if it is told to.
 #[derive(Debug)]
 struct Trapped(CpuLane, bool);

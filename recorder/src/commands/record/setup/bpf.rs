@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{FILES_PER_CPU, MIN_RING_BYTES, RecordError};
 use crate::capture::bpf_source::{BpfOptions, BpfSource};
 use crate::capture::source::SourceError;
-use crate::commands::plan::{Filter, Plan, default_ring_bytes};
+use crate::commands::plan::{Filter, Plan, default_lane_bytes, default_ring_bytes};
 use crate::kernel::bpf::events::BpfError;
 use crate::kernel::bpf::scope::ScopeBy;
 use crate::kernel::bpf::stacks::WaitNotes;
@@ -107,7 +107,7 @@ fn open_for(
         perf: super::perf_options(perf_bytes, &layout, extras.clone(), facts),
         least_perf_ring_bytes: SIDE_RING_BYTES,
         min_perf_ring_bytes: MIN_RING_BYTES,
-        lane_bytes: bytes,
+        lane_bytes: ring_bytes.unwrap_or_else(|| default_lane_bytes(cpus)),
         waking,
         need_resched,
         locks,
