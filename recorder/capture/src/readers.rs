@@ -98,6 +98,8 @@ pub struct Readers<R> {
     /// From how many on others are woken.
     worth: usize,
     cpus_per_reader: usize,
+    /// No more threads than these.
+    most: usize,
     failed: Option<io::Error>,
 }
 
@@ -106,17 +108,22 @@ pub(super) fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
-/// No threads yet, and on a machine of up to [`CPUS_PER_READER`] CPUs none ever.
+/// No threads yet, and on a machine of up to [`CPUS_PER_READER`] CPUs none ever. Nor where this process may use one CPU only: there the
+/// capture thread would wait while they take turns.
 impl<R: ReadRing> Default for Readers<R> {
     fn default() -> Readers<R> {
-        Readers::sharing(CPUS_PER_READER, R::WORTH_SHARING)
+        let own_cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut readers = Readers::sharing(CPUS_PER_READER, R::WORTH_SHARING);
+        readers.most = own_cpus - 1;
+        readers
     }
 }
 
 impl<R: ReadRing> Readers<R> {
     /// Each thread takes so many CPUs, after a look that brought events that are `worth` it.
     pub(super) fn sharing(cpus_per_reader: usize, worth: usize) -> Readers<R> {
-        Readers { readers: Vec::new(), brought: 0, worth, cpus_per_reader, failed: None }
+        let (readers, most) = (Vec::new(), MOST_READERS);
+        Readers { readers, brought: 0, worth, cpus_per_reader, most, failed: None }
     }
 
     /// Reads every ring. They keep their order.
@@ -124,7 +131,7 @@ impl<R: ReadRing> Readers<R> {
     /// When a thread panics, the rings that it had are gone: see [`Readers::take_failure`]. All others are read.
     pub fn read(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> Look {
         let wanted = match self.brought >= self.worth {
-            true => readers_for(rings.len(), self.cpus_per_reader),
+            true => readers_for(rings.len(), self.cpus_per_reader).min(self.most),
             false => 0,
         };
         while self.readers.len() < wanted {

@@ -114,7 +114,7 @@ impl Capture {
         priority::raise();
         let mut warnings = Vec::new();
         let mut handover = Handover::new(Instant::now());
-        let mut pace = Pace::new(self.flight.is_some());
+        let mut pace = Pace::new(self.flight.is_some(), self.source.cpus().len());
         // Where it is not permitted, nice and the rings have to do.
         let locked_memory = priority::lock_memory(&Linux).err();
         let thread = ThreadClock::of_this_thread();
