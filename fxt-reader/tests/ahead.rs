@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
-use common::{S, Side, Trace, W, inline};
+use common::{Pieces, S, Side, Trace, W, gzip, inline, zstd};
 use fxt_format::{large_blob, large_header, record_type};
 use fxt_reader::{Error, Item, ReadAhead, Reader, Summary, Visitor};
 
@@ -74,32 +74,6 @@ fn the_same(what: &str, bytes: &[u8]) -> Account {
     let streamed = account(ahead);
     assert!(streamed == here_in_pieces, "{what}, in pieces: {streamed:?}, not {here_in_pieces:?}");
     here
-}
-
-/// Yields at most so many bytes at a time.
-struct Pieces {
-    bytes: io::Cursor<Vec<u8>>,
-    length: usize,
-}
-
-impl Read for Pieces {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.length.min(buffer.len());
-        self.bytes.read(&mut buffer[..length])
-    }
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).expect("memory");
-    encoder.finish().expect("memory")
-}
-
-fn zstd(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("memory");
-    encoder.include_checksum(true).expect("a known parameter");
-    encoder.write_all(bytes).expect("memory");
-    encoder.finish().expect("memory")
 }
 
 /// Whether there is a CPU for a thread that reads ahead.

@@ -4,35 +4,8 @@ mod common;
 
 use std::io::{self, Read, Write};
 
-use common::{Side, Trace, kinds, transcript};
+use common::{Pieces, Side, Trace, gzip, kinds, transcript, zstd};
 use fxt_reader::{ByteOrder, Container, Error, Reader, Record};
-
-/// Yields at most `chunk` bytes at a time.
-struct Chunks<'a> {
-    bytes: &'a [u8],
-    chunk: usize,
-}
-
-impl Read for Chunks<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.chunk.min(buffer.len());
-        self.bytes.read(&mut buffer[..count])
-    }
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).expect("memory");
-    encoder.finish().expect("memory")
-}
-
-fn zstd(bytes: &[u8]) -> Vec<u8> {
-    // Without a checksum, damage may go unnoticed by the decompressor.
-    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("memory");
-    encoder.include_checksum(true).expect("a known parameter");
-    encoder.write_all(bytes).expect("memory");
-    encoder.finish().expect("memory")
-}
 
 #[test]
 fn any_chunking_reads_the_same_down_to_single_bytes() {
@@ -40,7 +13,7 @@ fn any_chunking_reads_the_same_down_to_single_bytes() {
     let expected = transcript(&mut Reader::from_slice(&trace.bytes));
     assert_eq!(expected.len(), trace.offsets.len());
     for chunk in [1, 2, 3, 7, 8, 9, 47, 48, 1000] {
-        let mut reader = Reader::new(Chunks { bytes: &trace.bytes, chunk });
+        let mut reader = Reader::new(Pieces { bytes: &trace.bytes[..], length: chunk });
         assert_eq!(transcript(&mut reader), expected, "in chunks of {chunk}");
         assert!(reader.summary().is_complete());
     }
@@ -50,7 +23,7 @@ fn any_chunking_reads_the_same_down_to_single_bytes() {
 fn a_trace_much_larger_than_the_buffer_reads_the_same_as_from_a_slice() {
     let trace = Trace::with_switches(30_000);
     let expected = transcript(&mut Reader::from_slice(&trace.bytes));
-    let mut reader = Reader::new(Chunks { bytes: &trace.bytes, chunk: 10_007 });
+    let mut reader = Reader::new(Pieces { bytes: &trace.bytes[..], length: 10_007 });
     assert!(transcript(&mut reader) == expected);
     assert_eq!(reader.summary().record_bytes, trace.bytes.len() as u64);
 }
@@ -63,7 +36,7 @@ fn compression_is_told_by_the_first_bytes() {
         [(gzip(&trace.bytes), Container::Gzip), (zstd(&trace.bytes), Container::Zstd)]
     {
         assert_eq!(kinds(&bytes), expected);
-        let mut reader = Reader::new(Chunks { bytes: &bytes, chunk: 1 });
+        let mut reader = Reader::new(Pieces { bytes: &bytes[..], length: 1 });
         assert_eq!(transcript(&mut reader).len(), expected.len());
         assert_eq!(reader.summary().container, container);
         assert!(reader.summary().is_complete());
@@ -87,7 +60,7 @@ fn a_trace_cut_at_any_byte_yields_every_whole_record_and_says_what_is_left_over(
         let last = whole[whole.len() - 1];
         for mut reader in [
             Reader::from_slice(&trace.bytes[..cut]),
-            Reader::new(Chunks { bytes: &trace.bytes[..cut], chunk: 5 }),
+            Reader::new(Pieces { bytes: &trace.bytes[..cut], length: 5 }),
         ] {
             let mut records = 0;
             while reader.next().expect("truncation is no error").is_some() {

@@ -12,13 +12,12 @@
 
 mod ahead;
 mod decompress;
-mod read_ahead;
 mod stream;
 
 use std::io;
 
 pub(crate) use decompress::{container_of, decompressor};
-pub use read_ahead::ReadAhead;
+pub use stream::ReadAhead;
 use stream::Stream;
 pub(crate) use stream::{Movable, Source};
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
+use std::io::{self, Read, Write};
+
 use fxt_format::scheduling::context_switch;
 use fxt_format::{
     argument, event, header, initialization, kernel_object, large_header, log, metadata,
@@ -242,4 +244,31 @@ pub fn kinds(bytes: &[u8]) -> Vec<Kind> {
         kinds.push(item.record.kind());
     }
     kinds
+}
+
+/// Yields at most so many bytes at a time.
+pub struct Pieces<R> {
+    pub bytes: R,
+    pub length: usize,
+}
+
+impl<R: Read> Read for Pieces<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.length.min(buffer.len());
+        self.bytes.read(&mut buffer[..length])
+    }
+}
+
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+pub fn zstd(bytes: &[u8]) -> Vec<u8> {
+    // Without a checksum, damage may go unnoticed by the decompressor.
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("memory");
+    encoder.include_checksum(true).expect("a known parameter");
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
 }

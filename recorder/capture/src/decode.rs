@@ -34,7 +34,7 @@ pub struct Shape<'a> {
 
 impl Shape<'_> {
     /// Whether samples carry the time and what the tracepoint wrote, and nothing else.
-    fn is_plain(self) -> bool {
+    pub fn is_plain(self) -> bool {
         !self.namespace_ids && self.extras.is_none()
     }
 }

@@ -158,7 +158,7 @@ impl ReadRing for CpuRing {
         self.events.ring.refresh();
         // Read at most once for each look: asking an event interrupts its CPU.
         let mut aside: Option<Option<LostAside>> = None;
-        let is_plain = !self.options.namespace_ids && !self.options.event_ids();
+        let is_plain = shape(&self.options, &self.events.extras).is_plain();
         let drained = loop {
             if queue.is_full() {
                 break false;

@@ -39,8 +39,7 @@ pub const MOST_READERS: usize = 7;
 /// Of rings that are decoded as they are read.
 pub const WORTH_DECODING: usize = 16 * 1024;
 
-/// Of lanes whose records are only copied. These are 1.5 MiB: a quarter of a millisecond out of a cache that the CPUs share, and more
-/// where every line is in the cache of another one.
+/// Of lanes whose records are only copied, which takes less than to decode them: these are 1.5 MiB.
 pub const WORTH_COPYING: usize = 64 * 1024;
 
 /// What a look at a ring brought, or at several.

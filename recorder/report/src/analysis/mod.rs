@@ -115,8 +115,19 @@ const LONG: u64 = 8 << 20;
 ///
 /// Those of [`Reader::next`], apart from damage.
 pub fn analyse(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
-    let alone = available_parallelism().map_or(1, NonZero::get) == 1;
-    analyse_from(reader, options, if alone { u64::MAX } else { LONG })
+    match available_parallelism().map_or(1, NonZero::get) {
+        1 => analyse_alone(reader, options),
+        _ => analyse_from(reader, options, LONG),
+    }
+}
+
+/// The same by this thread alone, for where others have something else to do.
+///
+/// # Errors
+///
+/// As there.
+pub fn analyse_alone(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
+    analyse_from(reader, options, u64::MAX)
 }
 
 /// The same with two threads from the first record on that begins at `offset` or later.

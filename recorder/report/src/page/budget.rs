@@ -82,21 +82,6 @@ impl Room {
     }
 }
 
-/// Counts what is written.
-#[derive(Debug, Default)]
-pub(super) struct Counter(pub(super) u64);
-
-impl Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes on, and counts.
 pub(super) struct Counted<'a>(pub(super) &'a mut dyn Write, pub(super) u64);
 

@@ -62,7 +62,7 @@ pub(super) struct Contents<'a> {
     /// What the trace's file is called.
     pub(super) file: Option<&'a str>,
     /// What there is to say of stacks, if there are any.
-    pub(super) stacks: Option<Value>,
+    pub(super) stacks: Option<&'a Value>,
     pub(super) told: Told,
 }
 

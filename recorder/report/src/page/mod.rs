@@ -49,7 +49,7 @@ pub use error::PageError;
 
 use super::Report;
 use super::analysis::{Moved, Observer, Switched, Vacated, Woken};
-use budget::{Counted, Counter, Room};
+use budget::{Counted, Room};
 use extract::Extract;
 use fit::{Fitted, Parts};
 use lanes::Observer as LaneObserver;
@@ -163,24 +163,29 @@ impl Page {
         }
         let limit = budget.limit(extract.switches + extract.wakeups + spans.list.len() as u64);
         let all = Fitted::all(&extract, starts.len(), placing.is_some());
-        let contents = Contents {
-            extract: &extract,
-            spans: &spans,
-            scale,
-            range,
-            starts: &starts,
-            blocks: &all.blocks,
-            report,
-            budget: limit,
-            file: file.as_deref(),
-            stacks: all.stacks.clone(),
-            told: all.told,
+        let contents = |extract: &Extract, fitted: &Fitted| {
+            Contents {
+                extract,
+                spans: &spans,
+                scale,
+                range,
+                starts: &starts,
+                blocks: &fitted.blocks,
+                report,
+                budget: limit,
+                file: file.as_deref(),
+                stacks: fitted.stacks.as_ref(),
+                told: fitted.told,
+            }
+            .json()
         };
         let room = match limit {
             Some(limit) => {
-                let mut counter = Counter::default();
-                html::write(&contents.json(), &[], &mut counter).map_err(PageError::Write)?;
-                Room(limit.saturating_sub(counter.0))
+                let mut nowhere = std::io::sink();
+                let mut counted = Counted(&mut nowhere, 0);
+                let largest = contents(&extract, &all);
+                html::write(&largest, &[], &mut counted).map_err(PageError::Write)?;
+                Room(limit.saturating_sub(counted.1))
             }
             None => Room(u64::MAX),
         };
@@ -196,21 +201,9 @@ impl Page {
         }
         .fit(room, report)
         .map_err(PageError::Pack)?;
-        let contents = Contents {
-            extract: &extract,
-            spans: &spans,
-            scale,
-            range,
-            starts: &starts,
-            blocks: &fitted.blocks,
-            report,
-            budget: limit,
-            file: file.as_deref(),
-            stacks: fitted.stacks,
-            told: fitted.told,
-        };
         let mut out = Counted(out, 0);
-        html::write(&contents.json(), &fitted.data, &mut out).map_err(PageError::Write)?;
+        html::write(&contents(&extract, &fitted), &fitted.data, &mut out)
+            .map_err(PageError::Write)?;
         Ok(Written::of(&fitted.blocks, out.1, fitted.is_thinned))
     }
 }

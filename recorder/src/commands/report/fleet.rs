@@ -11,7 +11,7 @@ use crate::commands::gates::{Gates, Outcome, Style, refuse_of_many};
 use crate::commands::many::each;
 use crate::commands::trace_file::ReadError;
 use crate::kernel::terminal::Terminal;
-use crate::report::analysis::observe;
+use crate::report::analysis::analyse_alone;
 use crate::report::csv::write_csv;
 use crate::report::fleet::Fleet;
 use crate::report::gates::evaluate::Verdict;
@@ -103,8 +103,7 @@ fn read(args: &ReportArgs, traces: &[PathBuf]) -> Result<Report, ReadError> {
     let work = |path: &Path| {
         let failed = |source| ReadError::new(path, source);
         // All CPUs have a trace each.
-        let observed = observe(Reader::open(path).map_err(failed)?, options(args), ());
-        Ok(observed.map_err(failed)?.0)
+        analyse_alone(Reader::open(path).map_err(failed)?, options(args)).map_err(failed)
     };
     each(traces, work, |number, report| {
         fleet.add(number, traces[number].display().to_string(), report);

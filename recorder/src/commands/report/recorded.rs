@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use fxt_reader::Reader;
 
-use crate::report::analysis::observe;
+use crate::report::analysis::analyse_alone;
 use crate::report::{self, Options, Report};
 use crate::sink::tee::{Copy, tee};
 use crate::sink::{Sink, Target};
@@ -96,8 +96,8 @@ pub fn prepare(
 
 fn analyse_copy(mut copy: Copy) -> Option<Report> {
     // While the machine is being recorded, one thread is enough.
-    let observed = observe(Reader::new(&mut copy), Options::default(), ()).ok();
-    observed.map(|(report, ())| report).filter(|_| copy.is_whole())
+    let report = analyse_alone(Reader::new(&mut copy), Options::default()).ok();
+    report.filter(|_| copy.is_whole())
 }
 
 impl Source {
