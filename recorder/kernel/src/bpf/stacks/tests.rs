@@ -1,6 +1,10 @@
 //! Samples as the program writes them, and hostile ones.
 
+use super::super::events::{BpfEvents, Wanted as Events};
+use super::super::lane::Lane;
 use super::*;
+use crate::units::Cpu;
+use std::sync::atomic::AtomicBool;
 
 /// A sample with two frames in the kernel, and one and eight bytes of the stack behind them.
 fn bytes(user: i64, walked: i64) -> Vec<u8> {
@@ -162,14 +166,20 @@ fn sleep_four_times(turn: &AtomicU64) -> (Tid, Vec<(Nanos, Nanos)>) {
     (Tid(unsafe { libc::gettid() }.cast_unsigned()), slept)
 }
 
-#[test]
-fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
-    use super::super::events::{BpfEvents, Wanted as Events};
+/// Programs that record switches and note who waits for more than 20 ms.
+struct Noting {
+    stacks: BlockedStacks,
+    events: BpfEvents,
+    lanes: Vec<(Cpu, Lane)>,
+}
+
+/// They run; `None` where others note who waits.
+fn noting() -> Option<Noting> {
     use crate::sys::Linux;
     // SAFETY: the call has no arguments and no effects.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: this needs root");
-        return;
+        return None;
     }
     let wanted = Wanted {
         over: Nanos(20_000_000),
@@ -181,7 +191,7 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted).expect("loaded");
     let Some(notes) = stacks.notes() else {
         eprintln!("skipped: on this kernel stacks have a program of their own");
-        return;
+        return None;
     };
     let online = cpus::online(&Linux).expect("there are CPUs");
     let possible = cpus::possible(&Linux).expect("there are CPUs").last().expect("one").0 + 1;
@@ -207,6 +217,12 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
     lanes.iter().for_each(|(_, lane)| lane.open());
     events.attach().expect("the programs run");
     stacks.attach(true).expect("there is no other");
+    Some(Noting { stacks, events, lanes })
+}
+
+#[test]
+fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
+    let Some(Noting { mut stacks, mut events, lanes }) = noting() else { return };
     let pretend = |full: bool| lanes.iter().for_each(|(_, lane)| lane.pretend(full));
     let turn = AtomicU64::new(0);
     let until = |count: u64| {
@@ -229,20 +245,95 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
             pretend(false);
             sleeper.join().expect("it slept")
         });
-        let of_one = |sample: &Sample| {
-            let (since, until) = (sample.since, sample.until);
-            sleeps.iter().position(|(begun, ended)| since >= *begun && until <= *ended)
-        };
+        // A thread cannot look at the clock while it waits, whatever it waits for.
+        let looked = sleeps.iter().flat_map(|(begun, ended)| [*begun, *ended]);
+        let looked: Vec<_> = looked.collect();
         stacks.read(|sample| {
             let sample = sample.expect("a whole sample");
             if sample.tid == tid && sample.since >= sleeps[0].0 {
-                let one = of_one(&sample).unwrap_or_else(|| panic!("{sample:?} is of {sleeps:?}"));
-                slept += usize::from(one >= 2);
+                let within = |at: &Nanos| sample.since < *at && *at < sample.until;
+                assert!(!looked.iter().any(within), "{sample:?} is of several of {sleeps:?}");
+                let of_late = |(begun, ended)| sample.since >= begun && sample.until <= ended;
+                slept += usize::from(sleeps[2..].iter().copied().any(of_late));
             }
         });
     }
     assert!(slept >= 5, "{slept} of 10 sleeps have a stack that the recorder saw whole");
     assert_eq!(stacks.missing(), Missing::default());
+    events.detach();
+    stacks.detach();
+}
+
+#[test]
+fn a_wait_whose_end_no_program_saw_is_over_once_its_thread_is_preempted() {
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::sys::resource::{UsageWho, getrusage};
+    use std::time::Duration;
+    let Some(Noting { mut stacks, mut events, lanes: _lanes }) = noting() else { return };
+    let own = nix::unistd::Pid::from_raw(0);
+    let allowed = sched_getaffinity(own).expect("it is asked of itself");
+    let first = (0..CpuSet::count()).find(|&cpu| allowed.is_set(cpu) == Ok(true));
+    let mut one = CpuSet::new();
+    one.set(first.expect("it runs somewhere")).expect("a CPU of a set");
+    let pin = || sched_setaffinity(own, &one).expect("it may run there");
+    let prefer = |policy, priority| {
+        let priority = libc::sched_param { sched_priority: priority };
+        // SAFETY: 0 is the calling thread, and the kernel reads the structure during the call.
+        let refused = unsafe { libc::sched_setscheduler(0, policy, &raw const priority) };
+        assert_eq!(refused, 0, "root chooses: {}", std::io::Error::last_os_error());
+    };
+    let preempted = || {
+        let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("it is asked of itself");
+        usage.involuntary_context_switches()
+    };
+    let wait_for = |it: &AtomicBool| {
+        while !it.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // One that is preempted all the same before the programs run again goes out unseen, and has to try once more.
+    let as_meant = (0..10).any(|_| {
+        let [sleeps, awake, seen, over] = std::array::from_fn(|_| AtomicBool::new(false));
+        let (tid, woke, unseen) = std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                pin();
+                prefer(libc::SCHED_FIFO, 1);
+                sleeps.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(100));
+                let (woke, at_first) = (crate::clock::now(), preempted());
+                awake.store(true, Ordering::SeqCst);
+                while !seen.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                prefer(libc::SCHED_OTHER, 0);
+                let before = preempted();
+                while preempted() < before + 3 {}
+                over.store(true, Ordering::SeqCst);
+                // SAFETY: the call has no arguments, and returns the thread's own id.
+                (Tid(unsafe { libc::gettid() }.cast_unsigned()), woke, before - at_first)
+            });
+            wait_for(&sleeps);
+            std::thread::sleep(Duration::from_millis(20));
+            events.detach();
+            wait_for(&awake);
+            events.attach().expect("the programs run again");
+            seen.store(true, Ordering::SeqCst);
+            scope.spawn(|| {
+                pin();
+                while !over.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+            sleeper.join().expect("it slept")
+        });
+        stacks.read(|sample| {
+            let sample = sample.expect("a whole sample");
+            let is_longer = sample.tid == tid && sample.since < woke && sample.until > woke;
+            assert!(!is_longer || unseen > 0, "{sample:?} was over at {woke:?}");
+        });
+        unseen == 0
+    });
+    assert!(as_meant, "none of ten was seen to be preempted");
     events.detach();
     stacks.detach();
 }

@@ -29,12 +29,14 @@ pub(in super::super::super) struct Notes<'a> {
     noted: Label,
     long: Label,
     told: Label,
+    runnable: Label,
+    done: Label,
 }
 
 impl<'a> Notes<'a> {
     pub(in super::super::super) fn new(asm: &mut Assembler, setting: Setting<'a>) -> Notes<'a> {
-        let [given_up, noted, long, told] = [(); 4].map(|()| asm.label());
-        Notes { setting, given_up, noted, long, told }
+        let [given_up, noted, long, told, runnable, done] = [(); 6].map(|()| asm.label());
+        Notes { setting, given_up, noted, long, told, runnable, done }
     }
 
     /// The way of every switch. R0 is the time, and stays as R1 does; R2 to R5 are taken.
@@ -54,12 +56,11 @@ impl<'a> Notes<'a> {
         setting.if_long(asm, R5, R3, self.long);
         asm.place(self.told);
 
-        let done = asm.label();
         asm.load(Width::Double, R2, R6, PREEMPTED);
-        asm.jump_if(When::NotEqual, R2, 0, done);
+        asm.jump_if(When::NotEqual, R2, 0, self.runnable);
         load_state(asm, task.state, R2);
-        asm.jump_if(When::Equal, R2, 0, done);
-        asm.jump_if(When::Shares, R2, DEAD, done);
+        asm.jump_if(When::Equal, R2, 0, self.runnable);
+        asm.jump_if(When::Shares, R2, DEAD, self.runnable);
         asm.load(Width::Word, R3, R7, task.pid);
         setting.find_note(asm, R3, R4, R2);
         asm.set(R2, R0);
@@ -74,14 +75,14 @@ impl<'a> Notes<'a> {
             asm.alu(Alu::Add, R9, number(NOTE_BYTES));
             asm.store(Width::Double, R9, 0, i32::MIN);
             asm.load(Width::Double, R1, R7, setting.memory);
-            asm.jump_if(When::Equal, R1, 0, done);
+            asm.jump_if(When::Equal, R1, 0, self.done);
             asm.set(R1, R6);
             asm.load_map(R2, user_stacks.as_raw_fd());
             asm.set(R3, USER_STACK);
             asm.call(Helper::GetStackId);
             asm.store(Width::Double, R9, 0, R0);
         }
-        asm.place(done);
+        asm.place(self.done);
     }
 
     /// Of a switch that nothing is noted of: whatever the note of this thread says is not so any more. Takes R2 to R4.
@@ -90,6 +91,8 @@ impl<'a> Notes<'a> {
         asm.load(Width::Word, R3, task, self.setting.task.pid);
         self.setting.find_note(asm, R3, R4, R2);
         asm.load(Width::Double, R2, R4, 0);
+        // Most have none, and what is not written to stays in the caches of all CPUs.
+        asm.jump_if(When::Equal, R2, 0, kept);
         asm.alu(Alu::Xor, R3, R2);
         asm.jump_if(When::Shares, R3, OWNER, kept);
         asm.store(Width::Double, R4, 0, 0);
@@ -105,6 +108,13 @@ impl<'a> Notes<'a> {
         asm.jump_if(When::Equal, R5, 0, self.noted);
         self.setting.count(asm, shared::GIVEN_UP);
         asm.jump(self.noted);
+
+        // It does not wait, nor did it when it came in: an own note is of a wait whose end no program saw.
+        asm.place(self.runnable);
+        asm.load(Width::Word, R3, R7, self.setting.task.pid);
+        asm.jump_if(When::Equal, R3, 0, self.done);
+        self.forget(asm, R7);
+        asm.jump(self.done);
 
         asm.place(self.long);
         asm.store(Width::Double, R10, KEPT, R1);
