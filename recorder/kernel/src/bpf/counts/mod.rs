@@ -201,9 +201,16 @@ impl SchedCounts {
         Ok(())
     }
 
-    /// Stops the programs; what they have counted stays.
+    /// Stops the programs, and waits until none is on its way any more; what they have counted stays.
     pub fn detach(&mut self) {
         self.links.clear();
+        // Without, what one on its way counts would be there for another call of `take` only.
+        let _ = self.wait_for_programs();
+    }
+
+    /// Returns once all programs that were on their way have ended.
+    fn wait_for_programs(&self) -> io::Result<()> {
+        self.sys.map_set_maps(self.fence.as_fd(), &[(0, self.fence_inner.as_fd())])
     }
 
     /// Whether stolen time is counted.
@@ -230,8 +237,7 @@ impl SchedCounts {
         let old = self.epoch & 1;
         self.epoch += 1;
         double(&self.shared, shared::EPOCH as usize).store(self.epoch, Ordering::SeqCst);
-        let fenced = self.sys.map_set_maps(self.fence.as_fd(), &[(0, self.fence_inner.as_fd())]);
-        if let Err(error) = fenced {
+        if let Err(error) = self.wait_for_programs() {
             self.epoch -= 1;
             double(&self.shared, shared::EPOCH as usize).store(self.epoch, Ordering::SeqCst);
             return Err(error);
