@@ -6,6 +6,7 @@ use std::path::Path;
 use thiserror::Error;
 
 use super::sys::Sys;
+use crate::limits;
 use crate::units::Cpu;
 
 /// Why the list of CPUs is not known.
@@ -13,7 +14,7 @@ use crate::units::Cpu;
 #[non_exhaustive]
 pub enum CpusError {
     /// The file cannot be read.
-    #[error("cannot read {path}: {source}; is /sys mounted?")]
+    #[error("cannot read {path}: {source}{}", limits::remedy_or("; is /sys mounted?", source))]
     Read { path: &'static str, source: io::Error },
     /// The file does not hold a list of CPUs.
     #[error("{path}: expected a list of CPUs, found `{text}`")]

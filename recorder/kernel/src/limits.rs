@@ -1,11 +1,14 @@
 //! The limits that fxtrec raises for itself: open files, which many CPUs exceed, and locked memory.
 
+use std::io;
+
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::machine;
 
-/// Descriptors for everything that is not a perf event.
-const OTHERS: u64 = 64;
+/// Descriptors for everything that is not of a CPU: on two of them, a recording with stacks has some 70 for BPF programs,
+/// their links and maps, and walking `/proc` takes a few more.
+const OTHERS: u64 = 256;
 
 /// The limits as fxtrec was started with them; COMMAND is to have the same.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +48,7 @@ impl Inherited {
     }
 }
 
-/// Makes room for `files` more open files, as far as the hard limit allows.
+/// Makes room for `files` open files of CPUs beside all others, as far as the hard limit allows.
 ///
 /// What goes beyond that fails at the call that needs it, with EMFILE.
 pub fn raise_open_files(files: u64) {
@@ -54,6 +57,14 @@ pub fn raise_open_files(files: u64) {
         && soft < wanted
     {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+    }
+}
+
+/// What to do about a call that failed, to be put behind the error: about EMFILE always the same, else what is `usual`.
+pub fn remedy_or<'a>(usual: &'a str, error: &io::Error) -> &'a str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; raise the limit in this shell with `ulimit -n 65536`",
+        _ => usual,
     }
 }
 

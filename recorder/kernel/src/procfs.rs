@@ -18,11 +18,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use procfs::process::{Process as Directory, Task};
-use procfs::{FromRead, ProcResult};
+use procfs::{FromRead, ProcError, ProcResult};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
-use crate::cgroups;
+use crate::{cgroups, limits};
 
 /// The kernel cuts the name of a thread to this many bytes.
 const COMM_CUT: usize = 15;
@@ -35,8 +35,16 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// `/proc` cannot be walked.
 #[derive(Debug, Error)]
-#[error("cannot read the list of processes: {0}; mount /proc")]
-pub struct ProcfsError(#[from] procfs::ProcError);
+#[error("cannot read the list of processes: {0}{remedy}", remedy = remedy(.0))]
+pub struct ProcfsError(#[from] ProcError);
+
+fn remedy(error: &ProcError) -> &'static str {
+    const USUAL: &str = "; mount /proc";
+    match error {
+        ProcError::Io(error, _) => limits::remedy_or(USUAL, error),
+        _ => USUAL,
+    }
+}
 
 /// The processes of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::commands::gates::GatesError;
 use crate::commands::plan::PlanError;
 use crate::kernel::child::LaunchError;
 use crate::kernel::cpus::CpusError;
+use crate::kernel::limits;
 use crate::kernel::procfs::ProcfsError;
 use crate::kernel::refusal::{self, Refusal};
 use crate::sink::{SinkError, Unsaved};
@@ -57,7 +58,7 @@ pub enum RecordError {
     #[error(transparent)]
     Gates(#[from] GatesError),
     /// A system call that never fails did.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {source}{remedy}", remedy = limits::remedy_or("", source))]
     System { doing: &'static str, source: io::Error },
 }
 

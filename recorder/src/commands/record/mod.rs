@@ -101,6 +101,8 @@ pub fn run_on(
     let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let inherited_limits = limits::Inherited::now();
+    // Stacks come first. Each source has it raised for its CPUs.
+    limits::raise_open_files(0);
     // Before the source, so that what it defines is dropped after what uses it.
     let extras = Extras::new(&Linux, &plan)?;
     let stacks = setup::stacks::open(&plan, &facts);

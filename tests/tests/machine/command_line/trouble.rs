@@ -8,7 +8,7 @@ use fxtrec_tests::machine::{self, Turn};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::wait;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
@@ -152,4 +152,30 @@ fn a_limit_on_file_sizes_is_an_error_like_a_full_disk() {
     let trace = Trace::open(&done.path("t.fxt"));
     assert!(trace.summary.is_complete() && trace.switches > 0, "{:?}", trace.summary);
     assert!(trace.summary.record_bytes <= LIMIT);
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_for_the_recorder_alone() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::shared();
+    const FILES: u64 = 20;
+    let with_files = |soft, hard, options: &[&str]| {
+        let command = ["-o", "t.fxt", "--", "sh", "-c", "ulimit -n"];
+        let limit = move || setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map_err(Into::into);
+        // SAFETY: `setrlimit` is a system call and no more, which a child of a program with threads may make before it executes.
+        Fxtrec::new(options).with(|c| unsafe { c.args(command).pre_exec(limit) }).run()
+    };
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    // What has the most: the interrupts have programs of their own, as have system calls.
+    let most = ["--syscalls", "--irq", "--stacks=offcpu,wake,cpu"];
+    let by = |source| ["--source", source];
+    for options in [&most[..], &[], &by("bpf"), &by("perf"), &by("ftrace")] {
+        let done = with_files(FILES, hard, options).expect(0);
+        assert_eq!(done.stdout, b"20\n", "COMMAND has its own: {options:?}");
+    }
+    let done = with_files(FILES, FILES, &[]);
+    assert!(done.code != 0 && done.stderr.contains("ulimit -n"), "{}", done.stderr);
+    assert!(!done.stderr.contains("mount"), "{}", done.stderr);
 }
