@@ -159,7 +159,6 @@ fn a_low_limit_of_open_files_is_raised_for_the_recorder_alone() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     const FILES: u64 = 20;
     let with_files = |soft, hard, options: &[&str]| {
         let command = ["-o", "t.fxt", "--", "sh", "-c", "ulimit -n"];
